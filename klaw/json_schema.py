@@ -5,6 +5,7 @@ helps no model to write a call: that unknown members are refused, and that an op
 grammars of local models are made of them.
 """
 
+import enum
 import inspect
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -26,8 +27,8 @@ class Told:
 
 
 def schema_of(kind: Any, *, closed: bool = False) -> dict[str, Any]:
-    """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``Literal``, ``T | None``,
-    an attrs class, or one of these in ``Annotated`` with a description (a text), ``Bounds`` and ``Told``.
+    """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``Literal``, an
+    enum of texts, ``T | None``, an attrs class, or one of these in ``Annotated`` with a description (a text), ``Bounds`` and ``Told``.
 
     Args:
         kind: the type.
@@ -51,6 +52,8 @@ def schema_of(kind: Any, *, closed: bool = False) -> dict[str, Any]:
         return {**schema_of(type(inner[0])), "enum": list(inner)}
     if origin in (list, tuple):
         return {"type": "array", "items": schema_of(inner[0], closed=closed)}
+    if inspect.isclass(kind) and issubclass(kind, enum.StrEnum):
+        return {"type": "string", "enum": [each.value for each in kind]}
     if inspect.isclass(kind) and attrs.has(kind):
         return _object(kind, closed=closed)
     if inspect.isclass(kind) and kind in _PLAIN:

@@ -24,6 +24,7 @@ LAYERS = (
     {"health", "wire"},
     {"operations"},
     {"gateway"},
+    {"api"},
     {"admin", "client", "doctor", "setup"},
     {"app"},
     {"cli"},

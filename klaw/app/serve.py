@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from typing import Any
 
 import structlog
 import trio
@@ -16,6 +17,7 @@ from klaw import __version__
 from klaw.admin import notify
 from klaw.admin import socket as admin_socket
 from klaw.admin.notify import Notifier
+from klaw.api.server import HttpServer
 from klaw.app.app import App, operation_parts, recover_chats, running
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
@@ -103,8 +105,17 @@ class _Listener:
             auth=auth,
             approvals=app.tools.approvals,
             clock=app.core.clock,
+            http=HttpServer(self._make_api) if app.core.config.gateway.http.enabled else None,
         )
+        self._app, self._services = app, services
         self.gateway = Gateway(services, self._listening)
+
+    def _make_api(self) -> Any:
+        from klaw.api.app import make_app
+        from klaw.api.asker import Api
+
+        parts = listener_parts(self._app, self)
+        return make_app(Api(core=self._app.core, services=self._services, parts=parts))
 
     def _listening(self, host: str, port: int) -> None:
         self.address = (host, port)
@@ -116,9 +127,14 @@ class _Listener:
         return f"ws://[{host}]:{port}/ws" if ":" in host else f"ws://{host}:{port}/ws"
 
 
+def listener_parts(app: App, listener: _Listener) -> dict[str, Any]:
+    """What handlers of operations may ask for, by name."""
+    more = {"connections": listener.gateway.connections, "address": lambda: listener.url}
+    return {**operation_parts(app), **more}
+
+
 async def _start_admin(app: App, listener: _Listener) -> None:
-    parts = {**operation_parts(app), "connections": listener.gateway.connections, "address": lambda: listener.url}
-    ask = partial(perform, caller=OPERATOR, parts=parts)
+    ask = partial(perform, caller=OPERATOR, parts=listener_parts(app, listener))
     await app.core.supervisor.start(admin_socket.spec(app.core.paths.admin_socket, ask))
 
 

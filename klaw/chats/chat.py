@@ -35,6 +35,9 @@ MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
 
 
+WEBSOCKET = "websocket"
+"""The channel of people, who may write a thought in several messages; what comes over another one is whole."""
+
 log = structlog.get_logger("klaw.chat")
 
 
@@ -242,7 +245,8 @@ class _ChatActor:
             return
         submit.reply.set(appended)
         if not appended.repeated:
-            self.debounce = self.debounce.add(trio.current_time())
+            now = trio.current_time()
+            self.debounce = self.debounce.add(now) if submit.channel == WEBSOCKET else self.debounce.hurry(now)
             self.agent.memory.embedder.nudge()
             self._show_state()
             self.waiting.deadline = self._wake_at()

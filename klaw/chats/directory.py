@@ -12,7 +12,7 @@ from klaw.actor.mailbox import Reply
 from klaw.actor.supervisor import ActorSpec, State
 from klaw.agent.agent import Agent
 from klaw.chats import chat as chat_actor
-from klaw.chats.chat import ChatHandle, Recover, StopTurn, Submit
+from klaw.chats.chat import WEBSOCKET, ChatHandle, Recover, StopTurn, Submit
 from klaw.chats.commands import SlashCommands
 from klaw.domain import names
 from klaw.domain.attachment import Named
@@ -56,9 +56,16 @@ class ChatDirectory:
         await self._handle(names.chat_id(user, name))
 
     def submit(
-        self, chat: ChatId, message_id: str, text: str, reply: Reply[Appended], files: tuple[Named, ...] = ()
+        self,
+        chat: ChatId,
+        message_id: str,
+        text: str,
+        reply: Reply[Appended],
+        files: tuple[Named, ...] = (),
+        channel: str = WEBSOCKET,
     ) -> None:
-        """Hand a user's message, or a slash command, to a chat that runs; without waiting.
+        """Hand a user's message, or a slash command, to a chat that runs; without waiting. One that comes over another
+        ``channel`` than the WebSocket is whole: it is answered without waiting for more.
 
         The reply comes when it is durable, or with IdConflict, AttachmentRefused, StorageFull or ActorStopped.
         ``MessageStored`` was emitted before, unless ``repeated``.
@@ -67,12 +74,18 @@ class ChatDirectory:
             ChatBusy, ActorStopped: nothing was stored.
         """
         self._refuse_if_closing()
-        submit = Submit(id=message_id, text=text, channel="websocket", reply=reply, files=files)
+        submit = Submit(id=message_id, text=text, channel=channel, reply=reply, files=files)
         if not self._handles[chat].mailbox.tell(submit):
             raise ChatBusy("too many messages wait for this chat: send again a little later")
 
     async def send(
-        self, user: UserId, name: str, message_id: str, text: str, files: tuple[Named, ...] = ()
+        self,
+        user: UserId,
+        name: str,
+        message_id: str,
+        text: str,
+        files: tuple[Named, ...] = (),
+        channel: str = WEBSOCKET,
     ) -> Appended:
         """``start`` the chat, ``submit`` the message and wait until it is durable.
 
@@ -80,7 +93,7 @@ class ChatDirectory:
         """
         await self.start(user, name)
         reply = Reply[Appended]()
-        self.submit(names.chat_id(user, name), message_id, text, reply, files)
+        self.submit(names.chat_id(user, name), message_id, text, reply, files, channel)
         return await reply.wait()
 
     async def stop(self, user: UserId, name: str) -> bool:

@@ -9,7 +9,7 @@ from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.domain.names import LOCAL_USER, user_id
 from klaw.errors import KlawError
-from klaw.operations.operation import Noun, required
+from klaw.operations.operation import Noun, argument, required
 
 if TYPE_CHECKING:
     from klaw.gateway.auth import Token
@@ -25,18 +25,25 @@ class OfUser:
 
 
 @attrs.frozen(kw_only=True)
+class Added(OfUser):
+    operator: bool = argument(
+        "may also ask over HTTP what only whoever runs the server may: all users' data", default=False
+    )
+
+
+@attrs.frozen(kw_only=True)
 class Revoked:
     name: str = required("all tokens of this user, or one token by its id", metavar="NAME_OR_ID")
 
 
-@NOUN.operation("token_add", OfUser, cli="add")
-def add(asked: OfUser, paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+@NOUN.operation("token_add", Added, cli="add")
+def add(asked: Added, paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
     """Make a token for a user and print it once."""
     from klaw.actor.clock import SystemClock, iso
     from klaw.gateway.auth import add_token, load_access, tokens_file
 
     file = tokens_file(paths.config_dir)
-    token, secret = add_token(file, asked.name, iso(SystemClock().now()))
+    token, secret = add_token(file, asked.name, iso(SystemClock().now()), operator=asked.operator)
     say(secret, f"Token {token.id} of user {token.user}. It is not stored and will not be shown again.")
     access = load_access(file)
     if not access.local and all(each.user != LOCAL_USER for each in access.tokens):
@@ -51,11 +58,11 @@ def add(asked: OfUser, paths: Paths, say: Callable[..., None]) -> dict[str, Any]
 
 @NOUN.operation("token_list", cli="list")
 def show(paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
-    """List the tokens: their ids, users and dates."""
+    """List the tokens and the browsers that are logged in: their ids, users and dates."""
     from klaw.gateway.auth import load_access, tokens_file
 
     access = load_access(tokens_file(paths.config_dir))
-    say(*(f"{token.id}  {token.user:<32}  {token.created_at}" for token in access.tokens))
+    say(*(f"{token.id}  {token.user:<32}  {token.created_at}{_about(token)}" for token in access.tokens))
     if not access.tokens:
         only = "only this machine is served, as user local; make one with: klaw token add USER"
         say(f"no tokens: {only if access.local else NOBODY}")
@@ -109,5 +116,13 @@ def _say_who_is_left(paths: Paths, say: Callable[..., None]) -> None:
         say(f"{OPEN}." if access.local else f"No token is left: {NOBODY}.")
 
 
-def _json(token: "Token") -> dict[str, str]:
-    return {"id": token.id, "user": token.user, "created_at": token.created_at}
+def _about(token: "Token") -> str:
+    told = ["operator"] if token.operator else []
+    told += [f"login with {token.login_of} until {token.expires_at}"] if token.login_of else []
+    return f"  {', '.join(told)}" if told else ""
+
+
+def _json(token: "Token") -> dict[str, Any]:
+    told = {"operator": token.operator, "login_of": token.login_of, "expires_at": token.expires_at}
+    more = {name: value for name, value in told.items() if value}
+    return {"id": token.id, "user": token.user, "created_at": token.created_at, **more}

@@ -129,6 +129,18 @@ sections have no other keys."""
 
 
 @attrs.frozen(kw_only=True)
+class HttpConfig:
+    """The page, the HTTP API and what other clients speak, on the gateway's port."""
+
+    enabled: bool = key("Serve HTTP beside the WebSocket; false = nothing of it is loaded.", True)
+    max_body_bytes: int = key("Longest body of a request.", 1_048_576, minimum=1024, maximum=1_073_741_824)
+    requests_per_second: float = key(
+        "Requests on one connection, on average; five seconds' worth at once.", 50.0, above=0, maximum=100_000
+    )
+    session_days: float = key("A browser's login ends after so many days.", 30.0, above=0, maximum=3660)
+
+
+@attrs.frozen(kw_only=True)
 class GatewayConfig:
     """The listener for chat clients, and its limits."""
 
@@ -186,6 +198,7 @@ class GatewayConfig:
     ping_s: float = key(
         "A connection that is silent this long is asked for a sign of life.", 30.0, above=0, maximum=_DAY_S
     )
+    http: HttpConfig = section(HttpConfig)
 
 
 @attrs.frozen(kw_only=True)

@@ -15,11 +15,13 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import structlog
 
 from klaw import atomic_file
+from klaw.actor.clock import iso
 from klaw.config.paths import ensure_private_dir, open_private
 from klaw.domain.names import LOCAL_USER, UserId, user_id
 from klaw.errors import ConfigError, Problem
@@ -28,6 +30,8 @@ FILE_NAME = "tokens.json"
 RECHECK_S = 1.0
 """How often at most the file is looked at; a revoked token is refused after this time at the latest."""
 _PREFIX = "klaw_"
+MAX_LOGINS = 32
+"""Browsers of one user that are logged in; the oldest goes."""
 
 log = structlog.get_logger("klaw.auth")
 
@@ -41,6 +45,11 @@ class Token:
     user: UserId
     sha256: str = attrs.field(repr=False)
     created_at: str
+    operator: bool = False
+    """Whether it may ask what only whoever runs the server may ask."""
+    login_of: str | None = None
+    """Of a browser's login: the id of the token that it was made with, and with which it ends."""
+    expires_at: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -49,6 +58,7 @@ class Grant:
 
     user: UserId
     token: str | None
+    operator: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -83,8 +93,16 @@ def load_access(path: Path) -> Access:
         raise _broken(path, text) from error
 
 
-def _token(entry: dict[str, str]) -> Token:
-    token = Token(id=entry["id"], user=user_id(entry["user"]), sha256=entry["sha256"], created_at=entry["created_at"])
+def _token(entry: dict[str, Any]) -> Token:
+    token = Token(
+        id=entry["id"],
+        user=user_id(entry["user"]),
+        sha256=entry["sha256"],
+        created_at=entry["created_at"],
+        operator=entry.get("operator") is True,
+        login_of=entry.get("login_of"),
+        expires_at=entry.get("expires_at"),
+    )
     if len(bytes.fromhex(token.sha256)) != hashlib.sha256().digest_size:
         raise ValueError
     return token
@@ -94,7 +112,7 @@ def _broken(path: Path, why: str) -> ConfigError:
     return ConfigError([Problem(path="", message=f"{path}: {why}")])
 
 
-def add_token(path: Path, user: str, created_at: str) -> tuple[Token, str]:
+def add_token(path: Path, user: str, created_at: str, *, operator: bool = False) -> tuple[Token, str]:
     """Make a token for a user and store it. Returns its entry and the token itself, which is not kept.
 
     Raises:
@@ -103,13 +121,41 @@ def add_token(path: Path, user: str, created_at: str) -> tuple[Token, str]:
     """
     name = user_id(user)
     secret = _PREFIX + secrets.token_urlsafe(32)
-    token = Token(id=secrets.token_hex(4), user=name, sha256=_digest(secret), created_at=created_at)
+    token = Token(id=secrets.token_hex(4), user=name, sha256=_digest(secret), created_at=created_at, operator=operator)
     _change(path, lambda access: attrs.evolve(access, tokens=(*access.tokens, token)))
     return token, secret
 
 
+def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str:
+    """Log a browser in with what a token grants; a user's oldest login goes when there are too many. Returns the
+    login's secret.
+
+    Raises:
+        ConfigError: the file cannot be read or written.
+    """
+    secret = _PREFIX + secrets.token_urlsafe(32)
+    login = Token(
+        id=secrets.token_hex(4),
+        user=grant.user,
+        sha256=_digest(secret),
+        created_at=created_at,
+        operator=grant.operator,
+        login_of=grant.token,
+        expires_at=expires_at,
+    )
+
+    def with_login(access: Access) -> Access:
+        kept = [each for each in access.tokens if each.expires_at is None or each.expires_at > created_at]
+        logins = [each for each in kept if each.login_of is not None and each.user == grant.user]
+        gone = logins[: max(0, len(logins) - MAX_LOGINS + 1)]
+        return attrs.evolve(access, tokens=(*(each for each in kept if each not in gone), login))
+
+    _change(path, with_login)
+    return secret
+
+
 def revoke_tokens(path: Path, name: str) -> tuple[Token, ...]:
-    """Remove the token of this id, or all tokens of the user of this name. Returns what was removed.
+    """Remove the token of this id with its logins, or all tokens of the user of this name. Returns what was removed.
 
     Raises:
         ConfigError: the file cannot be read or written.
@@ -117,7 +163,7 @@ def revoke_tokens(path: Path, name: str) -> tuple[Token, ...]:
     revoked: list[Token] = []
 
     def without(access: Access) -> Access:
-        revoked[:] = [token for token in access.tokens if name in (token.id, token.user)]
+        revoked[:] = [token for token in access.tokens if name in (token.id, token.user, token.login_of)]
         left = tuple(token for token in access.tokens if token not in revoked)
         return attrs.evolve(access, tokens=left) if revoked else access
 
@@ -145,12 +191,16 @@ def _change(path: Path, change: Callable[[Access], Access]) -> Access:
             access = change(before)
             if access is before:
                 return access
-            entries = [attrs.asdict(token) for token in access.tokens]
+            entries = [attrs.asdict(token, filter=_told) for token in access.tokens]
             text = json.dumps({"allow_local": access.local, "tokens": entries}, indent=2) + "\n"
             atomic_file.replace(path, text.encode())
             return access
     except OSError as error:
         raise _broken(path, error.strerror or "cannot be written") from error
+
+
+def _told(field: "attrs.Attribute[Any]", value: object) -> bool:
+    return value != field.default
 
 
 def _digest(secret: str) -> str:
@@ -165,13 +215,17 @@ class Authenticator:
     Args:
         path: the tokens file.
         monotonic: seconds of a clock that only goes forward.
+        clock: Unix seconds, by which logins expire.
 
     Raises:
         ConfigError: the file exists and cannot be used.
     """
 
-    def __init__(self, path: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, monotonic: Callable[[], float] = time.monotonic, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.path = path
+        self._clock = clock
         self._monotonic = monotonic
         self._checked_at = monotonic()
         self._stamp = self._look()
@@ -179,7 +233,7 @@ class Authenticator:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there is any token."""
+        """Whether there is any token; logins count, they need one."""
         self._refresh()
         return bool(self._access.tokens)
 
@@ -196,14 +250,26 @@ class Authenticator:
         for token in self._access.tokens:
             if hmac.compare_digest(token.sha256, digest):
                 found = token
-        return Grant(user=found.user, token=found.id) if found else None
+        if found is None or self._expired(found):
+            return None
+        return Grant(user=found.user, token=found.id, operator=found.operator)
+
+    def may_log_in(self, grant: Grant) -> bool:
+        """Whether what was granted is by a token, and not by a login itself."""
+        return any(token.id == grant.token and token.login_of is None for token in self._access.tokens)
 
     def holds(self, grant: Grant) -> bool:
         """Whether what was granted still is: the token was not revoked, or none is needed still."""
         self._refresh()
         if grant.token is None:
             return self._access.local
-        return any(token.id == grant.token and token.user == grant.user for token in self._access.tokens)
+        return any(
+            token.id == grant.token and token.user == grant.user and not self._expired(token)
+            for token in self._access.tokens
+        )
+
+    def _expired(self, token: Token) -> bool:
+        return token.expires_at is not None and token.expires_at <= iso(self._clock())
 
     def _refresh(self) -> None:
         # One stat a second and a small file seldom: not worth a thread, which would make every check asynchronous.
@@ -216,7 +282,7 @@ class Authenticator:
             return
         self._stamp = stamp
         try:
-            self._access = load_access(self._path) if stamp is not None else self._access
+            self._access = load_access(self.path) if stamp is not None else self._access
         except ConfigError:
             log.error("tokens_unreadable", file=FILE_NAME)
         else:
@@ -224,7 +290,7 @@ class Authenticator:
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
-            found = self._path.stat()
+            found = self.path.stat()
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,16 +1,13 @@
-"""From an accepted TCP connection to a session: read the request's head, decide who may come in, shake hands.
-
-A browser sends ``Origin``, a native client does not. Without tokens every page that a person visits could otherwise
-talk to the server on their own machine, so only pages of this server, and those that the configuration names, may.
+"""From an accepted TCP connection to a session: read the request's head, decide who may come in, shake hands. What is
+no WebSocket goes on to the HTTP doors.
 """
 
-import ipaddress
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
-from urllib.parse import SplitResult, urlsplit
 
+import attrs
 import h11
 import structlog
 import trio
@@ -21,24 +18,15 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
-from klaw.gateway.admission import UserAllowance
+from klaw.gateway.access import Place, admit, passed_on
+from klaw.gateway.admission import AT_ONCE_S, TokenBucket, UserAllowance
 from klaw.gateway.auth import Grant
-from klaw.gateway.session import Services, Session
+from klaw.gateway.session import HttpConnection, Services, Session
 
 MAX_HEAD_BYTES = 16_384
 _READ_BYTES = 4096
 LINGER_S = 1.0
 RESPOND_S = 3.0
-_FORWARDED = frozenset(
-    {
-        "forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-host", "x-original-url",
-        "true-client-ip", "cf-connecting-ip", "cf-ray", "fastly-client-ip", "fly-client-ip",
-        "x-envoy-external-address",
-    }
-)  # fmt: skip
-"""Headers that proxies add, by their names in lower case, whatever they say …"""
-_FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x-amzn-trace-id", "x-proxy")
-"""… and how others of them begin."""
 
 
 class RequestHead:
@@ -49,23 +37,14 @@ class RequestHead:
         self.path = request.target.decode("latin-1").split("?", 1)[0]
         self.raw = raw
         """All bytes read so far."""
-        self._headers: dict[str, str] = {}
+        self.headers: dict[str, str] = {}
         for name, value in request.headers:
-            self._headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
-
-    def header(self, name: str) -> str | None:
-        """The value of a header; None if absent."""
-        return self._headers.get(name)
-
-    @property
-    def is_forwarded(self) -> bool:
-        """Whether a proxy passed it on: then it is not from where its connection comes from."""
-        return any(name in _FORWARDED or name.startswith(_FORWARDED_BEGIN) for name in self._headers)
+            self.headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
 
     @property
     def is_websocket(self) -> bool:
         """Whether the client asks for a WebSocket."""
-        return self.method == "GET" and (self.header("upgrade") or "").lower() == "websocket"
+        return self.method == "GET" and self.headers.get("upgrade", "").lower() == "websocket"
 
 
 async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
@@ -129,9 +108,8 @@ async def serve_stream(
     services: Services,
     session_id: str,
     *,
-    loopback: bool,
-    own_hosts: tuple[str, ...],
-    on_session: Callable[[Session], None],
+    place: Place,
+    on_session: Callable[[Session | None], None],
     on_token: Callable[[], None],
     log_in: Callable[[UserId], UserAllowance | None],
 ) -> None:
@@ -140,9 +118,8 @@ async def serve_stream(
     Args:
         stream: of the connection.
         connection: the socket below.
-        loopback: it comes from this machine.
-        own_hosts: names and addresses of this server, besides loopback.
-        on_session: told of the session before it runs.
+        place: where it comes from.
+        on_session: told of the session before it runs; of None where the connection speaks HTTP.
         on_token: told that the request brought a good token.
         log_in: see ``Session``.
     """
@@ -153,9 +130,16 @@ async def serve_stream(
             head = await read_head(stream)
         if head is None:
             return
+        if services.http is not None and not head.is_websocket:
+            on_session(None)
+            rate = services.config.http.requests_per_second
+            pace = TokenBucket(rate, max(1, round(rate * AT_ONCE_S)), trio.current_time())
+            await services.http.serve(stream, head.raw, HttpConnection(session_id, place, log_in, pace))
+            return
         # What a proxy on this machine passes on is not from this machine, here and in all that follows.
-        loopback = loopback and not head.is_forwarded
-        grant = _admit(head, services, loopback=loopback, own_hosts=own_hosts)
+        if passed_on(head.headers):
+            place = attrs.evolve(place, loopback=False)
+        grant = _admit(head, services, place)
         if grant is not None and grant.token is not None:
             on_token()
         ws = WSConnection(ConnectionType.SERVER)
@@ -171,13 +155,15 @@ async def serve_stream(
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         return
     assert ws.connection is not None  # since it was accepted
-    session = Session(connection, ws.connection, session_id, services, grant=grant, loopback=loopback, log_in=log_in)
+    session = Session(
+        connection, ws.connection, session_id, services, grant=grant, loopback=place.loopback, log_in=log_in
+    )
     on_session(session)
     await session.run()
     await linger(stream)
 
 
-def _admit(head: RequestHead, services: Services, *, loopback: bool, own_hosts: tuple[str, ...]) -> Grant | None:
+def _admit(head: RequestHead, services: Services, place: Place) -> Grant | None:
     """What the request's headers allow; None if hello has to bring a token.
 
     Raises:
@@ -187,75 +173,7 @@ def _admit(head: RequestHead, services: Services, *, loopback: bool, own_hosts: 
         raise HttpRefusal(404, "there is nothing here; the WebSocket is at /ws")
     if not head.is_websocket:
         raise HttpRefusal(426, "this is a WebSocket server; chat with: klaw chat")
-    if not origin_allowed(head.header("origin"), head.header("host"), own_hosts, services.config.allowed_origins):
-        raise HttpRefusal(403, "this origin is not allowed; see gateway.allowedOrigins")
-    token = _bearer(head.header("authorization"))
-    grant = services.auth.grant(token, loopback=loopback)
-    if grant is None and (token is not None or not (loopback or services.auth.has_tokens)):
+    grant = admit(head.headers, services.auth, services.config.allowed_origins, place)
+    if grant is None and not (place.loopback or services.auth.has_tokens):
         raise HttpRefusal(401, "a valid token is needed; see klaw token add")
     return grant
-
-
-def _bearer(authorization: str | None) -> str | None:
-    """The token of an Authorization header. Another scheme is taken as a wrong token, not as none."""
-    if authorization is None:
-        return None
-    scheme, _, token = authorization.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def origin_allowed(origin: str | None, host: str | None, own_hosts: Collection[str], allowed: Collection[str]) -> bool:
-    """Whether a request with these headers may go on.
-
-    Args:
-        origin: the ``Origin`` header; None if absent.
-        host: the ``Host`` header.
-        own_hosts: host names and addresses that are this server, besides loopback.
-        allowed: further origins, such as ``https://example.org``.
-    """
-    if origin is None:
-        return True
-    page = _split(origin)
-    if page is None or page.hostname is None or page.scheme not in ("http", "https"):
-        return False
-    if any(_same_origin(page, _split(other)) for other in allowed):
-        return True
-    server = _split(f"//{host}") if host else None
-    if server is None or server.hostname is None:
-        return False
-    # The Host must be ours too: a page of evil.example whose name points here has equal Origin and Host.
-    is_own = is_loopback(server.hostname) or server.hostname in {name.lower() for name in own_hosts}
-    return is_own and page.hostname == server.hostname and _port(page) == (server.port or _default_port(page.scheme))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine only."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host.split("%", 1)[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
-def _split(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018  reading it checks it
-    except ValueError:
-        return None
-    return parts
-
-
-def _same_origin(one: SplitResult, other: SplitResult | None) -> bool:
-    return other is not None and (one.scheme, one.hostname, _port(one)) == (other.scheme, other.hostname, _port(other))
-
-
-def _port(parts: SplitResult) -> int:
-    return parts.port or _default_port(parts.scheme)
-
-
-def _default_port(scheme: str) -> int:
-    return 443 if scheme == "https" else 80

@@ -21,8 +21,9 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.errors import CannotListen, ConfigError, Problem
+from klaw.gateway.access import Place, is_loopback
 from klaw.gateway.admission import Admission, Arrival
-from klaw.gateway.handshake import is_loopback, respond, serve_stream
+from klaw.gateway.handshake import respond, serve_stream
 from klaw.gateway.session import Services, Session, SessionReport
 
 STOP_S = 5.0
@@ -116,6 +117,8 @@ class Gateway:
                 arriving.cancel(reason="shutdown")
             for session in list(self._sessions.values()):
                 session.shut_down()
+            if self._services.http is not None:
+                await self._services.http.close()
             connections.cancel_scope.deadline = trio.current_time() + STOP_S
 
     async def _listen(self) -> list[trio.SocketListener]:
@@ -212,9 +215,10 @@ class Gateway:
         except OSError:
             return  # gone already
 
-        def keep(session: Session) -> None:
+        def keep(session: Session | None) -> None:
             self._arriving.discard(arriving)
-            self._sessions[session_id] = session
+            if session is not None:
+                self._sessions[session_id] = session
 
         self._arriving.add(arriving)
         try:
@@ -224,8 +228,7 @@ class Gateway:
                     connection,
                     self._services,
                     session_id,
-                    loopback=is_loopback(peer),
-                    own_hosts=(self._services.config.host, local),
+                    place=Place.of(self._services.config, peer=peer, local=local),
                     on_session=keep,
                     on_token=partial(self._admission.trust, session_id),
                     log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),

@@ -4,6 +4,7 @@ import math
 import socket
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 import structlog
@@ -20,6 +21,7 @@ from klaw.domain.events import Noticed
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
+from klaw.gateway.access import Place
 from klaw.gateway.admission import TokenBucket, UserAllowance
 from klaw.gateway.answers import StoredOnce, refusal, with_marks
 from klaw.gateway.auth import Authenticator, Grant
@@ -61,6 +63,32 @@ _TOO_MANY = Error(code="busy", message="too many requests without an answer; ask
 log = structlog.get_logger("klaw.gateway")
 
 
+@attrs.define(eq=False)
+class HttpConnection:
+    """A connection that speaks HTTP, for the doors behind it."""
+
+    id: str
+    place: Place
+    log_in: Callable[[UserId], UserAllowance | None]
+    """To be told of the user at the first good request: see ``Session``."""
+    pace: TokenBucket
+    """Of its requests."""
+    user: UserId | None = None
+    allowance: UserAllowance | None = None
+
+
+class HttpDoor(Protocol):
+    """Serves plain HTTP on the gateway's port; ``klaw.api.server`` does."""
+
+    async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: HttpConnection) -> None:
+        """Serve a connection of which ``read`` was read already, until it ends."""
+        ...
+
+    async def close(self) -> None:
+        """End connections when their requests are answered."""
+        ...
+
+
 @attrs.frozen(kw_only=True)
 class Services:
     """What every session needs."""
@@ -71,6 +99,8 @@ class Services:
     auth: Authenticator
     approvals: Approvals
     clock: Clock
+    http: HttpDoor | None = None
+    """None: WebSockets only."""
 
 
 @attrs.frozen(kw_only=True)

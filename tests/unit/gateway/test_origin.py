@@ -2,10 +2,10 @@
 
 import pytest
 
-from klaw.gateway.handshake import is_loopback, origin_allowed
+from klaw.gateway.access import Place, is_loopback
 
 ALLOWED = ("https://chat.example",)
-OWN = ("192.168.1.5", "klaw.lan")
+PLACE = Place(loopback=False, own_hosts=frozenset({"192.168.1.5", "klaw.lan"}))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ OWN = ("192.168.1.5", "klaw.lan")
     ],
 )
 def test_origin(origin, host, expected):
-    assert origin_allowed(origin, host, OWN, ALLOWED) is expected
+    assert PLACE.allows(origin, host, ALLOWED) is expected
 
 
 @pytest.mark.parametrize(

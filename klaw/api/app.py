@@ -1,0 +1,116 @@
+"""The ASGI application: all routes, and around them what holds for each: limits, errors, headers, log lines."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import structlog
+import trio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from klaw.actor.failure import error_class, where
+from klaw.api import login, messages, rest
+from klaw.api.asker import Api, TooFast, connection_of
+from klaw.api.problems import of_error, problem
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+_POLICY = (
+    b"default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
+    b"object-src 'none'"
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+log = structlog.get_logger("klaw.api")
+
+
+def make_app(api: Api) -> ASGIApp:
+    """All that is served over HTTP."""
+
+    async def healthz(_request: Request) -> Response:
+        degraded = bool(api.core.health.problems())
+        return JSONResponse({"status": "degraded" if degraded else "ok"})
+
+    routes: list[BaseRoute] = [
+        Route("/healthz", healthz, methods=["GET"]),
+        *login.routes(api),
+        *messages.routes(api),
+        *rest.routes(api),
+    ]
+    app: ASGIApp = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _unhandled})
+    origins = api.services.config.allowed_origins
+    if origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Klaw-Chat"],
+            expose_headers=["X-Klaw-Receipt", "Retry-After"],
+        )
+    return _Outermost(app)
+
+
+async def _unhandled(_request: Request, error: Exception) -> Response:
+    raise error  # to ``_Outermost``
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException) and error.status_code == 404:
+        text = "there is nothing here; the API is described at /api/openapi.json, the WebSocket is at /ws"
+        return problem(404, "not_found", text)
+    return of_error(error)
+
+
+class _Outermost:
+    """Limits a connection's requests, makes problems of errors, adds headers to every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                given = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *_missing(given, scope["path"])]
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, sending)
+        except Exception as error:  # noqa: BLE001  the boundary where every error becomes an answer
+            response = of_error(error)
+            if isinstance(error, TooFast):
+                response.headers["retry-after"] = str(error.wait_s)
+            if begun:
+                log.error("response_broken_off", error=error_class(error), where=where(error))
+                raise ConnectionAbortedError from None
+            await response(scope, receive, sending)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wait_s = connection_of(Request(scope)).pace.take(trio.current_time())
+        if wait_s > 0:
+            raise TooFast(wait_s)
+        await self._app(scope, receive, send)
+
+
+def _missing(given: set[bytes], path: str) -> list[tuple[bytes, bytes]]:
+    more: list[Any] = [each for each in _HEADERS if each[0] not in given]
+    if b"cache-control" not in given and path.startswith(("/api/", "/v1/")):
+        more.append((b"cache-control", b"no-store"))
+    return more

@@ -1,0 +1,122 @@
+"""Who asks over HTTP: the token or the browser's login of a request, and how much that user may ask."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import attrs
+import trio
+from starlette.requests import Request
+
+from klaw.core import Core
+from klaw.domain.names import UserId
+from klaw.errors import HttpRefusal
+from klaw.gateway.access import Place, admit, passed_on
+from klaw.gateway.auth import Grant
+from klaw.gateway.session import HttpConnection, Services
+from klaw.operations.perform import Caller
+
+BODY_S = 60.0
+"""A body must have come within this time."""
+
+
+class TooFast(HttpRefusal):
+    """More than may be asked in this time."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.wait_s = math.ceil(wait_s)
+        super().__init__(429, f"too many requests: ask again in {self.wait_s} s")
+
+
+@attrs.frozen(kw_only=True)
+class Api:
+    """What the routes need."""
+
+    core: Core
+    services: Services
+    parts: Mapping[str, Any]
+    """Of the server, for operations."""
+
+    def asker(self, request: Request) -> Grant:
+        """Who asks.
+
+        Raises:
+            HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections of the user.
+            TooFast
+        """
+        headers, place = headers_of(request), place_of(request)
+        grant = admit(headers, self.services.auth, self.services.config.allowed_origins, place)
+        if grant is None:
+            raise HttpRefusal(401, "a token is needed: Authorization: Bearer TOKEN (klaw token add), or log in")
+        if grant.token is None and not place.is_own(headers.get("host")):
+            raise HttpRefusal(403, "this host name is not the server's; ask by its address")
+        self._count(connection_of(request), grant.user, headers.get("content-length", "0"))
+        return grant
+
+    async def body(self, request: Request, at_most: int | None = None) -> bytes:
+        """A request's body. Raises HttpRefusal: too long, or too slow."""
+        most, body = at_most or self.services.config.http.max_body_bytes, bytearray()
+        with trio.move_on_after(BODY_S) as reading:
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise HttpRefusal(413, f"a body has at most {most} bytes here (gateway.http.maxBodyBytes)")
+        if reading.cancelled_caught:
+            raise HttpRefusal(408, f"the body did not come within {BODY_S:g} s")
+        return bytes(body)
+
+    async def json(self, request: Request) -> dict[str, Any]:
+        """A request's body as a JSON object; without a body an empty one.
+
+        Raises:
+            HttpRefusal: it is none, too long or too slow.
+        """
+        body = await self.body(request)
+        try:
+            tree = json.loads(body, parse_constant=_refuse) if body.strip() else {}
+        except (ValueError, RecursionError):
+            tree = None
+        if not isinstance(tree, dict):
+            raise HttpRefusal(400, "the body is a JSON object in UTF-8")
+        return tree
+
+    def _count(self, connection: HttpConnection, user: UserId, length: str) -> None:
+        """Give the connection a place among the user's, and take from what the user may send."""
+        if connection.user != user or connection.allowance is None:
+            connection.allowance = connection.log_in(user)
+            if connection.allowance is None:
+                raise HttpRefusal(503, "you have too many connections, or the server has; try again later")
+            connection.user = user
+        size = int(length) if length.isdecimal() and len(length) < 16 else 0
+        if (wait_s := connection.allowance.take(size, trio.current_time())) > 0:
+            raise TooFast(wait_s)
+
+
+def caller(grant: Grant) -> Caller:
+    """Who asks, for operations."""
+    return Caller(user=grant.user, operator=grant.operator)
+
+
+def connection_of(request: Request) -> HttpConnection:
+    """The connection that a request came on."""
+    found: HttpConnection = request.scope["state"]["connection"]
+    return found
+
+
+def headers_of(request: Request) -> dict[str, str]:
+    """Of a repeated header the first counts, as in ``gateway.handshake``."""
+    found: dict[str, str] = {}
+    for name, value in request.headers.items():
+        found.setdefault(name, value)
+    return found
+
+
+def place_of(request: Request) -> Place:
+    """Where a request comes from; what a proxy on this machine passes on is not from this machine."""
+    place = connection_of(request).place
+    return attrs.evolve(place, loopback=False) if passed_on(headers_of(request)) else place
+
+
+def _refuse(_text: str) -> NoReturn:
+    raise ValueError

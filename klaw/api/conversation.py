@@ -1,0 +1,156 @@
+"""One message to a chat and what becomes of it, as a stream of events that ends with the answer."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from klaw.chats.directory import ChatDirectory
+from klaw.domain.events import Noticed, Progressed, Step, TurnEnded, TurnStarted
+from klaw.domain.message import Kind, Message, Role
+from klaw.domain.names import ChatId, UserId, chat_id
+from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.errors import ChatBusy
+from klaw.gateway.answers import StoredOnce
+from klaw.gateway.hub import ChatEvent, Hub
+from klaw.store.kinds.messages import Appended
+
+MAX_EVENTS = 4096
+"""Events that wait for a slow reader before it is given up; the answer is stored whatever happens."""
+ANSWER_ROWS = 200
+"""Messages behind a question among which its answer is looked for when it is asked a second time."""
+CHANNEL = "http"
+
+ChatNews: TypeAlias = Message | ChatEvent
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """How it ended."""
+
+    status: TurnStatus | None
+    """None: it was a command."""
+    turn: str | None = None
+    answer: Message | None = None
+    code: str | None = None
+    """Of a failure."""
+    text: str | None = None
+
+
+@attrs.define(eq=False)
+class _Watcher:
+    """Implements ``hub.Subscriber``."""
+
+    send: trio.MemorySendChannel[ChatNews]
+
+    def stored(self, stored: StoredOnce) -> None:
+        self._put(stored.message)
+
+    def happened(self, event: ChatEvent) -> None:
+        self._put(event)
+
+    def noticed(self, event: Noticed) -> None:
+        pass
+
+    def _put(self, news: ChatNews) -> None:
+        try:
+            self.send.send_nowait(news)
+        except trio.WouldBlock:
+            self.send.close()
+        except trio.ClosedResourceError:
+            pass
+
+
+class Asked:
+    """A message that was sent. Iterating gives what happens in the chat from then on, until ``outcome`` is known."""
+
+    def __init__(
+        self, chats: ChatDirectory, chat: ChatId, appended: Appended, news: trio.MemoryReceiveChannel[ChatNews]
+    ) -> None:
+        self.message = appended.message
+        self.outcome: Outcome | None = None
+        self._chats = chats
+        self._chat = chat
+        self._repeated = appended.repeated
+        self._news = news
+        self._seen = appended.repeated
+        """Whether what comes is later than the message."""
+        self._turn: str | None = None
+        self._answer: Message | None = None
+
+    async def wait(self) -> Outcome:
+        """Wait for the end. Raises ChatBusy when events came faster than they were taken."""
+        async for _news in self:
+            pass
+        assert self.outcome is not None
+        return self.outcome
+
+    async def __aiter__(self) -> AsyncIterator[ChatNews]:
+        if self._repeated and await self._is_settled():
+            return
+        async for news in self._news:
+            self._seen = self._seen or (isinstance(news, Message) and news.id == self.message.id)
+            if self._seen:
+                self._learn(news)
+                yield news
+            if self._repeated and self.outcome is None and isinstance(news, TurnEnded):
+                await self._is_settled()
+            if self.outcome is not None:
+                return
+        raise ChatBusy("events came faster than they were read; the answer is in the chat")
+
+    def _learn(self, news: ChatNews) -> None:
+        match news:
+            case Message(metadata=metadata) if metadata.get("command") == self.message.id:
+                self.outcome = Outcome(status=None, answer=news)
+            case Message(role=Role.ASSISTANT, type=Kind.TEXT) if news.metadata.get("turn") == self._turn:
+                self._answer = news
+            case TurnStarted(turn=turn, last_seq=last_seq) if last_seq >= self.message.seq:
+                self._turn = turn
+            case TurnEnded(turn=turn, status=status, code=code, text=text) if turn == self._turn:
+                self.outcome = Outcome(status=status, turn=turn, answer=self._answer, code=code, text=text)
+            case Progressed(turn=None, step=Step.NOTHING):
+                self.outcome = Outcome(status=TurnStatus.STOPPED)
+
+    async def _is_settled(self) -> bool:
+        """Whether a message that was sent before has been dealt with already."""
+        user, _, name = self._chat.partition(":")
+        after = await self._chats.after(self._chat, self.message.seq, ANSWER_ROWS)
+        for each in after:
+            if each.metadata.get("command") == self.message.id:
+                self.outcome = Outcome(status=None, answer=each)
+                return True
+        record: TurnRecord | None = await self._chats.receipt(UserId(user), name, None)
+        if record is None or record.last_seq < self.message.seq:
+            return False
+        texts = [each for each in after if each.role is Role.ASSISTANT and each.type is Kind.TEXT]
+        of_turn = [each for each in texts if each.metadata.get("turn") == record.id] or texts[:1]
+        self.outcome = Outcome(
+            status=record.status, turn=record.id, answer=of_turn[-1] if of_turn else None, code=record.error
+        )
+        return True
+
+
+@asynccontextmanager
+async def ask(
+    chats: ChatDirectory, hub: Hub, user: UserId, name: str, message_id: str, text: str
+) -> AsyncIterator[Asked]:
+    """Send a message; it is durable when the block begins. A repetition of an id that was sent before is not stored
+    again, and brings the answer that there is.
+
+    Raises:
+        InvalidName, IdConflict, TooManyChats, ChatBusy, StorageFull, ActorStopped: nothing was stored.
+
+    Cancellation: it may or may not be stored.
+    """
+    chat = chat_id(user, name)
+    send, receive = trio.open_memory_channel[ChatNews](MAX_EVENTS)
+    watcher = _Watcher(send)
+    hub.watch(watcher, chat)
+    try:
+        yield Asked(chats, chat, await chats.send(user, name, message_id, text, channel=CHANNEL), receive)
+    finally:
+        hub.leave(watcher)
+        receive.close()

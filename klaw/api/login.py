@@ -1,0 +1,84 @@
+"""Logins of browsers: a token is given once, from then on a cookie stands for it. They are in the tokens file, so that
+`klaw token list` shows and `klaw token revoke` ends them.
+"""
+
+from functools import partial
+from typing import Annotated, Any
+
+import attrs
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from klaw import __version__
+from klaw.actor.clock import iso
+from klaw.api.asker import Api, connection_of, headers_of, place_of
+from klaw.api.problems import problem
+from klaw.convert import REQUESTS, Bounds
+from klaw.errors import HttpRefusal
+from klaw.gateway import auth
+from klaw.gateway.access import COOKIE, session_of
+
+_DAY_S = 86_400.0
+_PATH = "/api/v1"
+
+
+@attrs.frozen(kw_only=True)
+class LogIn:
+    """Body of a login."""
+
+    token: Annotated[str, Bounds(1, 200)]
+
+
+def routes(api: Api) -> list[Route]:
+    """Who I am, login and logout."""
+
+    async def who(request: Request) -> Response:
+        grant = api.asker(request)
+        return JSONResponse(
+            {
+                "user": grant.user,
+                "operator": grant.operator,
+                "needs_token": grant.token is not None,
+                "server": f"klaw {__version__}",
+            }
+        )
+
+    async def log_in(request: Request) -> Response:
+        headers, authenticator = headers_of(request), api.services.auth
+        origins = api.services.config.allowed_origins
+        if not place_of(request).allows(headers.get("origin"), headers.get("host"), origins):
+            raise HttpRefusal(403, "this origin is not allowed; see gateway.allowedOrigins")
+        given = REQUESTS.read(await api.json(request), LogIn)
+        grant = authenticator.grant(given.token, loopback=False)
+        if grant is None or not authenticator.may_log_in(grant):
+            raise HttpRefusal(401, "this token is not valid; klaw token add makes one")
+        now, holds_s = api.core.clock.now(), api.services.config.http.session_days * _DAY_S
+        add = partial(auth.add_login, authenticator.path, grant, iso(now), iso(now + holds_s))
+        secret = await api.core.files.run(add)
+        response = JSONResponse({"user": grant.user, "operator": grant.operator})
+        _set_cookie(response, request, secret, round(holds_s))
+        return response
+
+    async def log_out(request: Request) -> Response:
+        api.asker(request)
+        secret = session_of(headers_of(request))
+        grant = api.services.auth.grant(secret, loopback=False) if secret else None
+        if grant is None or grant.token is None:
+            return problem(400, "not_logged_in", "this request has no login")
+        await api.core.files.run(auth.revoke_tokens, api.services.auth.path, grant.token)
+        connection_of(request).user = None
+        response = Response(status_code=204)
+        _set_cookie(response, request, "", 0)
+        return response
+
+    return [
+        Route(f"{_PATH}/me", who, methods=["GET"]),
+        Route(f"{_PATH}/login", log_in, methods=["POST"]),
+        Route(f"{_PATH}/logout", log_out, methods=["POST"]),
+    ]
+
+
+def _set_cookie(response: Response, request: Request, value: str, age_s: int) -> None:
+    more: dict[str, Any] = {"secure": request.headers.get("x-forwarded-proto") == "https"}
+    response.set_cookie(COOKIE, value, max_age=age_s, path="/", httponly=True, samesite="strict", **more)

@@ -1,0 +1,87 @@
+"""Errors as RFC 9457 problems (``application/problem+json``), with the fields that they are about. Texts are fixed or
+those of operations, which never quote what was given.
+"""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+import structlog
+import trio
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from klaw.actor.failure import error_class, where
+from klaw.errors import ActorStopped, ActorTooSlow, BadValue, HttpRefusal, InvalidName, Problem, StorageError
+from klaw.gateway.answers import refusal
+from klaw.operations.operation import OperationError
+
+_STATUS = {
+    "forbidden": 403,
+    "id_conflict": 409,
+    "fact_exists": 409,
+    "task_exists": 409,
+    "run_over": 409,
+    "cannot_undo": 409,
+    "ambiguous_id": 409,
+    "ambiguous_run": 409,
+    "several_people": 409,
+    "too_many_chats": 409,
+    "storage_full": 507,
+    "busy": 503,
+    "unavailable": 503,
+    "not_started": 503,
+    "no_database": 503,
+    "storage": 503,
+    "too_slow": 504,
+    "internal": 500,
+}
+"""By the code of an error; what is unknown is 404, the rest 400."""
+
+log = structlog.get_logger("klaw.api")
+
+
+def problem(
+    status: int, code: str, detail: str, problems: Sequence[Problem] = (), headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """A problem. ``errors`` holds the fields that are wrong."""
+    body: dict[str, object] = {
+        "type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "code": code, "detail": detail
+    }  # fmt: skip
+    if problems:
+        body["errors"] = [{"field": each.path, "message": each.message} for each in problems]
+    return JSONResponse(body, status, headers, "application/problem+json")
+
+
+def status_of(code: str) -> int:
+    """The HTTP status of an error's code."""
+    return _STATUS.get(code, 404 if code.startswith("unknown_") else 400)
+
+
+def of_error(error: Exception) -> JSONResponse:
+    """The problem that an exception means; what is not expected is logged (class and place only) and ``internal``."""
+    match error:
+        case HttpRefusal(status=status):
+            headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+            return problem(status, _code(status), str(error), headers=headers)
+        case HTTPException(status_code=status, detail=detail):
+            return problem(status, _code(status), detail, headers=error.headers)
+        case OperationError(code=code, problems=problems):
+            return problem(status_of(code), code, "; ".join(map(str, problems)) or str(error), problems)
+        case BadValue(problems=problems):
+            return problem(400, "bad_args", str(error), problems)
+        case InvalidName():
+            return problem(400, "bad_args", str(error))
+        case ActorTooSlow() | trio.TooSlowError():
+            return problem(504, "too_slow", "a part of the server did not answer in time")
+        case ActorStopped():
+            return problem(503, "unavailable", "a part of the server is stopped")
+        case StorageError():
+            return problem(503, "storage", str(error))
+    told = refusal(error)
+    if told.code == "internal":
+        log.error("request_failed", error=error_class(error), where=where(error))
+    return problem(status_of(told.code), told.code, told.message)
+
+
+def _code(status: int) -> str:
+    return HTTPStatus(status).phrase.lower().replace(" ", "_").replace("'", "")

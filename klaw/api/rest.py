@@ -1,0 +1,226 @@
+"""The operations as routes, and their description (OpenAPI 3.1). A new operation is here without a line.
+
+=========  =====================================  ======================================
+operation  its route                              its arguments
+=========  =====================================  ======================================
+list       GET /api/v1/facts                      in the URL
+add        POST /api/v1/facts                     ``fields`` is the body
+show       GET /api/v1/facts/{fact}
+edit       PATCH /api/v1/facts/{fact}             ``fields`` is the body
+delete     DELETE /api/v1/facts/{fact}            in the URL
+others     GET, or POST where they change, of     reading ones in the URL, others in the
+           /api/v1/facts/{fact}/history           body; ``user`` always in the URL
+=========  =====================================  ======================================
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args, get_origin
+
+import attrs
+import trio
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from klaw import __version__
+from klaw.api.asker import Api, caller
+from klaw.api.messages import QUERY
+from klaw.operations.operation import Operation, OperationError, Scope, told, without_none
+from klaw.operations.perform import operations, perform, read
+from klaw.toolbox.schema import schema_of
+
+PREFIX = "/api/v1"
+_METHODS = {"list": "GET", "": "GET", "show": "GET", "add": "POST"}
+_METHODS |= {"edit": "PATCH", "delete": "DELETE", "remove": "DELETE"}
+_IDS = frozenset({"name", "chat", "topic"})
+"""Arguments that name what an operation is about, beside ids that may be shortened."""
+
+
+@attrs.frozen(kw_only=True)
+class Door:
+    """An operation as a route."""
+
+    operation: Operation
+    method: str
+    path: str
+    """With the path's parameter in braces."""
+    of_path: str | None
+    """The argument that stands in the path."""
+    of_body: frozenset[str]
+    """The arguments that stand in the body; ``fields`` is the whole of it."""
+    of_query: frozenset[str]
+
+    @property
+    def takes_fields(self) -> bool:
+        return "fields" in self.of_body
+
+
+def doors() -> list[Door]:
+    """Of all operations that a running server is asked; fixed paths before those with parameters."""
+    asked = [each for each in operations().values() if not each.alone and each.scope is not Scope.CHAT]
+    return sorted(map(door, asked), key=lambda each: ("{" in each.path, each.path, each.method))
+
+
+def door(operation: Operation) -> Door:
+    """Where an operation is found."""
+    word = operation.cli if operation.cli is not None else operation.name.removeprefix(f"{operation.noun.word}_")
+    fields = {field.name: field for field in attrs.fields(operation.arguments)}
+    of_path = None
+    if word:
+        named = [each for each in fields.values() if told(each).positional and each.default is attrs.NOTHING]
+        of_path = next((each.name for each in named if told(each).id_of or each.name in _IDS), None)
+    method = _METHODS.get(word) or ("POST" if operation.changes else "GET")
+    if operation.changes and method == "GET":
+        method = "POST"
+    path = f"{PREFIX}/{operation.noun.word}" if word != operation.noun.word else PREFIX + f"/{word}"
+    if of_path is not None:
+        path += f"/{{{of_path}}}"
+    if word not in _METHODS and word != operation.noun.word:
+        path += f"/{word}"
+    left = set(fields) - {of_path}
+    in_body = left - {"user"} if method in ("POST", "PATCH") else set()
+    of_body = frozenset({"fields"} if "fields" in in_body else in_body)
+    return Door(
+        operation=operation,
+        method=method,
+        path=path,
+        of_path=of_path,
+        of_body=of_body,
+        of_query=frozenset(left - of_body),
+    )
+
+
+def routes(api: Api) -> list[Route]:
+    """One for each operation, and the description of all."""
+
+    async def describe(_request: Request) -> Response:
+        return JSONResponse(description())
+
+    return [Route("/api/openapi.json", describe, methods=["GET"]), *(_route(api, each) for each in doors())]
+
+
+def _route(api: Api, found: Door) -> Route:
+    async def handle(request: Request) -> Response:
+        who = caller(api.asker(request))
+        call = read(found.operation, await _given(api, request, found))
+        with trio.fail_after(call.deadline_s):
+            return JSONResponse(await perform(call, who, api.parts))
+
+    return Route(found.path, handle, methods=[found.method], name=found.operation.name)
+
+
+async def _given(api: Api, request: Request, found: Door) -> dict[str, Any]:
+    """The arguments as JSON has them, from the path, the URL and the body."""
+    types = attrs.fields_dict(attrs.resolve_types(found.operation.arguments, include_extras=True))
+    given: dict[str, Any] = {}
+    for name in dict.fromkeys(request.query_params):
+        if name not in found.of_query:
+            known = ", ".join(sorted(found.of_query)) or "none"
+            raise OperationError("bad_args", f"is not known in the URL here; known are {known}", field=name)
+        values = request.query_params.getlist(name)
+        given[name] = _meant(values, types[name].type)
+    body = await api.json(request) if found.of_body else {}
+    if found.takes_fields:
+        given["fields"] = body
+    else:
+        given |= body
+    if found.of_path is not None:
+        given[found.of_path] = _meant([request.path_params[found.of_path]], types[found.of_path].type)
+    return given
+
+
+def _meant(values: Sequence[str], kind: Any) -> Any:
+    """What texts of a URL mean for an argument of this type; what is no such value is left for the check to refuse."""
+    plain = without_none(kind)
+    if get_origin(plain) in (list, tuple):
+        return [_meant([each], get_args(plain)[0]) for each in values]
+    try:
+        return QUERY.read(values[-1], plain) if plain in (int, float, bool) else values[-1]
+    except ValueError:
+        return values[-1]
+
+
+# -- the description --------------------------------------------------------------------------------------------------
+
+_PROBLEM = {
+    "type": "object",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string"},
+        "detail": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+                "required": ["field", "message"],
+            },
+        },
+    },
+    "required": ["type", "title", "status", "code", "detail"],
+}
+
+
+def description() -> dict[str, Any]:
+    """The OpenAPI 3.1 document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for each in doors():
+        paths.setdefault(each.path, {})[each.method.lower()] = _described(each)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Klaw", "version": __version__, "license": {"name": "Apache-2.0"}},
+        "security": [{"token": []}, {"login": []}, {}],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "login": {"type": "apiKey", "in": "cookie", "name": "klaw_session"},
+            },
+            "schemas": {"Problem": _PROBLEM},
+        },
+    }
+
+
+def _described(found: Door) -> dict[str, Any]:
+    operation = found.operation
+    fields = attrs.fields_dict(attrs.resolve_types(operation.arguments, include_extras=True))
+    told_of = {name: _schema(field) for name, field in fields.items()}
+    problem = {"content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    answer: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.help,
+        "tags": [operation.noun.word],
+        "parameters": [
+            {"name": name, "in": where, "required": where == "path" or _needed(fields[name]), "schema": told_of[name]}
+            for where, names in (("path", [found.of_path] if found.of_path else []), ("query", sorted(found.of_query)))
+            for name in names
+        ],
+        "responses": {
+            "200": {"description": "done", "content": {"application/json": {"schema": {"type": "object"}}}},
+            "default": {"description": "a problem", **problem},
+        },
+    }
+    if found.of_body:
+        schema = told_of["fields"] if found.takes_fields else _object(found.of_body, fields, told_of)
+        needed = any(_needed(fields[name]) for name in found.of_body)
+        answer["requestBody"] = {"required": needed, "content": {"application/json": {"schema": schema}}}
+    if operation.scope is Scope.OPERATOR:
+        answer["description"] = "Needs a token of an operator (klaw token add USER --operator)."
+    return answer
+
+
+def _object(names: frozenset[str], fields: Mapping[str, Any], told_of: Mapping[str, Any]) -> dict[str, Any]:
+    required = sorted(name for name in names if _needed(fields[name]))
+    made = {"type": "object", "properties": {name: told_of[name] for name in sorted(names)}}
+    return {**made, "additionalProperties": False, **({"required": required} if required else {})}
+
+
+def _needed(field: "attrs.Attribute[Any]") -> bool:
+    return field.default is attrs.NOTHING
+
+
+def _schema(field: "attrs.Attribute[Any]") -> dict[str, Any]:
+    help_text = field.metadata["argument"].help if "argument" in field.metadata else ""
+    return {**schema_of(field.type), **({"description": help_text} if help_text else {})}

@@ -1,0 +1,97 @@
+"""HTTP for connections of the gateway that ask for no WebSocket: hypercorn speaks it, over the stream that the gateway
+has begun to read. What is behind it is loaded by the first request: a Klaw that only chats never pays for it.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+import trio
+
+from klaw.actor.threads import Threads
+from klaw.gateway.handshake import MAX_HEAD_BYTES
+from klaw.gateway.session import HttpConnection
+
+if TYPE_CHECKING:
+    from hypercorn.config import Config
+    from hypercorn.trio.worker_context import WorkerContext
+    from hypercorn.typing import AppWrapper
+
+KEEP_ALIVE_S = 60.0
+"""A connection without a request for so long is closed."""
+SEND_S = 30.0
+"""A client that does not take what is sent at once in this time is dropped."""
+MAX_STREAMS = 8
+"""Requests of one HTTP/2 connection at the same time."""
+
+log = structlog.get_logger("klaw.api")
+
+
+class HttpServer:
+    """Implements ``gateway.session.HttpDoor``.
+
+    Args:
+        make_app: makes the ASGI application, in a thread; imports what it needs itself.
+    """
+
+    def __init__(self, make_app: Callable[[], Any]) -> None:
+        self._make_app = make_app
+        self._making = trio.Lock()
+        self._made: tuple[AppWrapper, Config, WorkerContext] | None = None
+
+    async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: HttpConnection) -> None:
+        """See ``HttpDoor.serve``."""
+        async with self._making:
+            if self._made is None:
+                self._made = await Threads("making the API", 1).run(self._make)
+        app, config, context = self._made
+        from hypercorn.trio.tcp_server import TCPServer
+
+        # The application finds the connection in the state of its requests.
+        await TCPServer(app, config, context, {"connection": connection}, cast("Any", _Begun(stream, read))).run()
+
+    async def close(self) -> None:
+        """See ``HttpDoor.close``."""
+        if self._made is not None:
+            await self._made[2].terminated.set()
+
+    def _make(self) -> "tuple[AppWrapper, Config, WorkerContext]":
+        from hypercorn.app_wrappers import ASGIWrapper
+        from hypercorn.config import Config
+        from hypercorn.trio.worker_context import WorkerContext
+
+        config = Config()
+        config.accesslog = config.errorlog = None  # its lines quote paths and errors; ``app`` writes what may be told
+        config.h11_max_incomplete_size = MAX_HEAD_BYTES
+        config.keep_alive_timeout = KEEP_ALIVE_S
+        config.h2_max_concurrent_streams = MAX_STREAMS
+        config.include_server_header = False
+        return ASGIWrapper(self._make_app()), config, WorkerContext(None)
+
+
+class _Begun:
+    """A stream whose first bytes were read already, and whose peer must take what is sent."""
+
+    def __init__(self, stream: trio.abc.HalfCloseableStream, read: bytes) -> None:
+        self._stream = stream
+        self._read = read
+        self.socket = cast("trio.SocketStream", stream).socket
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        if self._read:
+            read, self._read = self._read, b""
+            return read
+        return await self._stream.receive_some(max_bytes)
+
+    async def send_all(self, data: bytes) -> None:
+        with trio.move_on_after(SEND_S) as sending:
+            await self._stream.send_all(data)
+        if sending.cancelled_caught:
+            log.warning("client_too_slow")
+            raise trio.BrokenResourceError
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
