@@ -28,7 +28,8 @@ class Told:
 
 def schema_of(kind: Any, *, closed: bool = False) -> dict[str, Any]:
     """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``Literal``, an
-    enum of texts, ``T | None``, an attrs class, or one of these in ``Annotated`` with a description (a text), ``Bounds`` and ``Told``.
+    enum of texts, ``T | None``, an attrs class, or one of these in ``Annotated`` with a description (a text),
+    ``Bounds`` and ``Told``.
 
     Args:
         kind: the type.

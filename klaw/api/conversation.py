@@ -10,8 +10,8 @@ import trio
 from klaw.chats.directory import ChatDirectory
 from klaw.domain.events import Noticed, Progressed, Step, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Message, Role
-from klaw.domain.names import ChatId, UserId, chat_id
-from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.domain.names import ChatId, UserId, chat_id, name_of, user_of
+from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy
 from klaw.gateway.answers import StoredOnce
 from klaw.gateway.hub import ChatEvent, Hub
@@ -77,6 +77,7 @@ class Asked:
         self._news = news
         self._seen = appended.repeated
         """Whether what comes is later than the message."""
+        self._looked = False
         self._turn: str | None = None
         self._answer: Message | None = None
 
@@ -87,19 +88,26 @@ class Asked:
         assert self.outcome is not None
         return self.outcome
 
-    async def __aiter__(self) -> AsyncIterator[ChatNews]:
-        if self._repeated and await self._is_settled():
-            return
-        async for news in self._news:
+    def __aiter__(self) -> "Asked":
+        return self
+
+    async def __anext__(self) -> ChatNews:
+        """Raises ChatBusy when events came faster than they were taken."""
+        if self._repeated and self.outcome is None and not self._looked:
+            self._looked = True
+            await self._look_for_answer()
+        while self.outcome is None:
+            try:
+                news = await self._news.receive()
+            except trio.EndOfChannel:
+                raise ChatBusy("events came faster than they were read; the answer is in the chat") from None
             self._seen = self._seen or (isinstance(news, Message) and news.id == self.message.id)
             if self._seen:
                 self._learn(news)
-                yield news
-            if self._repeated and self.outcome is None and isinstance(news, TurnEnded):
-                await self._is_settled()
-            if self.outcome is not None:
-                return
-        raise ChatBusy("events came faster than they were read; the answer is in the chat")
+                if self._repeated and self.outcome is None and isinstance(news, TurnEnded):
+                    await self._look_for_answer()
+                return news
+        raise StopAsyncIteration
 
     def _learn(self, news: ChatNews) -> None:
         match news:
@@ -114,23 +122,21 @@ class Asked:
             case Progressed(turn=None, step=Step.NOTHING):
                 self.outcome = Outcome(status=TurnStatus.STOPPED)
 
-    async def _is_settled(self) -> bool:
-        """Whether a message that was sent before has been dealt with already."""
-        user, _, name = self._chat.partition(":")
+    async def _look_for_answer(self) -> None:
+        """A message that was sent before may have been dealt with already."""
         after = await self._chats.after(self._chat, self.message.seq, ANSWER_ROWS)
         for each in after:
             if each.metadata.get("command") == self.message.id:
                 self.outcome = Outcome(status=None, answer=each)
-                return True
-        record: TurnRecord | None = await self._chats.receipt(UserId(user), name, None)
+                return
+        record = await self._chats.receipt(user_of(self._chat), name_of(self._chat), None)
         if record is None or record.last_seq < self.message.seq:
-            return False
+            return
         texts = [each for each in after if each.role is Role.ASSISTANT and each.type is Kind.TEXT]
-        of_turn = [each for each in texts if each.metadata.get("turn") == record.id] or texts[:1]
+        of_turn = [each for each in texts if each.metadata.get("turn") == record.id][-1:] or texts[:1]
         self.outcome = Outcome(
-            status=record.status, turn=record.id, answer=of_turn[-1] if of_turn else None, code=record.error
+            status=record.status, turn=record.id, answer=of_turn[0] if of_turn else None, code=record.error
         )
-        return True
 
 
 @asynccontextmanager

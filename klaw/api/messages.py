@@ -3,9 +3,10 @@ What is told has the form of the WebSocket's frames (docs/protocol.md).
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Annotated, Any, cast
+from functools import partial
+from typing import Annotated, Any, TypeAlias, cast
 
 import attrs
 import trio
@@ -20,6 +21,7 @@ from klaw.api.conversation import Asked, ChatNews, Outcome, ask
 from klaw.convert import FRAMES, REQUESTS, Bounds, Converter
 from klaw.domain.events import TextStreamed
 from klaw.domain.message import Message
+from klaw.domain.names import name_of
 from klaw.errors import ChatBusy
 from klaw.gateway import answers, requests
 from klaw.wire.codec import encode
@@ -29,6 +31,8 @@ QUERY = Converter(forbid_unknown=True, lenient=True)
 """Reads what stands in a URL, where all values are texts."""
 KEEP_ALIVE_S = 15.0
 """A stream without an event for so long sends a comment, so that nothing between takes it for dead."""
+Put: TypeAlias = Callable[[str], Awaitable[None]]
+"""Sends an event."""
 _PATH = "/api/v1/chats/{chat}"
 
 
@@ -68,7 +72,7 @@ def routes(api: Api) -> list[Route]:
         frame = FRAMES.read({"id": message_id, "chat": request.path_params["chat"], "text": new.text}, Send)
         asking = ask(services.chats, services.hub, user, frame.chat, frame.id, frame.text)
         if new.stream or "text/event-stream" in request.headers.get("accept", ""):
-            return cast("Response", EventStream(asking, lambda asked: _events(asked, frame.chat)))
+            return cast("Response", EventStream(asking, _tell))
         async with asking as asked:
             if not new.wait:
                 return JSONResponse({"message": told(asked.message)}, 202)
@@ -107,23 +111,23 @@ def _status(outcome: Outcome) -> int:
     return 502 if outcome.code is not None else 200
 
 
-async def _events(asked: Asked, chat: str) -> AsyncIterator[str]:
+async def _tell(asked: Asked, put: Put) -> None:
     """What happens until the answer is there, as frames; at the end ``done``."""
     try:
         async for news in asked:
-            for frame in _frames(news, chat):
-                yield event(frame)
+            for frame in _frames(news):
+                await put(event(frame))
     except ChatBusy as error:
-        yield event(encode(answers.refusal(error)))
+        await put(event(encode(answers.refusal(error))))
     if asked.outcome is not None:
-        yield f"event: done\ndata: {json.dumps(ended(asked.outcome), ensure_ascii=False)}\n\n"
+        await put(f"event: done\ndata: {json.dumps(ended(asked.outcome), ensure_ascii=False)}\n\n")
 
 
-def _frames(news: ChatNews, chat: str) -> list[str]:
+def _frames(news: ChatNews) -> list[str]:
     if isinstance(news, Message):
         return [answers.message_text(news, replayed=False)]
     if isinstance(news, TextStreamed):
-        return [encode(Delta(chat=chat, turn=news.turn, offset=news.offset, text=news.text))]
+        return [encode(Delta(chat=name_of(news.chat), turn=news.turn, offset=news.offset, text=news.text))]
     return answers.event_texts(news)
 
 
@@ -137,17 +141,18 @@ class EventStream:
 
     Args:
         asking: sends the message. What it raises becomes an ordinary answer.
-        events: makes the events of it.
+        tell: tells the events of it.
+        headers: beside those of an event stream.
     """
 
     def __init__(
         self,
         asking: AbstractAsyncContextManager[Asked],
-        events: Callable[[Asked], AsyncIterator[str]],
+        tell: Callable[[Asked, Put], Awaitable[None]],
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._asking = asking
-        self._events = events
+        self._tell = tell
         self._headers = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"} | dict(
             headers or {}
         )
@@ -160,8 +165,7 @@ class EventStream:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_wait_for_disconnect, receive, nursery.cancel_scope)
                 nursery.start_soon(self._stay_alive, send)
-                async for text in self._events(asked):
-                    await self._send(send, text)
+                await self._tell(asked, partial(self._send, send))
                 nursery.cancel_scope.cancel(reason="all was sent")
             await send({"type": "http.response.body", "body": b""})
 

@@ -103,7 +103,7 @@ def _route(api: Api, found: Door) -> Route:
     async def handle(request: Request) -> Response:
         who = caller(api.asker(request))
         call = read(found.operation, await _given(api, request, found))
-        with trio.fail_after(call.deadline_s):
+        with trio.fail_after(found.operation.deadline_s):
             return JSONResponse(await perform(call, who, api.parts))
 
     return Route(found.path, handle, methods=[found.method], name=found.operation.name)
