@@ -93,7 +93,7 @@ class Asked:
 
     async def __anext__(self) -> ChatNews:
         """Raises ChatBusy when events came faster than they were taken."""
-        if self._repeated and self.outcome is None and not self._looked:
+        if self._repeated and not self._looked:
             self._looked = True
             await self._look_for_answer()
         while self.outcome is None:
@@ -104,7 +104,7 @@ class Asked:
             self._seen = self._seen or (isinstance(news, Message) and news.id == self.message.id)
             if self._seen:
                 self._learn(news)
-                if self._repeated and self.outcome is None and isinstance(news, TurnEnded):
+                if self._repeated and isinstance(news, TurnEnded):
                     await self._look_for_answer()
                 return news
         raise StopAsyncIteration

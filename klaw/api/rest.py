@@ -25,9 +25,9 @@ from starlette.routing import Route
 from klaw import __version__
 from klaw.api.asker import Api, caller
 from klaw.api.messages import QUERY
+from klaw.json_schema import schema_of
 from klaw.operations.operation import Operation, OperationError, Scope, told, without_none
 from klaw.operations.perform import operations, perform, read
-from klaw.toolbox.schema import schema_of
 
 PREFIX = "/api/v1"
 _METHODS = {"list": "GET", "": "GET", "show": "GET", "add": "POST"}
