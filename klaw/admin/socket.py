@@ -50,12 +50,14 @@ class SocketTaken(KlawError):
     """A live server answers on the socket's path, or something that is no socket is there."""
 
 
-def spec(path: Path, perform: Perform) -> ActorSpec:
-    """How the supervisor runs it."""
-    return ActorSpec(name=ACTOR_NAME, run=partial(run, path=path, perform=perform))
+def spec(path: Path, perform: Perform, uids: frozenset[int] | None = None) -> ActorSpec:
+    """How the supervisor runs it. ``uids``: whose processes may connect, if not ``allowed_uids()``."""
+    return ActorSpec(name=ACTOR_NAME, run=partial(run, path=path, perform=perform, uids=uids))
 
 
-async def run(vitals: Vitals, task_status: Started, *, path: Path, perform: Perform) -> None:
+async def run(
+    vitals: Vitals, task_status: Started, *, path: Path, perform: Perform, uids: frozenset[int] | None = None
+) -> None:
     """Serve until cancelled. The socket's file is removed in the end.
 
     Raises:
@@ -73,7 +75,7 @@ async def run(vitals: Vitals, task_status: Started, *, path: Path, perform: Perf
     try:
         task_status.started()
         log.info("admin_listening", path=str(path))
-        await trio.serve_listeners(_Server(vitals, perform).serve, [listener])
+        await trio.serve_listeners(_Server(vitals, perform, uids or allowed_uids()).serve, [listener])
     finally:
         _remove(path, inode)
 
@@ -137,16 +139,17 @@ def _peer_uid(connection: trio.socket.SocketType) -> int:
 class _Server:
     """The connections of one incarnation."""
 
-    def __init__(self, vitals: Vitals, perform: Perform) -> None:
+    def __init__(self, vitals: Vitals, perform: Perform, uids: frozenset[int]) -> None:
         self._vitals = vitals
         self._perform = perform
+        self._uids = uids
         self._open = 0
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """One connection. Whatever happens on it concerns nobody else."""
         self._count(1)
         try:
-            if (uid := _peer_uid(stream.socket)) not in allowed_uids():
+            if (uid := _peer_uid(stream.socket)) not in self._uids:
                 log.warning("admin_peer_refused", uid=uid)
             elif self._open > MAX_CONNECTIONS:
                 await _send(stream, _refusal("busy", f"at most {MAX_CONNECTIONS} connections at the same time"))

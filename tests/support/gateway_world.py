@@ -57,6 +57,8 @@ class FakeChats:
         self.read_gate = None
         self.degraded = {}
         self.reads = 0
+        self.page = 1000
+        """Messages that a read gives at most, whatever the reader asks for."""
 
     def append(self, user, name, text, role=Role.USER, message_id=None, *, emit=True, turn=None):
         chat = chat_id(user, name)
@@ -140,7 +142,7 @@ class FakeChats:
 
     async def after(self, chat, seq, limit):
         self.reads += 1
-        found = [row for row in self.rows.get(chat, []) if row.seq > seq][:limit]
+        found = [row for row in self.rows.get(chat, []) if row.seq > seq][: min(limit, self.page)]
         await trio.lowlevel.checkpoint()
         if self.read_gate is not None:
             await self.read_gate.wait()

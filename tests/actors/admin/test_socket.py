@@ -19,7 +19,7 @@ import trio.testing
 import klaw.admin.socket as admin_socket
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import State, Supervisor, Vitals
-from klaw.admin.socket import SocketTaken
+from klaw.admin.socket import Perform, SocketTaken
 from klaw.errors import ActorStopped, StorageError
 from klaw.operations.perform import Call, operations
 from tests.support.waiting import HANG_S
@@ -46,12 +46,15 @@ class Answers:
 
 
 @asynccontextmanager
-async def serving(path: Path, *, guard_s: float = HANG_S) -> AsyncIterator[Supervisor]:
+async def serving(
+    path: Path, perform: Perform | None = None, *, uids: frozenset[int] | None = None, guard_s: float = HANG_S
+) -> AsyncIterator[Supervisor]:
     """The actor under a real supervisor."""
     with trio.fail_after(guard_s):
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(nursery, SystemClock())
-            await supervisor.start(admin_socket.spec(path, Answers().run))
+            spec = admin_socket.spec(path, perform or Answers().run, uids)
+            await supervisor.start(spec)
             yield supervisor
             await supervisor.stop(admin_socket.ACTOR_NAME, "the test is over")
 
@@ -188,12 +191,9 @@ class Unstarted:
         raise AssertionError("it must not start")
 
 
-async def test_other_users_are_turned_away(
-    path: Path, monkeypatch: pytest.MonkeyPatch, log_events: list[dict[str, Any]]
-) -> None:
+async def test_other_users_are_turned_away(path: Path, log_events: list[dict[str, Any]]) -> None:
     """By the uid that the kernel tells, not by what the peer says."""
-    monkeypatch.setattr(admin_socket, "allowed_uids", lambda: frozenset({ANYBODY}))
-    async with serving(path):
+    async with serving(path, uids=frozenset({ANYBODY})):
         assert await (await Peer.connect(path)).hung_up()
     assert any(event["event"] == "admin_peer_refused" for event in log_events)
 
@@ -244,14 +244,11 @@ async def test_an_idle_connection_is_closed(path: Path, autojump_clock: trio.tes
         assert await (await Peer.connect(path)).hung_up()
 
 
-async def test_a_peer_that_takes_no_answer_is_closed(
-    path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def much(_self: Answers, _request: Call) -> dict[str, Any]:
+async def test_a_peer_that_takes_no_answer_is_closed(path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    async def much(_request: Call) -> dict[str, Any]:
         return {"much": "x" * 10_000_000}
 
-    monkeypatch.setattr(Answers, "run", much)
-    async with serving(path, guard_s=2 * admin_socket.IDLE_S) as supervisor:
+    async with serving(path, much, guard_s=2 * admin_socket.IDLE_S) as supervisor:
         deaf = await Peer.connect(path)
         await deaf.stream.send_all(b'{"command": "actors"}\n')
         await trio.sleep(admin_socket.WRITE_S + 1)

@@ -73,12 +73,15 @@ async def test_watching_ends_when_the_server_goes(
     assert "no server is running" in printed.err
 
 
-def test_watching_ends_with_ctrl_c(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_args: object, **_given: object) -> None:
+async def test_watching_ends_with_ctrl_c(
+    app: App, home: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(operations, "call", interrupted)
-    assert main(["actors", "--watch", "--home", str(home)]) == 0
+    monkeypatch.setattr(operations.time, "sleep", interrupted)
+    async with served(app, commands):
+        assert await trio.to_thread.run_sync(main, ["actors", "--watch", "--home", str(home)]) == 0
 
 
 def test_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+import trio.testing
 
 from klaw.actor.backoff import Backoff
-from klaw.client import link as link_module
 from klaw.client.connection import connect
 from klaw.client.events import Connected, Disconnected
 from klaw.errors import ServerRefused, ServerUnreachable
@@ -49,11 +49,10 @@ async def test_an_http_answer_is_final_only_if_it_will_not_change(status: int, e
                     pass
 
 
-async def test_a_silent_server_is_left_and_another_connection_made(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_server_is_left_and_another_connection_made(
+    quick_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A half-open connection: it looks alive, but nothing comes."""
-    monkeypatch.setattr(link_module, "QUIET_S", 0.05)
-    monkeypatch.setattr(link_module, "PONG_S", 0.05)
-    monkeypatch.setattr(link_module, "CLOSE_S", 0.05)
     server = FakeServer()
     async with server.serving(), connect(server.url, backoff=Backoff(0.001, 0.01)) as client:
         await until(lambda: server.links)
@@ -62,6 +61,5 @@ async def test_a_silent_server_is_left_and_another_connection_made(monkeypatch: 
         with trio.fail_after(HANG_S):
             while len(server.hellos) < 2 or not any(isinstance(each, Connected) and each.again for each in events):
                 events.append(await client.next_event())
-        monkeypatch.setattr(link_module, "PONG_S", HANG_S)  # on a slow machine the next one seems to be silent, too
         assert {each.code for each in events if isinstance(each, Disconnected)} == {"silent"}
         assert await client.send("main", "again") == 1

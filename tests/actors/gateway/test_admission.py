@@ -58,8 +58,8 @@ async def test_a_bad_first_frame_gets_its_error_and_close_code(tmp_path, raw, co
         assert await c.closed() == close
 
 
-async def test_no_hello_in_time_closes(tmp_path):
-    async with world(tmp_path, attrs.evolve(QUICK, hello_timeout_s=1.0)) as w:
+async def test_no_hello_in_time_closes(tmp_path, quick_clock):
+    async with world(tmp_path) as w:
         async with w.client(hello=False) as c:
             assert (await c.hear())["code"] == "hello_timeout"
             assert await c.closed() == 4408
@@ -319,9 +319,8 @@ async def test_a_silent_client_is_pinged_and_stays(tmp_path, monkeypatch):
         assert (await c.hear())["state"] == "ok"
 
 
-async def test_a_client_that_answers_no_ping_is_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr("klaw.gateway.link.PONG_S", 0.1)
-    async with world(tmp_path, attrs.evolve(QUICK, ping_s=0.05)) as w:
+async def test_a_client_that_answers_no_ping_is_dropped(tmp_path, quick_clock):
+    async with world(tmp_path) as w:
         async with await w.raw_tcp() as stream:
             await stream.send_all(UPGRADE)
             await stream.receive_some()
@@ -386,8 +385,7 @@ async def test_a_taken_port_is_named(tmp_path):
             await start(tmp_path, port=w.port)
 
 
-async def test_running_out_of_file_descriptors_pauses_the_listener(tmp_path, monkeypatch, log_events):
-    monkeypatch.setattr("klaw.gateway.listener.FULL_PAUSE_S", 0.01)
+async def test_running_out_of_file_descriptors_pauses_the_listener(tmp_path, quick_clock, monkeypatch, log_events):
     accept = socket.socket.accept
     failures = [OSError(code, "no") for code in (errno.EMFILE, errno.ECONNABORTED, errno.EMFILE, errno.EMFILE)]
 

@@ -6,7 +6,6 @@ import pytest
 import trio
 from trio_websocket import ConnectionClosed
 
-from klaw.gateway import delivery
 from tests.support.gateway_world import world
 from tests.support.waiting import HANG_S
 
@@ -56,12 +55,12 @@ class Device:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_resume_exactly_once_over_random_breaks(tmp_path, monkeypatch, seed):
-    monkeypatch.setattr(delivery, "PAGE", 3)
+async def test_resume_exactly_once_over_random_breaks(tmp_path, seed):
     chance = random.Random(seed)
     devices = [Device(name, chance) for name in "abcd"]
     with trio.fail_after(HANG_S):
         async with world(tmp_path) as w:
+            w.chats.page = 3
             async with trio.open_nursery() as nursery:
                 for device in devices:
                     nursery.start_soon(device.live, w, len(devices) * MESSAGES)

@@ -3,15 +3,15 @@
 import json
 from typing import Any
 
-import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 from klaw import __version__
 from klaw.actor import log as logging
-from klaw.actor.supervisor import ActorSpec, Vitals
+from klaw.actor.supervisor import WINDOW_S, ActorSpec, Vitals
 from klaw.app.app import App
 from klaw.gateway.session import SessionReport
+from klaw.operations.actors import MAX_TASKS
 from tests.conftest import CANARY
 from tests.support.admin import ANNA, BORIS, Commands, fail_a_turn, parts_of
 from tests.support.asking import ask
@@ -78,14 +78,13 @@ async def test_tasks_show_where_everything_waits(commands: Commands) -> None:
     assert secret not in text
 
 
-async def test_tasks_are_bounded(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klaw.operations.actors.MAX_TASKS", 10)
+async def test_tasks_are_bounded(commands: Commands) -> None:
     async with trio.open_nursery() as nursery:
-        for _ in range(30):
+        for _ in range(MAX_TASKS + 20):
             nursery.start_soon(trio.sleep_forever)
         answer = await ask(commands, "tasks")
-        assert answer["shown"] == 10
-        assert answer["left_out"] >= 18
+        assert answer["shown"] == MAX_TASKS
+        assert answer["left_out"] >= 20
         nursery.cancel_scope.cancel(reason="the test is over")
 
 
@@ -113,19 +112,19 @@ async def test_health_is_ok_when_nothing_is_wrong(app: App) -> None:
     assert (await ask(Commands({**parts_of(app), "health": Well()}), "health"))["state"] == "ok"
 
 
-async def test_a_stuck_writer_is_failing(app: App, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klaw.operations.server.WRITER_PING_S", 0.05)
-    monkeypatch.setattr(app.core.writer, "ping", trio.sleep_forever, raising=True)
-    answer = await ask(commands, "health")
+async def test_a_stuck_writer_is_failing(app: App, quick_clock: MockClock) -> None:
+    class Stuck:
+        ping = staticmethod(trio.sleep_forever)
+
+    answer = await ask(Commands({**parts_of(app), "writer": Stuck()}), "health")
     assert (answer["state"], answer["writer_ping_ms"]) == ("failing", None)
 
 
-async def test_a_failed_actor_is_named(app: App, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klaw.actor.supervisor.MAX_RESTARTS", 0)
-
+async def test_a_failed_actor_is_named(app: App, commands: Commands, quick_clock: MockClock) -> None:
     async def crash(_vitals: Vitals, _started: object) -> None:
         raise RuntimeError
 
     await app.core.supervisor.start(ActorSpec(name="doomed", run=crash))
+    await trio.sleep(WINDOW_S)
     assert (await ask(commands, "health"))["failed_actors"] == ["doomed"]
     await app.core.supervisor.stop("doomed", "the test is over")

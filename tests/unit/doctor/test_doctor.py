@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -15,7 +17,6 @@ import trio
 
 from klaw.cli.main import main
 from klaw.config.paths import Paths, ensure_private_dir
-from klaw.doctor import places
 from klaw.doctor.checkup import Checkup, check_up
 from klaw.doctor.judge import Finding, Level, listed
 from klaw.doctor.places import Server
@@ -446,10 +447,10 @@ def test_the_clock(paths: Paths) -> None:
 
 
 def test_a_full_disk(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "NO_SPACE_BYTES", 1 << 60)
+    free = 50 << 20
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
     assert one(look(paths), "disk").level is Level.PROBLEM
-    monkeypatch.setattr(places, "NO_SPACE_BYTES", 0)
-    monkeypatch.setattr(places, "LITTLE_SPACE_BYTES", 1 << 60)
+    free = 500 << 20
     assert one(look(paths), "disk").level is Level.WARNING
 
 

@@ -38,10 +38,7 @@ async def test_the_configuration_wins_over_the_list() -> None:
 
 
 async def test_nothing_is_asked_where_the_list_cannot_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(_wanted: Any) -> Any:
-        raise AssertionError("asked")
-
-    monkeypatch.setattr(prices, "look_up", refuse)
+    monkeypatch.setattr(prices.sys, "executable", "/bin/false")  # who asks gets a problem
     known = {"big": {"inputPrice": 0, "outputPrice": 0, "contextTokens": 9000}}
     facts = registry(
         ollama={"baseUrl": "http://127.0.0.1:11434/v1"},
@@ -55,6 +52,7 @@ async def test_nothing_is_asked_where_the_list_cannot_know(monkeypatch: pytest.M
     assert facts.facts("local/smollm2-135m-instruct").prices == FREE
     assert facts.facts("own/big").context_tokens == 9000
     assert facts.context_tokens("ollama/llama3") == 8192
+    assert facts.problems() == {}
 
 
 async def test_a_list_that_cannot_be_read_leaves_prices_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

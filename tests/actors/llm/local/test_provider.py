@@ -7,7 +7,6 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-import klaw.llm.local.provider as local_provider
 from klaw.llm.errors import ProviderError, ProviderNetworkError, ProviderTimeout
 from klaw.llm.local.provider import Endpoint, LocalModel, LocalProvider, LocalState
 from klaw.llm.types import ChatMessage, Completion, Delta, JsonSchema, Request
@@ -90,9 +89,8 @@ async def test_a_call_goes_to_the_successor_of_a_dead_process(
 
 
 async def test_a_broken_connection_to_a_living_process_is_tried_once_more(
-    server: LlmServer, model: LocalModel, provider: LocalProvider, monkeypatch: pytest.MonkeyPatch
+    server: LlmServer, model: LocalModel, provider: LocalProvider
 ) -> None:
-    monkeypatch.setattr(local_provider, "NOTICE_S", 0.01)
     model.ready(Endpoint(base_url=server.url, key="k1"))
     server.respond = lambda _request: Reply(before_head=(Cut(),))
     with pytest.raises(ProviderNetworkError):

@@ -3,12 +3,9 @@
 import os
 from pathlib import Path
 
-import pytest
-
 from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
-from klaw.memory.facts import memory_files as files
-from klaw.memory.facts.memory_files import MAX_BYTES, find, look
+from klaw.memory.facts.memory_files import MAX_BYTES, MAX_FILES, MAX_LOOKED_AT, find, look
 from klaw.store.kinds import memory_files, messages, vectors
 from klaw.store.search import passages
 from klaw.store.search.passages import PassageVector
@@ -118,12 +115,10 @@ async def test_a_new_database_gets_the_pieces_again(tmp_path: Path) -> None:
         assert await found(store, "gate") == ["MEMORY.md:1 "]
 
 
-def test_any_number_of_files_is_looked_at_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_LOOKED_AT", 30)
-    monkeypatch.setattr(files, "MAX_FILES", 20)
+def test_any_number_of_files_is_looked_at_in_bounds(tmp_path: Path) -> None:
     (tmp_path / "memory").mkdir()
-    for number in range(100):
-        (tmp_path / "memory" / f"2026-{number:03}.md").touch()
+    for number in range(MAX_LOOKED_AT + 100):
+        (tmp_path / "memory" / f"2026-{number:05}.md").touch()
     names = [each.path for each in find(tmp_path, [LOCAL])]
-    assert len(names) == 20
+    assert len(names) == MAX_FILES
     assert names == sorted(names, reverse=True)
