@@ -46,7 +46,7 @@ async def test_a_conversation_with_tools(tmp_path, question, before, zone, answe
             arguments = json.dumps({"zone": "Нигде/Никогда"}, ensure_ascii=False)
             return Reply(steps=(Text(before), Tool("call_0", "current_time", arguments)), finish_reason="tool_calls")
         if len(results) == 1:
-            assert "There is no time zone" in results[0]
+            assert "time zone" in results[0]
             return tool_reply(Tool("call_0", "current_time", json.dumps({"zone": zone})))
         return text_reply(answer, results[-1].partition(",")[0])
 
