@@ -104,6 +104,7 @@ class _Listener:
             hub=app.hub,
             auth=auth,
             approvals=app.tools.approvals,
+            attachments=app.core.attachments,
             clock=app.core.clock,
             http=HttpServer(self._make_api) if app.core.config.gateway.http.enabled else None,
         )

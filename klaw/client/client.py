@@ -5,7 +5,7 @@
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 import structlog
@@ -15,9 +15,11 @@ from klaw.actor.clock import NewId
 from klaw.actor.mailbox import Nudge, Reply
 from klaw.client.events import Connected, Disconnected, Event, Loss
 from klaw.client.streams import Inbox, Streams
+from klaw.domain.attachment import Named
 from klaw.domain.names import chat_name
 from klaw.errors import ConnectionLost, RequestRefused
 from klaw.wire.codec import encode
+from klaw.wire.files import File, Upload, Uploaded
 from klaw.wire.frames import (
     PROTOCOL_VERSION,
     Ack,
@@ -26,6 +28,7 @@ from klaw.wire.frames import (
     ChatMessage,
     ClientFrame,
     Error,
+    FileFrame,
     Hello,
     History,
     RequestFrame,
@@ -81,13 +84,14 @@ class Client:
 
     # -- for the consumer ------------------------------------------------------------------------------------------
 
-    async def send(self, chat: str, text: str, message_id: str | None = None) -> int:
+    async def send(self, chat: str, text: str, message_id: str | None = None, files: Sequence[File] = ()) -> int:
         """Send a message (or a slash command) and wait until it is durable; watches the chat.
 
         Args:
             chat: the chat's name.
-            text: not blank.
+            text: not blank, unless there are files.
             message_id: the same id again is the same message; made here if left out.
+            files: as ``upload`` gave them.
 
         Returns:
             The message's seq.
@@ -99,7 +103,8 @@ class Client:
 
         Cancellation: it is not sent again; whether it was stored is unknown. The same id makes a repetition safe.
         """
-        frame = Send(id=message_id or self._ids(), chat=chat_name(chat), text=text)
+        named = tuple(Named(sha256=each.sha256, name=each.name) for each in files) or None
+        frame = Send(id=message_id or self._ids(), chat=chat_name(chat), text=text, files=named)
         limit = self.welcome.limits.max_frame_bytes if self.welcome else math.inf
         if len(encode(frame).encode()) > limit:
             raise RequestRefused("frame_too_large", f"a message is too long: at most {limit} bytes")
@@ -115,7 +120,26 @@ class Client:
             finally:
                 self._unacked.pop(frame.id, None)
 
-    async def request(self, frame: RequestFrame | Watch | Approve) -> ServerFrame:
+    async def upload(self, name: str, data: bytes) -> File:
+        """Have the server keep a file, for a message of the next day. Raises as ``request``."""
+        size = self.welcome.limits.max_frame_bytes // 2 if self.welcome else 0
+        size, offset = max(size, 1), 0
+        while True:
+            piece = data[offset : offset + size]
+            last = offset + len(piece) == len(data)
+            try:
+                done = await self.request(Upload(name=name, offset=offset, data=piece, last=last))
+            except RequestRefused as error:
+                if error.code != "rate_limited":
+                    raise
+                await trio.sleep((error.retry_after_ms or 1_000) / 1000)
+                continue
+            assert isinstance(done, Uploaded)  # the answer to its request
+            if done.file is not None:
+                return done.file
+            offset += len(piece)
+
+    async def request(self, frame: RequestFrame | FileFrame | Watch | Approve) -> ServerFrame:
         """Send a request frame (history, chats, stop, receipt, status, watch) and wait for its answer.
 
         Raises:

@@ -10,7 +10,8 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class, where
-from klaw.domain.attachment import Attachment, files_of
+from klaw.config.schema import AttachmentsConfig, GatewayConfig
+from klaw.domain.attachment import MAX_FILES, Attachment, files_of
 from klaw.domain.events import (
     Approval,
     ApprovalAsked,
@@ -28,6 +29,7 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import (
     ActorStopped,
     ActorTooSlow,
+    AttachmentRefused,
     ChatBusy,
     IdConflict,
     InvalidName,
@@ -37,7 +39,8 @@ from klaw.errors import (
 )
 from klaw.wire import frames
 from klaw.wire.codec import encode
-from klaw.wire.frames import ChatMessage, Degraded, Error, File, Receipt, Status, StoredMessage, Tool
+from klaw.wire.files import File
+from klaw.wire.frames import HISTORY_LIMIT, ChatMessage, Degraded, Error, Limits, Receipt, Status, StoredMessage, Tool
 
 HISTORY_CHARS = 500_000
 """A page of history is cut at this many characters of content, so that its frame stays near 1 MiB."""
@@ -146,6 +149,18 @@ def degraded(health: Mapping[str, Any]) -> list[Degraded]:
     return [Degraded(code=code, text=str(text)) for code, text in sorted(health.items())]
 
 
+def limits(gateway: GatewayConfig, files: AttachmentsConfig) -> Limits:
+    return Limits(
+        max_frame_bytes=gateway.max_frame_bytes,
+        messages_per_second=gateway.messages_per_second,
+        burst=gateway.burst,
+        history=HISTORY_LIMIT,
+        max_file_bytes=files.max_file_bytes,
+        max_message_file_bytes=files.max_message_bytes,
+        max_files=MAX_FILES,
+    )
+
+
 def receipt(name: str, record: TurnRecord, ref: str | None) -> Receipt:
     return Receipt(
         chat=name,
@@ -183,6 +198,8 @@ def refusal(error: Exception) -> Error:
         return attrs.evolve(Error(code=error.code, message=str(error)), **error.marks)
     if isinstance(error, InvalidName):
         return Error(code="bad_chat", message=str(error))
+    if isinstance(error, AttachmentRefused):
+        return Error(code=error.code, message=str(error))
     for cls, code, message, retryable in _REFUSALS:
         if isinstance(error, cls):
             return Error(code=code, message=message, retryable=retryable)

@@ -107,7 +107,8 @@ class Sending:
         sent = _UnderWay(frame, trio.current_time() + ANSWER_S)
         self._under_way[frame.chat] = sent
         self._delivery.expect(chat, frame.id)
-        self._chats.submit(chat, frame.id, frame.text, Reply[Appended]().then(partial(self._answered, sent)))
+        reply = Reply[Appended]().then(partial(self._answered, sent))
+        self._chats.submit(chat, frame.id, frame.text, reply, frame.files or ())
         return True
 
     async def _prepare(self, frame: Send) -> None:

@@ -26,21 +26,22 @@ from klaw.gateway.admission import TokenBucket, UserAllowance
 from klaw.gateway.answers import StoredOnce, refusal, with_marks
 from klaw.gateway.auth import Authenticator, Grant
 from klaw.gateway.delivery import MAX_WATCHED, Delivery
+from klaw.gateway.files import Files
 from klaw.gateway.hub import ChatEvent, Hub
 from klaw.gateway.link import Close, WebSocketLink
 from klaw.gateway.requests import answer
 from klaw.gateway.sending import ANSWER_S, Sending
+from klaw.store.attachments import Attachments
 from klaw.toolbox.approvals import Approvals
 from klaw.wire.codec import byte_size, decode_client
 from klaw.wire.frames import (
-    HISTORY_LIMIT,
     PROTOCOL_VERSION,
     ApprovalEnded,
     Approve,
     ClientFrame,
     Error,
+    FileFrame,
     Hello,
-    Limits,
     Notice,
     RequestFrame,
     Send,
@@ -98,6 +99,7 @@ class Services:
     hub: Hub
     auth: Authenticator
     approvals: Approvals
+    attachments: Attachments
     clock: Clock
     http: HttpDoor | None = None
     """None: WebSockets only."""
@@ -229,6 +231,7 @@ class Session:
             nursery.start_soon(self._link.stay_alive, self._still_allowed, name="gateway liveness")
             nursery.start_soon(self._carry_out_watches, talk, name="gateway watches")
             nursery.start_soon(talk.sending.run, name="gateway sending")
+            nursery.start_soon(talk.files.run, name="gateway files")
             for name, seq in hello.chats.items():
                 self._ask_for_watch(Watch(chat=name, seq=seq), talk)
             while True:
@@ -276,7 +279,8 @@ class Session:
             overflow=self._link.drop_slow,
         )
         sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put, nursery=nursery)
-        self._talk = _Talk(user=user, allowance=allowance, delivery=delivery, sending=sending, nursery=nursery)
+        files = Files(user, services.attachments)
+        self._talk = _Talk(user, allowance, delivery, sending, files, nursery)
         self._link.put(
             Welcome(
                 version=PROTOCOL_VERSION,
@@ -284,12 +288,7 @@ class Session:
                 user=user,
                 session=self.id,
                 degraded=answers.degraded(services.chats.health()),
-                limits=Limits(
-                    max_frame_bytes=services.config.max_frame_bytes,
-                    messages_per_second=services.config.messages_per_second,
-                    burst=services.config.burst,
-                    history=HISTORY_LIMIT,
-                ),
+                limits=answers.limits(services.config, services.attachments.limits),
             )
         )
         services.hub.join(self)
@@ -341,11 +340,14 @@ class Session:
             self._refuse(refusal(error), close)
             return None
 
-    async def _handle(self, frame: RequestFrame, talk: "_Talk") -> None:
+    async def _handle(self, frame: RequestFrame | FileFrame, talk: "_Talk") -> None:
         """Answer in bounded time; whatever fails is told to the client, whose connection lives."""
         try:
             with answer_within(ANSWER_S, "the chat"):
-                self._link.put(await answer(frame, talk.user, self._services.chats))
+                if isinstance(frame, FileFrame):
+                    self._link.put(await talk.files.answer(frame))
+                else:
+                    self._link.put(await answer(frame, talk.user, self._services.chats))
         except Exception as error:  # noqa: BLE001  the boundary where every error becomes a frame
             self._link.put(with_marks(refusal(error), frame))
         talk.requests -= 1
@@ -407,7 +409,7 @@ class Session:
             self._link.end(close)
 
 
-@attrs.define(kw_only=True)
+@attrs.define
 class _Talk:
     """What a session has from its hello on."""
 
@@ -416,6 +418,7 @@ class _Talk:
     """Shared by all connections of the user."""
     delivery: Delivery
     sending: Sending
+    files: Files
     nursery: trio.Nursery
     """Of the session's tasks; ends with it."""
     requests: int = 0

@@ -4,6 +4,7 @@
 peer may say more) and raise nothing but ``ProtocolError``. A frame that exists is valid: see ``klaw.wire.frames``.
 """
 
+import base64
 import json
 from contextlib import suppress
 from functools import cache
@@ -13,7 +14,8 @@ import attrs
 
 from klaw.convert import BAD_TEXT, FRAMES
 from klaw.errors import BadValue, ProtocolError
-from klaw.wire.frames import ChatName, ClientFrame, MessageId, Ref, ServerFrame
+from klaw.wire.frames import ClientFrame, ServerFrame
+from klaw.wire.values import ChatName, MessageId, Ref
 
 _CLIENT_FRAMES: dict[str, type] = {cls.type: cls for cls in get_args(ClientFrame)}
 _SERVER_FRAMES: dict[str, type] = {cls.type: cls for cls in get_args(ServerFrame)}
@@ -77,12 +79,16 @@ def _fields(value: Any) -> dict[str, Any]:
     return {name: item for name in names if (item := getattr(value, name)) is not None}
 
 
+def _plain(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else _fields(value)
+
+
 @cache
 def _names(cls: type) -> tuple[str, ...]:
     return tuple(field.name for field in attrs.fields(cls))
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_fields)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
 
 
 def _tree(text: str) -> dict[str, Any]:

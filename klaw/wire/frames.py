@@ -5,43 +5,20 @@ are None are left out there. What a client sends is checked as its types say; wh
 docs/protocol.md tells what the fields mean.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import attrs
 
-from klaw.convert import Bounds, Check
-from klaw.domain.names import chat_name, client_id
-from klaw.errors import InvalidName, ProtocolError
+from klaw.convert import Bounds
+from klaw.domain.attachment import MAX_FILES, Named
+from klaw.errors import ProtocolError
+from klaw.wire.files import Fetch, Fetched, File, Upload, Uploaded
+from klaw.wire.values import ChatName, MessageId, Ref, Seq
 
 PROTOCOL_VERSION = 1
 HISTORY_LIMIT = 200
 """Messages that one ``history`` may ask for."""
 
-
-def _named(code: str, check: Callable[[str], str]) -> Check:
-    """A check of a name, with the code of its error."""
-
-    def checked(name: str) -> str:
-        try:
-            return check(name)
-        except InvalidName as error:
-            raise ProtocolError(code, str(error)) from None
-
-    return Check(checked)
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ProtocolError("empty_text", "a message needs a text")
-    return text
-
-
-ChatName = Annotated[str, _named("bad_chat", chat_name)]
-MessageId = Annotated[str, _named("bad_id", client_id)]
-Seq = Annotated[int, Bounds(0)]
-Ref = Annotated[str, Bounds(1, 64)]
-"""A client's own mark on a request, echoed in the answer and in an error."""
 
 # -- from the client -----------------------------------------------------------------------------------------------
 
@@ -68,7 +45,14 @@ class Send:
     id: MessageId
     """Chosen by the client, unique for the user: the same id again gives the same ack and is not stored twice."""
     chat: ChatName
-    text: Annotated[str, Check(_not_blank)]
+    text: str
+    """Not blank, unless there are files."""
+    files: Annotated[tuple[Named, ...], Bounds(at_most=MAX_FILES)] | None = None
+    """That were uploaded before. A message with files is never a command."""
+
+    def __attrs_post_init__(self) -> None:
+        if not self.text.strip() and not self.files:
+            raise ProtocolError("empty_text", "a message needs a text")
 
 
 @attrs.frozen(kw_only=True)
@@ -160,6 +144,10 @@ class Limits:
     messages_per_second: float
     burst: int
     history: int
+    max_file_bytes: int | None = None
+    """Of one file, of all files of a message, and how many those are."""
+    max_message_file_bytes: int | None = None
+    max_files: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -183,16 +171,6 @@ class Ack:
     id: str
     chat: str
     seq: int
-
-
-@attrs.frozen(kw_only=True)
-class File:
-    """A file of a message. ``type`` is the media type by its content; its name is data and never a path."""
-
-    sha256: str
-    name: str
-    type: str
-    bytes: int
 
 
 @attrs.frozen(kw_only=True)
@@ -405,8 +383,10 @@ class Notice:
 
 RequestFrame: TypeAlias = GetHistory | GetChats | Stop | GetReceipt | GetStatus
 """What a chat or the server answers with one frame of the same ``ref``."""
-ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
+FileFrame: TypeAlias = Upload | Fetch
+"""Likewise, of files."""
+ClientFrame: TypeAlias = Hello | Send | RequestFrame | FileFrame | Watch | Approve
 ServerFrame: TypeAlias = (
     Welcome | Ack | ChatMessage | Delta | Tool | Approval | ApprovalEnded | Status | History | ChatList | Receipt
-    | Stopped | CaughtUp | Error | Notice
+    | Stopped | Uploaded | Fetched | CaughtUp | Error | Notice
 )  # fmt: skip

@@ -11,7 +11,7 @@ from trio_websocket import ConnectionClosed, open_websocket
 from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.mailbox import Mailbox
 from klaw.actor.supervisor import Vitals
-from klaw.config.schema import GatewayConfig
+from klaw.config.schema import AttachmentsConfig, GatewayConfig
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, chat_id, name_of, user_of
@@ -21,6 +21,7 @@ from klaw.gateway.auth import Authenticator
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
+from klaw.store.attachments import Attachments
 from klaw.store.kinds.chats import Chat
 from klaw.store.kinds.messages import Appended, Session
 from klaw.toolbox.approvals import Approvals
@@ -39,6 +40,9 @@ QUICK = attrs.evolve(
     user_messages_per_second=100_000.0,
     user_bytes_per_second=1e9,
 )
+
+
+FILES = AttachmentsConfig()
 
 
 class FakeChats:
@@ -91,7 +95,7 @@ class FakeChats:
         await trio.lowlevel.checkpoint()
         self.started.add(chat_id(user, name))
 
-    def submit(self, chat, message_id, text, reply):
+    def submit(self, chat, message_id, text, reply, files=()):
         trio.lowlevel.spawn_system_task(self._submit, chat, message_id, text, reply)
 
     async def _submit(self, chat, message_id, text, reply):
@@ -266,7 +270,9 @@ class _Started:
 
 
 @asynccontextmanager
-async def world(tmp_path: Path, config: GatewayConfig = QUICK, *, approval_s: float = 60.0):
+async def world(
+    tmp_path: Path, config: GatewayConfig = QUICK, *, approval_s: float = 60.0, files: AttachmentsConfig = FILES
+):
     """A running gateway; stopped in order at the end."""
     hub = Hub()
     chats = FakeChats(hub)
@@ -281,7 +287,15 @@ async def world(tmp_path: Path, config: GatewayConfig = QUICK, *, approval_s: fl
         listening.set()
 
     approvals = Approvals(events=hub, clock=SystemClock(), new_id=new_id, wait_s=approval_s, watchers=hub.watchers)
-    services = Services(config=config, chats=chats, hub=hub, auth=auth, approvals=approvals, clock=SystemClock())
+    services = Services(
+        config=config,
+        chats=chats,
+        hub=hub,
+        auth=auth,
+        approvals=approvals,
+        attachments=Attachments(tmp_path, files, SystemClock()),
+        clock=SystemClock(),
+    )
     gateway = Gateway(services, on_listening)
     assert isinstance(gateway.mailbox, Mailbox)
     async with trio.open_nursery() as nursery:

@@ -12,11 +12,13 @@ from wsproto.connection import Connection
 
 from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.supervisor import Vitals
+from klaw.config.schema import AttachmentsConfig
 from klaw.errors import CannotListen, ConfigError
 from klaw.gateway.auth import Authenticator, add_token, allow_local, revoke_tokens
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
+from klaw.store.attachments import Attachments
 from klaw.toolbox.approvals import Approvals
 from tests.support.gateway_world import QUICK, UPGRADE, FakeChats, _Started, world
 from tests.support.waiting import HANG_S
@@ -360,6 +362,7 @@ async def start(tmp_path, **changes):
         hub=hub,
         auth=Authenticator(tmp_path / "tokens.json"),
         approvals=Approvals(events=hub, clock=SystemClock(), new_id=new_id, wait_s=60, watchers=hub.watchers),
+        attachments=Attachments(tmp_path, AttachmentsConfig(), SystemClock()),
         clock=SystemClock(),
     )
 

@@ -38,10 +38,9 @@ def test_every_frame_has_an_example():
 
 
 def test_every_error_and_close_code_is_listed():
-    source = "".join(
-        path.read_text() for room in ("gateway", "wire") for path in (REPOSITORY / "klaw" / room).glob("*.py")
-    )
-    codes = set(re.findall(r'(?:Error\(\s*code=|ProtocolError\(\s*|_named\()"([a-z_]+)"', source))
+    rooms = ("gateway", "wire", "store", "store/kinds")
+    source = "".join(path.read_text() for room in rooms for path in (REPOSITORY / "klaw" / room).glob("*.py"))
+    codes = set(re.findall(r'(?:Error\(\s*code=|(?:ProtocolError|Refused)\(\s*|_named\()"([a-z_]+)"', source))
     codes |= {code for _, code, _, _ in _REFUSALS}
     assert len(codes) > 20
     table = PAGE.split("## Errors")[1].split("## Close codes")[0]

@@ -1,0 +1,67 @@
+"""The frames with which files of messages are uploaded and fetched."""
+
+from typing import Annotated, ClassVar
+
+import attrs
+
+from klaw.convert import Bounds
+from klaw.domain.attachment import Sha256
+from klaw.wire.values import Data, Ref, Seq
+
+FETCH_BYTES = 48_000
+"""Of a file in one ``fetched``."""
+
+
+@attrs.frozen(kw_only=True)
+class File:
+    """A file of a message. ``type`` is the media type by its content; its name is data and never a path."""
+
+    sha256: str
+    name: str
+    type: str
+    bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class Upload:
+    """The next piece of a file: the first has offset 0 and names it. One upload at a time."""
+
+    type: ClassVar[str] = "upload"
+    name: Annotated[str, Bounds(0, 1_000)] = "file"
+    offset: Seq
+    data: Data = attrs.field(repr=False)
+    last: bool = False
+    ref: Ref | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Fetch:
+    """Ask for a piece of one of the user's files."""
+
+    type: ClassVar[str] = "fetch"
+    sha256: Sha256
+    offset: Seq = 0
+    ref: Ref | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Uploaded:
+    """The answer to ``upload``: how much of the file is there. ``file`` when that is all: it is durable."""
+
+    type: ClassVar[str] = "uploaded"
+    bytes: int
+    file: File | None = None
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Fetched:
+    """The answer to ``fetch``: at most ``FETCH_BYTES`` of a file of ``bytes``."""
+
+    type: ClassVar[str] = "fetched"
+    sha256: str
+    media_type: str
+    bytes: int
+    offset: int
+    data: Data = attrs.field(repr=False)
+    ref: str | None = None
