@@ -13,7 +13,7 @@ from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, name_of
 from klaw.domain.text import TOPICS_HEADER as HEADER
-from klaw.domain.text import one_line
+from klaw.domain.text import minute, one_line
 from klaw.domain.topic import ChosenTopics, Fate, TopicCandidate, TopicId
 
 GAP = "  […]"
@@ -195,7 +195,7 @@ def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> 
 def _head(candidate: TopicCandidate, present: Present, count: int) -> str:
     """The first line of a topic of which so many messages are shown."""
     topic, wanted = candidate.topic, len(candidate.messages) - _there(candidate, present)
-    said = f"{_minute(topic.first_at)} to {_minute(topic.last_at)}, chat {one_line(name_of(topic.chat))}"
+    said = f"{minute(topic.first_at)} to {minute(topic.last_at)}, chat {one_line(name_of(topic.chat))}"
     cut = f", {count} of {wanted} messages" if count < wanted else ""
     return f"[topic, {said}{cut}]" + ("" if _is_summarised(candidate, present) else f" {one_line(topic.summary)}")
 
@@ -261,10 +261,6 @@ def _said(message: Message) -> str:
     else:
         line = one_line(text)
     return f"  [{message.role.value}] {line}"
-
-
-def _minute(time: str) -> str:
-    return time[:16].replace("T", " ")
 
 
 def _cost(lines: Sequence[str]) -> int:

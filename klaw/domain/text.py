@@ -33,6 +33,11 @@ def span(seconds: float) -> str:
     return " ".join(part for part in parts if not part.startswith("0 ")) or "0 s"
 
 
+def minute(time: str) -> str:
+    """An ISO-8601 time to the minute: ``2026-11-22 18:30``."""
+    return time[:16].replace("T", " ")
+
+
 def printable(text: str) -> str:
     """The text with escapes for all that does not print as itself: nothing in it hides, by control characters, by
     invisible ones or by turning the direction of writing."""

@@ -11,14 +11,15 @@ import attrs
 
 from klaw.context.assemble import FIXED_SHARE, PENDING_SHARE, headed, layer
 from klaw.context.inputs import Budget
-from klaw.context.request import shorten
+from klaw.context.repair import repair
+from klaw.context.request import request_tokens, shorten
 from klaw.domain import tokens
 from klaw.domain.message import Role
 from klaw.domain.task import Run, RunKind
-from klaw.domain.text import CORE_MEMORY_HEADER, one_line
+from klaw.domain.text import CORE_MEMORY_HEADER, minute, one_line
 from klaw.llm.types import ChatMessage
 from klaw.prompts import prompt
-from klaw.runs.transcripts import PastMessage, PastRun
+from klaw.runs.transcripts import PastRun
 
 EMPTY_ANSWER = json.dumps({"silent": True})
 """Shown for an empty answer of an earlier run: providers refuse empty messages, and this is the form that is wanted."""
@@ -76,7 +77,7 @@ def assemble(inputs: Inputs) -> RunContext:
     past: list[ChatMessage] = []
     for run in reversed(inputs.history):
         messages = run_messages(run, with_tools=inputs.with_tools)
-        left -= sum(map(_cost, messages))
+        left -= request_tokens(messages)
         if left < 0:
             break
         kept.insert(0, run)
@@ -92,58 +93,22 @@ def assemble(inputs: Inputs) -> RunContext:
     )
 
 
-def run_messages(run: PastRun, *, with_tools: bool) -> list[ChatMessage]:
-    """An earlier run as messages of a request.
-
-    Each call is followed by its result; a call without a result and a result without a call are left out, as providers
-    refuse a request that has one. Neighbours of one role are joined.
-    """
-    made: list[ChatMessage] = []
-    for place, message in enumerate(run.messages):
+def run_messages(run: PastRun, *, with_tools: bool) -> tuple[ChatMessage, ...]:
+    """An earlier run as messages of a request."""
+    said = []
+    for message in run.messages:
         match message.role:
             case Role.USER:
-                _append(made, ChatMessage(role="user", content=message.content))
+                said.append(ChatMessage(role="user", content=message.content))
             case Role.ASSISTANT if message.ends_a_run:
-                _append(made, ChatMessage(role="assistant", content=message.content.strip() or EMPTY_ANSWER))
+                said.append(ChatMessage(role="assistant", content=message.content.strip() or EMPTY_ANSWER))
             case Role.ASSISTANT if with_tools:
-                made += _round(message, _results_after(run.messages, place))
+                said.append(ChatMessage(role="assistant", content=message.content, tool_calls=message.calls))
+            case Role.TOOL if with_tools:
+                said.append(ChatMessage(role="tool", content=message.content, tool_call_id=message.call))
             case _:
                 pass
-    return made
-
-
-def _round(asking: PastMessage, results: dict[str, PastMessage]) -> list[ChatMessage]:
-    """One round of tool calls with its results; nothing when no call has a result."""
-    calls = tuple({call.id: call for call in asking.calls if call.id in results}.values())
-    if not calls:
-        return []
-    return [
-        ChatMessage(role="assistant", content=asking.content, tool_calls=calls),
-        *(ChatMessage(role="tool", content=results[call.id].content, tool_call_id=call.id) for call in calls),
-    ]
-
-
-def _results_after(messages: Sequence[PastMessage], place: int) -> dict[str, PastMessage]:
-    """The results up to the next assistant message: ids may be used again in a later round."""
-    found: dict[str, PastMessage] = {}
-    for message in messages[place + 1 :]:
-        if message.role is Role.ASSISTANT:
-            break
-        if message.call is not None:
-            found.setdefault(message.call, message)
-    return found
-
-
-def _append(made: list[ChatMessage], message: ChatMessage) -> None:
-    if made and made[-1].role == message.role and not made[-1].tool_calls:
-        made[-1] = attrs.evolve(made[-1], content=f"{made[-1].content}\n{message.content}")
-    else:
-        made.append(message)
-
-
-def _cost(message: ChatMessage) -> int:
-    arguments = sum(tokens.estimate(call.name) + tokens.estimate(call.arguments) for call in message.tool_calls)
-    return tokens.estimate(message.content) + arguments + tokens.PER_MESSAGE
+    return repair(said)
 
 
 def instructions(run: Run, *, with_tools: bool) -> str:
@@ -158,5 +123,5 @@ def instructions(run: Run, *, with_tools: bool) -> str:
 
 def situation(run: Run) -> str:
     """What differs from run to run."""
-    told = f"[{run.task}, due {run.due[:16].replace('T', ' ')} UTC, now {run.started_at[:16].replace('T', ' ')} UTC"
+    told = f"[{run.task}, due {minute(run.due)} UTC, now {minute(run.started_at)} UTC"
     return f"{told}; {one_line(run.note)}]" if run.note else f"{told}]"

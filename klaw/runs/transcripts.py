@@ -14,6 +14,7 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class
+from klaw.context.request import call_tokens
 from klaw.convert import JOURNAL, Bounds, Check
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Role
@@ -45,8 +46,7 @@ class PastMessage:
     @property
     def tokens(self) -> int:
         """Estimated tokens in a request, the arguments of calls included."""
-        arguments = sum(tokens.estimate(call.name) + tokens.estimate(call.arguments) for call in self.calls)
-        return tokens.estimate(self.content) + arguments + tokens.PER_MESSAGE
+        return tokens.estimate(self.content) + call_tokens(self.calls) + tokens.PER_MESSAGE
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from klaw.domain.search import (
     SearchResult,
     TopicResult,
 )
-from klaw.domain.text import cut, one_line
+from klaw.domain.text import cut, minute, one_line
 
 _ORIGINS = {
     Origin.USER: "the user's own words",
@@ -59,7 +59,7 @@ _SAID_ALWAYS = frozenset({"embedding_off"})
 def _label(result: AnyResult) -> str:
     match result:
         case SearchResult():
-            return f"[message, {_minute(result.created_at)}, chat {name_of(result.chat)}, {result.role.value}]"
+            return f"[message, {minute(result.created_at)}, chat {name_of(result.chat)}, {result.role.value}]"
         case FactResult():
             told = f"{result.category}, importance {result.importance}, {_ORIGINS[result.origin]}"
             return f"[fact {result.id}, {result.updated_at[:10]}, {told}]"
@@ -67,7 +67,7 @@ def _label(result: AnyResult) -> str:
             under = f", under {one_line(result.heading)}" if result.heading else ""
             return f"[file {one_line(result.path)}, line {result.line}{under}]"
         case NoteResult():
-            place = f"{_minute(result.created_at)}, chat {name_of(result.chat)}"
+            place = f"{minute(result.created_at)}, chat {name_of(result.chat)}"
             return f"[note on a tool's result, {place}, not the user's words]"
 
 
@@ -75,7 +75,7 @@ MAX_SUMMARY_CHARS = 400
 
 
 def _topic(topic: TopicResult) -> str:
-    said = f"{_minute(topic.first_at)} to {_minute(topic.last_at)}, chat {name_of(topic.chat)}"
+    said = f"{minute(topic.first_at)} to {minute(topic.last_at)}, chat {name_of(topic.chat)}"
     return f"[topic, {said}, {topic.messages} messages]: {cut(one_line(topic.summary), MAX_SUMMARY_CHARS)}"
 
 
@@ -86,7 +86,3 @@ def _person(person: PersonResult) -> str:
     facts = " ".join(f"(fact {each.id}) {cut(one_line(each.text), MAX_SUMMARY_CHARS)}" for each in person.facts)
     told = f"[{', '.join(['person', *who, *also, *named])}]: {person.name}{f'. {facts}' if facts else ''}"
     return one_line(told)
-
-
-def _minute(time: str) -> str:
-    return f"{time[:10]} {time[11:16]}"

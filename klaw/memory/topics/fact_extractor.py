@@ -20,7 +20,7 @@ from klaw.convert import Form
 from klaw.domain import tokens
 from klaw.domain.fact import CATEGORIES, Fact, FactSource, Origin, fact_text, normal_form
 from klaw.domain.message import Kind, Message, Role
-from klaw.domain.text import tagged
+from klaw.domain.text import minute, tagged
 from klaw.domain.topic import Topic
 from klaw.errors import BadAnswer, InvalidValue, NoSuchFact, TopicChanged
 from klaw.json_schema import Told
@@ -28,7 +28,7 @@ from klaw.llm.ask_json import Text, Usable, Whole, usable
 from klaw.memory.asking import Asker
 from klaw.memory.facts.facts import Facts, NoOlder, Saved
 from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, PersonChange, line, people_changes
-from klaw.memory.topics.texts import middle_out, minute, render
+from klaw.memory.topics.texts import middle_out, render
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import facts as sql

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import attrs
 
-from klaw.domain.text import one_line
+from klaw.domain.text import minute, one_line
 from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicCandidate
 from klaw.errors import BadAnswer
 from klaw.llm.ask_json import Text, Whole
 from klaw.memory.asking import Asker
-from klaw.memory.topics.texts import has_words, minute, shorten
+from klaw.memory.topics.texts import has_words, shorten
 
 PROMPT = "topics_merge"
 MIN_COSINE = 0.85

@@ -11,7 +11,7 @@ import trio
 from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.domain.text import one_line
+from klaw.domain.text import minute, one_line
 from klaw.domain.topic import Topic, TopicCandidate, TopicId
 from klaw.errors import BadAnswer, ConfigError
 from klaw.llm.ask_json import Text, Whole, ask_json
@@ -19,7 +19,7 @@ from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, JsonSchema, ToolCall, ToolDescription
 from klaw.memory.asking import Asker, question
 from klaw.memory.topics.search import TopicMetrics
-from klaw.memory.topics.texts import minute, render, shorten
+from klaw.memory.topics.texts import render, shorten
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import topics
 

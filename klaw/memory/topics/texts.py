@@ -9,7 +9,7 @@ from typing import Literal
 
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Message, Role, is_searchable
-from klaw.domain.text import one_line
+from klaw.domain.text import minute, one_line
 
 CAPS = (2_000, 1_000, 500, 250, 120)
 """Most characters of a message that a model is shown; the largest with which all fit."""
@@ -80,11 +80,6 @@ def middle_out(text: str, cap: int) -> str:
     head = cap * 2 // 3
     tail = max(0, cap - head - len(_GAP))
     return f"{line[:head]}{_GAP}{line[len(line) - tail :]}"
-
-
-def minute(time: str) -> str:
-    """An ISO-8601 time to the minute."""
-    return time[:16].replace("T", " ")
 
 
 def embedding_text(summary: str, messages: Sequence[Message]) -> str:

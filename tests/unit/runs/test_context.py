@@ -1,10 +1,13 @@
 """The context of a subagent's run."""
 
+import json
+
 import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.context.inputs import Budget
+from klaw.context.repair import INTERRUPTED
 from klaw.domain import tokens
 from klaw.domain.text import CORE_MEMORY_HEADER
 from klaw.llm.types import ChatMessage, ToolCall
@@ -72,7 +75,7 @@ def test_the_oldest_runs_are_left_out_whole():
 
 def test_arguments_of_calls_are_counted():
     long = calls("r", "c1")
-    long["metadata"]["calls"][0]["arguments"] = "x" * 3500
+    long["metadata"]["calls"][0]["arguments"] = json.dumps({"url": "x" * 3500})
     short = past("r", [request("r"), calls("r", "c1"), result("r", "c1"), answer("r")])
     run = past("r", [request("r"), long, result("r", "c1"), answer("r")])
     assert run.tokens - short.tokens > 900
@@ -81,11 +84,12 @@ def test_arguments_of_calls_are_counted():
     assert assemble(inputs(history=(run,), budget=small)).history == ()
 
 
-def test_calls_without_results_and_results_without_calls_are_left_out():
+def test_calls_without_results_are_told_as_interrupted_and_results_without_calls_are_left_out():
     lines = [request("r"), calls("r", "c1", "c2"), result("r", "c9"), result("r", "c1"), calls("r", "c3"), answer("r")]
     made = run_messages(past("r", lines), with_tools=True)
-    assert [message.role for message in made] == ["user", "assistant", "tool", "assistant"]
-    assert made[1].tool_calls == (CALL,)
+    assert [message.role for message in made] == ["user", "assistant", "tool", "tool", "assistant", "tool", "assistant"]
+    assert made[1].tool_calls[0] == CALL
+    assert [message.content for message in made if message.role == "tool"] == ["a page", INTERRUPTED, INTERRUPTED]
 
 
 def test_ids_of_calls_may_be_used_again_in_a_later_round():
