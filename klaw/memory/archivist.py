@@ -15,29 +15,23 @@ import structlog
 import trio
 
 from klaw.actor.backoff import Pauses
-from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.config.memory import TopicsConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.domain.topic import Topic, TopicCandidate, TopicId
-from klaw.errors import ActorStopped, ConfigError, EmbeddingUnavailable, KlawError, StorageError, TopicChanged
+from klaw.domain.topic import Topic, TopicCandidate
+from klaw.errors import ActorStopped, ConfigError, KlawError, StorageError, TopicChanged
 from klaw.llm.errors import ProviderError
 from klaw.memory.asking import Asker
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.topics.maker import TopicMaker
 from klaw.memory.topics.merger import MAX_CANDIDATES, MIN_COSINE, candidates, decide
 from klaw.memory.topics.search import TopicMetrics
-from klaw.memory.topics.splitter import Chunk, Row, cut, divide
-from klaw.memory.topics.texts import embedding_text
+from klaw.memory.topics.splitter import Chunk, cut, divide
 from klaw.store.engine import meta
-from klaw.store.engine.database import Readers
-from klaw.store.engine.writer import Writer
 from klaw.store.kinds import messages, topic_changes, topic_edits, topics
-from klaw.store.kinds.topic_edits import TopicDraft
-from klaw.store.search import topic_vectors, vectors
-from klaw.store.search.topic_vectors import TopicVector
+from klaw.store.search import topic_vectors
 
 ACTOR_NAME = "memory.archivist"
 SWEEP_S = 60.0
@@ -70,43 +64,35 @@ class ArchivistStatus:
     """Class of the last failure, until something succeeds."""
 
 
+@attrs.define(kw_only=True, eq=False, slots=False)
 class Archivist(Nudge):
     """The actor and its handle. It keeps the pauses, so that a restart does not end them.
 
     Args:
         config: ``topics``.
-        readers, writer, embedder, asker, metrics, clock: what it works with.
+        maker: of the topics, over the store in which it looks for work.
+        asker, metrics: what it works with.
         on_topic: see ``OnTopic``.
     """
 
-    def __init__(
-        self,
-        *,
-        config: TopicsConfig,
-        readers: Readers,
-        writer: Writer,
-        embedder: Embedder,
-        asker: Asker,
-        metrics: TopicMetrics,
-        clock: Clock,
-        on_topic: Sequence[OnTopic] = (),
-    ) -> None:
+    _config: TopicsConfig
+    _maker: TopicMaker
+    _asker: Asker
+    _metrics: TopicMetrics
+    _on_topic: Sequence[OnTopic] = ()
+    backoff: Pauses[Key] = attrs.field(factory=Pauses, init=False)
+    model_failures: int = attrs.field(default=0, init=False)
+    status: ArchivistStatus = attrs.field(factory=ArchivistStatus, init=False)
+    _last_user: UserId | None = attrs.field(default=None, init=False)
+    """Whose chunk was the last one: users take turns."""
+    _opened: float | None = attrs.field(default=None, init=False)
+    """When the first open session may become stale, in Unix seconds."""
+
+    def __attrs_pre_init__(self) -> None:
         super().__init__()
-        self.backoff: Pauses[Key] = Pauses()
-        self.model_failures = 0
-        self.status = ArchivistStatus()
-        self._config = config
-        self._readers = readers
-        self._writer = writer
-        self._embedder = embedder
-        self._asker = asker
-        self._metrics = metrics
-        self._clock = clock
-        self._on_topic = on_topic
-        self._last_user: UserId | None = None
-        """Whose chunk was the last one: users take turns."""
-        self._opened: float | None = None
-        """When the first open session may become stale, in Unix seconds."""
+
+    def __attrs_post_init__(self) -> None:
+        self._readers, self._clock = self._maker.readers, self._maker.clock
 
     def spec(self) -> ActorSpec:
         """How the supervisor is to run it."""
@@ -212,10 +198,9 @@ class Archivist(Nudge):
         page_rows = max(PAGE_ROWS, 2 * config.max_chunk_size)
         while True:
             page = await self._readers.run(topics.unarchived, user, reached, page_rows)
-            rows = [Row(rowid=row.rowid, chat=row.chat, created_s=row.created_s, said=row.said) for row in page]
             more = len(page) == page_rows
             now = self._clock.now()
-            found = cut(rows, now, config.chunk_interval_s, config.max_chunk_size, more=more)
+            found = cut(page, now, config.chunk_interval_s, config.max_chunk_size, more=more)
             for chunk in found.chunks:
                 if not self._waits("chunk", chunk.key):
                     return chunk
@@ -239,28 +224,8 @@ class Archivist(Nudge):
                 division = await divide(asker, own, speaks=chunk.speaks, threshold_chars=threshold)
         if chunk.speaks:
             self._model_answers()
-        model = await self._readers.run(vectors.model)
         drawn = await self._readers.run(topic_changes.drawn, user, chunk.rowids)
-        drafts = [
-            TopicDraft(
-                summary=draft.summary,
-                general=draft.general,
-                members=tuple(message.rowid for message in draft.messages),
-                consolidated=draft.general,  # small talk goes on with nothing
-                facts=drawn.issuperset(message.rowid for message in draft.messages),
-                vector=await self._vector(draft.summary, draft.messages),
-            )
-            for draft in division.drafts
-        ]
-        stored = await self._writer.run(
-            topic_edits.store,
-            user,
-            chunk.chat,
-            drafts,
-            iso(self._clock.now()),
-            model_id=model[0] if model else None,
-            as_of=as_of,
-        )
+        stored = await self._maker.store(user, chunk.chat, division.drafts, drawn=drawn, as_of=as_of)
         metrics.extracted.add(len(stored))
         metrics.gaps.add(division.uncovered)
         metrics.splitter_fallbacks.add(int(division.refused))
@@ -275,31 +240,15 @@ class Archivist(Nudge):
         while page := await readers.run(topic_vectors.unembedded, after, BATCH_TOPICS):
             for user, topic in page:
                 if not self._waits("vector", topic):
-                    return await self._embed(vitals, user, topic)
+                    vitals.doing("embedding a topic")
+                    stored = await self._maker.embed(user, topic)
+                    if stored is None:
+                        return False  # the embedder is not ready; the next sweep asks again
+                    if not stored:
+                        self.backoff.fail(("vector", topic), trio.current_time())
+                    return True
             after = page[-1][1]
         return False
-
-    async def _embed(self, vitals: Vitals, user: UserId, topic_id: TopicId) -> bool:
-        readers = self._readers
-        as_of = await readers.run(meta.last_entry)
-        topic = await readers.run(topics.get, user, topic_id)
-        model = await readers.run(vectors.model)
-        if topic is None or model is None:
-            return False
-        vitals.doing("embedding a topic")
-        vector = await self._vector(topic.summary, await readers.run(topics.read, user, topic_id))
-        if vector is None:
-            return False  # the embedder is not ready; the next sweep asks again
-        made = TopicVector(topic.id, topic.updated_at, vector)
-        if not await self._writer.run(topic_edits.store_vectors, model[0], [made], as_of=as_of):
-            self.backoff.fail(("vector", topic.id), trio.current_time())
-        return True
-
-    async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:
-        try:
-            return await self._embedder.passage_in_background(embedding_text(summary, own))
-        except (EmbeddingUnavailable, ActorStopped):
-            return None
 
     async def _finish_next(self, vitals: Vitals) -> bool:
         after = 0
@@ -321,7 +270,7 @@ class Archivist(Nudge):
                 own = await self._readers.run(topics.read, topic.user, topic.id)
                 for hook in self._on_topic:
                     await hook(topic, own)
-                await self._writer.run(topic_edits.mark, topic.user, topic.id, "facts", iso(self._clock.now()))
+                await self._mark(topic, "facts")
             elif not await self._consolidate(vitals, topic):
                 return False
         except ActorStopped:
@@ -341,18 +290,18 @@ class Archivist(Nudge):
         vitals.doing("comparing a topic")
         metrics.candidates.observe(len(like))
         as_of = await self._readers.run(meta.last_entry)
-        at = iso(self._clock.now())
         if like:
             async with self._asker.charged("topics", topic.user, topic.chat) as asker:
                 with metrics.merger_s.timed():
                     merge = await decide(asker, topic, like)
             self._model_answers()
-            if merge is not None:
-                target = like[merge.place - 1].topic
-                if await self._merge(topic, target, merge.summary, as_of):
-                    return True
-        await self._writer.run(topic_edits.mark, topic.user, topic.id, "consolidated", at)
+            if merge is not None and await self._merge(topic, like[merge.place - 1].topic, merge.summary, as_of):
+                return True
+        await self._mark(topic, "consolidated")
         return True
+
+    async def _mark(self, topic: Topic, step: Literal["consolidated", "facts"]) -> None:
+        await self._maker.writer.run(topic_edits.mark, topic.user, topic.id, step, self._maker.now())
 
     async def _candidates(self, topic: Topic) -> list[TopicCandidate] | None:
         readers = self._readers
@@ -366,24 +315,8 @@ class Archivist(Nudge):
         return candidates(topic, like)
 
     async def _merge(self, source: Topic, target: Topic, summary: str, as_of: int) -> bool:
-        own = [
-            *await self._readers.run(topics.read, target.user, target.id),
-            *await self._readers.run(topics.read, source.user, source.id),
-        ]
-        own.sort(key=lambda message: message.rowid)
-        vector = await self._vector(summary, own)
-        model = await self._readers.run(vectors.model)
         try:
-            merged = await self._writer.run(
-                topic_edits.merge,
-                source,
-                target,
-                summary,
-                iso(self._clock.now()),
-                vector=vector,
-                model_id=model[0] if model is not None else None,
-                as_of=as_of,
-            )
+            merged = await self._maker.merge(target, [source], summary, as_of=as_of, by="archivist")
         except (StorageError, TopicChanged) as error:
             log.info("merge_refused", error=error_class(error))
             return False

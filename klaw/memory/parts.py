@@ -31,6 +31,7 @@ from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.chooser import LOCAL_S, REMOTE_S, TopicChooser
 from klaw.memory.topics.control import TopicControl
 from klaw.memory.topics.fact_extractor import FactExtractor
+from klaw.memory.topics.maker import TopicMaker
 from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.engine import meta
@@ -139,17 +140,15 @@ def build(
     topic_search = TopicSearch(readers, embed, clock, metrics)
     facts, people = Facts(writer, readers, embed, clock, core.new_id), People(writer, readers, clock, core.new_id)
     asker = Asker(llm=llm, clock=clock, temperature=config.llm.temperature, writer=writer)
+    maker = TopicMaker(readers, writer, embed, clock)
     archivist = Archivist(
         config=config.topics,
-        readers=readers,
-        writer=writer,
-        embedder=embed,
+        maker=maker,
         asker=asker,
         metrics=metrics,
-        clock=clock,
         on_topic=[FactExtractor(asker, facts, PeopleExtractor(people, readers), readers)],
     )
-    maker = Maker(
+    summaries = Maker(
         config=config,
         writer=writer,
         readers=readers,
@@ -159,7 +158,7 @@ def build(
         data_dir=core.paths.data_dir,
         clock=clock,
     )
-    summarizer = Summarizer(maker)
+    summarizer = Summarizer(summaries)
     core.health.add(embed.problems, cover.problems, summarizer.problems)
 
     def changed() -> None:
@@ -179,15 +178,7 @@ def build(
         compact=compact.nudge,
         stop_run=stop_run,
     )
-    topic_control = TopicControl(
-        config=config.topics,
-        readers=readers,
-        writer=writer,
-        embedder=embed,
-        asker=asker,
-        clock=clock,
-        changed=archivist.nudge,
-    )
+    topic_control = TopicControl(config=config.topics, maker=maker, asker=asker, changed=archivist.nudge)
     compacting = partial(compactor.run, compactor=compact, compact=forgetter.compact_files)
     background = [
         cover.spec(),

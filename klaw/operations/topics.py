@@ -275,7 +275,7 @@ async def rebuild(asked: TopicsRebuild, user: UserId, topic_control: "TopicContr
     from klaw.store.kinds import messages
 
     chat: ChatId | None = chat_of(asked.chat, user)
-    if chat is not None and await topic_control.readers.run(messages.session, chat) is None:
+    if chat is not None and await topic_control.maker.readers.run(messages.session, chat) is None:
         raise OperationError("unknown_chat", "there is no such chat", field="chat")
     since = timed("since", asked.since, clock.now())
     found = await topic_control.in_scope(user, chat, since)

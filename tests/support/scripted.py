@@ -20,6 +20,7 @@ from klaw.llm.types import Completion, Request, Route
 from klaw.memory.archivist import ACTOR_NAME, Archivist
 from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder
+from klaw.memory.topics.maker import TopicMaker
 from klaw.memory.topics.search import TopicMetrics
 from klaw.store.store import Store
 
@@ -112,12 +113,9 @@ async def archiving(
     metrics = TopicMetrics(Metrics())
     archivist = archivist or Archivist(
         config=config or TopicsConfig(enabled=True),
-        readers=store.readers,
-        writer=store.writer,
-        embedder=embedder,
+        maker=TopicMaker(store.readers, store.writer, embedder, clock),
         asker=asker or scripted.asker(),
         metrics=metrics,
-        clock=clock,
         on_topic=on_topic,
     )
     async with trio.open_nursery() as nursery:

@@ -6,6 +6,7 @@ from klaw.actor.clock import SystemClock
 from klaw.config.memory import TopicsConfig
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.control import TopicControl
+from klaw.memory.topics.maker import TopicMaker
 from klaw.store.store import Store
 from tests.support.scripted import Scripted, one_topic
 
@@ -21,11 +22,10 @@ def controlling(
 ) -> TopicControl:
     return TopicControl(
         config=TopicsConfig(enabled=enabled),
-        readers=store.readers,
-        writer=store.writer,
-        embedder=embedder or Embedder(SystemClock(), enabled=False),
+        maker=TopicMaker(
+            store.readers, store.writer, embedder or Embedder(SystemClock(), enabled=False), SystemClock()
+        ),
         asker=(scripted or Scripted(one_topic)).asker(),
-        clock=SystemClock(),
         changed=changed,
         embed_s=embed_s,
     )

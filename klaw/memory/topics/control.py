@@ -5,37 +5,25 @@ transaction, so the archivist may work on the same chat meanwhile: one of the tw
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import attrs
 import trio
 
-from klaw.actor.clock import Clock, iso
 from klaw.config.memory import TopicsConfig
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
-from klaw.errors import (
-    ActorStopped,
-    ConfigError,
-    EmbeddingUnavailable,
-    NoSuchChange,
-    NoSuchTopic,
-    TopicChanged,
-    TopicRefused,
-)
+from klaw.errors import ConfigError, NoSuchChange, NoSuchTopic, TopicChanged, TopicRefused
 from klaw.llm.errors import ProviderError
 from klaw.memory.asking import Asker
-from klaw.memory.embed.embedder import Embedder
+from klaw.memory.topics.maker import TopicMaker
 from klaw.memory.topics.merger import MAX_MERGED_CHARS
 from klaw.memory.topics.splitter import Drafted, divide
-from klaw.memory.topics.texts import embedding_text, part_summary, shorten
+from klaw.memory.topics.texts import part_summary, shorten
 from klaw.store.engine import meta
-from klaw.store.engine.database import Readers
-from klaw.store.engine.writer import Writer
 from klaw.store.kinds import topic_edits, topics
-from klaw.store.kinds.topic_edits import TopicDraft, UndoneTopics
-from klaw.store.search import vectors
-from klaw.store.search.topic_vectors import TopicVector
+from klaw.store.kinds.topic_edits import UndoneTopics
 
 MAX_MERGED = 50
 """Topics of one merge."""
@@ -48,18 +36,15 @@ class TopicControl:
 
     Args:
         config: ``topics``.
-        readers, writer, embedder, clock: as everywhere.
+        maker: of the topics.
         asker: for the splitter's model.
         changed: called after each change: vectors may have to be made, and messages may have no topic.
         embed_s: how long taking back a change waits for vectors of what is there again; the archivist makes the others.
     """
 
     config: TopicsConfig
-    readers: Readers
-    writer: Writer
-    embedder: Embedder
+    maker: TopicMaker
     asker: Asker
-    clock: Clock
     changed: Callable[[], None]
     embed_s: float = 20.0
 
@@ -84,7 +69,7 @@ class TopicControl:
         if len(set(ids)) < len(ids):
             twice = next(each for each in ids if list(ids).count(each) > 1)
             raise TopicRefused(f"topic {twice} is named twice", field="topics")
-        as_of = await self.readers.run(meta.last_entry)
+        as_of = await self.maker.readers.run(meta.last_entry)
         found = [await self._topic(user, each, "topics") for each in ids]
         target, *sources = found
         strange = next((each for each in sources if each.chat != target.chat), None)
@@ -101,21 +86,8 @@ class TopicControl:
                 field="topics",
             )
         text = _summary_of(summary) if summary is not None else joined(found)
-        own = [message for each in found for message in await self.readers.run(topics.read, user, each.id)]
-        vector = await self._vector(text, sorted(own, key=lambda message: message.rowid))
         try:
-            merged = await self.writer.run(
-                topic_edits.merge,
-                sources[0],
-                target,
-                text,
-                self._now(),
-                others=sources[1:],
-                vector=vector,
-                model_id=await self._model(),
-                as_of=as_of,
-                by="person",
-            )
+            merged = await self.maker.merge(target, sources, text, as_of=as_of, by="person")
         except (TopicChanged, NoSuchTopic):
             raise _meanwhile() from None
         self.changed()
@@ -138,36 +110,15 @@ class TopicControl:
 
         Cancellation: it may be done or not.
         """
-        as_of = await self.readers.run(meta.last_entry)
+        as_of = await self.maker.readers.run(meta.last_entry)
         topic = await self._topic(user, topic_id, "topic")
-        own = await self.readers.run(topics.read, user, topic.id)
+        own = await self.maker.readers.run(topics.read, user, topic.id)
         if len(own) < 2:
             raise TopicRefused(f"topic {topic.id} has one message only", field="topic")
         parts = _cut(topic, own, at) if at else await self._divided(topic, own)
-        model = await self._model()
-        drafts = [
-            TopicDraft(
-                summary=part.summary,
-                general=part.general,
-                members=tuple(message.rowid for message in part.messages),
-                consolidated=True,  # else the archivist might put together what was taken apart
-                facts=topic.facts,
-                vector=await self._vector(part.summary, part.messages),
-            )
-            for part in parts
-        ]
+        drawn = {message.rowid for message in own} if topic.facts else set[int]()
         try:
-            made = await self.writer.run(
-                topic_edits.store,
-                user,
-                topic.chat,
-                drafts,
-                self._now(),
-                replaces=topic.id,
-                model_id=model,
-                as_of=as_of,
-                by="person",
-            )
+            made = await self.maker.store(user, topic.chat, parts, drawn=drawn, as_of=as_of, replaces=topic.id)
         except (TopicChanged, NoSuchTopic):
             raise _meanwhile() from None
         self.changed()
@@ -203,7 +154,7 @@ class TopicControl:
         """The topics that ``rebuild`` would drop. Raises TopicRefused when there are none, or topics are off."""
         if not self.config.enabled:
             raise TopicRefused("topics are off, so nothing would make them anew: set topics.enabled", code="topics_off")
-        known = await self.readers.run(topics.of_user, user, chat=chat, limit=MOST)
+        known = await self.maker.readers.run(topics.of_user, user, chat=chat, limit=MOST)
         found = [topic for topic in known if since is None or topic.last_at >= since]
         if not found:
             raise TopicRefused("there are no topics in that scope yet", code="nothing_to_rebuild")
@@ -220,7 +171,7 @@ class TopicControl:
         Cancellation: it may be done or not.
         """
         await self.in_scope(user, chat, since)
-        made = await self.writer.run(topic_edits.rebuild, user, chat, since, self._now())
+        made = await self.maker.writer.run(topic_edits.rebuild, user, chat, since, self.maker.now())
         if not made:
             raise TopicRefused("there are no topics in that scope any more", code="nothing_to_rebuild")
         self.changed()
@@ -239,53 +190,24 @@ class TopicControl:
         Cancellation: it may be done or not.
         """
         try:
-            done = await self.writer.run(topic_edits.undo, user, entry, self._now())
+            done = await self.maker.writer.run(topic_edits.undo, user, entry, self.maker.now())
         except (NoSuchChange, TopicChanged) as error:
             raise TopicRefused(str(error), code="cannot_undo") from None
         self.changed()
         with trio.move_on_after(self.embed_s):
-            await self._embed(done.topics)
+            for topic in done.topics:  # without the archivist nobody else does; what is not made now its start makes
+                await self.maker.embed(topic.user, topic.id)
         return done
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _topic(self, user: UserId, number: int, field: str) -> Topic:
-        topic = await self.readers.run(topics.get, user, TopicId(number))
+        topic = await self.maker.readers.run(topics.get, user, TopicId(number))
         if topic is None:
-            into = await self.readers.run(topics.resolve, user, TopicId(number))
+            into = await self.maker.readers.run(topics.resolve, user, TopicId(number))
             hint = f"; topic {into} took it in" if into is not None else ""
             raise TopicRefused(f"there is no topic {number}{hint}", field=field, code="unknown_topic")
         return topic
-
-    async def _embed(self, changed: Sequence[Topic]) -> None:
-        """Give topics their vectors; without the archivist nobody else does. What is not made now a start of the
-        archivist makes."""
-        model = await self._model()
-        for before in changed:
-            as_of = await self.readers.run(meta.last_entry)
-            topic = await self.readers.run(topics.get, before.user, before.id)
-            if topic is None:
-                continue
-            own = await self.readers.run(topics.read, topic.user, topic.id)
-            vector = await self._vector(topic.summary, own)
-            if vector is None or model is None:
-                return
-            await self.writer.run(
-                topic_edits.store_vectors, model, [TopicVector(topic.id, topic.updated_at, vector)], as_of=as_of
-            )
-
-    async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:
-        try:
-            return await self.embedder.passage_in_background(embedding_text(summary, own))
-        except (EmbeddingUnavailable, ActorStopped):
-            return None
-
-    async def _model(self) -> str | None:
-        model = await self.readers.run(vectors.model)
-        return model[0] if model is not None else None
-
-    def _now(self) -> str:
-        return iso(self.clock.now())
 
 
 def joined(found: Sequence[Topic]) -> str:
@@ -324,12 +246,10 @@ def _cut(topic: Topic, own: Sequence[Message], at: Sequence[str]) -> list[Drafte
         if place in places:
             raise TopicRefused(f"{name!r} is named twice", field="at")
         places[place] = name
-    bounds = [0, *sorted(places), len(own)]
-    total = len(bounds) - 1
-    base = shorten(topic.summary, MAX_SUMMARY_CHARS - 40)
+    parts = list(pairwise([0, *sorted(places), len(own)]))
     return [
-        Drafted(part_summary(base, number, total, own), topic.general, tuple(own[bounds[number - 1] : bounds[number]]))
-        for number in range(1, total + 1)
+        Drafted(part_summary(topic.summary, number, len(parts), own), topic.general, tuple(own[begin:end]))
+        for number, (begin, end) in enumerate(parts, 1)
     ]
 
 

@@ -8,7 +8,6 @@ import attrs
 import structlog
 import trio
 
-from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.text import minute, one_line
@@ -19,7 +18,7 @@ from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, JsonSchema, ToolCall, ToolDescription
 from klaw.memory.asking import Asker, question
 from klaw.memory.topics.search import TopicMetrics
-from klaw.memory.topics.texts import render, shorten
+from klaw.memory.topics.texts import fitting, render, shorten
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import topics
 
@@ -240,17 +239,6 @@ def line(topic: Topic, cosine: float | None) -> str:
     size = f"{topic.messages} messages, {topic.chars} characters{', long' if topic.chars > LONG_CHARS else ''}"
     summary = shorten(one_line(topic.summary), MAX_LINE_CHARS)
     return f"#{topic.id} [{near}] {minute(topic.first_at)} to {minute(topic.last_at)}, {size}: {summary}"
-
-
-def fitting(lines: Sequence[str], max_tokens: int) -> int:
-    """How many of the first lines fit, one at least."""
-    left, count = max_tokens, 0
-    for each in lines:
-        left -= tokens.estimate(each) + 1
-        if left < 0:
-            break
-        count += 1
-    return max(1, count)
 
 
 def content_of(topic: Topic, messages: Sequence[Message], max_tokens: int) -> str:

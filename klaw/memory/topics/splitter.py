@@ -8,7 +8,6 @@ within their chunk; whatever the model answers, each number ends in exactly one 
 """
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -22,19 +21,7 @@ from klaw.errors import BadAnswer
 from klaw.llm.ask_json import Text, Whole
 from klaw.memory.asking import Asker
 from klaw.memory.topics.texts import general_summary, has_words, part_summary, render, shorten
-
-
-@attrs.frozen(kw_only=True)
-class Row:
-    """What chunking needs to know of a message."""
-
-    rowid: int
-    chat: ChatId
-    created_s: float
-    """Unix seconds, of whatever the clock said then."""
-    said: bool
-    """The user or the assistant said it; else it is a call of a tool or its result."""
-
+from klaw.store.kinds.topics import Unarchived
 
 ChunkKey: TypeAlias = tuple[ChatId, int]
 """Chat and row id of the first message: the same as long as the chunk waits."""
@@ -64,7 +51,7 @@ class Cut:
     """When the last message of the session was said that is not stale yet; None when there is none."""
 
 
-def cut(rows: Sequence[Row], now: float, pause_s: float, max_messages: int, *, more: bool) -> Cut:
+def cut(rows: Sequence[Unarchived], now: float, pause_s: float, max_messages: int, *, more: bool) -> Cut:
     """Cut a user's messages into the chunks of the sessions that are over.
 
     Args:
@@ -88,8 +75,8 @@ def cut(rows: Sequence[Row], now: float, pause_s: float, max_messages: int, *, m
     return Cut(chunks=tuple(chunks), open_since=open_since)
 
 
-def _sessions(rows: Sequence[Row], pause_s: float) -> list[list[Row]]:
-    sessions: list[list[Row]] = [[rows[0]]] if rows else []
+def _sessions(rows: Sequence[Unarchived], pause_s: float) -> list[list[Unarchived]]:
+    sessions: list[list[Unarchived]] = [[rows[0]]] if rows else []
     for before, row in pairwise(rows):
         if _apart(before.created_s, row.created_s) >= pause_s:
             sessions.append([])
@@ -102,8 +89,8 @@ def _apart(one: float, other: float) -> float:
     return abs(other - one)
 
 
-def _by_chat(rows: Sequence[Row]) -> list[Chunk]:
-    of: dict[ChatId, list[Row]] = {}
+def _by_chat(rows: Sequence[Unarchived]) -> list[Chunk]:
+    of: dict[ChatId, list[Unarchived]] = {}
     for row in rows:
         of.setdefault(row.chat, []).append(row)
     return [
@@ -285,14 +272,13 @@ def _general(messages: Sequence[Message], threshold_chars: int, *, refused: bool
 async def _fitting(asker: Asker, group: Group, messages: Sequence[Message], threshold_chars: int) -> list[Drafted]:
     """A group as one topic or, when it is too large, as several: by the model, else by their size."""
     own = [messages[member - 1] for member in group.members]
+    whole = _by_size(group, messages, threshold_chars)
     if len(own) == 1 or group.summary is None or sum(len(each.content) for each in own) <= threshold_chars:
-        return _by_size(group, messages, threshold_chars)
+        return whole
     shown, handled = render(own, asker.room("topics", PROMPT))
-    if handled < len(own):
-        return _by_size(group, messages, threshold_chars)
-    pieces = await _ask(asker, shown)
+    pieces = await _ask(asker, shown) if handled == len(own) else None
     if pieces is None:
-        return _by_size(group, messages, threshold_chars)
+        return whole
     drafts: list[Drafted] = []
     for part in place(pieces, len(own)).groups:
         # What the parts left over stays under the summary of the whole.
@@ -302,19 +288,12 @@ async def _fitting(asker: Asker, group: Group, messages: Sequence[Message], thre
 
 def _by_size(group: Group, messages: Sequence[Message], threshold_chars: int) -> list[Drafted]:
     parts = by_size(group.members, [len(each.content) for each in messages], threshold_chars)
-    own = partial(_of, messages)
     summary = general_summary(messages) if group.summary is None else group.summary
-    if len(parts) == 1:
-        return [Drafted(summary, group.summary is None, own(parts[0]))]
     return [
-        Drafted(_part(summary, number, len(parts), messages), group.summary is None, own(part))
+        Drafted(
+            part_summary(summary, number, len(parts), messages) if len(parts) > 1 else summary,
+            group.summary is None,
+            tuple(messages[member - 1] for member in part),
+        )
         for number, part in enumerate(parts, 1)
     ]
-
-
-def _part(summary: str, number: int, total: int, messages: Sequence[Message]) -> str:
-    return part_summary(shorten(summary, MAX_SUMMARY_CHARS - 40), number, total, messages)
-
-
-def _of(messages: Sequence[Message], members: Sequence[int]) -> tuple[Message, ...]:
-    return tuple(messages[member - 1] for member in members)

@@ -5,11 +5,13 @@ message, nor to be the end of the conversation.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal
 
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Message, Role, is_searchable
 from klaw.domain.text import minute, one_line
+from klaw.domain.topic import MAX_SUMMARY_CHARS
 
 CAPS = (2_000, 1_000, 500, 250, 120)
 """Most characters of a message that a model is shown; the largest with which all fit."""
@@ -33,14 +35,14 @@ def render(messages: Sequence[Message], max_tokens: int) -> tuple[str, int]:
         lines = [_line(number, message, cap) for number, message in enumerate(messages, 1)]
         if sum(tokens.estimate(line) + 1 for line in lines) <= max_tokens:
             return "\n".join(lines), len(lines)
-    fitting, left = 0, max_tokens
-    for line in lines:
-        left -= tokens.estimate(line) + 1
-        if left < 0:
-            break
-        fitting += 1
-    fitting = max(1, fitting)
-    return "\n".join(lines[:fitting]), fitting
+    count = fitting(lines, max_tokens)
+    return "\n".join(lines[:count]), count
+
+
+def fitting(lines: Sequence[str], max_tokens: int) -> int:
+    """How many of the first lines fit, one at least."""
+    sums = accumulate(tokens.estimate(line) + 1 for line in lines)
+    return max(1, sum(total <= max_tokens for total in sums))
 
 
 def _line(number: int, message: Message, cap: int) -> str:
@@ -113,8 +115,9 @@ def general_summary(messages: Sequence[Message]) -> str:
 
 
 def part_summary(summary: str, number: int, total: int, messages: Sequence[Message]) -> str:
-    """The summary of a part of a topic that was cut by its size."""
-    return _PART[language(messages)].format(summary=summary, number=number, total=total)
+    """The summary of a part of a topic that was cut."""
+    base = shorten(summary, MAX_SUMMARY_CHARS - 40)
+    return _PART[language(messages)].format(summary=base, number=number, total=total)
 
 
 def has_words(text: str) -> bool:

@@ -4,14 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.domain.names import ChatId
-from klaw.memory.topics.splitter import Row, cut
+from klaw.memory.topics.splitter import cut
+from klaw.store.kinds.topics import Unarchived
 
 PAUSE = 3600.0
 
 
-def rows(*said: tuple[str, float], start: int = 1) -> list[Row]:
+def rows(*said: tuple[str, float], start: int = 1) -> list[Unarchived]:
     return [
-        Row(rowid=number, chat=ChatId(f"u:{chat}"), created_s=at, said=True)
+        Unarchived(rowid=number, chat=ChatId(f"u:{chat}"), created_s=at, said=True)
         for number, (chat, at) in enumerate(said, start)
     ]
 
