@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +28,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor.clock import SystemClock, from_iso, iso
 from klaw.actor.log import configure as quiet
-from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.embed import worker as embedder_actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import RECIPES
+from klaw.memory.embed.worker import Worker
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.store import Store
 from tests.support.stores import running_store
@@ -97,8 +96,7 @@ async def measure(
                 await store.writer.run(stored_messages.append, messages[start : start + GROUP])
             nursery = await stack.enter_async_context(trio.open_nursery())
             supervisor = Supervisor(nursery, SystemClock())
-            run = partial(
-                embedder_actor.run,
+            worker = Worker(
                 embedder=embedder,
                 config=config,
                 folder=folder,
@@ -107,7 +105,7 @@ async def measure(
                 readers=store.readers,
                 recipe=recipe,
             )
-            await supervisor.start(ActorSpec(name=embedder.mailbox.name, mailbox=embedder.mailbox, run=run))
+            await supervisor.start(worker.spec())
             while embedder.status.state is not EmbedderState.READY:  # noqa: ASYNC110 - it is asked once a run
                 await trio.sleep(0.005)
             begin, cpu = time.perf_counter(), time.process_time()

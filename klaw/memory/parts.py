@@ -17,8 +17,8 @@ from klaw.llm.client import Llm
 from klaw.memory.archivist import Archivist
 from klaw.memory.asking import Asker
 from klaw.memory.coverage import Coverage
-from klaw.memory.embed import worker
 from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.worker import Worker
 from klaw.memory.facts.facts import Facts
 from klaw.memory.facts.memory_files import MemoryFiles
 from klaw.memory.facts.people import People
@@ -60,26 +60,17 @@ class Memory:
     compactor: Nudge
     forgetter: Forgetter
     metrics: TopicMetrics
+    _embedding: Worker
     _background: tuple[ActorSpec, ...]
     """The actors beside the embedder, in the order of their start."""
 
     async def start_embedder(self) -> None:
         """Start it, if the configuration has it; it loads its model by itself."""
-        core, config = self.core, self.core.config
+        core = self.core
         if await core.readers.run(meta.owes_compaction):
             self.compactor.nudge()
-        if config.embedding.enabled:
-            run = partial(
-                worker.run,
-                embedder=self.embedder,
-                config=config.embedding,
-                folder=config.embedding.path or core.paths.models_dir / config.embedding.model,
-                min_tokens=config.auto_rag.min_message_tokens,
-                writer=core.writer,
-                readers=core.readers,
-            )
-            mailbox = self.embedder.mailbox
-            await core.supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, run=run))
+        if core.config.embedding.enabled:
+            await core.supervisor.start(self._embedding.spec())
 
     async def start(self) -> None:
         """Start the actors in the background."""
@@ -206,6 +197,14 @@ def build(
         compactor=compact,
         forgetter=forgetter,
         metrics=metrics,
+        embedding=Worker(
+            embedder=embed,
+            config=config.embedding,
+            folder=config.embedding.path or core.paths.models_dir / config.embedding.model,
+            min_tokens=config.auto_rag.min_message_tokens,
+            writer=writer,
+            readers=readers,
+        ),
         background=tuple(background),
     )
 

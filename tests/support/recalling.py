@@ -2,20 +2,19 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import attrs
 import trio
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+from klaw.actor.supervisor import Restart, Supervisor
 from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import Recalled
-from klaw.memory.embed import worker as embedder_actor
 from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.worker import Worker
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
 from klaw.store.search.candidates import Scope
@@ -63,8 +62,7 @@ async def recalling(root: Path, model: Path, **config: int) -> AsyncIterator[Rec
     async with running_store(root) as store, trio.open_nursery() as nursery:
         embedder = Embedder(SystemClock(), enabled=True)
         supervisor = Supervisor(nursery, SystemClock())
-        run = partial(
-            embedder_actor.run,
+        worker = Worker(
             embedder=embedder,
             config=EmbeddingConfig(),
             folder=model,
@@ -72,9 +70,7 @@ async def recalling(root: Path, model: Path, **config: int) -> AsyncIterator[Rec
             writer=store.writer,
             readers=store.readers,
         )
-        await supervisor.start(
-            ActorSpec(name=embedder.mailbox.name, mailbox=embedder.mailbox, restart=Restart.TRANSIENT, run=run)
-        )
+        await supervisor.start(attrs.evolve(worker.spec(), restart=Restart.TRANSIENT))
         with trio.fail_after(HANG_S):
             await embedder.wait_idle()
         yield Recalling(store, embedder, Recall(store.readers, embedder, AutoRagConfig(**config), SystemClock()))

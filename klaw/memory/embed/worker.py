@@ -5,7 +5,7 @@ failed embed loses nothing. A question has a thread of its own, so it waits for 
 """
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain import tokens
@@ -28,7 +28,7 @@ from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import passages, vectors
-from klaw.store.search.passages import PassageVector, Unembedded
+from klaw.store.search.passages import PassageVector
 
 if TYPE_CHECKING:
     from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime; imported when a model is
@@ -59,108 +59,102 @@ class Waiting:
         return tokens.estimate(self.passage.text) + tokens.estimate(self.passage.context)
 
 
-async def run(
-    vitals: Vitals,
-    task_status: Started,
-    *,
-    embedder: Embedder,
-    config: EmbeddingConfig,
-    folder: Path,
-    min_tokens: int,
-    writer: Writer,
-    readers: Readers,
-    recipe: int = RECIPE,
-) -> None:
-    """The embedder's life: load the model (waiting until there is one), then serve both lanes until the mailbox
-    closes."""
-    threads = Threads("onnx", config.threads)
-    task_status.started()
-    model = await _load(vitals, embedder, config, folder, threads, partial(_is_replaced, readers, recipe))
-    if model is None:
-        return
-    try:
-        query_thread = Threads("onnx query", 1)
-        worker = _Worker(vitals, embedder, config, min_tokens, writer, readers, threads, query_thread, model, recipe)
-        await worker.adopt_model()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(worker.backfill)
-            await worker.answer_queries()
-            embedder.give_up("memory.embedder: stopped")
-            nursery.cancel_scope.cancel(reason="the embedder's mailbox is closed")
-    except BaseException:
-        embedder.give_up("memory.embedder: restarted")
-        embedder.enter(EmbedderState.LOADING)  # until the next incarnation has the model again
-        raise
-    finally:
-        model.close()
+@attrs.define(kw_only=True, eq=False)
+class Worker:
+    """The embedder's life: it loads the model, waiting until there is one, then serves both lanes until the mailbox
+    closes.
 
-
-async def _is_replaced(readers: Readers, recipe: int, model: "EmbeddingModel") -> bool:
-    """Whether there are vectors of another model, or made by another recipe."""
-    stored = await readers.run(vectors.model)
-    return stored is not None and stored != (vectors_id(model.model_id, recipe), model.dimension)
-
-
-async def _load(
-    vitals: Vitals,
-    embedder: Embedder,
-    config: EmbeddingConfig,
-    folder: Path,
-    threads: Threads,
-    replaces: "Callable[[EmbeddingModel], Awaitable[bool]]",
-) -> "EmbeddingModel | None":
-    """Load the model; while it is missing or unusable, say so and look again. None when the mailbox was closed.
-
-    One that replaces another has to prove first that it works: after that the other's vectors are gone.
+    Args:
+        embedder: its handle.
+        config: ``embedding``.
+        folder: of the model.
+        min_tokens: ``autoRag.minMessageTokens``.
+        recipe: a key of ``passage.RECIPES``.
     """
-    from klaw.memory.embed.calibration import prove
-    from klaw.memory.embed.model import EmbeddingModel
 
-    def load() -> EmbeddingModel:
-        return EmbeddingModel.load(
-            folder, threads=config.threads, batch_tokens=config.batch_tokens, parallel_passages=True
-        )
-
-    while True:
-        vitals.doing("loading model")
-        embedder.enter(EmbedderState.LOADING)
-        try:
-            model = await threads.run(load)
-            if await replaces(model):
-                await threads.run(prove, model)
-        except ModelError as error:
-            embedder.enter(EmbedderState.NO_MODEL, str(error))
-        else:
-            return model
-        vitals.doing("waiting for a model")
-        with trio.move_on_after(RECHECK_MODEL_S):
-            async for request in embedder.mailbox:
-                request.reply.fail(EmbeddingUnavailable("no_model"))
-            return None
-
-
-@attrs.define
-class _Worker:
-    """The two lanes over one loaded model."""
-
-    vitals: Vitals
     embedder: Embedder
     config: EmbeddingConfig
+    folder: Path
     min_tokens: int
     writer: Writer
     readers: Readers
-    threads: Threads
+    recipe: int = RECIPE
+    vitals: Vitals = attrs.field(init=False)
+    model: "EmbeddingModel" = attrs.field(init=False)
+    threads: Threads = attrs.field(init=False)
     """For passages, ``embedding.threads`` batches at a time."""
-    query_thread: Threads
+    query_thread: Threads = attrs.field(init=False)
     """A question waits for no batch: it has a thread of its own, and shares the cores."""
-    model: "EmbeddingModel"
-    recipe: int
-    failing: set[int] = attrs.Factory(set)
+    failing: set[int] = attrs.field(factory=set, init=False)
     """Rows that the model could not embed even alone; left out until the next start."""
-    repaired_at: float = -math.inf
+    repaired_at: float = attrs.field(default=-math.inf, init=False)
     """When the vector table was last made anew, in Trio's time."""
-    refused: StorageFull | VectorsDamaged | None = None
+    refused: StorageFull | VectorsDamaged | None = attrs.field(default=None, init=False)
     """Why the last fetch of rows could not be stored."""
+
+    def spec(self) -> ActorSpec:
+        """How the supervisor is to run it."""
+        mailbox = self.embedder.mailbox
+        return ActorSpec(name=mailbox.name, mailbox=mailbox, run=self.run)
+
+    async def run(self, vitals: Vitals, task_status: Started) -> None:
+        """One incarnation."""
+        self.vitals, embedder = vitals, self.embedder
+        self.threads, self.query_thread = Threads("onnx", self.config.threads), Threads("onnx query", 1)
+        self.failing, self.repaired_at = set(), -math.inf
+        task_status.started()
+        model = await self._load()
+        if model is None:
+            return
+        self.model = model
+        try:
+            await self.adopt_model()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.backfill)
+                await self.answer_queries()
+                embedder.give_up("memory.embedder: stopped")
+                nursery.cancel_scope.cancel(reason="the embedder's mailbox is closed")
+        except BaseException:
+            embedder.give_up("memory.embedder: restarted")
+            embedder.enter(EmbedderState.LOADING)  # until the next incarnation has the model again
+            raise
+        finally:
+            model.close()
+
+    async def _load(self) -> "EmbeddingModel | None":
+        """Load the model; while it is missing or unusable, say so and look again. None when the mailbox was closed.
+
+        One that replaces another, or another recipe, has to prove first that it works: after that the other's vectors
+        are gone.
+        """
+        from klaw.memory.embed.calibration import prove
+        from klaw.memory.embed.model import EmbeddingModel
+
+        config, embedder = self.config, self.embedder
+        load = partial(
+            EmbeddingModel.load,
+            self.folder,
+            threads=config.threads,
+            batch_tokens=config.batch_tokens,
+            parallel_passages=True,
+        )
+        while True:
+            self.vitals.doing("loading model")
+            embedder.enter(EmbedderState.LOADING)
+            try:
+                model = await self.threads.run(load)
+                stored = await self.readers.run(vectors.model)
+                if stored is not None and stored != (vectors_id(model.model_id, self.recipe), model.dimension):
+                    await self.threads.run(prove, model)
+            except ModelError as error:
+                embedder.enter(EmbedderState.NO_MODEL, str(error))
+            else:
+                return model
+            self.vitals.doing("waiting for a model")
+            with trio.move_on_after(RECHECK_MODEL_S):
+                async for request in embedder.mailbox:
+                    request.reply.fail(EmbeddingUnavailable("no_model"))
+                return None
 
     @property
     def vectors_id(self) -> str:
@@ -201,7 +195,7 @@ class _Worker:
                 while await self.writer.run(stored_vectors.encode):  # of an earlier version, or left over by a stop
                     pass
                 # Facts and pieces of files first: they are few.
-                while await embed_passages(self.readers, self.writer, self.threads, self.model, self.vectors_id):
+                while await self._embed_kept():
                     pass
                 while await self._embed_some():
                     pass
@@ -214,6 +208,21 @@ class _Worker:
                 log.warning("vectors_not_stored", code="vectors_damaged")
             self.vitals.doing("idle")
             await self.embedder.wait_for_news(self.config.sweep_s)
+
+    async def _embed_kept(self) -> bool:
+        """Embed some facts and pieces of files. Returns whether there may be more to do; not when none of a fetch could
+        be stored. Raises StorageFull: they could not be stored."""
+        waiting = await self.readers.run(passages.unembedded, self.vectors_id, PASSAGE_ROWS)
+        if not waiting:
+            return False
+        try:
+            made = await self.threads.run(self._embed_passages, [Passage(each.text) for each in waiting])
+        except ModelError as error:
+            log.warning("embed_failed", count=len(waiting), error=error_class(error))
+            return False
+        pairs = zip(waiting, made, strict=True)
+        found = [PassageVector(each.kind, each.rowid, each.text, vector) for each, vector in pairs]
+        return await self.writer.run(stored_vectors.store_of_passages, self.vectors_id, found) > 0
 
     async def _embed_slowly(self) -> None:
         """Embed what waits in the slow lane, one after the other."""
@@ -287,7 +296,7 @@ class _Worker:
 
     async def _embed_batch(self, batch: Sequence[Waiting], as_of: int) -> None:
         try:
-            stored = await self._store(batch, as_of)
+            made = await self.threads.run(self._embed_passages, [row.passage for row in batch])
         except ModelError as error:
             log.warning("embed_failed", count=len(batch), error=error_class(error))
             if len(batch) == 1:
@@ -297,43 +306,13 @@ class _Worker:
             for row in batch:
                 await self._embed_batch([row], as_of)
             return
+        pairs = [(row.rowid, vector) for row, vector in zip(batch, made, strict=True)]
+        stored = await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of)
         status = self.embedder.status
         self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))
 
-    async def _store(self, batch: Sequence[Waiting], as_of: int) -> int:
-        made = await self.threads.run(self._embed_passages, [row.passage for row in batch])
-        pairs = [(row.rowid, vector) for row, vector in zip(batch, made, strict=True)]
-        return await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of)
-
     def _embed_passages(self, passages: list[Passage]) -> list[bytes]:
         return [bytes(vector.tobytes()) for vector in self.model.embed(passages, kind="passage").astype("<f4")]
-
-
-async def embed_passages(
-    readers: Readers, writer: Writer, threads: Threads, model: "EmbeddingModel", vectors_id: str
-) -> bool:
-    """Embed some. Returns whether there may be more to do; not when none of a fetch could be stored.
-
-    Raises:
-        StorageFull: they could not be stored.
-    """
-    waiting = await readers.run(passages.unembedded, vectors_id, PASSAGE_ROWS)
-    if not waiting:
-        return False
-    try:
-        made = await threads.run(_embed, model, waiting)
-    except ModelError as error:
-        log.warning("embed_failed", count=len(waiting), error=error_class(error))
-        return False
-    return await writer.run(stored_vectors.store_of_passages, vectors_id, made) > 0
-
-
-def _embed(model: "EmbeddingModel", waiting: list[Unembedded]) -> list[PassageVector]:
-    made = model.embed([each.text for each in waiting], kind="passage").astype("<f4")
-    return [
-        PassageVector(each.kind, each.rowid, each.text, bytes(vector.tobytes()))
-        for each, vector in zip(waiting, made, strict=True)
-    ]
 
 
 def split_batches(rows: Sequence[Waiting], batch_tokens: int) -> list[list[Waiting]]:

@@ -6,7 +6,6 @@ Vector search is off until all is embedded anew, also across restarts; what does
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import attrs
@@ -15,7 +14,7 @@ import pytest
 import trio
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import EmbeddingUnavailable
@@ -45,15 +44,15 @@ class Gate:
         self.seen: list[str] = []
         self._permits = threading.Semaphore(0)
         self._open = threading.Event()
-        embed = actor._Worker._embed_passages
+        embed = actor.Worker._embed_passages
 
-        def gated(worker: actor._Worker, texts: list[Passage]) -> list[bytes]:
+        def gated(worker: actor.Worker, texts: list[Passage]) -> list[bytes]:
             while not self._open.is_set() and not self._permits.acquire(timeout=0.01):
                 pass
             self.seen += [each.text for each in texts]
             return embed(worker, texts)
 
-        monkeypatch.setattr(actor._Worker, "_embed_passages", gated)
+        monkeypatch.setattr(actor.Worker, "_embed_passages", gated)
 
     def allow(self, messages: int) -> None:
         self._permits.release(messages)
@@ -80,8 +79,7 @@ async def running(store: Store, folder: Path, *, recipe: int = 1, gate: Gate | N
     embedder = Embedder(SystemClock(), enabled=True)
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
-        run = partial(
-            actor.run,
+        worker = actor.Worker(
             embedder=embedder,
             config=EmbeddingConfig(batch_tokens=1, threads=1),
             folder=folder,
@@ -90,7 +88,7 @@ async def running(store: Store, folder: Path, *, recipe: int = 1, gate: Gate | N
             readers=store.readers,
             recipe=recipe,
         )
-        await supervisor.start(ActorSpec(name=embedder.mailbox.name, mailbox=embedder.mailbox, run=run))
+        await supervisor.start(worker.spec())
         try:
             yield embedder
         finally:

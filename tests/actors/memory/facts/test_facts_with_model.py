@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -11,15 +10,15 @@ import pytest
 import trio
 
 from klaw.actor.clock import SystemClock, iso
-from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.fact import FactSource, Origin
 from klaw.domain.names import UserId
 from klaw.domain.search import FactResult, FileResult
-from klaw.memory.embed import worker as actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
+from klaw.memory.embed.worker import Worker
 from klaw.memory.facts.facts import Facts, KnownFact, Outcome, Saved
 from klaw.memory.search.search import MemorySearch
 from klaw.store.kinds import facts as stored_facts
@@ -41,8 +40,7 @@ async def embedding(store: Store, folder: Path) -> AsyncIterator[Embedder]:
     embedder = Embedder(SystemClock(), enabled=True)
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
-        run = partial(
-            actor.run,
+        worker = Worker(
             embedder=embedder,
             config=EmbeddingConfig(threads=1),
             folder=folder,
@@ -50,7 +48,7 @@ async def embedding(store: Store, folder: Path) -> AsyncIterator[Embedder]:
             writer=store.writer,
             readers=store.readers,
         )
-        await supervisor.start(ActorSpec(name="memory.embedder", mailbox=embedder.mailbox, run=run))
+        await supervisor.start(worker.spec())
         await until(lambda: embedder.status.state is EmbedderState.READY)
         yield embedder
         await supervisor.stop("memory.embedder", "test is over")
