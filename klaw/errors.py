@@ -279,7 +279,7 @@ class BadAnswer(ValueError):
 
 
 class NoSummary(KlawError):
-    """The model gave no summary, twice. ``code`` is ``empty`` or ``refused``."""
+    """The model gave no summary. ``code`` is ``empty``, ``refused`` or ``too_long``."""
 
     def __init__(self, code: str) -> None:
         super().__init__(f"the model gave no summary ({code})")

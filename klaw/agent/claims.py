@@ -60,7 +60,7 @@ class Claims:
     """For the receipt: an answer claimed a write that was not there, and was made anew, or got a note."""
 
     def object_to(self, answer: str) -> str | None:
-        """See ``conversation.Correct``."""
+        """What the model is told of an answer, which it may then make good by a tool; None: it may stand."""
         if self.trail.wrote or not claims_saving(answer):
             return None
         self.account = "corrected"

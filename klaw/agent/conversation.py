@@ -7,9 +7,9 @@ run.
 """
 
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import attrs
 
@@ -25,7 +25,7 @@ from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.providers.adapt import message_tokens, request_tokens, tools_tokens
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall, prepare
-from klaw.toolbox.executor import MAX_CALLS, CallResult, Executor
+from klaw.toolbox.executor import MAX_CALLS, CallResult
 from klaw.toolbox.spec import ToolContext
 
 LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
@@ -134,6 +134,7 @@ class Conversation:
         about: for whom tools are called.
         tools: what the model is offered; none asks it once.
         rounds_done: rounds of an interrupted conversation that this one goes on with; they count.
+        max_tokens: prompts and answers of all calls together; None for no limit.
     """
 
     agent: Agent
@@ -144,9 +145,22 @@ class Conversation:
     about: ToolContext
     tools: tuple[ToolDescription, ...]
     rounds_done: int = 0
+    max_tokens: int | None = None
     answered_by: str = attrs.field(init=False, default="")
     """The model that answered last; empty before."""
     claims: Claims = attrs.field(init=False)
+    _prompt: Prompt = attrs.field(init=False)
+    _shortened: bool = attrs.field(init=False, default=False)
+    """The provider found the messages too long, and they were made shorter."""
+    _tail: list[ChatMessage] = attrs.field(init=False, factory=list)
+    """The rounds so far."""
+    _names: list[str] = attrs.field(init=False, factory=list)
+    _ids: set[str] = attrs.field(init=False)
+    _rounds: int = attrs.field(init=False, default=0)
+    _llm_calls: int = attrs.field(init=False, default=0)
+    _spent: int = attrs.field(init=False, default=0)
+    """Tokens of all calls; estimated where the provider does not count."""
+    _finish_reason: str = attrs.field(init=False, default="stop")
 
     def __attrs_post_init__(self) -> None:
         self.claims = Claims(self.about.trail)
@@ -156,31 +170,29 @@ class Conversation:
         """What one answer may take."""
         return min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
 
-    async def run(self, max_tokens: int | None = None) -> Outcome:
-        """Have it.
-
-        Args:
-            max_tokens: prompts and answers of all calls together; None for no limit.
+    async def run(self) -> Outcome:
+        """Ask the model until it answers without calling tools.
 
         Raises ProviderError. Then, and when it is cancelled, what the hooks stored stays.
         """
-        loop = Loop(
-            prompt=await self._prompt(self.route),
-            tools=self.tools,
-            ask=self._ask,
-            executor=self.agent.tools.executor,
-            context=self.about,
-            hooks=self.hooks,
-            new_id=self.agent.core.new_id,
-            max_rounds=self.agent.core.config.processing.max_tool_call_rounds,
-            rounds_done=self.rounds_done,
-            max_tokens=max_tokens,
-            reply_tokens=self.reply_tokens,
-            shorter=self._shorter,
-            correct=self.claims.object_to,
-        )
-        outcome = await loop.run()
-        return attrs.evolve(outcome, text=self.claims.settle(outcome.text))
+        self._prompt = await self._begin(self.route)
+        self._ids = {call.id for message in self._prompt.messages for call in message.tool_calls}
+        while True:
+            last = self._last_call()
+            if last is Ending.BUDGET and not self._affords(calls=1):
+                return self._outcome("", Ending.BUDGET)
+            completion = await self._ask(() if last else self.tools, final=last is not None and bool(self._tail))
+            if last is None and completion.tool_calls:
+                await self._carry_out(completion)
+                continue
+            # Once, and while tools can still be called; neither the answer nor the hint is stored.
+            hint = self.claims.object_to(completion.text) if last is None and self.claims.account is None else None
+            if hint is None:
+                return self._outcome(self.claims.settle(completion.text), last or Ending.ANSWERED)
+            self._tail.append(ChatMessage(role="assistant", content=completion.text))
+            self._tail.append(ChatMessage(role="user", content=hint))
+
+    # -- the prompt ------------------------------------------------------------------------------------------------
 
     def _budget(self, route: Route) -> Budget:
         return Budget(
@@ -189,23 +201,66 @@ class Conversation:
             correction=self.agent.llm.correction.of(route.name),
         )
 
-    async def _prompt(self, route: Route) -> Prompt:
+    async def _begin(self, route: Route) -> Prompt:
         budget, own = self._budget(route), tools_tokens(self.tools)
         return Prompt(messages=await self.host.context(budget, own), max_tokens=budget.usable - own)
 
     async def _shorter(self, refused: tuple[ChatMessage, ...], error: ContextTooLong) -> Prompt:
         if error.context_tokens is not None and error.context_tokens < self.route.context_tokens:
             # A fallback with a shorter context.
-            return await self._prompt(attrs.evolve(self.route, context_tokens=error.context_tokens))
+            return await self._begin(attrs.evolve(self.route, context_tokens=error.context_tokens))
         self.agent.llm.correction.overflowed(
             self.route.name,
             refused=request_tokens(refused) + tools_tokens(self.tools),
             usable=self._budget(self.route).usable,
         )
-        return await self._prompt(self.route)
+        return await self._begin(self.route)
 
-    async def _ask(self, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
-        """One LLM call."""
+    def _request(self, *, final: bool) -> tuple[ChatMessage, ...]:
+        """The messages of the next call, within the prompt's limit."""
+        messages = [*self._prompt.messages, *self._tail]
+        if final:
+            messages[-1] = attrs.evolve(messages[-1], content=f"{messages[-1].content}\n\n{LAST_ROUND}")
+        return make_room(messages, len(self._prompt.messages), self._prompt.max_tokens)
+
+    # -- limits ----------------------------------------------------------------------------------------------------
+
+    def _affords(self, *, calls: int) -> bool:
+        """Whether the budget lasts for so many calls like the next one."""
+        if self.max_tokens is None:
+            return True
+        following = request_tokens(self._request(final=False)) + self.reply_tokens
+        return self._spent + calls * following <= self.max_tokens
+
+    def _last_call(self) -> Ending | None:
+        """Whether the next call must be the last, without tools, and why."""
+        if not self.tools:
+            return Ending.ANSWERED
+        if self.rounds_done + self._rounds >= self.agent.core.config.processing.max_tool_call_rounds:
+            return Ending.ROUNDS
+        # A round costs two calls: the one that asks for tools, and the one that makes something of their results.
+        return None if self._affords(calls=2) else Ending.BUDGET
+
+    # -- asking and doing ------------------------------------------------------------------------------------------
+
+    async def _ask(self, tools: tuple[ToolDescription, ...], *, final: bool) -> Completion:
+        messages = self._request(final=final)
+        try:
+            completion = await self._call(messages, tools)
+        except ContextTooLong as error:
+            if self._shortened:
+                raise
+            self._shortened = True
+            self._prompt = await self._shorter(messages, error)
+            messages = self._request(final=final)
+            completion = await self._call(messages, tools)
+        self._llm_calls += 1
+        self._finish_reason = completion.finish_reason
+        used = _usage(request_tokens(messages), completion)
+        self._spent += used.prompt_tokens + used.completion_tokens
+        return completion
+
+    async def _call(self, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
         route, estimated = self.route, request_tokens(messages) + tools_tokens(tools)
         async with self.host.call(estimated, self.reply_tokens) as call:
             request = Request(
@@ -224,136 +279,14 @@ class Conversation:
             self.agent.llm.correction.learn(self.answered_by, estimated=estimated, reported=reported)
         return completion
 
-
-def describe_failure(error: Exception) -> tuple[str, str]:
-    """Error code and note for the record of a turn or a run. Never quotes the provider or unknown errors."""
-    match error:
-        case ProviderError():
-            return error.code, str(error)
-        case StorageFull():
-            return "storage_full", "the disk is full or read-only"
-        case ConfigError():
-            return "config", str(error)
-        case KlawError():
-            return "failed", f"it could not be carried out ({error_class(error)})"
-        case _:
-            return "internal", f"an internal error occurred ({error_class(error)}); see the log"
-
-
-# -- the loop --------------------------------------------------------------------------------------------------------
-
-Ask: TypeAlias = Callable[[tuple[ChatMessage, ...], tuple[ToolDescription, ...]], Awaitable[Completion]]
-"""Makes one LLM call. Raises ProviderError."""
-Shorter: TypeAlias = Callable[[tuple[ChatMessage, ...], ContextTooLong], Awaitable[Prompt]]
-"""Makes another prompt when the provider found the messages too long; gets those it refused, and how it did."""
-Correct: TypeAlias = Callable[[str], str | None]
-"""Looks at an answer: None when it may stand, else what the model is told, once; it may then call tools."""
-
-
-@attrs.define(kw_only=True)
-class Loop:
-    """Asks the model until it answers without calling tools. See ``Conversation``.
-
-    Args:
-        prompt: what it begins with.
-        reply_tokens: what an answer may take, for looking ahead at ``max_tokens``.
-        shorter: called at most once, when the provider says that the messages are too long.
-        correct: asked about an answer while tools can still be called, until it objects once.
-    """
-
-    prompt: Prompt
-    tools: tuple[ToolDescription, ...]
-    ask: Ask
-    executor: Executor
-    context: ToolContext
-    hooks: Hooks
-    new_id: Callable[[], str]
-    max_rounds: int
-    rounds_done: int = 0
-    max_tokens: int | None = None
-    reply_tokens: int = 0
-    shorter: Shorter | None = None
-    correct: Correct | None = None
-    _tail: list[ChatMessage] = attrs.field(init=False, factory=list)
-    """The rounds so far."""
-    _names: list[str] = attrs.field(init=False, factory=list)
-    _ids: set[str] = attrs.field(init=False)
-    _rounds: int = attrs.field(init=False, default=0)
-    _llm_calls: int = attrs.field(init=False, default=0)
-    _spent: int = attrs.field(init=False, default=0)
-    """Tokens of all calls; estimated where the provider does not count."""
-    _finish_reason: str = attrs.field(init=False, default="stop")
-
-    def __attrs_post_init__(self) -> None:
-        self._ids = {call.id for message in self.prompt.messages for call in message.tool_calls}
-
-    async def run(self) -> Outcome:
-        """Have the conversation. Raises like ``Conversation.run``."""
-        while True:
-            last = self._last_call()
-            if last is Ending.BUDGET and not self._affords(calls=1):
-                return self._outcome("", Ending.BUDGET)
-            completion = await self._ask(() if last else self.tools, final=last is not None and bool(self._tail))
-            if last is not None or not completion.tool_calls:
-                hint = self.correct(completion.text) if self.correct is not None and last is None else None
-                if hint is None:
-                    return self._outcome(completion.text, last or Ending.ANSWERED)
-                self.correct = None
-                # Neither the answer nor the hint is stored.
-                self._tail.append(ChatMessage(role="assistant", content=completion.text))
-                self._tail.append(ChatMessage(role="user", content=hint))
-                continue
-            await self._carry_out(completion)
-
-    def _request(self, *, final: bool) -> tuple[ChatMessage, ...]:
-        """The messages of the next call, within the prompt's limit."""
-        messages = [*self.prompt.messages, *self._tail]
-        first = len(self.prompt.messages)
-        if final:
-            messages[-1] = attrs.evolve(messages[-1], content=f"{messages[-1].content}\n\n{LAST_ROUND}")
-        return make_room(messages, first, self.prompt.max_tokens)
-
-    def _affords(self, *, calls: int) -> bool:
-        """Whether the budget lasts for so many calls like the next one."""
-        if self.max_tokens is None:
-            return True
-        following = request_tokens(self._request(final=False)) + self.reply_tokens
-        return self._spent + calls * following <= self.max_tokens
-
-    def _last_call(self) -> Ending | None:
-        """Whether the next call must be the last, without tools, and why."""
-        if not self.tools:
-            return Ending.ANSWERED
-        if self.rounds_done + self._rounds >= self.max_rounds:
-            return Ending.ROUNDS
-        # A round costs two calls: the one that asks for tools, and the one that makes something of their results.
-        return None if self._affords(calls=2) else Ending.BUDGET
-
-    async def _ask(self, tools: tuple[ToolDescription, ...], *, final: bool) -> Completion:
-        messages = self._request(final=final)
-        try:
-            completion = await self.ask(messages, tools)
-        except ContextTooLong as error:
-            if self.shorter is None:
-                raise
-            shorter, self.shorter = self.shorter, None
-            self.prompt = await shorter(messages, error)
-            messages = self._request(final=final)
-            completion = await self.ask(messages, tools)
-        self._llm_calls += 1
-        self._finish_reason = completion.finish_reason
-        used = _usage(request_tokens(messages), completion)
-        self._spent += used.prompt_tokens + used.completion_tokens
-        return completion
-
     async def _carry_out(self, completion: Completion) -> None:
         """One round of tool calls."""
-        calls = prepare(completion.tool_calls, taken=self._ids, new_id=self.new_id, most=MAX_CALLS)
+        calls = prepare(completion.tool_calls, taken=self._ids, new_id=self.agent.core.new_id, most=MAX_CALLS)
         by_id = {prepared.call.id: prepared for prepared in calls}
         self._ids |= by_id.keys()
         await self.hooks.called(completion.text, calls)
-        results = await self.executor.run(
-            calls, self.context, on_start=lambda call: self.hooks.started(by_id[call.id]), on_result=self.hooks.ended
+        results = await self.agent.tools.executor.run(
+            calls, self.about, on_start=lambda call: self.hooks.started(by_id[call.id]), on_result=self.hooks.ended
         )
         self._rounds += 1
         self._names += [prepared.call.name for prepared in calls]
@@ -370,6 +303,21 @@ class Loop:
             llm_calls=self._llm_calls,
             finish_reason=self._finish_reason,
         )
+
+
+def describe_failure(error: Exception) -> tuple[str, str]:
+    """Error code and note for the record of a turn or a run. Never quotes the provider or unknown errors."""
+    match error:
+        case ProviderError():
+            return error.code, str(error)
+        case StorageFull():
+            return "storage_full", "the disk is full or read-only"
+        case ConfigError():
+            return "config", str(error)
+        case KlawError():
+            return "failed", f"it could not be carried out ({error_class(error)})"
+        case _:
+            return "internal", f"an internal error occurred ({error_class(error)}); see the log"
 
 
 def _usage(estimated: int, completion: Completion) -> Usage:

@@ -261,9 +261,9 @@ async def list_people(asked: Paged, user: UserId, readers: "Readers") -> dict[st
 )
 async def find(asked: PersonFind, user: UserId, readers: "Readers") -> dict[str, Any]:
     """Tell who is named in a text, and what is known of them."""
-    from klaw.memory.search.passage_search import PeopleSearch
+    from klaw.memory.search.passage_search import find_people
 
-    found = await PeopleSearch(readers).find(asked.text, user, limit=FOUND)
+    found = await find_people(readers, asked.text, user, limit=FOUND)
     return {"user": user, "people": found}
 
 

@@ -118,9 +118,16 @@ class _Course:
         self._with_tools = bool(tools)
         recorder = Recorder(store=self._keep)
         conversation = Conversation(
-            agent=agent, host=self, hooks=recorder, route=route, meter=self.meter, about=about, tools=tools
+            agent=agent,
+            host=self,
+            hooks=recorder,
+            route=route,
+            meter=self.meter,
+            about=about,
+            tools=tools,
+            max_tokens=self.ledger.left(run, self.limits),
         )
-        outcome = await conversation.run(self.ledger.left(run, self.limits))
+        outcome = await conversation.run()
         claimed = conversation.claims.account
         live.describe(**_account(outcome), **({"save_claim": claimed} if claimed else {}))
         text = clean(outcome.text).strip()

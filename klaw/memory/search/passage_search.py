@@ -6,17 +6,27 @@ messages, they have to show that they have something to do with the query: a nea
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-import attrs
+from apsw import Connection
 
 from klaw.actor.threads import Threads
 from klaw.domain.fact import Fact
+from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.person import Finder, PersonId, folded, word_forms
-from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NamedFact, NoteResult, PersonResult
+from klaw.domain.search import (
+    AnyResult,
+    FactResult,
+    FileResult,
+    Kind,
+    NamedFact,
+    NoteResult,
+    PersonResult,
+    SearchResult,
+)
 from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
 from klaw.memory.recall.rank import Entry, reciprocal_rank_fusion
@@ -25,7 +35,7 @@ from klaw.store.kinds import facts, memory_files, tool_notes
 from klaw.store.kinds.memory_files import StoredChunk
 from klaw.store.kinds.tool_notes import StoredNote
 from klaw.store.search import passages, people_search
-from klaw.store.search.history_search import HistoryFilters
+from klaw.store.search.history_search import HistoryFilters, read_messages
 from klaw.store.search.passages import PassageKind
 from klaw.store.search.tokenizer import stem
 
@@ -35,13 +45,13 @@ NEAR = 0.5
 """Calibrated distance up to which a vector alone shows relevance (``autoRag.relevanceThreshold`` is the same)."""
 
 
-@attrs.frozen(kw_only=True)
-class Kept:
-    """The lists, the best first."""
-
-    facts: Sequence[Entry] = ()
-    files: Sequence[Entry] = ()
-    notes: Sequence[Entry] = ()
+Stored: TypeAlias = Fact | StoredChunk | StoredNote | Message
+_READ: Mapping[Kind, Callable[[Connection, UserId, Sequence[int]], Mapping[int, Stored]]] = {
+    "fact": facts.by_rowids,
+    "file": memory_files.by_rowids,
+    "note": tool_notes.by_rowids,
+    "message": lambda connection, user, rowids: {each.rowid: each for each in read_messages(connection, rowids, user)},
+}
 
 
 async def find_kept(
@@ -51,7 +61,7 @@ async def find_kept(
     filters: HistoryFilters,
     kinds: frozenset[Kind] | None,
     random_cosine: float,
-) -> Kept:
+) -> dict[Kind, list[Entry]]:
     """What of a user's facts, files and notes has to do with a query. Notes are of a chat, the others of none.
 
     Args:
@@ -65,10 +75,10 @@ async def find_kept(
     Raises:
         StorageError: the database cannot be read.
     """
-    if filters.role is not None:
-        return Kept()
-    timed = filters.since is not None or filters.until is not None
     found: dict[Kind, list[Entry]] = {"fact": [], "file": [], "note": []}
+    if filters.role is not None:
+        return found
+    timed = filters.since is not None or filters.until is not None
     of: tuple[tuple[Kind, PassageKind], ...] = (("fact", "fact"), ("file", "chunk"), ("note", "note"))
     for kind, stored in of:
         if filters.chat is not None and kind != "note":
@@ -78,7 +88,8 @@ async def find_kept(
         near = () if vector is None else await readers.run(passages.nearest, stored, filters.user, vector, DEPTH)
         hits = await readers.run(passages.matching, stored, filters.user, asked, DEPTH)
         scores = reciprocal_rank_fusion([(1.0, [each.rowid for each in near]), (1.0, [hit.rowid for hit in hits])])
-        texts = await _texts(readers, kind, filters, list(scores))
+        kept = await readers.run(_READ[kind], filters.user, list(scores))
+        texts = {rowid: _text(each) for rowid, each in kept.items() if _is_allowed(each, filters)}
         by_vector = {each.rowid: (rank, each.distance) for rank, each in enumerate(near, 1)}
         by_words = {hit.rowid: (rank, hit.bm25) for rank, hit in enumerate(hits, 1)}
         for rowid, score in sorted(scores.items(), key=lambda one: (-one[1], -one[0])):
@@ -98,7 +109,7 @@ async def find_kept(
                     bm25=bm25,
                 )
                 found[kind].append(entry)
-    return Kept(facts=found["fact"], files=found["file"], notes=found["note"])
+    return found
 
 
 def is_related(distance: float | None, text: str, asked: Sequence[str]) -> bool:
@@ -110,109 +121,82 @@ def is_related(distance: float | None, text: str, asked: Sequence[str]) -> bool:
     return shared > 0 and shared / len(forms) >= enough_overlap(shared, command=False)
 
 
-async def _texts(readers: Readers, kind: Kind, filters: HistoryFilters, rowids: list[int]) -> Mapping[int, str]:
-    """The texts of those that the filters allow."""
-    if kind == "file":
-        pieces = await readers.run(memory_files.by_rowids, filters.user, rowids)
-        return {rowid: f"{each.heading}\n{each.text}" for rowid, each in pieces.items()}
-    if kind == "note":
-        notes = await readers.run(tool_notes.by_rowids, filters.user, rowids)
-        return {
-            rowid: _note_text(each)
-            for rowid, each in notes.items()
-            if filters.chat in (None, each.chat) and _is_between(each.created_at, filters)
-        }
-    known = await readers.run(facts.by_rowids, filters.user, rowids)
-    return {rowid: each.text for rowid, each in known.items() if _is_between(each.updated_at, filters)}
+def _text(stored: Stored) -> str:
+    """As it is searched."""
+    match stored:
+        case StoredChunk():
+            return f"{stored.heading}\n{stored.text}"
+        case StoredNote():
+            return f"{stored.note.tool}: {stored.note.text}"
+        case Message():
+            return stored.content
+        case _:
+            return stored.text
 
 
-def _note_text(stored: StoredNote) -> str:
-    """A note's text as it is searched."""
-    return f"{stored.note.tool}: {stored.note.text}"
-
-
-def _is_between(time: str, filters: HistoryFilters) -> bool:
+def _is_allowed(stored: Stored, filters: HistoryFilters) -> bool:
+    if isinstance(stored, StoredChunk):
+        return True
+    if isinstance(stored, StoredNote) and filters.chat not in (None, stored.chat):
+        return False
+    time = stored.updated_at if isinstance(stored, Fact) else stored.created_at
     return (filters.since is None or time >= filters.since) and (filters.until is None or time < filters.until)
 
 
-async def read_kept(
+async def read_results(
     readers: Readers, threads: Threads, shown: Sequence[Entry], user: UserId, asked: Sequence[str]
-) -> dict[tuple[Kind, int], AnyResult]:
-    """The results of entries by their keys; what is gone meanwhile is left out."""
-    known = await readers.run(facts.by_rowids, user, [each.rowid for each in shown if each.kind == "fact"])
-    pieces = await readers.run(memory_files.by_rowids, user, [each.rowid for each in shown if each.kind == "file"])
-    notes = await readers.run(tool_notes.by_rowids, user, [each.rowid for each in shown if each.kind == "note"])
-    return await threads.run(_results, shown, known, pieces, notes, asked)
+) -> list[AnyResult]:
+    """The results of entries in their order; what is gone meanwhile is left out."""
+    found: dict[tuple[Kind, int], Stored] = {}
+    for kind in {each.kind for each in shown}:
+        read = await readers.run(_READ[kind], user, [each.rowid for each in shown if each.kind == kind])
+        found |= {(kind, rowid): stored for rowid, stored in read.items()}
+    return await threads.run(_results, [(each, found[each.key]) for each in shown if each.key in found], asked)
 
 
-def _results(
-    shown: Sequence[Entry],
-    known: Mapping[int, Fact],
-    pieces: Mapping[int, StoredChunk],
-    notes: Mapping[int, StoredNote],
-    asked: Sequence[str],
-) -> dict[tuple[Kind, int], AnyResult]:
+def _results(shown: Sequence[tuple[Entry, Stored]], asked: Sequence[str]) -> list[AnyResult]:
     """Pure; reads all of the texts, so it runs in a thread."""
     stems = {stem(word): word for word in asked}
-    results: dict[tuple[Kind, int], AnyResult] = {}
-    for each in shown:
-        if each.kind == "fact" and each.rowid in known:
-            results[each.key] = _fact_result(each, known[each.rowid], stems)
-        elif each.kind == "file" and each.rowid in pieces:
-            results[each.key] = _file_result(each, pieces[each.rowid], stems)
-        elif each.kind == "note" and each.rowid in notes:
-            results[each.key] = _note_result(each, notes[each.rowid], stems)
-    return results
+    return [_result(entry, stored, stems) for entry, stored in shown]
 
 
-def how_found(entry: Entry, text: str, stems: Mapping[str, str], *, shown: str | None = None) -> dict[str, Any]:
-    """What all results say of how they were found. Pure; reads all of the text.
-
-    Args:
-        entry: in the ranking.
-        text: in which the words are looked for.
-        stems: the query's words by their stems.
-        shown: what a snippet is cut from, if not the text.
-    """
-    cut, there = snippet(text if shown is None else shown, stems), forms_there(text, stems)
-    return {
+def _result(entry: Entry, stored: Stored, stems: Mapping[str, str]) -> AnyResult:
+    text = _text(stored)
+    piece, there = snippet(stored.text if isinstance(stored, StoredChunk) else text, stems), forms_there(text, stems)
+    found: dict[str, Any] = {
         **entry.ranks(),
         "words": tuple(word for form, word in stems.items() if form in there),
-        "snippet": cut.text,
-        "marks": cut.marks,
+        "snippet": piece.text,
+        "marks": piece.marks,
     }
-
-
-def _fact_result(entry: Entry, fact: Fact, stems: Mapping[str, str]) -> FactResult:
-    return FactResult(
-        **how_found(entry, fact.text, stems),
-        id=fact.id,
-        category=fact.category,
-        importance=fact.importance,
-        source=fact.source,
-        origin=fact.origin,
-        created_at=fact.created_at,
-        updated_at=fact.updated_at,
-    )
-
-
-def _file_result(entry: Entry, piece: StoredChunk, stems: Mapping[str, str]) -> FileResult:
-    return FileResult(
-        **how_found(entry, f"{piece.heading}\n{piece.text}", stems, shown=piece.text),
-        path=piece.path,
-        line=piece.line,
-        heading=piece.heading,
-    )
-
-
-def _note_result(entry: Entry, stored: StoredNote, stems: Mapping[str, str]) -> NoteResult:
-    return NoteResult(
-        **how_found(entry, _note_text(stored), stems),
-        chat=stored.chat,
-        seq=stored.note.seq,
-        tool=stored.note.tool,
-        created_at=stored.created_at,
-    )
+    match stored:
+        case Fact():
+            return FactResult(
+                **found,
+                id=stored.id,
+                category=stored.category,
+                importance=stored.importance,
+                source=stored.source,
+                origin=stored.origin,
+                created_at=stored.created_at,
+                updated_at=stored.updated_at,
+            )
+        case StoredChunk():
+            return FileResult(**found, path=stored.path, line=stored.line, heading=stored.heading)
+        case StoredNote():
+            note = stored.note
+            return NoteResult(**found, chat=stored.chat, seq=note.seq, tool=note.tool, created_at=stored.created_at)
+        case Message():
+            return SearchResult(
+                **found,
+                chat=stored.chat,
+                seq=stored.seq,
+                id=stored.id,
+                rowid=stored.rowid,
+                role=stored.role,
+                created_at=stored.created_at,
+                boosts=entry.boosts,
+            )
 
 
 MOST = 3
@@ -226,23 +210,17 @@ _START = 2
 """All forms of a word begin with the same letters, so many at least."""
 
 
-@attrs.frozen
-class PeopleSearch:
-    """Looks for people in one store."""
+async def find_people(readers: Readers, text: str, user: UserId, *, limit: int = MOST) -> tuple[PersonResult, ...]:
+    """Those of a user's people whose name or alias stands in a text, whole names first, and those known last first.
 
-    readers: Readers
-
-    async def find(self, text: str, user: UserId, *, limit: int = MOST) -> tuple[PersonResult, ...]:
-        """Those of a user's people whose name or alias stands in a text, whole names first, and those known last first.
-
-        Raises:
-            StorageError: the database cannot be read.
-        """
-        text = text[:MAX_CHARACTERS]
-        if not re.search(r"\w", text):
-            return ()
-        found = await self.readers.run(people_search.find, user, partial(named, text, limit=limit), FACTS_EACH)
-        return tuple(map(_result, found))
+    Raises:
+        StorageError: the database cannot be read.
+    """
+    text = text[:MAX_CHARACTERS]
+    if not re.search(r"\w", text):
+        return ()
+    found = await readers.run(people_search.find, user, partial(named, text, limit=limit), FACTS_EACH)
+    return tuple(map(_person, found))
 
 
 def named(text: str, known: Sequence[tuple[PersonId, Sequence[str]]], *, limit: int) -> list[PersonId]:
@@ -272,7 +250,7 @@ def _has_part(name: str, wanted: frozenset[str]) -> bool:
     return any(len(word) >= MIN_PART and not wanted.isdisjoint(word_forms(word)) for word in words)
 
 
-def _result(found: people_search.Found) -> PersonResult:
+def _person(found: people_search.Found) -> PersonResult:
     person = found.person
     return PersonResult(
         id=person.id,

@@ -19,19 +19,17 @@ import trio
 
 from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
-from klaw.domain.message import Message
-from klaw.domain.search import AnyResult, Kind, SearchPage, SearchResult, TopicResult
+from klaw.domain.search import Kind, SearchPage, TopicResult
 from klaw.domain.topic import TopicCandidate
 from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
 from klaw.memory.recall.gate import Query, calibrated, read_query, read_search_words
 from klaw.memory.recall.rank import Entry, mix, rank
-from klaw.memory.search.passage_search import PeopleSearch, find_kept, how_found, read_kept
+from klaw.memory.search.passage_search import find_kept, find_people, read_results
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Lists
-from klaw.store.search.history_search import HistoryFilters, HistoryFound, history_end, read_messages, search_history
-from klaw.store.search.tokenizer import stem
+from klaw.store.search.history_search import HistoryFilters, HistoryFound, history_end, search_history
 from klaw.store.search.topic_search import TopicFilters
 
 DEPTH = 200
@@ -71,7 +69,6 @@ class MemorySearch:
     def __init__(self, readers: Readers, embedder: Embedder, clock: Clock, topics: TopicSearch | None = None) -> None:
         self._readers = readers
         self._topics = topics
-        self._people = PeopleSearch(readers)
         self._embedder = embedder
         self._clock = clock
         self._one_at_a_time = trio.CapacityLimiter(1)
@@ -119,10 +116,10 @@ class MemorySearch:
             first = (number - 1) * limit
             shown = found.entries[first : first + limit]
             begin = trio.current_time()
-            results = await self._read(shown, filters, found.words)
+            results = await read_results(self._readers, self._threads, shown, filters.user, found.words)
             everything = kinds is None and attrs.evolve(filters, last_rowid=None) == HistoryFilters(user=filters.user)
             ask_who = everything and number == 1 and bool(found.words)
-            who = await self._people.find(text, filters.user) if ask_who else ()
+            who = await find_people(self._readers, text, filters.user) if ask_who else ()
             timings["read"] = (trio.current_time() - begin) * 1000
         more = first + limit < len(found.entries) and number < MAX_PAGE
         following = Cursor(page=number + 1, last_rowid=last_rowid, asked_at=asked_at)
@@ -140,17 +137,6 @@ class MemorySearch:
             topics=tuple(_topic(hit) for hit in found.topics) if number == 1 else (),
             people=who,
         )
-
-    async def _read(self, shown: Sequence[Entry], filters: HistoryFilters, asked: Sequence[str]) -> list[AnyResult]:
-        """The results of a page in order. What is gone meanwhile leaves a gap."""
-        said = [each for each in shown if each.kind == "message"]
-        kept = [each for each in shown if each.kind != "message"]
-        read = await self._readers.run(read_messages, [each.rowid for each in said], filters.user)
-        results = await self._threads.run(_results, said, read, asked)
-        found: dict[tuple[Kind, int], AnyResult] = {**results}
-        if kept:
-            found |= await read_kept(self._readers, self._threads, kept, filters.user, asked)
-        return [found[each.key] for each in shown if each.key in found]
 
     async def _list(
         self,
@@ -184,7 +170,7 @@ class MemorySearch:
         degraded += self._missing(found)
         said = await self._threads.run(_rank, found, query, self._embedder.random_cosine)
         said = [each for each in said if _is_found(each)]
-        entries: list[Entry] = mix([kept.facts, said, kept.notes, kept.files])
+        entries: list[Entry] = mix([kept["fact"], said, kept["note"], kept["file"]])
         into.update(
             embed=(embedded - begin) * 1000,
             search=(searched - embedded) * 1000,
@@ -251,26 +237,4 @@ def _topic(hit: TopicCandidate) -> TopicResult:
         last_at=topic.last_at,
         messages=topic.messages,
         score=hit.score,
-    )
-
-
-def _results(
-    entries: Sequence[Entry], messages: Sequence[Message], asked: Sequence[str]
-) -> dict[tuple[Kind, int], SearchResult]:
-    """Pure; reads all of the messages' text, so it runs in a thread."""
-    by_rowid = {message.rowid: message for message in messages}
-    stems = {stem(word): word for word in asked}
-    return {entry.key: _result(entry, by_rowid[entry.rowid], stems) for entry in entries if entry.rowid in by_rowid}
-
-
-def _result(entry: Entry, message: Message, stems: dict[str, str]) -> SearchResult:
-    return SearchResult(
-        **how_found(entry, message.content, stems),
-        chat=message.chat,
-        seq=message.seq,
-        id=message.id,
-        rowid=message.rowid,
-        role=message.role,
-        created_at=message.created_at,
-        boosts=entry.boosts,
     )

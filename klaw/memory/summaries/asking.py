@@ -39,40 +39,26 @@ _SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|\Z)|\n")
 _AGAIN = {"empty": rendering.EMPTY_AGAIN, "too_long": rendering.TOO_LONG_AGAIN, "refused": rendering.REFUSED_AGAIN}
 
 
-@attrs.frozen
-class Accepted:
-    """A summary."""
-
-    text: str
-    cut: bool = False
-    """It was longer than allowed; the rest is left out."""
-
-
-@attrs.frozen
-class Rejected:
-    """The answer is no use."""
-
-    code: str
-    """empty, refused or too_long."""
-
-
-def judge(answer: str, max_tokens: int, *, last: bool) -> Accepted | Rejected:
+def judge(answer: str, max_tokens: int, *, last: bool) -> str:
     """Take a summary out of an answer.
 
     Args:
         answer: the model's.
         max_tokens: estimated tokens that were asked for.
         last: there is no further attempt, so what is too long is cut.
+
+    Raises:
+        NoSummary: it is no use.
     """
     text = _unwrapped(clean_output(answer).strip())
     if not any(character.isalnum() for character in text):
-        return Rejected("empty")
+        raise NoSummary("empty")
     if len(text) <= REFUSAL_CHARS and _REFUSAL.match(text):
-        return Rejected("refused")
+        raise NoSummary("refused")
     limit = int(max_tokens * TOLERANCE)
-    if tokens.estimate(text) <= limit:
-        return Accepted(text)
-    return Accepted(cut(text, limit), cut=True) if last else Rejected("too_long")
+    if not last and tokens.estimate(text) > limit:
+        raise NoSummary("too_long")
+    return cut(text, limit)
 
 
 def _unwrapped(text: str) -> str:
@@ -157,27 +143,18 @@ class SummaryModel:
         return completion
 
     async def _accepted(self, prompt: Callable[[str], tuple[ChatMessage, ...]], max_tokens: int) -> str:
-        first = await self._first(prompt(""), max_tokens)
-        if isinstance(first, Accepted):
-            return first.text
-        second = self._judge(
-            await self.ask(prompt(_AGAIN[first.code]), max_tokens * ANSWER_FACTOR), max_tokens, last=True
-        )
-        if isinstance(second, Rejected):
-            raise NoSummary(second.code)
-        return second.text
-
-    async def _first(self, messages: tuple[ChatMessage, ...], max_tokens: int) -> Accepted | Rejected:
         try:
-            completion = await self.ask(messages, max_tokens * ANSWER_FACTOR)
+            return self._judge(await self.ask(prompt(""), max_tokens * ANSWER_FACTOR), max_tokens, last=False)
         except ProviderMalformed:
-            return Rejected("empty")  # an answer without any text, or none at all
-        return self._judge(completion, max_tokens, last=False)
+            code = "empty"  # an answer without any text, or none at all
+        except NoSummary as error:
+            code = error.code
+        return self._judge(await self.ask(prompt(_AGAIN[code]), max_tokens * ANSWER_FACTOR), max_tokens, last=True)
 
-    def _judge(self, completion: Completion, max_tokens: int, *, last: bool) -> Accepted | Rejected:
-        judged = judge(completion.text, max_tokens, last=last)
-        if completion.finish_reason != "length" or isinstance(judged, Rejected):
-            return judged
-        # Torn in the middle of a sentence.
-        whole = cut(judged.text, max(1, tokens.estimate(judged.text) - 1))
-        return Accepted(whole, cut=True) if last else Rejected("too_long")
+    def _judge(self, completion: Completion, max_tokens: int, *, last: bool) -> str:
+        text = judge(completion.text, max_tokens, last=last)
+        if completion.finish_reason != "length":
+            return text
+        if not last:
+            raise NoSummary("too_long")
+        return cut(text, max(1, tokens.estimate(text) - 1))  # torn in the middle of a sentence

@@ -183,19 +183,17 @@ class Maker:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _choose(self, found: Uncovered, route: Route, failures: int) -> Chunk | None:
+        if not self.config.summaries.enabled:
+            return None
         rules = self.rules
-        return (
-            choose(
-                found.history,
-                found.live,
-                usable=self._usable(found.session.model),
-                room=self._room(route, rules, failures),
-                rules=rules,
-                cut=len(found.history) >= MAX_ROWS,
-                follows=bool(found.live) and found.live[-1].last_seq == found.covered_to,
-            )
-            if self.config.summaries.enabled
-            else None
+        return choose(
+            found.history,
+            found.live,
+            usable=self._usable(found.session.model),
+            room=self._room(route, rules, failures),
+            rules=rules,
+            cut=len(found.history) >= MAX_ROWS,
+            follows=bool(found.live) and found.live[-1].last_seq == found.covered_to,
         )
 
     def _usable(self, model: str | None) -> int:

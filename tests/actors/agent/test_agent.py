@@ -2,23 +2,32 @@
 
 import itertools
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
 import pytest
 
-from klaw.agent.conversation import LAST_ROUND, Ending, Loop, Outcome, Prompt
+from klaw.agent.conversation import LAST_ROUND, Call, Conversation, Ending, Outcome
+from klaw.config.memory import ContextConfig
+from klaw.config.schema import EngineConfig, ProcessingConfig
+from klaw.context.inputs import SAFETY, Budget
 from klaw.domain.names import LOCAL_USER
+from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ContextTooLong, ProviderNetworkError
-from klaw.llm.providers.adapt import request_tokens
-from klaw.llm.types import ChatMessage, Completion, ToolCall, ToolDescription, Usage
+from klaw.llm.providers.adapt import request_tokens, tools_tokens
+from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolCall, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.executor import CallResult, Executor
 from klaw.toolbox.spec import Permission, Toolbox, ToolContext, tool
 
 CONTEXT = ToolContext(user=LOCAL_USER, chat=None, run="r1")
-PROMPT = Prompt(messages=(ChatMessage(role="user", content="Что у меня сегодня?"),), max_tokens=4000)
+MESSAGES = (ChatMessage(role="user", content="Что у меня сегодня?"),)
+MAX_TOKENS, RESERVE = 4000, 500
+"""What the messages may take, and what is kept free for the answer."""
 TOO_LONG = ContextTooLong("too long", status=400, retryable=False)
 
 
@@ -36,8 +45,18 @@ class Script:
     requests: list[tuple[tuple[ChatMessage, ...], tuple[ToolDescription, ...]]] = attrs.Factory(list)
     record: list[tuple[str, Any]] = attrs.Factory(list)
 
-    async def ask(self, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
-        self.requests.append((messages, tools))
+    async def context(self, _budget: Budget, _tools_tokens: int) -> tuple[ChatMessage, ...]:
+        return MESSAGES
+
+    @asynccontextmanager
+    async def call(self, _estimated: int, most: int) -> AsyncIterator[Call]:
+        yield Call(answer_tokens=most)
+
+    def heard(self, delta: Delta) -> None:
+        raise AssertionError(delta)
+
+    async def stream(self, _route: Route, request: Request, _heard: Any) -> Completion:
+        self.requests.append((request.messages, request.tools))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -62,21 +81,42 @@ def says(text: str, usage: Usage | None = None) -> Completion:
     return Completion(text=text, usage=usage)
 
 
-async def run(script: Script, *, tools: bool = True, prompt: Prompt = PROMPT, **options: Any) -> Outcome:
+async def run(
+    script: Script, *, tools: bool = True, reply_tokens: int = 0, max_rounds: int = 10, **options: Any
+) -> Outcome:
     toolbox = Toolbox()
     toolbox.register(look)
     ids = (f"new{number}" for number in itertools.count(1))
-    loop = Loop(
-        prompt=prompt,
-        tools=toolbox.describe(CONTEXT) if tools else (),
-        ask=script.ask,
-        executor=Executor(toolbox=toolbox),
-        context=CONTEXT,
-        hooks=script,
-        new_id=lambda: next(ids),
-        **{"max_rounds": 10, **options},
+    config = EngineConfig(
+        processing=ProcessingConfig(max_tool_call_rounds=max_rounds),
+        context=ContextConfig(reply_reserve_tokens=RESERVE),
     )
-    return await loop.run()
+    agent = SimpleNamespace(
+        core=SimpleNamespace(config=config, new_id=lambda: next(ids)),
+        llm=SimpleNamespace(correction=TokenCorrection()),
+        tools=SimpleNamespace(executor=Executor(toolbox=toolbox)),
+    )
+    offered = toolbox.describe(CONTEXT) if tools else ()
+    length = math.ceil((MAX_TOKENS + tools_tokens(offered) + RESERVE) / SAFETY)
+    route = Route(
+        provider=None,  # type: ignore[arg-type]
+        name="test/m",
+        model="m",
+        context_tokens=length,
+        max_output_tokens=reply_tokens,
+        tools=tools,
+    )
+    conversation = Conversation(
+        agent=agent,  # type: ignore[arg-type]
+        host=script,
+        hooks=script,
+        route=route,
+        meter=script,  # type: ignore[arg-type]
+        about=CONTEXT,
+        tools=offered,
+        **options,
+    )
+    return await conversation.run()
 
 
 async def test_an_answer_without_calls_ends_it() -> None:
@@ -143,27 +183,21 @@ async def test_a_budget_that_is_spent_ends_without_another_call() -> None:
 
 async def test_long_results_are_shortened_to_the_prompts_limit() -> None:
     script = Script([wants("a", much=600), wants("b", much=600), wants("c", much=600), says("ok")])
-    await run(script, prompt=attrs.evolve(PROMPT, max_tokens=4000))
+    await run(script)
     sizes = [request_tokens(messages) for messages, _ in script.requests]
-    assert max(sizes) <= 4000
+    assert max(sizes) <= MAX_TOKENS
     newest = script.requests[-1][0][-1].content
     assert newest.count("a line of text") > 500
 
 
 async def test_a_prompt_that_is_too_long_is_made_shorter_once() -> None:
-    async def shorter(refused: tuple[ChatMessage, ...], error: ContextTooLong) -> Prompt:
-        asked.append(request_tokens(refused))
-        return Prompt(messages=PROMPT.messages, max_tokens=asked[-1] // 2)
-
-    asked: list[int] = []
     script = Script([wants("a", much=300), TOO_LONG, says("ok")])
-    outcome = await run(script, shorter=shorter)
+    outcome = await run(script)
     assert (outcome.text, outcome.llm_calls) == ("ok", 2)
-    assert request_tokens(script.requests[-1][0]) <= asked[0] // 2
+    first, second = (request_tokens(messages) for messages, _ in script.requests[-2:])
+    assert second < 0.95 * first
     with pytest.raises(ContextTooLong):
-        await run(Script([TOO_LONG, TOO_LONG]), shorter=shorter)
-    with pytest.raises(ContextTooLong):
-        await run(Script([TOO_LONG]))
+        await run(Script([TOO_LONG, TOO_LONG]))
 
 
 async def test_a_failing_call_keeps_what_was_stored() -> None:

@@ -13,10 +13,10 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import Summary, ToolNote
-from klaw.errors import BadAnswer
+from klaw.errors import BadAnswer, NoSummary
 from klaw.llm.ask_json import read_answer
 from klaw.memory.summaries import rendering
-from klaw.memory.summaries.asking import Accepted, Rejected, cut, judge
+from klaw.memory.summaries.asking import cut, judge
 from klaw.memory.summaries.choosing import Rules, choose, evicted, is_due, weight, words_for
 from klaw.memory.summaries.making import next_day
 from klaw.memory.summaries.summarizer import is_open
@@ -270,7 +270,9 @@ def test_words_follow_the_script() -> None:
     ],
 )
 def test_what_is_no_summary(answer: str, code: str) -> None:
-    assert judge(answer, 300, last=False) == Rejected(code)
+    with pytest.raises(NoSummary) as refused:
+        judge(answer, 300, last=False)
+    assert refused.value.code == code
 
 
 @pytest.mark.parametrize(
@@ -285,17 +287,13 @@ def test_what_is_no_summary(answer: str, code: str) -> None:
     ],
 )
 def test_what_is_a_summary(answer: str, text: str | None) -> None:
-    judged = judge(answer, 300, last=False)
-    assert isinstance(judged, Accepted)
-    assert judged.text == (text or answer.strip())
+    assert judge(answer, 300, last=False) == (text or answer.strip())
 
 
 def test_50_000_characters_are_cut_at_the_end_of_a_sentence() -> None:
-    judged = judge("Он сказал, что придёт. " * 2_200, 300, last=True)
-    assert isinstance(judged, Accepted)
-    assert judged.cut
-    assert judged.text.endswith("придёт.")
-    assert tokens.estimate(judged.text) <= 375
+    text = judge("Он сказал, что придёт. " * 2_200, 300, last=True)
+    assert text.endswith("придёт.")
+    assert tokens.estimate(text) <= 375
 
 
 @given(st.text(min_size=1, max_size=500), st.integers(1, 60))
