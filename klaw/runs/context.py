@@ -12,11 +12,12 @@ import attrs
 from klaw.context.assemble import FIXED_SHARE, PENDING_SHARE, headed, layer
 from klaw.context.inputs import Budget
 from klaw.context.repair import repair
-from klaw.context.request import request_tokens, shorten
+from klaw.context.request import shorten
 from klaw.domain import tokens
 from klaw.domain.message import Role
 from klaw.domain.task import Run, RunKind
 from klaw.domain.text import CORE_MEMORY_HEADER, minute, one_line
+from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage
 from klaw.prompts import prompt
 from klaw.runs.transcripts import PastRun

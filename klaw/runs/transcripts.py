@@ -14,13 +14,13 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.context.request import call_tokens
 from klaw.convert import JOURNAL, Bounds, Check
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, user_id
 from klaw.domain.task import TaskName, run_folder, task_name
 from klaw.errors import BadValue, Problem
+from klaw.llm.providers.adapt import call_tokens
 from klaw.llm.types import ToolCall
 from klaw.store.engine.log_files import TOO_LONG, lines_backwards
 
