@@ -64,8 +64,12 @@ class CoverageStatus:
     """Class of the error that stops the counting now."""
 
 
+@attrs.define(eq=False, slots=False)
 class Coverage(Nudge):
     """The actor and its handle: the nudge in, the counts out.
+
+    There are two counts: ``passed`` of the messages up to the last whole pass, ``fresh`` of those after them. While a
+    pass runs, ``passing`` is its count so far and ``fresher`` that of the messages after it.
 
     Args:
         clock, readers, writer: as everywhere.
@@ -75,26 +79,19 @@ class Coverage(Nudge):
         pace: how much it does at once.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        readers: Readers,
-        writer: Writer,
-        wake_embedder: Callable[[], None],
-        *,
-        sliding_window: int,
-        with_summaries: bool = False,
-        pace: Pace = Pace(),
-    ) -> None:
+    clock: Clock
+    readers: Readers
+    writer: Writer
+    wake_embedder: Callable[[], None]
+    sliding_window: int = attrs.field(kw_only=True)
+    with_summaries: bool = attrs.field(default=False, kw_only=True)
+    pace: Pace = attrs.field(factory=Pace, kw_only=True)
+    status: CoverageStatus = attrs.field(factory=CoverageStatus, init=False)
+    _told: tuple[Tallies, dict[ChatId, int]] = attrs.field(factory=lambda: ({}, {}), init=False)
+    """What is told of all chats: the counts, and how many messages are covered by nothing."""
+
+    def __attrs_pre_init__(self) -> None:
         super().__init__()
-        self.clock, self.readers, self.writer = clock, readers, writer
-        self.wake_embedder = wake_embedder
-        self.sliding_window = sliding_window
-        self.with_summaries = with_summaries
-        self.pace = pace
-        self.status = CoverageStatus()
-        self._tallies: Tallies = {}
-        self._uncovered: dict[ChatId, int] = {}
 
     def spec(self) -> ActorSpec:
         """How the supervisor is to run it."""
@@ -102,30 +99,24 @@ class Coverage(Nudge):
 
     async def run(self, vitals: Vitals, task_status: Started) -> None:
         """Count until cancelled. A restart counts anew."""
-        head = await self.readers.run(sql.newest_rowid)
-        auditor = _Auditor(self, head=head, pass_end=head)
+        await self._restart()
         task_status.started()
         while True:
             try:
-                pause = await auditor.step(vitals)
+                pause = await self._step(vitals)
             except StorageError as error:  # a full disk, or a damaged index, which `klaw doctor` names
                 log.warning("coverage_failed", error=error_class(error.__cause__ or error))
                 self.status = attrs.evolve(self.status, error=error_class(error.__cause__ or error))
                 await trio.sleep(self.pace.retry_s)
                 continue
-            vitals.doing("counting" if auditor.passing is not None else "idle")
+            vitals.doing("counting" if self._passing is not None else "idle")
             if await self.wait_for_news(pause):
                 await trio.sleep(self.pace.settle_s)
-
-    def publish(self, tallies: Tallies, uncovered: dict[ChatId, int], **changes: Any) -> None:
-        """Set what is known; the actor's own method."""
-        self._tallies, self._uncovered = tallies, uncovered
-        self.status = attrs.evolve(self.status, **changes)
 
     @property
     def uncovered(self) -> int:
         """How many messages of all chats are covered by nothing."""
-        return sum(self._uncovered.values())
+        return sum(self._told[1].values())
 
     def problems(self) -> dict[str, str]:
         """Whether there are messages that nothing would bring back. All users see this: a number, no names."""
@@ -135,7 +126,7 @@ class Coverage(Nudge):
 
     def chat(self, chat: ChatId) -> dict[str, int] | None:
         """A chat's counts; None when it has none yet."""
-        tally = self._tallies.get(chat)
+        tally = self._told[0].get(chat)
         if tally is None:
             return None
         return {
@@ -143,12 +134,12 @@ class Coverage(Nudge):
             "searchable": tally.messages - tally.not_searchable,
             "not_searchable": tally.not_searchable,
             "wordless": tally.wordless,
-            "uncovered": self._uncovered.get(chat, 0),
+            "uncovered": self._told[1].get(chat, 0),
         }
 
     def report(self) -> dict[str, Any]:
         """The sums over all chats, and each chat that has something uncovered, as plain JSON values."""
-        tallies = self._tallies.values()
+        tallies = self._told[0].values()
         messages, others = sum(t.messages for t in tallies), sum(t.not_searchable for t in tallies)
         return {
             **attrs.asdict(self.status),
@@ -157,79 +148,70 @@ class Coverage(Nudge):
             "not_searchable": others,
             "wordless": sum(tally.wordless for tally in tallies),
             "uncovered": self.uncovered,
-            "chats": {chat: count for chat, count in sorted(self._uncovered.items()) if count},
+            "chats": {chat: count for chat, count in sorted(self._told[1].items()) if count},
         }
 
+    # -- counting --------------------------------------------------------------------------------------------------
 
-@attrs.define
-class _Auditor:
-    """The two counts: ``passed`` of the messages up to the last whole pass, ``fresh`` of those after them.
+    async def _restart(self) -> None:
+        self._head = self._pass_end = await self.readers.run(sql.newest_rowid)
+        """Rowids up to which new messages were counted, and at which the running pass ends."""
+        self._pass_at, self._next_pass_at = 0, 0.0
+        self._passing: Tallies | None = {}
+        """None between two passes."""
+        self._passed: Tallies = {}
+        self._fresh: Tallies = {}
+        self._fresher: Tallies = {}
+        self._lost: dict[ChatId, int] = {}
 
-    While a pass runs, ``passing`` is its count so far and ``fresher`` that of the messages after it.
-    """
-
-    coverage: Coverage
-    head: int
-    """Rowid up to which new messages were counted."""
-    pass_end: int
-    """Rowid at which the running pass ends."""
-    pass_at: int = 0
-    passing: Tallies | None = attrs.Factory(dict)
-    """None between two passes."""
-    passed: Tallies = attrs.Factory(dict)
-    fresh: Tallies = attrs.Factory(dict)
-    fresher: Tallies = attrs.Factory(dict)
-    uncovered: dict[ChatId, int] = attrs.Factory(dict)
-    next_pass_at: float = 0.0
-
-    async def step(self, vitals: Vitals) -> float:
+    async def _step(self, vitals: Vitals) -> float:
         """Look at what is new, and go on with a pass if one is due. Returns how long to wait, unless nudged."""
         vitals.doing("looking at new messages")
         await self._follow()
-        if self.passing is None and trio.current_time() >= self.next_pass_at:
-            self.passing, self.fresher, self.pass_at, self.pass_end = {}, {}, 0, self.head
-        if self.passing is not None:
+        if self._passing is None and trio.current_time() >= self._next_pass_at:
+            self._passing, self._fresher, self._pass_at, self._pass_end = {}, {}, 0, self._head
+        if self._passing is not None:
             vitals.doing("counting")
-            await self._go_on(self.passing)
-        if self.passing is not None:
-            return self.coverage.pace.pause_s
-        return max(0.0, self.next_pass_at - trio.current_time())
+            await self._go_on(self._passing)
+        if self._passing is not None:
+            return self.pace.pause_s
+        return max(0.0, self._next_pass_at - trio.current_time())
 
     async def _follow(self) -> None:
         """Count the messages after ``head``."""
         while True:
-            batch = await self._read(self.head, sql.LAST_ROWID)
+            batch = await self._read(self._head, sql.LAST_ROWID)
             if not batch.rows:
                 return
-            add_rows(self.fresh, batch.rows)
-            if self.passing is not None:
-                add_rows(self.fresher, batch.rows)
-            self.head = batch.rows[-1].rowid
+            add_rows(self._fresh, batch.rows)
+            if self._passing is not None:
+                add_rows(self._fresher, batch.rows)
+            self._head = batch.rows[-1].rowid
             await self._show({row.chat for row in batch.rows})
-            if len(batch.rows) < self.coverage.pace.rows:
+            if len(batch.rows) < self.pace.rows:
                 return
 
     async def _go_on(self, passing: Tallies) -> None:
         """One step of the pass."""
-        batch = await self._read(self.pass_at, self.pass_end)
+        batch = await self._read(self._pass_at, self._pass_end)
         add_rows(passing, batch.rows)
-        self.pass_at = batch.last_rowid
-        if self.pass_at < self.pass_end:
-            if not self.coverage.status.whole:
+        self._pass_at = batch.last_rowid
+        if self._pass_at < self._pass_end:
+            if not self.status.whole:
                 await self._show({row.chat for row in batch.rows})
             return
-        self.passed, self.fresh, self.fresher, self.passing = passing, self.fresher, {}, None
-        self.next_pass_at = trio.current_time() + self.coverage.pace.pass_every_s
-        self.uncovered = {}
-        await self._show(self._known(), whole=True, counted_at=self.coverage.clock.now())
+        self._passed, self._fresh, self._fresher, self._passing = passing, self._fresher, {}, None
+        self._next_pass_at = trio.current_time() + self.pace.pass_every_s
+        self._lost = {}
+        await self._show(self._known(), whole=True, counted_at=self.clock.now())
 
     async def _read(self, after: int, last: int) -> sql.Batch:
         """A range of messages, repaired if it needs it. What a repair did not help stays as it is until the next
         pass."""
-        batch = await self.coverage.readers.run(sql.read, after, last, self.coverage.pace.rows)
+        batch = await self.readers.run(sql.read, after, last, self.pace.rows)
         if not batch.damage.repairable or not await self._repair(batch.damage):
             return batch
-        return await self.coverage.readers.run(sql.read, after, last, self.coverage.pace.rows)
+        return await self.readers.run(sql.read, after, last, self.pace.rows)
 
     async def _repair(self, damage: Damage) -> bool:
         """Have the writer repair it, a few rows at a time: whoever stores a message meanwhile waits for one part only.
@@ -245,31 +227,32 @@ class _Auditor:
         return helped
 
     async def _repair_piece(self, damage: Damage) -> bool:
-        repaired = await self.coverage.writer.run(vectors.repair, damage)
-        status = self.coverage.status
-        self.coverage.status = attrs.evolve(
+        repaired = await self.writer.run(vectors.repair, damage)
+        status = self.status
+        self.status = attrs.evolve(
             status,
             repaired_texts=status.repaired_texts + repaired.texts,
             repaired_vectors=status.repaired_vectors + repaired.vectors,
         )
         if repaired.vectors:
-            self.coverage.wake_embedder()
+            self.wake_embedder()
         for kind, count in (("text", repaired.texts), ("vector", repaired.vectors)):
             if count:
                 log.warning("index_repaired", kind=kind, count=count)
         return bool(repaired.texts or repaired.vectors)
 
     def _known(self) -> Tallies:
-        before = self.passed if self.coverage.status.whole or self.passing is None else self.passing
-        return joined(before, self.fresh)
+        before = self._passed if self.status.whole or self._passing is None else self._passing
+        return joined(before, self._fresh)
 
     async def _show(self, chats: Iterable[ChatId], **changes: Any) -> None:
         """Find where the window of the given chats begins, as far as it matters, and publish all counts."""
         known = self._known()
         for chat in chats:
-            self.uncovered.pop(chat, None)
+            self._lost.pop(chat, None)
             if known[chat].lost:
-                start = await self.coverage.readers.run(sql.window_start, chat, self.coverage.sliding_window)
-                held = await self.coverage.readers.run(sql.summarised, chat) if self.coverage.with_summaries else []
-                self.uncovered[chat] = known[chat].uncovered(start, held)
-        self.coverage.publish(known, dict(self.uncovered), error=None, **changes)
+                start = await self.readers.run(sql.window_start, chat, self.sliding_window)
+                held = await self.readers.run(sql.summarised, chat) if self.with_summaries else []
+                self._lost[chat] = known[chat].uncovered(start, held)
+        self._told = known, dict(self._lost)
+        self.status = attrs.evolve(self.status, error=None, **changes)

@@ -14,7 +14,6 @@ from klaw.context.inputs import Budget
 from klaw.context.repair import repair
 from klaw.context.request import shorten
 from klaw.domain import tokens
-from klaw.domain.message import Role
 from klaw.domain.task import Run, RunKind
 from klaw.domain.text import CORE_MEMORY_HEADER, minute, one_line
 from klaw.llm.providers.adapt import request_tokens
@@ -98,17 +97,10 @@ def run_messages(run: PastRun, *, with_tools: bool) -> tuple[ChatMessage, ...]:
     """An earlier run as messages of a request."""
     said = []
     for message in run.messages:
-        match message.role:
-            case Role.USER:
-                said.append(ChatMessage(role="user", content=message.content))
-            case Role.ASSISTANT if message.ends_a_run:
-                said.append(ChatMessage(role="assistant", content=message.content.strip() or EMPTY_ANSWER))
-            case Role.ASSISTANT if with_tools:
-                said.append(ChatMessage(role="assistant", content=message.content, tool_calls=message.calls))
-            case Role.TOOL if with_tools:
-                said.append(ChatMessage(role="tool", content=message.content, tool_call_id=message.call))
-            case _:
-                pass
+        if message.ends_a_run:
+            said.append(attrs.evolve(message.said, content=message.said.content.strip() or EMPTY_ANSWER))
+        elif message.said.role == "user" or (with_tools and message.said.role != "system"):
+            said.append(message.said)
     return repair(said)
 
 

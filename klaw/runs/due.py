@@ -7,7 +7,7 @@ The rules:
 - Misfire: after downtime, suspend or a busy time a task fires once, for its latest fire time; the run's note says how
   late it is and how many fire times before it were skipped.
 - A task never overlaps itself: what comes due while it runs fires once when the run has ended.
-- At most ``Rules.max_concurrent`` runs; who has waited longest goes first.
+- At most ``subagents.maxConcurrent`` runs; who has waited longest goes first.
 - A run that failed for a passing reason is tried again after 60 s, 120 s …, unless the task's next fire time comes
   first. A one-shot that was interrupted is tried again once. Neither is when something of it was delivered already.
 """
@@ -33,24 +33,10 @@ MAX_SLEEP_S = 60.0
 """The scheduler looks at least this often, so that a jump of the clock or a suspend is noticed."""
 LATE_S = 60.0
 """A start that is later than this is said in the run's note."""
+RETRY_S = 60.0
+"""Pause before the first of ``subagents.retries``; it doubles."""
 PASSING_ERRORS = frozenset({"llm_unreachable", "llm_timeout", "llm_failed"})
 """Error codes after which another attempt may work; a run's ``details["retryable"]``, where it stands, decides."""
-
-
-@attrs.frozen(kw_only=True)
-class Rules:
-    """The part of the configuration that decides."""
-
-    max_concurrent: int
-    """``subagents.maxConcurrent``: runs at the same time, of all kinds."""
-    retries: int
-    """``subagents.retries``: further attempts after failures."""
-    retry_s: float = 60.0
-    """Pause before the first of them; it doubles."""
-
-    @classmethod
-    def of(cls, config: SubagentsConfig) -> "Rules":
-        return cls(max_concurrent=config.max_concurrent, retries=config.retries)
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +85,7 @@ class Decision:
     """When to ask again at the latest, in Unix seconds: at most ``MAX_SLEEP_S`` from now."""
 
 
-def decide(state: State, rules: Rules) -> Decision:
+def decide(state: State, rules: SubagentsConfig) -> Decision:
     """Say which runs start now, longest waiting first, and when to look again."""
     ready: list[Fire] = []
     wake_at = state.now + MAX_SLEEP_S
@@ -149,7 +135,7 @@ def repeats_after_interruption(attempts: Sequence[Run]) -> bool:
     return interrupted == 1 and not any(run.delivered for run in attempts)
 
 
-def is_retried(task: Task, attempts: Sequence[Run], rules: "Rules", *, now: float) -> bool:
+def is_retried(task: Task, attempts: Sequence[Run], rules: SubagentsConfig, *, now: float) -> bool:
     """Whether another attempt follows the last of the attempts at a fire time, as far as can be known now."""
     if not task.enabled:
         return False
@@ -165,7 +151,9 @@ def next_fire(task: Task, attempts: Sequence[Run], *, now: float) -> int | None:
     return first_fire(task.trigger, from_iso(task.anchor_at), max(now, _latest_due(attempts)))
 
 
-def _look(task: Task, attempts: Sequence[Run], state: State, rules: Rules) -> tuple[Fire | None, float | None]:
+def _look(
+    task: Task, attempts: Sequence[Run], state: State, rules: SubagentsConfig
+) -> tuple[Fire | None, float | None]:
     """What of a task is due now, and when something of it will be."""
     anchor = from_iso(task.anchor_at)
     floor = max(anchor, _latest_due(attempts))
@@ -199,7 +187,7 @@ def _latest_due(attempts: Sequence[Run]) -> float:
 
 
 def _retry(
-    task: Task, attempts: Sequence[Run], anchor: float, upcoming: int | None, now: float, rules: Rules
+    task: Task, attempts: Sequence[Run], anchor: float, upcoming: int | None, now: float, rules: SubagentsConfig
 ) -> Fire | None:
     """The next attempt of the latest fire time; None when there is to be none."""
     if not attempts or _latest_due(attempts) <= anchor:  # the task was changed or enabled since
@@ -213,7 +201,7 @@ def _retry(
         if failures > rules.retries:
             return None
         # A clock that was set back since must not make it wait for years: then it is tried at once.
-        pause = Backoff(rules.retry_s).pause_s(failures) if ended == from_iso(last.ended_at or last.started_at) else 0.0
+        pause = Backoff(RETRY_S).pause_s(failures) if ended == from_iso(last.ended_at or last.started_at) else 0.0
         ready_at, why = ended + pause, f"attempt {last.attempt + 1}; the one before failed ({last.error})"
         if upcoming is not None and ready_at >= upcoming:
             return None

@@ -26,7 +26,7 @@ from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.runs import transcripts
 from klaw.runs.beginning import Job
 from klaw.runs.context import Inputs, assemble, instructions, situation
-from klaw.runs.due import Rules, is_retried
+from klaw.runs.due import is_retried
 from klaw.runs.limits import Ledger, Refusal, RunLimit, Tokens, day_of, refusal, tells_user
 from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge, notice
 from klaw.store.kinds import facts, runs, tasks
@@ -219,7 +219,7 @@ async def _is_retried(agent: Agent, run: Run, verdict: Verdict) -> bool:
     earlier = await agent.core.readers.run(runs.attempts, run.user, run.task, run.kind, run.due)
     ended = attrs.evolve(run, status=verdict.status, error=verdict.error, ended_at=iso(now))
     attempts = [*(other for other in earlier if other.id != run.id), ended]
-    return is_retried(task, attempts, Rules.of(agent.core.config.subagents), now=now)
+    return is_retried(task, attempts, agent.core.config.subagents, now=now)
 
 
 def _account(outcome: Outcome) -> dict[str, object]:

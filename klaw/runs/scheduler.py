@@ -20,13 +20,14 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.agent.agent import Agent
+from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.domain.text import plural
 from klaw.errors import ActorStopped, KlawError, NotStarted
 from klaw.runs import heartbeat
 from klaw.runs.beginning import Beginner, Job, Spawn
-from klaw.runs.due import ClockWatch, Decision, Fire, Rules, State, TaskKey, decide
+from klaw.runs.due import ClockWatch, Decision, Fire, State, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
 from klaw.store.kinds import runs, tasks
@@ -232,7 +233,7 @@ class _Actor:
             return self.not_before
 
     async def _start_tasks(self) -> float:
-        rules = Rules.of(self.agent.core.config.subagents)
+        rules = self.agent.core.config.subagents
         tried: set[tuple[TaskKey, int, int]] = set()
         started = True
         while started:
@@ -251,7 +252,7 @@ class _Actor:
         self.scheduler.wake_at = decision.wake_at
         return trio.current_time() + max(LEAST_PAUSE_S, decision.wake_at - self.agent.core.clock.now())
 
-    def _decide(self, state: State, rules: Rules) -> Decision:
+    def _decide(self, state: State, rules: SubagentsConfig) -> Decision:
         """Like ``decide``; a stored task that cannot be understood (its journal is damaged) stops no other."""
         try:
             return decide(state, rules)

@@ -15,13 +15,12 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.convert import JOURNAL, Bounds, Check
-from klaw.domain import tokens
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, user_id
 from klaw.domain.task import TaskName, run_folder, task_name
 from klaw.errors import BadValue, Problem
-from klaw.llm.providers.adapt import call_tokens
-from klaw.llm.types import ToolCall
+from klaw.llm.providers.adapt import request_tokens
+from klaw.llm.types import ChatMessage, ToolCall
 from klaw.store.engine.log_files import TOO_LONG, lines_backwards
 
 _MAX_RUN_ID = 128
@@ -31,22 +30,8 @@ _MAX_RUN_ID = 128
 class PastMessage:
     """One line of a run's transcript."""
 
-    role: Role
-    kind: Kind
-    content: str
-    calls: tuple[ToolCall, ...] = ()
-    """What an assistant message of type ``tool_call`` asks for."""
-    call: str | None = None
-    """Id of the call that a tool message answers."""
-
-    @property
-    def ends_a_run(self) -> bool:
-        return self.role is Role.ASSISTANT and self.kind is not Kind.TOOL_CALL
-
-    @property
-    def tokens(self) -> int:
-        """Estimated tokens in a request, the arguments of calls included."""
-        return tokens.estimate(self.content) + call_tokens(self.calls) + tokens.PER_MESSAGE
+    said: ChatMessage
+    ends_a_run: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -60,7 +45,7 @@ class PastRun:
     @property
     def tokens(self) -> int:
         """Estimated tokens in a request."""
-        return sum(message.tokens for message in self.messages)
+        return request_tokens([message.said for message in self.messages])
 
 
 _Text = Annotated[str, Check(lambda text: text.replace("\0", ""))]
@@ -89,9 +74,13 @@ def read_line(record: object) -> tuple[str, PastMessage]:
         raise BadValue([Problem("metadata.calls", "is required")])
     if line.role is Role.TOOL and about.call is None:
         raise BadValue([Problem("metadata.call", "is required")])
-    calls = about.calls or () if line.type is Kind.TOOL_CALL else ()
-    call = about.call if line.role is Role.TOOL else None
-    return about.run, PastMessage(role=line.role, kind=line.type, content=line.content, calls=calls, call=call)
+    said = ChatMessage(
+        role=line.role.value,
+        content=line.content,
+        tool_calls=about.calls or () if line.type is Kind.TOOL_CALL else (),
+        tool_call_id=about.call if line.role is Role.TOOL else None,
+    )
+    return about.run, PastMessage(said=said, ends_a_run=line.role is Role.ASSISTANT and line.type is not Kind.TOOL_CALL)
 
 
 class Collector:
@@ -127,8 +116,8 @@ class Collector:
                 return True
             self._kept[run] = []
         self._kept[run].append(message)
-        if message.role is Role.USER:
-            self._begun[run] = sum(kept.tokens for kept in self._kept[run])
+        if message.said.role == "user":
+            self._begun[run] = request_tokens([kept.said for kept in self._kept[run]])
         return True
 
     def result(self) -> tuple[PastRun, ...]:

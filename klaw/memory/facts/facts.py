@@ -144,7 +144,7 @@ class Facts:
 
         Cancellation: it may be kept or not.
         """
-        now = iso(self._clock.now())
+        now = self._now()
         fact = Fact(
             id=FactId(self._new_id()),
             user=user,
@@ -165,19 +165,10 @@ class Facts:
             known = await self._known(fact, vector, replaces)
             if known is not None:
                 return KnownFact(known)
-            taken: FactExists | None = None
             try:
-                return Saved(
-                    await self._writer.run(facts.put, fact, "new", supersedes=replaces, vector=vector, as_of=as_of)
-                )
+                return await self._put(fact, vector, as_of, new=True, supersedes=replaces)
             except NoSuchFact:
                 return NoOlder()
-            except FactExists as error:  # put there by somebody who saves without this class
-                taken = error
-            there = await self._readers.run(facts.get, user, FactId(taken.fact))
-            if there is None:  # and removed again
-                raise taken
-            return KnownFact(there)
 
     async def edit(self, user: UserId, fact: FactId, *, text: str | None = None, **changes: Any) -> Saved | KnownFact:
         """Change what is given, on the person's behalf. With another text it is the person's own statement from then
@@ -197,7 +188,7 @@ class Facts:
         """
         wanted = fact_text(text) if text is not None else None
         async with self._one_at_a_time:
-            as_of = await self._entry()
+            as_of = await self._readers.run(meta.last_entry)
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:
                 raise NoSuchFact
@@ -208,7 +199,7 @@ class Facts:
                 vector = await self._vector(wanted)
             if changed == present:
                 return Saved(present)
-            return await self._put(changed, vector, as_of)
+            return await self._put(attrs.evolve(changed, updated_at=self._now()), vector, as_of)
 
     async def remove(self, user: UserId, fact: FactId) -> Fact:
         """Remove a fact and return what it was. Its history stays, so that it can be taken back.
@@ -224,7 +215,7 @@ class Facts:
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:
                 raise NoSuchFact
-            return await self._writer.run(facts.remove, user, fact, iso(self._clock.now()))
+            return await self._writer.run(facts.remove, user, fact, self._now())
 
     async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> Undone | KnownFact:
         """Take back a fact's newest change, or all after one of its history's entries. That is a change too, and can be
@@ -249,13 +240,13 @@ class Facts:
         Cancellation: it may be done or not; to ask again finishes it or takes it back.
         """
         async with self._one_at_a_time:
-            as_of = await self._entry()
+            as_of = await self._readers.run(meta.last_entry)
             past = await self._readers.run(facts.history, user, fact)
             if not past:
                 raise NoSuchFact
             wanted = earlier(past, to)
             if wanted is None or wanted.value is None:
-                return await self._unmake(user, fact, iso(self._clock.now()), as_of)
+                return await self._unmake(user, fact, self._now(), as_of)
             return await self._restore(wanted.value, as_of, new=past[-1].value is None)
 
     async def _unmake(self, user: UserId, fact: FactId, now: str, as_of: int) -> Undone:
@@ -271,18 +262,24 @@ class Facts:
     async def _restore(self, wanted: Fact, as_of: int, *, new: bool) -> Undone | KnownFact:
         vector = await self._vector(wanted.text) if wanted.active else None
         again = await self._readers.run(facts.revived_from, wanted.user, wanted.id) if new and wanted.active else []
-        done = await self._put(wanted, vector, as_of, new=new, supersedes=again[0].id if again else None)
+        restored, older = attrs.evolve(wanted, updated_at=self._now()), again[0].id if again else None
+        done = await self._put(restored, vector, as_of, new=new, supersedes=older)
         if isinstance(done, KnownFact):
             return done
         for each in again[1:]:
-            await self._put(attrs.evolve(each, superseded_by=wanted.id), None, as_of)
+            await self._put(attrs.evolve(each, superseded_by=wanted.id, updated_at=self._now()), None, as_of)
         return Undone(done.fact)
 
     async def _put(
-        self, fact: Fact, vector: FactVector | None, as_of: int, *, new: bool = False, supersedes: FactId | None = None
+        self,
+        fact: Fact,
+        vector: FactVector | None,
+        as_of: int | None,
+        *,
+        new: bool = False,
+        supersedes: FactId | None = None,
     ) -> Saved | KnownFact:
         """Store a changed fact; KnownFact when another active one says the same in the same words."""
-        fact = attrs.evolve(fact, updated_at=iso(self._clock.now()))
         taken: FactExists | None = None
         try:
             expected: Literal["new", "existing"] = "new" if new else "existing"
@@ -291,16 +288,15 @@ class Facts:
             )
             self._embedder.nudge()  # it makes the vector when there was no time for it
             return Saved(stored)
-        except FactExists as error:
+        except FactExists as error:  # put there by somebody who saves without this class
             taken = error
         there = await self._readers.run(facts.get, fact.user, FactId(taken.fact))
-        if there is None:
+        if there is None:  # and removed again
             raise taken
         return KnownFact(there)
 
-    async def _entry(self) -> int:
-        """What is read from now on is not older than this entry of the memory journal."""
-        return await self._readers.run(meta.last_entry)
+    def _now(self) -> str:
+        return iso(self._clock.now())
 
     async def _known(self, fact: Fact, vector: FactVector | None, replaced: FactId | None) -> Fact | None:
         """A kept fact of the user that the new one adds nothing to; not the one that it is to replace."""

@@ -196,7 +196,8 @@ class Forgetter:
             if self.reindexing():
                 raise NothingToForget("a reindex is running: wait for its end, or stop it; nothing was changed")
             before = await self.preview(wanted, with_facts=with_facts, everywhere=everywhere)
-            await self._stop(wanted.user, before.scope.runs)
+            for run in before.scope.runs:  # what it would still say is made of it
+                await self.stop_run(wanted.user, run)
             # First: when a kill comes behind it, the message is there without its files, and never the other way round.
             await self._remove_files(before)
             at = iso(self.clock.now())
@@ -239,11 +240,6 @@ class Forgetter:
             await self.files.run(remove, self.workspace, scope.user, before.files)
         except OSError as error:
             raise StorageError(f"a file cannot be removed ({error_class(error)}): nothing was forgotten") from error
-
-    async def _stop(self, user: UserId, runs: Sequence[str]) -> None:
-        """End runs that are under way: what they would still say is made of it."""
-        for run in runs:
-            await self.stop_run(user, run)
 
     async def _empty_now_and_then(self) -> None:
         """The write-ahead log still has what was deleted; but nobody may keep the others waiting by forgetting."""

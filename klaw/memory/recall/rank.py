@@ -45,6 +45,9 @@ AFTER_PERIOD_FACTOR = 1.2
 DAY, WEEK = timedelta(days=1), timedelta(days=8)
 
 
+T = TypeVar("T")
+
+
 @attrs.frozen(kw_only=True)
 class Entry(Ranks):
     """A message, a fact, a piece of a file or a note on a tool call that was found."""
@@ -196,23 +199,20 @@ def _period_factor(day: date, periods: Sequence[Period]) -> float:
     return 1.0
 
 
-def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[int]]]) -> dict[int, float]:
+def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[T]]]) -> dict[T, float]:
     """Score of each item over all rankings: the sum of weight / (RRF_K + rank), ranks from 1.
 
     Args:
-        rankings: the weight of a list and its row ids, the best first.
+        rankings: the weight of a list and its items, the best first.
 
     Returns:
-        Row id to score, in no order that means anything.
+        Item to score, in no order that means anything.
     """
-    scores: dict[int, float] = {}
+    scores: dict[T, float] = {}
     for weight, ranking in rankings:
-        for rank, rowid in enumerate(ranking, 1):
-            scores[rowid] = scores.get(rowid, 0.0) + weight / (RRF_K + rank)
+        for rank, item in enumerate(ranking, 1):
+            scores[item] = scores.get(item, 0.0) + weight / (RRF_K + rank)
     return scores
-
-
-T = TypeVar("T")
 
 
 def mix(lists: Sequence[Sequence[T]]) -> list[T]:

@@ -239,13 +239,11 @@ class Recall:
         # A late query vector must not starve the search itself.
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
         seconds = max(account.deadline - trio.current_time(), least)
-        with account.degrading("search", "recall_failed"):
-            # The search watches its own time; the second limit is for what cannot be interrupted from within.
-            with trio.move_on_after(2 * seconds):
-                return await self._readers.run(
-                    search_lists, vector, words, days, scope, depth, seconds, self._monotonic, known, placed
-                )
-            account.say("search_late")
+        # The search watches its own time; the second limit is for what cannot be interrupted from within.
+        with account.degrading("search", "recall_failed"), trio.fail_after(2 * seconds):
+            return await self._readers.run(
+                search_lists, vector, words, days, scope, depth, seconds, self._monotonic, known, placed
+            )
         return Lists()
 
     async def _judge(
@@ -273,8 +271,6 @@ class Recall:
         return max(account.deadline, trio.current_time() + least)
 
     async def _read(self, ranked: Sequence[Ranked], scope: Scope, account: Account) -> list[Message]:
-        with account.degrading("search", "recall_failed"):
-            with trio.move_on_at(self._soon(account)):
-                return await self._readers.run(read_messages, [each.place.rowid for each in ranked], scope)
-            account.say("search_late")
+        with account.degrading("search", "recall_failed"), trio.fail_at(self._soon(account)):
+            return await self._readers.run(read_messages, [each.place.rowid for each in ranked], scope)
         return []

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from apsw import Connection
-
 from klaw.actor.threads import Threads
 from klaw.domain.fact import Fact
 from klaw.domain.message import Message
@@ -46,7 +44,7 @@ NEAR = 0.5
 
 
 Stored: TypeAlias = Fact | StoredChunk | StoredNote | Message
-_READ: Mapping[Kind, Callable[[Connection, UserId, Sequence[int]], Mapping[int, Stored]]] = {
+_READ: Mapping[Kind, Callable[[Any, UserId, Sequence[int]], Mapping[int, Stored]]] = {
     "fact": facts.by_rowids,
     "file": memory_files.by_rowids,
     "note": tool_notes.by_rowids,

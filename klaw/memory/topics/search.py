@@ -16,7 +16,7 @@ from klaw.actor.threads import Threads
 from klaw.domain.topic import TopicCandidate, TopicId
 from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
 from klaw.memory.recall.gate import Query, read_query, read_search_words
-from klaw.memory.recall.rank import rank
+from klaw.memory.recall.rank import RRF_K, rank, reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Lists
 from klaw.store.search.history_search import HistoryFilters, HistoryFound, history_end, search_history
@@ -28,13 +28,11 @@ MESSAGES = 50
 """So many of the best messages speak for their topics."""
 DEPTH = 100
 """Of the search over messages by words."""
-K = 60
-"""Of Reciprocal Rank Fusion."""
 VECTOR_WEIGHT = 1.0
 WORDS_WEIGHT = 1.0
 MESSAGES_WEIGHT = 12.0
 MESSAGES_K = 5
-"""Like K, for messages: the first few count most."""
+"""Like ``RRF_K``, for messages: the first few count most."""
 MAX_MESSAGES = 3
 """So many messages of one topic speak for it."""
 
@@ -167,20 +165,16 @@ def rank_topics(messages: Sequence[int], found: TopicsFound) -> list[TopicCandid
         messages: row ids of messages that were found, the best first.
         found: the topics by vector, by the words of their summaries, and those of the messages.
     """
-    scores: dict[TopicId, float] = {}
     near = {each.topic: (place, each.cosine) for place, each in enumerate(found.near, 1)}
     words_ranks = {topic: place for place, topic in enumerate(found.by_words, 1)}
-    for topic, (place, _) in near.items():
-        scores[topic] = scores.get(topic, 0.0) + VECTOR_WEIGHT / (K + place)
-    for topic, place in words_ranks.items():
-        scores[topic] = scores.get(topic, 0.0) + WORDS_WEIGHT / (K + place)
+    scores = reciprocal_rank_fusion([(VECTOR_WEIGHT, list(near)), (WORDS_WEIGHT, found.by_words)])
     ranks: dict[TopicId, list[int]] = {}
     for place, rowid in enumerate(messages, 1):
         if (of := found.of_messages.get(rowid)) is not None:
             ranks.setdefault(of, []).append(place)
     for topic, own in ranks.items():
         speaking = sum(1 / (MESSAGES_K + place) for place in own[:MAX_MESSAGES])
-        scores[topic] = scores.get(topic, 0.0) + MESSAGES_WEIGHT * MESSAGES_K / K * speaking
+        scores[topic] = scores.get(topic, 0.0) + MESSAGES_WEIGHT * MESSAGES_K / RRF_K * speaking
     ranked = [
         TopicCandidate(
             topic=found.topics[topic],

@@ -6,12 +6,12 @@ import pytest
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Cron, Every, RunStatus
-from klaw.runs.due import MAX_SLEEP_S, Rules, State, decide, next_fire, repeats_after_interruption
+from klaw.runs.due import MAX_SLEEP_S, State, SubagentsConfig, decide, next_fire, repeats_after_interruption
 from tests.support.schedule import Simulation, a_run, a_task
 
 NOON = from_iso("2026-11-22T12:00:00Z")
 HOUR = 3600
-RULES = Rules(max_concurrent=2, retries=3)
+RULES = SubagentsConfig(max_concurrent=2, retries=3)
 HOURLY = Cron(expression="0 * * * *", zone="UTC")
 
 
@@ -123,7 +123,7 @@ def test_failures_are_tried_again_with_growing_pauses():
     attempts, ended, pauses = [], NOON + 1, []
     while True:
         attempts.append(failed(task, NOON, len(attempts) + 1, ended_at=iso(ended)))
-        decision = decide(state(task, now=ended, attempts=attempts), Rules(max_concurrent=2, retries=3))
+        decision = decide(state(task, now=ended, attempts=attempts), SubagentsConfig(max_concurrent=2, retries=3))
         assert decision.start == ()
         later = ended
         while later < NOON + 2 * HOUR:

@@ -9,11 +9,11 @@ import pytest
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.task import At, Cron, Every, Task
 from klaw.runs import due
-from klaw.runs.due import ClockWatch, Rules
+from klaw.runs.due import ClockWatch, SubagentsConfig
 from tests.support.cron_by_minutes import fire_times
 from tests.support.schedule import Simulation, a_task
 
-RULES = Rules(max_concurrent=2, retries=3)
+RULES = SubagentsConfig(max_concurrent=2, retries=3)
 DAY = 86_400
 
 MONTHS = {

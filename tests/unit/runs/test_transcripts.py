@@ -8,9 +8,9 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId
 from klaw.errors import InvalidName
+from klaw.llm.providers.adapt import request_tokens
 from klaw.runs import transcripts
 from klaw.runs.transcripts import MAX_LINE_BYTES, load, read_line
 from klaw.store.engine import log_files as jsonl
@@ -37,16 +37,16 @@ def test_a_missing_folder_is_no_history(tmp_path, warnings):
 def test_one_run_with_its_tool_calls(tmp_path, warnings):
     write(tmp_path, "news", "2026-11-22", a_run("r1"))
     (run,) = load(tmp_path, "local", "news", runs=5, max_tokens=MANY)
-    assert [(message.role, message.kind) for message in run.messages] == [
-        (Role.USER, Kind.TEXT),
-        (Role.ASSISTANT, Kind.TOOL_CALL),
-        (Role.TOOL, Kind.TOOL_RESULT),
-        (Role.ASSISTANT, Kind.TEXT),
+    assert [(message.said.role, message.ends_a_run) for message in run.messages] == [
+        ("user", False),
+        ("assistant", False),
+        ("tool", False),
+        ("assistant", True),
     ]
-    assert run.messages[0].content == "Что нового?"
-    assert run.messages[1].calls[0].arguments == '{"url": "x"}'
-    assert run.messages[2].call == "c1"
-    assert run.tokens > sum(message.tokens for message in run.messages[2:])
+    assert run.messages[0].said.content == "Что нового?"
+    assert run.messages[1].said.tool_calls[0].arguments == '{"url": "x"}'
+    assert run.messages[2].said.tool_call_id == "c1"
+    assert run.tokens > request_tokens([message.said for message in run.messages[2:]])
     assert not warnings
 
 
@@ -133,7 +133,7 @@ def test_a_line_of_50_megabytes_is_left_out(tmp_path, warnings):
 def test_a_nul_in_a_text_is_taken_out(tmp_path):
     write(tmp_path, "news", "2026-11-22", [request("r1", "a\0b"), answer("r1")])
     (run,) = load(tmp_path, "local", "news", runs=1, max_tokens=MANY)
-    assert run.messages[0].content == "ab"
+    assert run.messages[0].said.content == "ab"
 
 
 def test_files_of_other_names_are_not_looked_at(tmp_path, warnings):
@@ -225,5 +225,5 @@ def test_whatever_stands_in_the_file_only_complete_runs_come_out(tmp_path_factor
     assert len(found) <= runs
     assert len({run.id for run in found}) == len(found)
     for run in found:
-        assert any(message.role is Role.USER for message in run.messages)
+        assert any(message.said.role == "user" for message in run.messages)
         assert run.messages[-1].ends_a_run
