@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import attrs
 
 from klaw.actor.clock import iso
+from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import Run, RunKind, RunStatus, Task, Trigger
-from klaw.runs.due import Decision, Fire, Rules, State, TaskKey, decide
+from klaw.runs.due import Decision, Fire, State, TaskKey, decide
 
 
 def a_task(name: str, trigger: Trigger, *, since: float, user: UserId = LOCAL_USER, **more) -> Task:
@@ -40,7 +41,7 @@ def a_run(task: Task, due: float, status: RunStatus = RunStatus.DONE, **more) ->
 class Simulation:
     """Runs of some tasks as the scheduler would record them. ``now`` is moved by whoever tests."""
 
-    def __init__(self, tasks: Sequence[Task], *, now: float, rules: Rules, seed: int = 0) -> None:
+    def __init__(self, tasks: Sequence[Task], *, now: float, rules: SubagentsConfig, seed: int = 0) -> None:
         self.tasks = list(tasks)
         self.now = now
         self.awake_since = now

@@ -7,9 +7,10 @@ from functools import cache
 import pytest
 
 from klaw.actor.clock import from_iso, iso
+from klaw.config.schema import SubagentsConfig
 from klaw.domain.task import At, Cron, Every, Task
 from klaw.runs import due
-from klaw.runs.due import ClockWatch, SubagentsConfig
+from klaw.runs.due import ClockWatch
 from tests.support.cron_by_minutes import fire_times
 from tests.support.schedule import Simulation, a_task
 
