@@ -83,19 +83,19 @@ M = TypeVar("M")
 R = TypeVar("R")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class MailboxReport:
     """What the admin socket shows of a mailbox."""
 
     capacity: int
-    depth: int
-    high_water: int
+    depth: int = 0
+    high_water: int = 0
     """The largest depth since the process started."""
-    handled: int
+    handled: int = 0
     """Messages whose handling ended without an error."""
-    failed: int
+    failed: int = 0
     """Messages whose handling ended in a crash of the actor."""
-    dropped: int
+    dropped: int = 0
     """Messages refused by ``tell`` because the mailbox was full."""
 
 
@@ -118,10 +118,7 @@ class Mailbox(Generic[M]):
         self._at_once: Callable[[M], bool] | None = None
         self._closed: str | None = None
         self._current: list[M] = []
-        self._high_water = 0
-        self._handled = 0
-        self._failed = 0
-        self._dropped = 0
+        self._counts = MailboxReport(capacity=capacity)
 
     # -- senders ---------------------------------------------------------------------------------------------------
 
@@ -133,10 +130,10 @@ class Mailbox(Generic[M]):
         """
         self._refuse_if_closed()
         if self._at_once is not None and not self._queue and self._at_once(message):
-            self._handled += 1
+            self._counts.handled += 1
             return True
         if len(self._queue) >= self.capacity:
-            self._dropped += 1
+            self._counts.dropped += 1
             return False
         self._put(message)
         return True
@@ -266,7 +263,7 @@ class Mailbox(Generic[M]):
         in_hand, queued = self._current, list(self._queue)
         self._current = []
         self._queue.clear()
-        self._failed += len(in_hand)
+        self._counts.failed += len(in_hand)
         for message in (*in_hand, *queued):
             reply = getattr(message, "reply", None)
             if isinstance(reply, Reply):
@@ -275,14 +272,7 @@ class Mailbox(Generic[M]):
         return len(in_hand) + len(queued)
 
     def report(self) -> MailboxReport:
-        return MailboxReport(
-            capacity=self.capacity,
-            depth=len(self._queue),
-            high_water=self._high_water,
-            handled=self._handled,
-            failed=self._failed,
-            dropped=self._dropped,
-        )
+        return attrs.evolve(self._counts, depth=len(self._queue))
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -292,7 +282,7 @@ class Mailbox(Generic[M]):
 
     def _put(self, message: M) -> None:
         self._queue.append(message)
-        self._high_water = max(self._high_water, len(self._queue))
+        self._counts.high_water = max(self._counts.high_water, len(self._queue))
         self._receivers.unpark()
 
     def _take(self) -> M:
@@ -303,7 +293,7 @@ class Mailbox(Generic[M]):
         return message
 
     def _finish_current(self) -> None:
-        self._handled += len(self._current)
+        self._counts.handled += len(self._current)
         self._current = []
 
 

@@ -35,10 +35,6 @@ class Notifier:
     def __init__(self, address: str | None) -> None:
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
 
-    @classmethod
-    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> "Notifier":
-        return cls(environ.get("NOTIFY_SOCKET"))
-
     def send(self, *assignments: str) -> bool:
         """Send assignments such as ``READY=1`` or ``STATUS=TEXT``, each a line. Never waits and never raises. Returns
         whether they were sent."""

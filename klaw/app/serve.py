@@ -51,7 +51,7 @@ async def serve(
         ExceptionGroup: a vital actor failed.
     """
     auth = Authenticator(tokens_file(paths.config_dir))
-    notifier = Notifier.from_environ()
+    notifier = Notifier(os.environ.get("NOTIFY_SOCKET"))
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         # Outside of ``running``: the second signal must also be heard while its parts stop, which may take a minute.
         async with trio.open_nursery() as watching:

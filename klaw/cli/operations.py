@@ -42,7 +42,7 @@ def add(commands: Any, noun: Noun) -> None:
         _fill(parser, own)
     else:
         add_home(parser)
-        parser.set_defaults(run=partial(_help, parser))
+        parser.set_defaults(run=lambda _arguments: parser.print_help() or 2)
     if own is None or len(made) > 1:
         group = parser.new_group()
         for each in made:
@@ -51,11 +51,6 @@ def add(commands: Any, noun: Noun) -> None:
                 text = f"{first[0].lower()}{first[1:]}"
                 inherited = {"argument_default": argparse.SUPPRESS} if own else {}
                 _fill(group.add_parser(each.cli, help=text, description=each.help, **inherited), each)
-
-
-def _help(parser: argparse.ArgumentParser, _arguments: argparse.Namespace) -> int:
-    parser.print_help()
-    return 2
 
 
 def _fill(parser: argparse.ArgumentParser, operation: Operation) -> None:
@@ -309,16 +304,14 @@ def _alone(paths: Paths, asked: Call) -> dict[str, Any]:
     import trio
 
     from klaw.actor import log
-
-    log.configure("error", "auto")
-    return trio.run(_over_the_database, paths, asked)
-
-
-async def _over_the_database(paths: Paths, asked: Call) -> dict[str, Any]:
     from klaw.store.store import offline_readers
 
-    async with offline_readers(paths.database) as readers:
-        return await perform(asked, OPERATOR, _Parts(readers=readers, paths=paths, budget=None))
+    async def over_the_database() -> dict[str, Any]:
+        async with offline_readers(paths.database) as readers:
+            return await perform(asked, OPERATOR, _Parts(readers=readers, paths=paths, budget=None))
+
+    log.configure("error", "auto")
+    return trio.run(over_the_database)
 
 
 class _Parts(dict[str, Any]):

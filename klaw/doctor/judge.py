@@ -155,17 +155,15 @@ def judge_topics(found: TopicsChecked) -> Finding:
 
 def judge_kept(found: KeptChecked) -> list[Finding]:
     """Facts and people against their history."""
+
+    def of_history(name: str, text: str, number: int, faults: Mapping[str, int]) -> Finding:
+        said = "; ".join(f"{count} {fault}" for fault, count in faults.items() if count)
+        return problem(name, said, REBUILD) if said else ok(name, f"{text}, in order" if number else "there are none")
+
     return [
-        _of_history("facts", plural(found.facts, "fact"), found.facts, found.fact_faults),
-        _of_history("people", f"{found.people} known", found.people, found.person_faults),
+        of_history("facts", plural(found.facts, "fact"), found.facts, found.fact_faults),
+        of_history("people", f"{found.people} known", found.people, found.person_faults),
     ]
-
-
-def _of_history(name: str, text: str, number: int, faults: Mapping[str, int]) -> Finding:
-    said = "; ".join(f"{count} {fault}" for fault, count in faults.items() if count)
-    if said:
-        return problem(name, said, REBUILD)
-    return ok(name, f"{text}, in order" if number else "there are none")
 
 
 def judge_covered(covered: Covered) -> Finding:

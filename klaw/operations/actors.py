@@ -1,7 +1,7 @@
 """The actors of the server as a tree, and below them Trio's tasks with their stacks: where everything waits."""
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -122,45 +122,36 @@ def actor_tree(
         ``children``; an actor also all of ``ActorReport`` and its ``mailbox`` (None without one).
     """
     root = _group(ROOT)
-    nodes: dict[str, dict[str, Any]] = {report.name: _actor(report) for report in reports}
-    parents: dict[str, str | None] = {report.name: _parent_of(report.name, report.parent) for report in reports}
+    nodes: dict[str, dict[str, Any]] = {
+        report.name: {**attrs.asdict(report), "kind": "actor", "state": report.state.value, "children": []}
+        for report in reports
+    }
+    parents: dict[str, str | None] = {report.name: report.parent or _parent_of(report.name) for report in reports}
     if slots is not None:
         nodes[SLOTS] = {"name": SLOTS, "kind": "slots", **attrs.asdict(slots), "children": []}
-        parents[SLOTS] = _parent_of(SLOTS, None)
+        parents[SLOTS] = _parent_of(SLOTS)
     for connection in connections:
         # Named by a prefix that no actor has: an id is not a name.
         name = f"connection {connection['id']}"
         nodes[name] = {"name": name, "kind": "connection", **connection, "children": []}
         parents[name] = GATEWAY
-    _add_groups(nodes, parents)
+    for group in dict.fromkeys(parents.values()):
+        if group is not None and group not in nodes:
+            nodes[group] = _group(group)
     for name, node in nodes.items():
-        parent = parents[name]
+        parent = parents.get(name)
         (nodes[parent] if parent is not None else root)["children"].append(node)
     return root
 
 
-def _parent_of(name: str, parent: str | None) -> str | None:
-    """The given parent, else the part before the dot of a plain dotted name (chat names may hold dots and spaces)."""
-    if parent is not None:
-        return parent
+def _parent_of(name: str) -> str | None:
+    """The part before the dot of a plain dotted name (chat names may hold dots and spaces)."""
     prefix, dot, _ = name.rpartition(".")
     return prefix if dot and " " not in name else None
 
 
-def _add_groups(nodes: dict[str, dict[str, Any]], parents: dict[str, str | None]) -> None:
-    """Add parents that are no actors, each before its first child."""
-    missing: Iterable[str] = [parent for parent in parents.values() if parent is not None and parent not in nodes]
-    for name in dict.fromkeys(missing):
-        nodes[name] = _group(name)
-        parents[name] = None
-
-
 def _group(name: str) -> dict[str, Any]:
     return {"name": name, "kind": "group", "children": []}
-
-
-def _actor(report: "ActorReport") -> dict[str, Any]:
-    return {**attrs.asdict(report), "kind": "actor", "state": report.state.value, "children": []}
 
 
 def _task(task: "Task", count: dict[str, int]) -> dict[str, Any]:

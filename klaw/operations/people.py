@@ -122,7 +122,7 @@ def _also(person: dict[str, Any]) -> list[str]:
 def _in_chat(answer: dict[str, Any]) -> Lines:
     if not answer["people"]:
         return ["No people are known yet. `klaw people add NAME` adds one; topics.enabled finds them in your talk."]
-    rows = [_told(each, f"named in {each['topics']}" if each["topics"] else "") for each in answer["people"]]
+    rows = [[*told(each)[:-1], f"named in {each['topics']}" if each["topics"] else ""] for each in answer["people"]]
     head = "People you speak of, those named most often first:"
     return [head, Table(rows), *also(answer, "people", "klaw people list")]
 
@@ -131,14 +131,15 @@ def _found(answer: dict[str, Any]) -> Lines:
     """Facts are shown whole: of a part, forgetting would not know what it is."""
     lines = []
     for each in answer["people"]:
-        named = f"last named {each['last_at'][:10]}" if each["last_at"] else ""
-        lines.append("  ".join(filter(None, [*_told(each, named), f"person:{each['id']}"])))
+        lines.append("  ".join(filter(None, [*told(each), f"person:{each['id']}"])))
         lines += [f"  {fact['text']}" for fact in each["facts"]]
     return lines or ["Nobody of that name is known."]
 
 
-def _told(person: dict[str, Any], named: str) -> list[str]:
+def told(person: dict[str, Any]) -> list[str]:
+    """Who a person is, in a few words; some may be empty."""
     aliases = f"also {', '.join(person['aliases'])}" if person["aliases"] else ""
+    named = f"last named {person['last_at'][:10]}" if person["last_at"] else ""
     return [person["name"], person["relation"], aliases, named]
 
 

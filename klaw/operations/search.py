@@ -26,6 +26,7 @@ from klaw.operations.operation import (
     required,
     timed,
 )
+from klaw.operations.people import told
 from klaw.operations.perform import Caller
 
 if TYPE_CHECKING:
@@ -76,14 +77,19 @@ def show(answer: dict[str, Any], again: Callable[..., str]) -> Shown:
     """The results, and how to see more."""
     lines: list[Line] = []
     for each in answer.get("people", ()):
-        lines += ["  ".join(_who(each)), *(f"    {fact['text']}" for fact in each["facts"]), ""]
+        lines += [
+            "  ".join(["person", *filter(None, told(each))]),
+            *(f"    {fact['text']}" for fact in each["facts"]),
+            "",
+        ]
     for each in answer.get("topics", ()):
         span = " to ".join(dict.fromkeys((each["first_at"][:10], each["last_at"][:10])))
         chat = each["chat"].removeprefix(f"{answer['user']}:")
         lines += ["  ".join(["topic", span, chat, plural(each["messages"], "message")]), f"    {each['summary']}", ""]
     for each in answer["results"]:
         marks = [[4 + begin, 4 + end] for begin, end in each["marks"]]
-        head = [*_label(each, answer["user"]), *_without_words(each)]
+        how = [] if each["words"] else ["by meaning" if each["vector_rank"] is not None else "beside a match"]
+        head = [*_label(each, answer["user"]), *how]
         lines += ["  ".join(head), Marked(f"    {each['snippet']}", marks), ""]
     if answer["results"]:
         last = answer["first"] + len(answer["results"]) - 1
@@ -111,13 +117,6 @@ def notes(answer: dict[str, Any]) -> list[str]:
     return out
 
 
-def _who(person: dict[str, Any]) -> list[str]:
-    """The head of a person."""
-    also = f"also {', '.join(person['aliases'])}" if person["aliases"] else ""
-    named = f"last named {person['last_at'][:10]}" if person["last_at"] else ""
-    return ["person", *(each for each in (person["name"], person["relation"], also, named) if each)]
-
-
 def _label(result: dict[str, Any], user: str) -> list[str]:
     """What a result is, and where it is from."""
     match result.get("kind", "message"):
@@ -131,13 +130,6 @@ def _label(result: dict[str, Any], user: str) -> list[str]:
             place = f"{result['chat'].removeprefix(f'{user}:')}#{result['seq']}"
             what = "note on a tool's result" if kind == "note" else result["role"]
             return [minute(result["created_at"]), place, what]
-
-
-def _without_words(result: dict[str, Any]) -> list[str]:
-    """How a message was found that has none of the words."""
-    if result["words"]:
-        return []
-    return ["by meaning"] if result["vector_rank"] is not None else ["beside a match"]
 
 
 def _results(answer: dict[str, Any]) -> str:

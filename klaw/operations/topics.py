@@ -154,12 +154,10 @@ def _told(topics: list[dict[str, Any]], count: int = 0) -> Lines:
     return [Table(rows, right=frozenset({1, 3})), *rest]
 
 
-def _merge_shown(answer: dict[str, Any]) -> Lines:
-    return ["merged:", *_told([answer["topic"]]), _UNDO]
-
-
-def _split_shown(answer: dict[str, Any]) -> Lines:
-    return [f"instead of topic {answer['ended']}:", *_told(answer["topics"]), _UNDO]
+def _replaced(answer: dict[str, Any]) -> Lines:
+    """Of a merge or a split."""
+    head = "merged:" if "topic" in answer else f"instead of topic {answer['ended']}:"
+    return [head, *_told([answer["topic"]] if "topic" in answer else answer["topics"]), _UNDO]
 
 
 def _rebuilt(answer: dict[str, Any]) -> Lines:
@@ -247,14 +245,14 @@ async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> dict[str,
     }
 
 
-@NOUN.operation("topics_merge", TopicsMerge, cli="merge", show=_merge_shown, changes=True, deadline_s=60.0)
+@NOUN.operation("topics_merge", TopicsMerge, cli="merge", show=_replaced, changes=True, deadline_s=60.0)
 async def merge(asked: TopicsMerge, user: UserId, topic_control: "TopicControl") -> dict[str, Any]:
     """Merge topics into the first of them."""
     topics = list(asked.fields.topics)
     return {"topic": await topic_control.merge(user, topics, asked.fields.summary)}
 
 
-@NOUN.operation("topics_split", TopicsSplit, cli="split", show=_split_shown, changes=True, deadline_s=600.0)
+@NOUN.operation("topics_split", TopicsSplit, cli="split", show=_replaced, changes=True, deadline_s=600.0)
 async def split(asked: TopicsSplit, user: UserId, topic_control: "TopicControl") -> dict[str, Any]:
     """Split a topic into several; without --at a model decides where."""
     made = await topic_control.split(user, asked.topic, list(asked.fields.at))

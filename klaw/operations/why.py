@@ -92,7 +92,7 @@ _TURNS = {
 
 def lines(answer: dict[str, Any]) -> Lines:
     """The answer as text."""
-    message = answer["message"]
+    message, text = answer["message"], answer["full_text"]
     long = f"{plural(message['characters'], 'character')}, {plural(message['tokens'], 'token')}"
     kind = f"{message['role']}, {message['type']}, {long}"
     rows = [
@@ -105,7 +105,7 @@ def lines(answer: dict[str, Any]) -> Lines:
         ["summary", _summary(answer["summary"])],
         ["topic", _topic(answer["topic"])],
         ["vector", _vector(answer["vector"])],
-        ["full text", _full_text(answer["full_text"])],
+        ["full text", f"yes, {plural(text['words'], 'word')}" if text["there"] else "no"],
         ["turns", _turns(answer["turns"])],
     ]
     query = ["", f"query  {_query(answer['query'])}"] if answer["query"] is not None else []
@@ -124,10 +124,8 @@ def _summary(summary: dict[str, Any] | None) -> str:
 def _topic(topic: dict[str, Any] | None) -> str:
     if topic is None:
         return "none yet"
-    general = ", general conversation" if topic["general"] else ""
-    return (
-        f"{topic['id']}, {plural(topic['messages'], 'message')} from {topic['first_at']} to {topic['last_at']}{general}"
-    )
+    general, messages = ", general conversation" if topic["general"] else "", plural(topic["messages"], "message")
+    return f"{topic['id']}, {messages} from {topic['first_at']} to {topic['last_at']}{general}"
 
 
 def _segment(segment: dict[str, Any]) -> str:
@@ -149,10 +147,6 @@ def _vector(vector: dict[str, Any]) -> str:
     if vector["there"]:
         return f"yes, {vector['model']}"
     return f"no: {_NO_VECTOR.get(vector['reason'], vector['reason'])}"
-
-
-def _full_text(text: dict[str, Any]) -> str:
-    return f"yes, {plural(text['words'], 'word')}" if text["there"] else "no"
 
 
 def _turns(turns: list[dict[str, Any]]) -> str:

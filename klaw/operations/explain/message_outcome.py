@@ -59,8 +59,7 @@ def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
         return {**told, "text": [f"It came into the prompt as a part of topic {topic}, which fits the question."]}
     if code not in ("recalled", "cut"):
         return told
-    recall = turn.receipt["recall"]
-    at = next(at for at, each in enumerate(recall["candidates"]) if each["seq"] == message.seq)
+    recall, at = turn.receipt["recall"], candidate_at(turn, message)
     candidate = recall["candidates"][at]
     why_so = reason(recall, at)
     what = "It was recalled" if code == "recalled" else "It was found and cut"
@@ -94,6 +93,11 @@ def what_became(turn: TurnRecord | Turn, message: Message) -> str:
     if any(each["first_seq"] <= message.seq <= each["last_seq"] for each in receipt.get("summaries", ())):
         return "summary"
     return "not_found" if recall["guard"] == Guard.SEARCH.value else f"guard_{recall['guard']}"
+
+
+def candidate_at(turn: TurnRecord | Turn, message: Message) -> int:
+    """The place of the message among the candidates, from 0. Raises StopIteration when it is none of them."""
+    return next(at for at, each in enumerate(turn.receipt["recall"]["candidates"]) if each["seq"] == message.seq)
 
 
 def in_topic(receipt: Mapping[str, Any], message: Message) -> int | None:

@@ -17,8 +17,9 @@ from klaw.context.inputs import Budget
 from klaw.domain.message import Message, is_embeddable, is_searchable
 from klaw.domain.names import LOCAL_USER
 from klaw.llm.router import context_tokens_of
+from klaw.memory.recall.reasons import remedy
 from klaw.memory.recall.stopwords import content_words
-from klaw.operations.explain.message_outcome import what_became
+from klaw.operations.explain.message_outcome import candidate_at, what_became
 from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.overview import Turn, Whereabouts
@@ -79,13 +80,10 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
         reply_reserve_tokens=config.context.reply_reserve_tokens,
         correction=float(budgets[0].get("correction", 1.0)) if budgets else 1.0,
     )
-    return plan_of(rows, fixed.system_prompt, fixed.core_memory, config, budget, _tools_tokens(about))
-
-
-def _tools_tokens(about: Whereabouts) -> int:
-    """Of the newest receipt that says it: the tool list changes seldom."""
+    # Of the newest receipt that says it: the tool list changes seldom.
     layers = next((turn.receipt["layers"] for turn in about.turns if "layers" in turn.receipt), ())
-    return next((int(layer["tokens"]) for layer in layers if layer["name"] == "tools"), 0)
+    tools_tokens = next((int(layer["tokens"]) for layer in layers if layer["name"] == "tools"), 0)
+    return plan_of(rows, fixed.system_prompt, fixed.core_memory, config, budget, tools_tokens)
 
 
 # -- the answer --------------------------------------------------------------------------------------------------------
@@ -102,6 +100,12 @@ def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = 
     message, about = found.message, found.about
     history = [_in_turn(turn, message) for turn in about.turns]
     place = _place(found, config)
+    injected = about.topic is not None and about.row.searchable and config.topics.inject == "auto"
+    by_topic = (
+        [f"Its topic {about.topic.id} comes into the prompt by itself, in any chat, when a question is about it."]
+        if about.topic is not None and injected and place in ("earlier_segment", "disabled")
+        else []
+    )
     return {
         "message": {
             "id": message.id,
@@ -125,38 +129,20 @@ def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = 
         "window": _window(found),
         "summary": _summary(found),
         "topic": about.topic
-        and {
-            "id": about.topic.id,
-            "general": about.topic.general,
-            "messages": about.topic.messages,
-            "first_at": about.topic.first_at,
-            "last_at": about.topic.last_at,
-        },
+        and {name: getattr(about.topic, name) for name in ("id", "general", "messages", "first_at", "last_at")},
         "vector": {"there": about.row.vector, "model": about.model, "reason": _why_no_vector(found, config)},
         "full_text": {"there": about.row.words is not None, "words": about.row.words or 0},
         "place": place,
         "reach": {
             "auto_rag": place == "auto_rag",
             "search": about.row.searchable and about.row.findable,
-            "topics": _comes_by_topic(found, config),
+            "topics": injected,
         },
         "turns": history,
         "query": asked,
         "rare_words": [{"word": word, "messages": count} for word, count in found.rare_words],
-        "advice": [*_advice(found, place, history), *_by_topic(found, config, place)],
+        "advice": [*_advice(found, place, history), *by_topic],
     }
-
-
-def _comes_by_topic(found: Found, config: EngineConfig) -> bool:
-    """Whether its topic comes into prompts by itself."""
-    return found.about.topic is not None and found.about.row.searchable and config.topics.inject == "auto"
-
-
-def _by_topic(found: Found, config: EngineConfig, place: str) -> list[str]:
-    topic = found.about.topic
-    if topic is None or place not in ("earlier_segment", "disabled") or not _comes_by_topic(found, config):
-        return []
-    return [f"Its topic {topic.id} comes into the prompt by itself, in any chat, when a question is about it."]
 
 
 def _window(found: Found) -> dict[str, Any]:
@@ -227,18 +213,9 @@ def _in_turn(turn: Turn, message: Message) -> dict[str, Any]:
     if turn.chat != message.chat:
         said["chat"] = turn.chat
     if code in ("recalled", "cut"):
-        candidates = turn.receipt["recall"]["candidates"]
-        said["candidate"] = next(each for each in candidates if each["seq"] == message.seq)
+        recall, at = turn.receipt["recall"], candidate_at(turn, message)
+        said |= {"candidate": recall["candidates"][at], "remedy": remedy(recall, at)}
     return said
-
-
-_CUT = {
-    "too_far": "a larger autoRag.relevanceThreshold lets in more",
-    "over_top_k": "a larger autoRag.topK keeps more",
-    "over_budget": "a larger autoRag.maxTokens has room for more",
-    "no_content": "the question had no word that says what it is about",
-    "repeated": "a newer message says the same and stood for it",
-}
 
 
 def _advice(found: Found, place: str, history: Sequence[dict[str, Any]]) -> list[str]:
@@ -273,6 +250,6 @@ def _advice(found: Found, place: str, history: Sequence[dict[str, Any]]) -> list
         case "disabled":
             return [f"autoRag.enabled is false: {search} finds it{by_words}."]
         case _:
-            cut = next((each["candidate"]["decision"] for each in history if each["as"] == "cut"), None)
-            hint = [f"When it was last found it was cut ({cut}): {_CUT[cut]}."] if cut in _CUT else []
-            return [f"Ask in the chat {chat}{by_words}.", *hint]
+            cut = next((each for each in history if each["as"] == "cut"), None)
+            hint = f"When it was last found it was cut ({cut['candidate']['decision']}). {cut['remedy']}" if cut else ""
+            return [f"Ask in the chat {chat}{by_words}.", *filter(None, [hint])]

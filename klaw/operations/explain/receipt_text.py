@@ -55,7 +55,18 @@ def lines(answer: Mapping[str, Any]) -> Lines:
     out: list[Line] = [_turn(answer)]
     if not receipt:
         return [*out, "", "No context was put together for this turn."]
-    out += ["", *_budget(receipt["budget"]), "", _layers(receipt["layers"]), "", _window(receipt["window"]), ""]
+    layers = [
+        [each["name"], str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in receipt["layers"]
+    ]
+    out += [
+        "",
+        *_budget(receipt["budget"]),
+        "",
+        Table([["layer", "tokens", ""], *layers], right=frozenset({1})),
+        "",
+        _window(receipt["window"]),
+        "",
+    ]
     out += [_facts(receipt["facts"]), ""] if "facts" in receipt else []
     out += [_summaries(receipt["summaries"]), ""] if "summaries" in receipt else []
     out += [*_topics(receipt["topics"]), ""] if "topics" in receipt else []
@@ -113,11 +124,6 @@ def _budget(budget: Mapping[str, Any]) -> list[str]:
         f"budget  {spent}, as Klaw estimates them",
         f"        this model counts {factor} times as many: {counted} ({of})",
     ]
-
-
-def _layers(layers: list[dict[str, Any]]) -> Table:
-    rows = [[each["name"], str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in layers]
-    return Table([["layer", "tokens", ""], *rows], right=frozenset({1}))
 
 
 def _window(window: Mapping[str, Any]) -> str:
@@ -187,12 +193,8 @@ def _found(recall: Mapping[str, Any]) -> str:
 
 def _steps(timings: Mapping[str, float]) -> str:
     parts = ", ".join(f"{name} {spent:g}" for name, spent in timings.items() if name not in _STEPS)
-    shown = []
-    for name in _STEPS:
-        if name in timings:
-            inside = f" ({parts})" if name == "search" and parts else ""
-            shown.append(f"{name} {timings[name]:g} ms{inside}")
-    return ", ".join(shown)
+    inside = {"search": f" ({parts})"} if parts else {}
+    return ", ".join(f"{name} {timings[name]:g} ms{inside.get(name, '')}" for name in _STEPS if name in timings)
 
 
 def _candidates(recall: Mapping[str, Any]) -> Table:
@@ -243,17 +245,11 @@ def _topics(topics: Mapping[str, Any]) -> list[Line]:
     out: list[Line] = [f"topics  {said}; {'; '.join(notes)}"]
     if topics["candidates"]:
         rows = [[*_TOPIC_COLUMNS.values(), "decision", "because"]]
-        rows += [
-            [*_cells(each, _TOPIC_COLUMNS), _topic_decision(each), _because_of_topic(each)]
-            for each in topics["candidates"]
-        ]
+        for each in topics["candidates"]:
+            place = f", place {each['place']}" if each["decision"] == "chosen" and "place" in each else ""
+            rows.append([*_cells(each, _TOPIC_COLUMNS), f"{each['decision']}{place}", _because_of_topic(each)])
         out += ["", Table(rows, right=frozenset(range(len(_TOPIC_COLUMNS))))]
     return out
-
-
-def _topic_decision(each: Mapping[str, Any]) -> str:
-    place = f", place {each['place']}" if each["decision"] == "chosen" and "place" in each else ""
-    return f"{each['decision']}{place}"
 
 
 def _because_of_topic(each: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ class Systemd:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
         self.socket.setblocking(False)
-        self.notifier = Notifier.from_environ({"NOTIFY_SOCKET": address})
+        self.notifier = Notifier(address)
 
     def told(self) -> list[str]:
         """What has arrived since the last time."""
@@ -72,8 +72,8 @@ def test_abstract_address() -> None:
 
 
 def test_without_systemd_nothing_happens() -> None:
-    for environ in ({}, {"NOTIFY_SOCKET": ""}):
-        notifier = Notifier.from_environ(environ)
+    for address in (None, ""):
+        notifier = Notifier(address)
         assert not notifier.send("READY=1")
 
 

@@ -156,7 +156,7 @@ async def test_what_the_last_turns_did_with_it(app: App) -> None:
         receipt(recall={"guard": "all_in_context"}, window={"first_seq": 2}),
         receipt(),
         receipt(recall={"kept": [1], "candidates": [{**candidate, "decision": "near"}]}),
-        receipt(recall={"candidates": [candidate]}),
+        receipt(recall={"candidates": [{**candidate, "tokens": 5}], "settings": {"topK": 0, "maxTokens": 500}}),
     ]
     for each, made in zip(asked, receipts, strict=False):
         await app.core.writer.run(stored_messages.append, [], attrs.evolve(record(each.message), receipt=made))
@@ -165,7 +165,7 @@ async def test_what_the_last_turns_did_with_it(app: App) -> None:
         "cut", "recalled", "not_found", "guard_all_in_context", "window", "question", "no_context", "no_context",
     ]  # fmt: skip
     assert why["turns"][0]["candidate"]["vector_rank"] == 4
-    assert any("autoRag.topK" in sentence for sentence in why["advice"])
+    assert any("with autoRag.topK 1 it would have come in" in sentence for sentence in why["advice"])
     printed = "\n".join(lines(why))
     assert "over_top_k" in printed
     assert "1 recalled it" in printed
