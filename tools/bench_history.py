@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import TaskName, run_folder
 from klaw.runs.transcripts import load
-from tests.support.transcripts import answer, as_bytes, calls, request, result
+from tests.support.runs.transcripts import answer, as_bytes, calls, request, result
 
 RUNS = 5
 PAGE = "The quick brown fox jumps over the lazy dog. Съешь ещё этих мягких французских булок. " * 40

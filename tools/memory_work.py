@@ -31,9 +31,9 @@ from klaw.store.kinds import facts, messages, topic_edits, topics, usage, vector
 from klaw.store.kinds import people as people_sql
 from klaw.store.kinds.facts import FactVector
 from klaw.store.store import Store
-from tests.support.derived import TOOLS, turn_of
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, secret_past
+from tests.support.memory.derived import TOOLS, turn_of
 from tests.support.reindexing import DIMENSION, MODEL, unit
 from tests.support.scripted import Scripted
 from tests.support.stores import START, new

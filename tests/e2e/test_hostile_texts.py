@@ -40,7 +40,7 @@ async def measured(tmp_path, **config):
     out = tmp_path / "steps.json"
     async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url, **config), start=False) as server:
         llm.respond = lambda request: text_reply(request.last_user)
-        server.program = (sys.executable, "-m", "tests.support.longest_step", str(out))
+        server.program = (sys.executable, "-m", "tests.support.programs.longest_step", str(out))
         with trio.fail_after(HANG_S):
             await server.start()
             server.process.send_signal(signal.SIGUSR1)

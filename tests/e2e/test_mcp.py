@@ -7,7 +7,7 @@ import trio
 
 from klaw.wire.frames import Tool as ToolFrame
 from tests.support.llm_server import Recorded, Reply, Tool, serve_llm, text_reply, tool_reply
-from tests.support.mcp_client import alive, program
+from tests.support.programs.mcp_client import alive, program
 from tests.support.server import klaw_command, served, write_home
 from tests.support.talking import talking
 from tests.support.waiting import until

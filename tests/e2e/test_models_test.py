@@ -5,8 +5,8 @@ import json
 import pytest
 
 from klaw.llm.trial import red_square
-from tests.support.anthropic_server import anthropic_error, serve_anthropic
 from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
+from tests.support.programs.anthropic_server import anthropic_error, serve_anthropic
 from tests.support.server import run_klaw, write_home
 
 SERVERS = {"openai": (serve_llm, error_reply), "anthropic": (serve_anthropic, anthropic_error)}

@@ -11,12 +11,12 @@ import trio
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.mcp_client import program
-from tests.support.models import models_dir
+from tests.support.plugins.models import models_dir
+from tests.support.programs.mcp_client import program
+from tests.support.programs.tracing import needs_strace, plain_environ, traced, trespasses
 from tests.support.repository import REPOSITORY
 from tests.support.server import free_port, served, write_home
 from tests.support.talking import talking
-from tests.support.tracing import needs_strace, plain_environ, traced, trespasses
 from tests.support.waiting import HANG_S
 
 MODEL = "smollm2-135m-instruct"

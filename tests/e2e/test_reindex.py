@@ -12,7 +12,7 @@ from klaw.config.paths import Paths
 from klaw.store.rebuild.compare import MIN_COSINE
 from klaw.store.rebuild.offline import drop
 from tests.support.llm_server import echo_reply, serve_llm
-from tests.support.models import models_dir
+from tests.support.plugins.models import models_dir
 from tests.support.reindexing import digests_of, run
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import talking

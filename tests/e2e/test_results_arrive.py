@@ -19,7 +19,7 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import Run
 from klaw.store.kinds import runs
 from klaw.store.store import read_offline
-from tests.support.models import models_dir
+from tests.support.plugins.models import models_dir
 from tests.support.repository import REPOSITORY
 from tests.support.server import Server, served, write_home
 from tests.support.talking import Talk, talking

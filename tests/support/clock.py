@@ -4,7 +4,7 @@ import trio
 
 
 class TrioClock:
-    """A wall clock that follows Trio's clock from a given start: under MockClock both move together."""
+    """A wall clock that follows Trio's clock from a given start: under MockClock both move together. It can be set."""
 
     def __init__(self, start: float) -> None:
         self._start = start
@@ -12,3 +12,6 @@ class TrioClock:
 
     def now(self) -> float:
         return self._start + trio.current_time() - self._zero
+
+    def set_by(self, seconds: float) -> None:
+        self._start += seconds

@@ -53,7 +53,7 @@ BEGIN = "import subprocess, threading, time\nimport pytest, trio\n"
 
 
 def run(folder: Path, test: str, *options: str, hang_s: float = 1.0) -> tuple[int, str]:
-    (folder / "conftest.py").write_text('pytest_plugins = ["tests.support.hanging"]\n')
+    (folder / "conftest.py").write_text('pytest_plugins = ["tests.support.plugins.hanging"]\n')
     (folder / "test_it.py").write_text(f"{BEGIN}\n{test}\n\ndef test_is_fine():\n    pass\n")
     (folder / "pytest.ini").write_text(f"[pytest]\ntrio_mode = true\nhang_s = {hang_s}\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rA", *options, str(folder)]

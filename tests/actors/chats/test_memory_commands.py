@@ -14,10 +14,10 @@ from tests.support.chats_world import world
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
 from tests.support.llm_server import Wait, text_reply
+from tests.support.memory.summaries import CHAT
 from tests.support.people import add, in_topic, names
 from tests.support.scripted import TestClock
 from tests.support.stores import new, running_store
-from tests.support.summaries import CHAT
 from tests.support.topics import archive, say
 from tests.support.waiting import HANG_S
 

@@ -10,9 +10,9 @@ import trio
 from klaw.domain.events import TextStreamed
 from klaw.domain.turn import TurnStatus
 from klaw.llm.service import FAILURES_TO_OPEN
-from tests.support.anthropic_server import serve_anthropic
 from tests.support.chats_world import world
 from tests.support.llm_server import Hang, Reasoning, Reply, Text, error_reply, serve_llm, text_reply
+from tests.support.programs.anthropic_server import serve_anthropic
 from tests.support.waiting import HANG_S
 
 CACHED = {"type": "ephemeral"}

@@ -17,8 +17,8 @@ from klaw.toolbox.web.fetch import web_fetch
 from tests.actors.chats.test_tools_in_turns import calls, tool_world
 from tests.support.chats_world import World
 from tests.support.llm_server import text_reply
+from tests.support.programs.web_site import answer, site
 from tests.support.waiting import HANG_S
-from tests.support.web_site import answer, site
 
 EXEC = {"exec": {"enabled": True, "sandbox": "none"}}
 

@@ -12,7 +12,7 @@ import trio
 
 from klaw.wire.frames import Approval, Approve, Delta, Send, Status, Tool
 from tests.actors.client.test_chat_command import COMMAND, chat_in_pipe, desk, echoing, environment
-from tests.support.fake_server import FakeServer, Link
+from tests.support.programs.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until
 
 ASKED = Approval(chat="main", id="a1", tool="host_exec", what="rm дом.txt", until="2026-11-22T12:00:05.000Z", turn="t")

@@ -19,7 +19,7 @@ from pathlib import Path
 import trio
 
 from klaw.wire.frames import ChatMessage, Degraded, Delta, Error, Send, Status, Tool
-from tests.support.fake_server import FakeServer, Link
+from tests.support.programs.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until
 from tests.unit.client.small_terminal import SmallTerminal
 

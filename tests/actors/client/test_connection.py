@@ -12,7 +12,7 @@ from klaw.client.events import Connected, Disconnected, Event
 from klaw.client.streams import CAPACITY
 from klaw.errors import ClientClosed, ConnectionLost, InvalidName, RequestRefused, ServerRefused, ServerUnreachable
 from klaw.wire.frames import ChatMessage, Delta, Error, GetStatus, Notice, Status
-from tests.support.fake_server import FakeServer, Link
+from tests.support.programs.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until
 
 FAST = Backoff(0.001, 0.005)

@@ -11,7 +11,7 @@ from klaw.actor.backoff import Backoff
 from klaw.client.connection import connect
 from klaw.client.events import Connected, Disconnected
 from klaw.errors import ServerRefused, ServerUnreachable
-from tests.support.fake_server import FakeServer
+from tests.support.programs.fake_server import FakeServer
 from tests.support.waiting import HANG_S, until
 
 

@@ -31,8 +31,8 @@ from klaw.store.kinds import facts, messages
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import off
 from tests.support.facts import fact
-from tests.support.golden import GOLDEN, Golden
 from tests.support.people import add, people_drawer
+from tests.support.plugins.golden import GOLDEN, Golden
 from tests.support.scripted import Scripted, TestClock
 from tests.support.stores import START, new, running_store
 from tests.support.topics import ANNA

@@ -16,7 +16,7 @@ from klaw.errors import NoSuchTask, NotStarted, TaskError, TaskExists
 from klaw.store.kinds import run_edits, tasks
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
-from tests.support.timing import at_rest
+from tests.support.runs.timing import at_rest
 from tests.support.waiting import until
 
 DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}

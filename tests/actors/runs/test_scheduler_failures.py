@@ -22,7 +22,7 @@ from klaw.store.kinds import messages, run_edits, tasks
 from tests.actors.runs.test_scheduler import ended
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Cut, Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
-from tests.support.timing import at_rest, open_chat, timed
+from tests.support.runs.timing import at_rest, open_chat, timed
 from tests.support.waiting import until
 from tests.support.writing import Real, instead
 

@@ -1,5 +1,5 @@
 """Ten tasks over a month with two changes of clocks: every fire time right, none twice, by the real scheduler and the
-real store. What is right is counted by brute force, minute by minute (``tests.support.cron_by_minutes``)."""
+real store. What is right is counted by brute force, minute by minute (``tests.support.runs.cron_by_minutes``)."""
 
 import datetime as dt
 from collections import Counter
@@ -13,9 +13,9 @@ from klaw.domain.message import Kind
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import RunStatus
 from klaw.store.kinds import messages
-from tests.support.cron_by_minutes import fire_times
 from tests.support.llm_server import text_reply
-from tests.support.timing import open_chat, timed
+from tests.support.runs.cron_by_minutes import fire_times
+from tests.support.runs.timing import open_chat, timed
 
 CRONS = {
     "morning": ("0 9 * * 1-5", "Europe/Berlin"),

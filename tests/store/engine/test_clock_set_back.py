@@ -19,8 +19,8 @@ from klaw.store.kinds import facts, messages, run_edits, runs, turns
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.reindexing import differing, run
+from tests.support.runs.tasks import run_of
 from tests.support.stores import new, running_store
-from tests.support.tasks import run_of
 from tests.support.turns import record
 
 DAY = 86_400.0

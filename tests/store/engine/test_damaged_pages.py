@@ -12,9 +12,9 @@ from klaw.doctor.judge import Level
 from klaw.doctor.places import Server
 from klaw.errors import ActorStopped, StorageError
 from klaw.store.kinds import messages
+from tests.support.memory.unreadable_lines import make_home
 from tests.support.reindexing import digests_of, run
 from tests.support.stores import new, running_store
-from tests.support.unreadable_lines import make_home
 
 PAGE = 4096
 COMMAND = "klaw reindex --accept-differences"

@@ -15,9 +15,9 @@ from klaw.store.engine.journal import COMMIT_LOG
 from klaw.store.kinds import messages
 from klaw.store.rebuild.tables import count_messages
 from tests.support.forgetting import forgetter
+from tests.support.memory.unreadable_lines import HALF, LINES, changed, copied, dumped, logs, make_home, put
 from tests.support.reindexing import run
 from tests.support.stores import new, running_store
-from tests.support.unreadable_lines import HALF, LINES, changed, copied, dumped, logs, make_home, put
 
 KINDS = ("message", "turn", "memory", "run", "transcript")
 WAYS = ("start", "start without a database", "reindex", "reindex --accept-differences")

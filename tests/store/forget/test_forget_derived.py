@@ -15,9 +15,9 @@ from klaw.domain.names import UserId, chat_id
 from klaw.store.kinds import core_memory, facts, messages, tasks, vectors
 from klaw.store.kinds.core_memory import read_core
 from klaw.store.store import Store
-from tests.support.derived import TOOLS, turn_of
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
+from tests.support.memory.derived import TOOLS, turn_of
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, unit
 from tests.support.stores import new, running_store
 from tests.support.topics import ANNA, NO_FLAWS, archive, flaws_of

@@ -20,8 +20,8 @@ from tests.support.facts import fact
 from tests.support.forgetting import files_of, forgetter, holding, lose_database
 from tests.support.people import add, in_topic, names, people_of
 from tests.support.reindexing import differing, digests_of, run
+from tests.support.runs.tasks import run_of
 from tests.support.stores import new, running_store
-from tests.support.tasks import run_of
 from tests.support.topics import ANNA, AT, NO_FLAWS, archive, draft, flaws_of, say
 from tests.support.turns import record
 

@@ -29,8 +29,8 @@ from klaw.store.search.passages import PassageVector
 from tests.support.facts import fact
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
 from tests.support.repository import REPOSITORY
+from tests.support.runs.tasks import task
 from tests.support.stores import START, new, running_store
-from tests.support.tasks import task
 
 LOCAL, ANNA = UserId("local"), UserId("anna")
 

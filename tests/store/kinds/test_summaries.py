@@ -30,10 +30,10 @@ from klaw.store.kinds.pending import read_rows
 from klaw.store.rebuild.values import Options
 from klaw.store.search import coverage
 from klaw.store.store import Store
+from tests.support.memory.summaries import CHAT, begin_segment, say
 from tests.support.reindexing import differing, digests_of, ended, reindexing_store, run
 from tests.support.repository import REPOSITORY
 from tests.support.stores import START, FullDisk, new, running_store
-from tests.support.summaries import CHAT, begin_segment, say
 from tests.support.turns import record
 from tests.support.waiting import until
 

@@ -29,8 +29,8 @@ from klaw.store.kinds.run_edits import Transcript
 from klaw.store.rebuild.values import Tally
 from tests.support.reindexing import digests_of
 from tests.support.repository import REPOSITORY
+from tests.support.runs.tasks import exchange, result, run_of, task
 from tests.support.stores import START, new, running_store
-from tests.support.tasks import exchange, result, run_of, task
 from tests.support.turns import record
 
 LOCAL = UserId("local")
@@ -311,7 +311,7 @@ from klaw.domain.task import RunStatus
 from klaw.store.kinds import messages, run_edits
 from klaw.store.kinds.run_edits import Transcript
 from tests.support.stores import new, running_store
-from tests.support.tasks import exchange, result, run_of
+from tests.support.runs.tasks import exchange, result, run_of
 
 async def main():
     begin = sys.argv[2]

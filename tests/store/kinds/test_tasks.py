@@ -30,8 +30,8 @@ from klaw.store.kinds.run_edits import Transcript
 from klaw.store.search import fulltext
 from klaw.store.search.tokenizer import register
 from klaw.store.store import Store
+from tests.support.runs.tasks import exchange, result, run_of, task
 from tests.support.stores import START, FullDisk, new, running_store
-from tests.support.tasks import exchange, result, run_of, task
 
 LOCAL = UserId("local")
 MAIN = chat_id(LOCAL, "main")

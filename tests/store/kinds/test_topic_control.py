@@ -26,10 +26,10 @@ from klaw.store.search import topic_vectors
 from klaw.store.search.topic_vectors import TopicVector
 from klaw.store.store import Store
 from tests.support.forgetting import forgetter, holding, lose_database
+from tests.support.memory.topic_control import controlling
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
 from tests.support.scripted import Scripted, split_answer
 from tests.support.stores import running_store
-from tests.support.topic_control import controlling
 from tests.support.topics import ANNA, AT, NO_FLAWS, archive, draft, flaws_of, say
 from tests.support.waiting import HANG_S
 

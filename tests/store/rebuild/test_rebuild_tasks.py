@@ -23,8 +23,8 @@ from klaw.store.rebuild.logs import sizes
 from klaw.store.rebuild.values import Options
 from klaw.store.store import Store
 from tests.support.reindexing import differing, digests_of, ended, reached, reindexing_store, run, talk
+from tests.support.runs.tasks import exchange, result, run_of, task
 from tests.support.stores import START, FullDisk, new, running_store
-from tests.support.tasks import exchange, result, run_of, task
 
 USERS = ("local", "anna")
 TEXTS = st.sampled_from(["", "ok", "Что нового на даче?", "a\nb\u2028c\0d", '{"silent": true}']) | st.text(

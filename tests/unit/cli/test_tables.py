@@ -8,7 +8,7 @@ from klaw.domain.usage import Spent
 from klaw.operations import actors, server, status
 from klaw.operations.operation import size
 from tests.support.asking import receipt_lines
-from tests.support.golden import Golden
+from tests.support.plugins.golden import Golden
 
 
 def test_size() -> None:

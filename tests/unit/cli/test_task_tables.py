@@ -10,7 +10,7 @@ from klaw.cli.output import written
 from klaw.domain.names import clock_text, local_time
 from klaw.operations import runs, schedule
 from klaw.operations.operation import OperationError
-from tests.support.golden import Golden
+from tests.support.plugins.golden import Golden
 
 RUN: dict[str, Any] = {
     "id": "r1",

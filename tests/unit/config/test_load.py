@@ -18,7 +18,7 @@ from klaw.config.load import ConfigWarning, load, parse
 from klaw.config.memory import AutoRagConfig
 from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
-from tests.support.golden import Golden
+from tests.support.plugins.golden import Golden
 
 URL = "https://llm.example.com/v1"
 

@@ -30,8 +30,8 @@ from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.facts import fact
 from tests.support.people import add, in_topic, people_of
+from tests.support.runs.tasks import exchange, result, run_of, task
 from tests.support.stores import new, running_store
-from tests.support.tasks import exchange, result, run_of, task
 from tests.support.topics import archive
 from tests.support.turns import record
 

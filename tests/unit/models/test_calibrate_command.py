@@ -12,7 +12,7 @@ from klaw.cli.main import main
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.models.build import silent
 from klaw.models.pull import pull, status
-from tests.support.models import spec_of
+from tests.support.plugins.models import spec_of
 
 E5 = "multilingual-e5-small"
 

@@ -13,7 +13,7 @@ from klaw.domain.text import CORE_MEMORY_HEADER
 from klaw.llm.types import ChatMessage, ToolCall
 from klaw.runs.context import EMPTY_ANSWER, Inputs, assemble, run_messages
 from klaw.runs.transcripts import PastRun, read_line
-from tests.support.transcripts import a_run, answer, calls, request, result
+from tests.support.runs.transcripts import a_run, answer, calls, request, result
 
 CALL = ToolCall(id="c1", name="web_fetch", arguments='{"url": "x"}')
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klaw.runs.cron import fires, normalise
-from tests.support.cron_by_minutes import fire_times
+from tests.support.runs.cron_by_minutes import fire_times
 
 DAY = 86_400
 

@@ -8,7 +8,7 @@ from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Cron, Every, RunStatus
 from klaw.runs.due import MAX_SLEEP_S, State, decide, next_fire, repeats_after_interruption
-from tests.support.schedule import Simulation, a_run, a_task
+from tests.support.runs.schedule import Simulation, a_run, a_task
 
 NOON = from_iso("2026-11-22T12:00:00Z")
 HOUR = 3600

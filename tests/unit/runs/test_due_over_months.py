@@ -11,8 +11,8 @@ from klaw.config.schema import SubagentsConfig
 from klaw.domain.task import At, Cron, Every, Task
 from klaw.runs import due
 from klaw.runs.due import ClockWatch
-from tests.support.cron_by_minutes import fire_times
-from tests.support.schedule import Simulation, a_task
+from tests.support.runs.cron_by_minutes import fire_times
+from tests.support.runs.schedule import Simulation, a_task
 
 RULES = SubagentsConfig(max_concurrent=2, retries=3)
 DAY = 86_400

@@ -19,7 +19,7 @@ from klaw.runs.limits import (
     tells_user,
     tokens_of,
 )
-from tests.support.schedule import a_run, a_task
+from tests.support.runs.schedule import a_run, a_task
 
 NOON = from_iso("2026-11-22T12:00:00Z")
 TASK = a_task("a", Every(seconds=3600), since=NOON)

@@ -14,7 +14,7 @@ from klaw.llm.providers.adapt import request_tokens
 from klaw.runs import transcripts
 from klaw.runs.transcripts import MAX_LINE_BYTES, load, read_line
 from klaw.store.engine import log_files as jsonl
-from tests.support.transcripts import a_run, answer, as_bytes, calls, line, request, result, write
+from tests.support.runs.transcripts import a_run, answer, as_bytes, calls, line, request, result, write
 
 MANY = 10**9
 

@@ -40,7 +40,6 @@ from klaw.llm.types import (
     ToolCall,
     ToolDescription,
 )
-from tests.support.anthropic_server import anthropic_error, named_event, serve_anthropic
 from tests.support.llm_server import (
     Cut,
     Hang,
@@ -57,6 +56,7 @@ from tests.support.llm_server import (
     text_reply,
     tool_reply,
 )
+from tests.support.programs.anthropic_server import anthropic_error, named_event, serve_anthropic
 from tests.support.waiting import HANG_S
 
 SECRET = "sk-canary-5f1e"

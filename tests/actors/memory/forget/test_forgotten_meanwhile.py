@@ -21,10 +21,10 @@ from tests.actors.memory.test_archivist import LATER, known, off, settled, tell
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
 from tests.support.llm_server import Wait, text_reply
+from tests.support.memory.summaries import CHAT, summarising
 from tests.support.people import add, people_drawer
 from tests.support.scripted import Scripted, TestClock, archiving, one_topic, split_answer
 from tests.support.stores import START, running_store
-from tests.support.summaries import CHAT, summarising
 from tests.support.topics import ANNA, NO_FLAWS, archive, flaws_of, say
 from tests.support.waiting import HANG_S
 

@@ -6,7 +6,7 @@ import pytest
 
 from klaw.domain import tokens
 from klaw.domain.search import Recalled
-from tests.support.recalling import recalling
+from tests.support.memory.recalling import recalling
 
 SAID = (
     "Anna is allergic to peanuts, so we never bake with them.",

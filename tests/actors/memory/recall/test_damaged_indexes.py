@@ -10,7 +10,7 @@ from klaw.errors import VectorsDamaged
 from klaw.memory.embed import worker
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import vectors
-from tests.support.recalling import Recalling, recalling
+from tests.support.memory.recalling import Recalling, recalling
 from tests.support.waiting import until
 
 SAID = (

@@ -19,7 +19,7 @@ from klaw.store.kinds import messages
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.store import Store
 from tests.conftest import CANARY
-from tests.support.recalling import Recalling, recalling
+from tests.support.memory.recalling import Recalling, recalling
 from tests.support.stores import START, new, running_store
 
 ANN, BOB = UserId("ann"), UserId("bob")

@@ -29,8 +29,8 @@ from klaw.store.search import passages
 from tests.support.clock import TrioClock
 from tests.support.forgetting import forgetter
 from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_reply
+from tests.support.memory.summaries import CHAT, begin_segment, say, summarising
 from tests.support.stores import START, new
-from tests.support.summaries import CHAT, begin_segment, say, summarising
 from tests.support.turns import record
 from tests.support.waiting import HANG_S, until
 

@@ -15,10 +15,10 @@ from klaw.llm.types import Request
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import topic_changes, topics, vectors
 from tests.actors.memory.test_archivist import LATER, SureEmbedder, settled, tell
+from tests.support.memory.topic_control import controlling
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run
 from tests.support.scripted import Scripted, TestClock, archiving, lines_of, split_answer
 from tests.support.stores import START, running_store
-from tests.support.topic_control import controlling
 from tests.support.topics import ANNA, NO_FLAWS, flaws_of
 
 MAIN = chat_id(ANNA, "main")

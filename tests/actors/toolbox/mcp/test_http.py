@@ -12,7 +12,7 @@ import trio
 from klaw.toolbox.mcp import guard
 from klaw.toolbox.mcp.state import McpState
 from tests.support.llm_server import Reply, serve_llm
-from tests.support.mcp_client import SERVER, running
+from tests.support.programs.mcp_client import SERVER, running
 from tests.support.server import free_port
 from tests.support.waiting import until
 

@@ -11,7 +11,7 @@ from klaw.domain.names import UserId
 from klaw.errors import INSTALL_AGAIN
 from klaw.toolbox.mcp import guard
 from klaw.toolbox.mcp.state import McpState
-from tests.support.mcp_client import alive, children, context, liar, program, running
+from tests.support.programs.mcp_client import alive, children, context, liar, program, running
 from tests.support.waiting import HANG_S, until
 
 
@@ -206,7 +206,7 @@ async def test_a_server_that_never_starts_is_named(server, reason, start_timeout
 
 async def test_the_tools_of_a_server_that_stays_away_go(tmp_path):
     script = tmp_path / "server"
-    script.write_text(f"#!/bin/sh\nexec {program()['command']} -m tests.support.mcp_server\n")
+    script.write_text(f"#!/bin/sh\nexec {program()['command']} -m tests.support.programs.mcp_server\n")
     script.chmod(0o700)
     async with running({"one": {"command": str(script), "cwd": program()["cwd"]}}) as here:
         assert here.names()

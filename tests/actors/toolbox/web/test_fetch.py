@@ -15,8 +15,8 @@ from klaw.errors import ToolRefused
 from klaw.toolbox.spec import ToolContext, ToolFailure
 from klaw.toolbox.web.address import GuardedBackend
 from klaw.toolbox.web.fetch import web_fetch
+from tests.support.programs.web_site import answer, redirect, site
 from tests.support.waiting import HANG_S
-from tests.support.web_site import answer, redirect, site
 
 PAGE = """<!doctype html><html><head><title> Новости  дня </title><style>p{}</style><meta charset="utf-8"></head>
 <body><script>alert("hidden code")</script><h1>Заголовок</h1><p>Привет, <b>мир</b>! <a href="/more">Ещё</a>

@@ -9,7 +9,7 @@ import pytest
 
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.tokens import SentencePieceTokenizer
-from tests.support.source_engine import SourceEngine
+from tests.support.plugins.source_engine import SourceEngine
 
 TEXTS = [
     "ok",

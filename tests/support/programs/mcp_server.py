@@ -1,6 +1,6 @@
 """A real MCP server on the official SDK, as a process of its own: over stdio, or over HTTP on a loopback port.
 
-    python -m tests.support.mcp_server [--name NAME] [--http PORT]
+    python -m tests.support.programs.mcp_server [--name NAME] [--http PORT]
 
 Its tools do what servers do, well or badly.
 """

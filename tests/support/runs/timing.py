@@ -8,30 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import Run
 from tests.support.chats_world import World, world
+from tests.support.clock import TrioClock
 from tests.support.llm_server import text_reply
 from tests.support.waiting import HANG_S
-
-
-@attrs.define
-class TestClock:
-    """A wall clock that follows Trio's, and can be set."""
-
-    __test__ = False
-
-    start: float
-    zero: float = attrs.Factory(trio.current_time)
-
-    def now(self) -> float:
-        return self.start + trio.current_time() - self.zero
-
-    def set_by(self, seconds: float) -> None:
-        self.start += seconds
 
 
 @attrs.define
@@ -40,7 +24,7 @@ class Timed:
 
     here: World
     mock: MockClock
-    clock: TestClock
+    clock: TrioClock
 
     def now(self) -> float:
         return self.clock.now()
@@ -91,7 +75,7 @@ async def at_rest(here: World) -> None:
 @asynccontextmanager
 async def timed(home: Path, mock: MockClock, *, start: float, **sections: Any) -> AsyncIterator[Timed]:
     """Args: ``start``: the wall clock's first moment."""
-    clock = TestClock(start)
+    clock = TrioClock(start)
     sections.setdefault("processing", {"debounceMs": 0})
     async with world(home, clock=clock, **sections) as here:
         here.app.core.store.journal._fsync = lambda _file: None  # nobody cuts the power here

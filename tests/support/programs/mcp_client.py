@@ -27,7 +27,7 @@ from klaw.toolbox.spec import Toolbox, ToolContext
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import until
 
-SERVER = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"], "cwd": str(REPOSITORY)}
+SERVER = {"command": sys.executable, "args": ["-m", "tests.support.programs.mcp_server"], "cwd": str(REPOSITORY)}
 
 
 def program(*arguments: str, **more: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def liar(*arguments: str, **more: Any) -> dict[str, Any]:
     """The one of ``mcp_liar``."""
     return {
         "command": sys.executable,
-        "args": ["-m", "tests.support.mcp_liar", *arguments],
+        "args": ["-m", "tests.support.programs.mcp_liar", *arguments],
         "cwd": str(REPOSITORY),
         **more,
     }

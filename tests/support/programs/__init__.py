@@ -1,0 +1,1 @@
+"""Programs that tests start or talk to: servers, their clients, and instruments around Klaw's own server."""

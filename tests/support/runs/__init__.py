@@ -1,0 +1,1 @@
+"""Tasks and runs: simulated schedules, moved clocks, transcripts."""
