@@ -16,7 +16,7 @@ from klaw.operations.operation import Noun, OperationError, Shown, argument, siz
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
     from klaw.llm.router import Router
-    from klaw.llm.trial import Check, Tried
+    from klaw.llm.trial import ModelCheck, Tried
     from klaw.models.build import Step
     from klaw.models.catalogue import ModelSpec
     from klaw.models.manifest import Calibration
@@ -44,9 +44,9 @@ class ModelNames:
 
     def chosen(self) -> "list[ModelSpec]":
         """Raises OperationError."""
-        from klaw.models.catalogue import catalogue
+        from klaw.models.catalogue import CATALOGUE
 
-        known = {spec.id: spec for spec in catalogue()}
+        known = {spec.id: spec for spec in CATALOGUE}
         if unknown := [name for name in self.names if name not in known]:
             text = f"unknown model {', '.join(unknown)}; known: {', '.join(known)}"
             raise OperationError("bad_args", text, field="names")
@@ -156,7 +156,7 @@ def test(asked: Asked, paths: Paths, say: Say) -> dict[str, Any]:
     logging.configure("error", "auto")  # what fails stands in the report
     rows: list[dict[str, Any]] = []
 
-    def tell(name: str, checks: "list[Check]") -> None:
+    def tell(name: str, checks: "list[ModelCheck]") -> None:
         provider = config.providers.get(name.partition("/")[0])
         where = provider.base_url if provider is not None else None
         rows.append({"model": name, "checks": checks})
@@ -185,7 +185,7 @@ def offer_test(paths: Paths, model: "Model", ask: Callable[[str, str], str], say
             test(Asked(), paths, say)
 
 
-def _check(check: "Check") -> str:
+def _check(check: "ModelCheck") -> str:
     took = "" if check.seconds is None else f", {check.seconds:.1f} s"
     said = check.state if check.name == "chat" and check.state == "works" else f"{check.state}: {check.text}"
     return f"  {check.name:<8} {said}{took}"
@@ -206,7 +206,7 @@ def _names(config: "EngineConfig", asked: Sequence[str]) -> list[str]:
 
 
 async def _test(
-    config: "EngineConfig", paths: Paths, names: Sequence[str], tell: "Callable[[str, list[Check]], None]"
+    config: "EngineConfig", paths: Paths, names: Sequence[str], tell: "Callable[[str, list[ModelCheck]], None]"
 ) -> None:
     import trio
 

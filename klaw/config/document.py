@@ -7,8 +7,7 @@ duplicate keys. Knows nothing of the keys' meaning.
 
 import re
 from collections.abc import Mapping
-from enum import Enum
-from typing import Any, final
+from typing import Any, Final
 
 import attrs
 import yaml
@@ -29,14 +28,8 @@ _TAG_HANDLE = re.compile(r"handle '.*'", re.DOTALL)
 _SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
-@final
-class Unreadable(Enum):
-    """Stands in the tree for a value whose problem has been reported, so that the rest can still be checked."""
-
-    UNREADABLE = "unreadable"
-
-
-UNREADABLE = Unreadable.UNREADABLE
+UNREADABLE: Final = object()
+"""Stands in the tree for a value whose problem has been reported, so that the rest can still be checked."""
 
 
 @attrs.frozen(kw_only=True)

@@ -15,6 +15,15 @@ from klaw.config.environment import Secret
 
 _RULE = "klaw.rule"
 
+TOKENS_MAX = 10_000_000
+HOUR_S = 3600
+DAY_S = 24 * HOUR_S
+YEAR_S = 366 * DAY_S
+
+MODEL_NAME: Mapping[str, Any] = {
+    "pattern": r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
+    "hint": "be a model's name: letters, digits, '.', '_' and '-', no '/'",
+}
 ADDRESS: Mapping[str, Any] = {
     "pattern": r"https?://[^/\s@?#]+(/[^\s?#]*)?",
     "hint": "be an http:// or https:// address without user name, password, query or fragment",
@@ -52,7 +61,7 @@ class Rule:
         if isinstance(value, Secret):
             value = value.literal  # what it refers to is checked when it is looked up
         if isinstance(value, str):
-            return self._text_broken_by(value)
+            return None if self.pattern is None or re.fullmatch(self.pattern, value) else f"must {self.hint}"
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
         if not -math.inf < value < math.inf:
@@ -71,16 +80,27 @@ class Rule:
             return None
         return f"the name must {self.names_hint}"
 
-    def _text_broken_by(self, text: str) -> str | None:
-        if self.pattern is None or re.fullmatch(self.pattern, text):
-            return None
-        return f"must {self.hint}"
-
 
 def key(
-    description: str, default: Any = attrs.NOTHING, *, factory: Callable[[], Any] | None = None, **limits: Any
+    description: str,
+    default: Any = attrs.NOTHING,
+    *,
+    factory: Callable[[], Any] | None = None,
+    within: tuple[float, float] | None = None,
+    up_to: float | None = None,
+    **limits: Any,
 ) -> Any:
-    """Declare one key; ``limits`` are fields of ``Rule``. Without ``default`` and ``factory`` it is required."""
+    """Declare one key. Without ``default`` and ``factory`` it is required.
+
+    Args:
+        within: the least and the most of a number.
+        up_to: the most of a number that is over 0.
+        limits: fields of ``Rule``.
+    """
+    if within is not None:
+        limits |= {"minimum": within[0], "maximum": within[1]}
+    if up_to is not None:
+        limits |= {"above": 0, "maximum": up_to}
     rule = Rule(description=description, **limits)
 
     def validate(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:

@@ -9,29 +9,20 @@ from typing import Any, Literal
 import attrs
 
 from klaw.config.environment import Secret
-from klaw.config.keys import ADDRESS, HEADERS, key, section
-
-_TOKENS_MAX = 10_000_000
-_DAY_S = 86_400
-_MODEL_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-_MODEL_ID_HINT = "be a model's name: letters, digits, '.', '_' and '-', no '/'"
+from klaw.config.keys import ADDRESS, DAY_S, HEADERS, MODEL_NAME, TOKENS_MAX, key, section
 
 LOCAL_PROVIDER = "local"
 """The provider name of the built-in model; no entry of ``providers`` may take it."""
 
-_PRICE: Mapping[str, Any] = {"minimum": 0, "maximum": 1_000_000}
-
-_ROUTE = r"[^/\s]+/\S+"
-
-_ROUTE_HINT = "have the form provider/model"
+_PRICE: Mapping[str, Any] = {"within": (0, 1_000_000)}
+_ROUTE: Mapping[str, Any] = {"pattern": r"[^/\s]+/\S+", "hint": "have the form provider/model"}
 
 
 def _task(work: str) -> Any:
     return key(
         f"Models {work}: the first does it, the others in turn when it fails. Empty: as for chats.",
         (),
-        pattern=_ROUTE,
-        hint=_ROUTE_HINT,
+        **_ROUTE,
         one_or_more=True,
     )
 
@@ -46,8 +37,7 @@ class TaskRoutingConfig:
         "Models that choose among found topics (topics.inject = auto): the first does it, the others in turn when it"
         " fails. Empty: no model is asked, and the best found ones are taken.",
         (),
-        pattern=_ROUTE,
-        hint=_ROUTE_HINT,
+        **_ROUTE,
         one_or_more=True,
     )
     subagent: tuple[str, ...] = _task("that do scheduled tasks")
@@ -60,14 +50,12 @@ class RoutingConfig:
     default: str = key(
         "The model that chats, as provider/model; the provider is `local` or a name in `providers`.",
         "local/smollm2-135m-instruct",
-        pattern=_ROUTE,
-        hint=_ROUTE_HINT,
+        **_ROUTE,
     )
     fallback: tuple[str, ...] = key(
         "Models that are asked in turn when the one that chats fails before its first word.",
         (),
-        pattern=_ROUTE,
-        hint=_ROUTE_HINT,
+        **_ROUTE,
         one_or_more=True,
     )
     tasks: TaskRoutingConfig = section(TaskRoutingConfig)
@@ -94,8 +82,8 @@ class RoutingConfig:
 class ProviderModelConfig:
     """What is known of one model of a provider."""
 
-    context_tokens: int | None = key("Context length of the model.", None, minimum=64, maximum=_TOKENS_MAX)
-    max_output_tokens: int | None = key("Longest answer that the model gives.", None, minimum=1, maximum=_TOKENS_MAX)
+    context_tokens: int | None = key("Context length of the model.", None, within=(64, TOKENS_MAX))
+    max_output_tokens: int | None = key("Longest answer that the model gives.", None, within=(1, TOKENS_MAX))
     tools: bool = key("The model can call tools: it is offered Klaw's.", False)
     images: bool = key("The model takes images.", False)
     json_schema: bool = key(
@@ -131,9 +119,9 @@ class ProviderConfig:
     )
     headers: Mapping[str, Secret] = key("Further request headers.", **HEADERS)
     extra_body: Mapping[str, Any] = key("JSON members that are added to every request body.", factory=dict)
-    timeout_s: float = key("No byte from the provider for this long is a time-out.", 120.0, above=0, maximum=_DAY_S)
-    max_s: float = key("A whole answer may take this long.", 1800.0, above=0, maximum=_DAY_S)
-    max_retries: int = key("Repetitions after errors that may pass (429, 5xx, network).", 2, minimum=0, maximum=20)
+    timeout_s: float = key("No byte from the provider for this long is a time-out.", 120.0, up_to=DAY_S)
+    max_s: float = key("A whole answer may take this long.", 1800.0, up_to=DAY_S)
+    max_retries: int = key("Repetitions after errors that may pass (429, 5xx, network).", 2, within=(0, 20))
     models: Mapping[str, ProviderModelConfig] = key(
         "What is known of single models; a model that is not named here works too.",
         factory=dict,
@@ -146,24 +134,18 @@ class ProviderConfig:
 class LlmConfig:
     """How every model is asked."""
 
-    temperature: float | None = key(
-        "Randomness of the answers; null leaves it to the provider.", None, minimum=0, maximum=2
-    )
-    max_reply_tokens: int = key("Longest answer.", 1024, minimum=1, maximum=_TOKENS_MAX)
+    temperature: float | None = key("Randomness of the answers; null leaves it to the provider.", None, within=(0, 2))
+    max_reply_tokens: int = key("Longest answer.", 1024, within=(1, TOKENS_MAX))
     daily_budget: float | None = key(
-        "US dollars that all chats and tasks together may spend in one UTC day; null = no limit.",
-        None,
-        above=0,
-        maximum=1_000_000,
+        "US dollars that all chats and tasks together may spend in one UTC day; null = no limit.", None, up_to=1_000_000
     )
     daily_tokens: int | None = key(
         "Tokens that may be used in one UTC day with models whose price is not known; null = no limit.",
         None,
-        minimum=1,
-        maximum=1_000_000_000_000,
+        within=(1, 1_000_000_000_000),
     )
     budget_warn_share: float = key(
-        "Somebody is told, once a day, when this share of a daily limit is used up.", 0.8, above=0, maximum=1
+        "Somebody is told, once a day, when this share of a daily limit is used up.", 0.8, up_to=1
     )
 
 
@@ -171,23 +153,17 @@ class LlmConfig:
 class LocalModelConfig:
     """The built-in LLM that needs no key and no network."""
 
-    model: str = key(
-        "Name of the model, as `klaw models list` shows it.",
-        "smollm2-135m-instruct",
-        pattern=_MODEL_ID,
-        hint=_MODEL_ID_HINT,
-    )
+    model: str = key("Name of the model, as `klaw models list` shows it.", "smollm2-135m-instruct", **MODEL_NAME)
     path: Path | None = key("A GGUF file to use in place of the pulled model.", None)
     threads: int = key(
-        "Threads for inference; 0 = one for each core, and one less while it writes.", 0, minimum=0, maximum=1024
+        "Threads for inference; 0 = one for each core, and one less while it writes.", 0, within=(0, 1024)
     )
-    context_tokens: int = key("Context length of each slot.", 8192, minimum=256, maximum=_TOKENS_MAX)
+    context_tokens: int = key("Context length of each slot.", 8192, within=(256, TOKENS_MAX))
     max_reply_tokens: int = key(
         "Longest answer; llm.maxReplyTokens holds too. A model as small as the built-in one has said it all by then.",
         512,
-        minimum=1,
-        maximum=_TOKENS_MAX,
+        within=(1, TOKENS_MAX),
     )
-    parallel: int = key("Requests that the model process works on at the same time.", 2, minimum=1, maximum=64)
-    start_timeout_s: float = key("The model process must be ready within this time.", 120.0, above=0, maximum=_DAY_S)
+    parallel: int = key("Requests that the model process works on at the same time.", 2, within=(1, 64))
+    start_timeout_s: float = key("The model process must be ready within this time.", 120.0, up_to=DAY_S)
     tools: bool = key("The model can call tools: it is offered Klaw's. The built-in one is too small for that.", False)

@@ -21,20 +21,9 @@ MAX_FILE_BYTES = 1_048_576
 """A larger file is not a configuration; reading it would only cost memory."""
 
 
-@attrs.frozen(kw_only=True)
-class ConfigWarning:
-    """Something that works, but that the person should change."""
-
-    path: str
-    """Key path."""
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
-
-
-def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[ConfigWarning]]:
-    """Read the configuration file; one that does not exist gives the defaults.
+def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
+    """Read the configuration file; one that does not exist gives the defaults. And warnings: what works, but should be
+    changed.
 
     Raises:
         ConfigError: the file cannot be read, is not UTF-8 text, is not YAML, or breaks rules (all of them named).
@@ -61,7 +50,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
     return config, warnings
 
 
-def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[ConfigWarning]]:
+def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
     """Read a configuration text.
 
     Raises:
@@ -70,9 +59,9 @@ def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
     return _build(read_document(text, environ))
 
 
-def _build(document: Document) -> tuple[EngineConfig, list[ConfigWarning]]:
+def _build(document: Document) -> tuple[EngineConfig, list[Problem]]:
     tree = dict(document.tree)
-    warnings: list[ConfigWarning] = []
+    warnings: list[Problem] = []
     clashes: list[Problem] = []
     for (section, old), new in RENAMED.items():
         values = tree.get(section)
@@ -84,7 +73,7 @@ def _build(document: Document) -> tuple[EngineConfig, list[ConfigWarning]]:
             clashes.append(Problem(path=old_path, message=f"is the old name of {new_path}; give only one of them"))
         else:
             rest[new] = values[old]
-            warnings.append(ConfigWarning(path=old_path, message=f"is deprecated; call it {new_path}"))
+            warnings.append(Problem(path=old_path, message=f"is deprecated; call it {new_path}"))
         tree[section] = rest
     warnings += _tools_by_schema(tree)
     for (section, key), instead in RETIRED.items():
@@ -92,7 +81,7 @@ def _build(document: Document) -> tuple[EngineConfig, list[ConfigWarning]]:
         if section in tree and (values is None or (isinstance(values, dict) and set(values) <= {key})):
             del tree[section]
             message = f"has no effect any more: {instead}; remove it"
-            warnings.append(ConfigWarning(path=f"{section}.{key}", message=message))
+            warnings.append(Problem(path=f"{section}.{key}", message=message))
     try:
         config = structure(tree, (*document.problems, *clashes))
     except ConfigError as exc:
@@ -101,7 +90,7 @@ def _build(document: Document) -> tuple[EngineConfig, list[ConfigWarning]]:
     return config, warnings
 
 
-def _tools_by_schema(tree: dict[str, Any]) -> Iterator[ConfigWarning]:
+def _tools_by_schema(tree: dict[str, Any]) -> Iterator[Problem]:
     """Read ``tools: schema``, which earlier versions knew, as false."""
     models = {"localModel": tree.get("localModel")}
     providers = tree.get("providers")
@@ -112,7 +101,7 @@ def _tools_by_schema(tree: dict[str, Any]) -> Iterator[ConfigWarning]:
     for path, model in models.items():
         if isinstance(model, dict) and _text(model.get("tools")) == "schema":
             model["tools"] = False
-            yield ConfigWarning(
+            yield Problem(
                 path=f"{path}.tools",
                 message="schema is no longer supported, and the model gets no tools: write true if it can call tools"
                 " itself, else false",
@@ -134,20 +123,20 @@ def _as_written(problem: Problem, old_paths: Mapping[str, object]) -> Problem:
     return problem
 
 
-def _unread(path: Path) -> Iterator[ConfigWarning]:
+def _unread(path: Path) -> Iterator[Problem]:
     """Name configurations beside this one, which do not count."""
     if path.name in CONFIG_NAMES:
         for name in CONFIG_NAMES:
             if name != path.name and os.path.lexists(path.with_name(name)):
-                yield ConfigWarning(path=name, message=f"is not read: {path.name} is there too; keep one of them")
+                yield Problem(path=name, message=f"is not read: {path.name} is there too; keep one of them")
 
 
-def _exposed_secrets(tree: Mapping[str, Any]) -> Iterator[ConfigWarning]:
+def _exposed_secrets(tree: Mapping[str, Any]) -> Iterator[Problem]:
     """Find keys that are written out in a file that others may read."""
     for name, provider in (tree.get("providers") or {}).items():
         path = join_path("providers", name)
         if isinstance(provider.get("apiKey"), str):
-            yield ConfigWarning(
+            yield Problem(
                 path=join_path(path, "apiKey"),
                 message="stands in a file that others may read: use ${NAME} or ${file:/path}, or take their access "
                 "away (chmod 600)",

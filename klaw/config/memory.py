@@ -7,13 +7,7 @@ from typing import Literal
 
 import attrs
 
-from klaw.config.keys import key
-
-_TOKENS_MAX = 10_000_000
-_DAY_S = 86_400
-_YEAR_S = 366 * _DAY_S
-_MODEL_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-_MODEL_ID_HINT = "be a model's name: letters, digits, '.', '_' and '-', no '/'"
+from klaw.config.keys import DAY_S, MODEL_NAME, TOKENS_MAX, YEAR_S, key
 
 
 @attrs.frozen(kw_only=True)
@@ -21,35 +15,28 @@ class AutoRagConfig:
     """Retrieval of older messages before every reply."""
 
     enabled: bool = key("Look for older messages that matter, before every reply.", True)
-    top_k: int = key("At most this many recalled messages in one context.", 8, minimum=1, maximum=100)
-    max_tokens: int = key("At most this many tokens of recalled text.", 400, minimum=1, maximum=100_000)
+    top_k: int = key("At most this many recalled messages in one context.", 8, within=(1, 100))
+    max_tokens: int = key("At most this many tokens of recalled text.", 400, within=(1, 100_000))
     relevance_threshold: float = key(
         "Farthest distance that still counts as relevant: near 0 = the same text, 1 = as far as random pairs.",
         0.5,
-        above=0,
-        maximum=1,
+        up_to=1,
     )
-    min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, minimum=0, maximum=10_000)
-    time_budget_ms: int = key(
-        "Recall may take this long; the receipt names what was cut.", 150, minimum=1, maximum=60_000
-    )
+    min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, within=(0, 10_000))
+    time_budget_ms: int = key("Recall may take this long; the receipt names what was cut.", 150, within=(1, 60_000))
 
 
 @attrs.frozen(kw_only=True)
 class ContextConfig:
     """What of the past goes into a request to the model."""
 
-    sliding_window: int = key(
-        "The newest messages that are always offered to the model.", 20, minimum=1, maximum=10_000
-    )
-    subagent_history: int = key(
-        "Earlier complete runs of the same task that a subagent sees.", 5, minimum=0, maximum=1000
-    )
+    sliding_window: int = key("The newest messages that are always offered to the model.", 20, within=(1, 10_000))
+    subagent_history: int = key("Earlier complete runs of the same task that a subagent sees.", 5, within=(0, 1000))
     default_budget_tokens: int = key(
-        "Context length of a model whose own length is not known.", 8192, minimum=64, maximum=_TOKENS_MAX
+        "Context length of a model whose own length is not known.", 8192, within=(64, TOKENS_MAX)
     )
     reply_reserve_tokens: int = key(
-        "Part of the context that is kept free for the answer.", 1024, minimum=1, maximum=_TOKENS_MAX
+        "Part of the context that is kept free for the answer.", 1024, within=(1, TOKENS_MAX)
     )
 
 
@@ -58,18 +45,13 @@ class EmbeddingConfig:
     """Vectors for messages; without them recall is full-text only."""
 
     enabled: bool = key("Make vectors and search with them.", True)
-    model: str = key(
-        "Name of the model, as `klaw models list` shows it.",
-        "multilingual-e5-small",
-        pattern=_MODEL_ID,
-        hint=_MODEL_ID_HINT,
-    )
+    model: str = key("Name of the model, as `klaw models list` shows it.", "multilingual-e5-small", **MODEL_NAME)
     path: Path | None = key("A model folder to use in place of the pulled model.", None)
     threads: int = key(
-        "Threads for inference: one question at a time, or this many batches of messages.", 2, minimum=1, maximum=1024
+        "Threads for inference: one question at a time, or this many batches of messages.", 2, within=(1, 1024)
     )
-    batch_tokens: int = key("Tokens that go through the model in one step.", 256, minimum=1, maximum=65_536)
-    sweep_s: float = key("Pause between searches for messages without a vector.", 60.0, above=0, maximum=_DAY_S)
+    batch_tokens: int = key("Tokens that go through the model in one step.", 256, within=(1, 65_536))
+    sweep_s: float = key("Pause between searches for messages without a vector.", 60.0, up_to=DAY_S)
 
 
 @attrs.frozen(kw_only=True)
@@ -78,29 +60,22 @@ class SummariesConfig:
 
     enabled: bool = key("Condense the older part of a long chat, and show the summary in its place.", True)
     threshold_fraction: float = key(
-        "A summary is made when messages without one take more than this share of the context.",
-        0.5,
-        above=0,
-        maximum=0.9,
+        "A summary is made when messages without one take more than this share of the context.", 0.5, up_to=0.9
     )
     left_out_tokens: int = key(
         "A summary is also made when messages beyond context.slidingWindow without one have this many tokens.",
         2000,
-        minimum=1,
-        maximum=_TOKENS_MAX,
+        within=(1, TOKENS_MAX),
     )
     max_tokens: int = key(
-        "Tokens that a chat's summaries may take in the context; the oldest makes room.",
-        600,
-        minimum=50,
-        maximum=20_000,
+        "Tokens that a chat's summaries may take in the context; the oldest makes room.", 600, within=(50, 20_000)
     )
     hold_uncovered: bool = key(
         "Messages beyond context.slidingWindow stay in the context until a summary holds them.", False
     )
     tool_calls: bool = key("Also note in a sentence or two what each tool call brought, to be found later.", False)
     daily_tokens: int = key(
-        "Tokens that summaries of one user may use in one day (UTC); 0 = no limit.", 0, minimum=0, maximum=1_000_000_000
+        "Tokens that summaries of one user may use in one day (UTC); 0 = no limit.", 0, within=(0, 1_000_000_000)
     )
 
 
@@ -109,15 +84,12 @@ class TopicsConfig:
     """Long-term memory: finished sessions become topics with summaries, written by routing.tasks.topics."""
 
     enabled: bool = key("Make topics in the background; it costs calls to a model.", False)
-    chunk_interval_s: float = key("A session is over after a pause of this length.", 3600.0, minimum=1, maximum=_YEAR_S)
+    chunk_interval_s: float = key("A session is over after a pause of this length.", 3600.0, within=(1, YEAR_S))
     max_chunk_size: int = key(
-        "A session is cut at this many messages; one question to the model covers no more.",
-        400,
-        minimum=2,
-        maximum=5000,
+        "A session is cut at this many messages; one question to the model covers no more.", 400, within=(2, 5000)
     )
     split_threshold_chars: int = key(
-        "A topic with more characters is divided again.", 25_000, minimum=1000, maximum=10_000_000
+        "A topic with more characters is divided again.", 25_000, within=(1000, 10_000_000)
     )
     inject: Literal["tool", "auto", "off"] = key(
         "How topics come into a prompt: tool = memory_search finds them; auto = also the fitting ones before every"
@@ -127,13 +99,11 @@ class TopicsConfig:
     max_tokens: int = key(
         "With inject = auto: at most this many tokens of topics in a prompt, and never more than a fifth of it.",
         1000,
-        minimum=50,
-        maximum=100_000,
+        within=(50, 100_000),
     )
     time_budget_ms: int | None = key(
         "With inject = auto: search and choice may hold up a reply for this long, then the best found are taken. null"
         " = 6 s, and 20 s where the built-in model chooses.",
         None,
-        minimum=1,
-        maximum=60_000,
+        within=(1, 60_000),
     )

@@ -6,9 +6,9 @@ No message quotes a text that could hold a secret, nor anything that came from t
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args
 
-from klaw.config.document import UNREADABLE, kind_of, plain_scalar
+from klaw.config.document import kind_of, plain_scalar
 from klaw.config.environment import Reference, Secret
 
 _QUOTED_MAX = 40
@@ -25,8 +25,6 @@ class ReportedError(Exception):
 
 def _scalar(value: object) -> object:
     """Give the scalar that is meant: one that is wholly ``${NAME}`` may stand for a number or a bool."""
-    if value is UNREADABLE:
-        raise ReportedError
     if isinstance(value, Reference):
         text = _looked_up(value)
         try:
@@ -62,14 +60,10 @@ def read_str(value: object, _: object) -> str:
         return _looked_up(value)
     if isinstance(value, str):
         return value
-    if value is UNREADABLE:
-        raise ReportedError
     raise _mismatch("a text", value, value)
 
 
 def read_secret(value: object, _: object) -> Secret:
-    if value is UNREADABLE:
-        raise ReportedError
     if not isinstance(value, str | Reference):
         raise BrokenRuleError(f"must be a text, got {kind_of(value)} (put the value in quotes)")
     return Secret(value)
@@ -85,15 +79,8 @@ def read_path(value: object, cls: object) -> Path:
         raise BrokenRuleError("starts with ~/ and no home folder is known") from None
 
 
-def is_choice(cls: Any) -> bool:
-    origin: object = get_origin(cls)
-    return origin is Literal
-
-
 def read_choice(value: object, cls: object) -> str:
     choices: tuple[str, ...] = get_args(cls)
-    if value is UNREADABLE:
-        raise ReportedError
     text = _looked_up(value) if isinstance(value, Reference) else value
     if isinstance(text, str) and text in choices:
         return text

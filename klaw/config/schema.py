@@ -10,13 +10,10 @@ from typing import Literal
 
 import attrs
 
-from klaw.config.keys import key, section
+from klaw.config.keys import DAY_S, YEAR_S, key, section
 from klaw.config.llm import LOCAL_PROVIDER, LlmConfig, LocalModelConfig, ProviderConfig, RoutingConfig
 from klaw.config.memory import AutoRagConfig, ContextConfig, EmbeddingConfig, SummariesConfig, TopicsConfig
 from klaw.config.tools import McpConfig, ToolsConfig
-
-_DAY_S = 86_400
-_YEAR_S = 366 * _DAY_S
 
 
 @attrs.frozen(kw_only=True)
@@ -26,21 +23,16 @@ class ProcessingConfig:
     debounce_ms: int = key(
         "Wait this long after a message for further ones; they are answered together. 0 = answer at once.",
         1500,
-        minimum=0,
-        maximum=600_000,
+        within=(0, 600_000),
     )
     debounce_max_ms: int = key(
         "A steady stream of messages is answered at the latest after this time; at least debounceMs.",
         15_000,
-        minimum=0,
-        maximum=3_600_000,
+        within=(0, 3_600_000),
     )
-    max_concurrent_llm: int = key("LLM calls that run at the same time, over all chats.", 2, minimum=1, maximum=64)
+    max_concurrent_llm: int = key("LLM calls that run at the same time, over all chats.", 2, within=(1, 64))
     max_tool_call_rounds: int = key(
-        "Rounds of tool calls in one turn or run, before the model must answer; 0 = no tools.",
-        10,
-        minimum=0,
-        maximum=100,
+        "Rounds of tool calls in one turn or run, before the model must answer; 0 = no tools.", 10, within=(0, 100)
     )
 
 
@@ -48,9 +40,9 @@ class ProcessingConfig:
 class ChatsConfig:
     """Limits of chats."""
 
-    idle_s: float = key("A chat without work for this long leaves memory.", 900.0, above=0, maximum=_YEAR_S)
-    max_per_user: int = key("Chats that one user may have.", 1000, minimum=1, maximum=1_000_000)
-    mailbox_size: int = key("Requests that may wait for one chat.", 256, minimum=1, maximum=100_000)
+    idle_s: float = key("A chat without work for this long leaves memory.", 900.0, up_to=YEAR_S)
+    max_per_user: int = key("Chats that one user may have.", 1000, within=(1, 1_000_000))
+    mailbox_size: int = key("Requests that may wait for one chat.", 256, within=(1, 100_000))
 
 
 @attrs.frozen(kw_only=True)
@@ -58,10 +50,7 @@ class RecoveryConfig:
     """What happens at start with what was left unfinished."""
 
     answer_pending_s: float = key(
-        "Questions without an answer that are younger than this are answered at start.",
-        3600.0,
-        minimum=0,
-        maximum=_YEAR_S,
+        "Questions without an answer that are younger than this are answered at start.", 3600.0, within=(0, YEAR_S)
     )
 
 
@@ -76,30 +65,25 @@ MIN_HEARTBEAT_S = 60
 class SubagentsConfig:
     """Scheduled tasks and spawned subagents."""
 
-    max_concurrent: int = key("Runs at the same time; the others wait.", 2, minimum=1, maximum=64)
-    timeout_s: int = key("Deadline of a run whose task names none.", 600, minimum=1, maximum=_DAY_S)
+    max_concurrent: int = key("Runs at the same time; the others wait.", 2, within=(1, 64))
+    timeout_s: int = key("Deadline of a run whose task names none.", 600, within=(1, DAY_S))
     max_tokens: int = key(
         "Tokens that one run may use, prompts and answers together, when its task names no number; 0 = no limit.",
         200_000,
-        minimum=0,
-        maximum=1_000_000_000,
+        within=(0, 1_000_000_000),
     )
     daily_tokens: int = key(
-        "Tokens that all runs of one user may use in one day (UTC); 0 = no limit.", 0, minimum=0, maximum=1_000_000_000
+        "Tokens that all runs of one user may use in one day (UTC); 0 = no limit.", 0, within=(0, 1_000_000_000)
     )
     retries: int = key(
         "Further attempts after a failure that may pass, 60 s later, then 120 s …; never past the next fire time.",
         3,
-        minimum=0,
-        maximum=10,
+        within=(0, 10),
     )
     max_depth: int = key(
-        "How deep subagents may spawn subagents; 1 = a task's run may, and what it spawned may not.",
-        1,
-        minimum=0,
-        maximum=8,
+        "How deep subagents may spawn subagents; 1 = a task's run may, and what it spawned may not.", 1, within=(0, 8)
     )
-    max_spawned: int = key("Spawned subagents of one user that are not finished.", 8, minimum=0, maximum=1000)
+    max_spawned: int = key("Spawned subagents of one user that are not finished.", 8, within=(0, 1000))
     zone: str = key(
         "Time zone of a cron task that names none: an IANA name such as Europe/Berlin; system = the machine's own.",
         SYSTEM_ZONE,
@@ -112,12 +96,7 @@ class SubagentsConfig:
 class HeartbeatConfig:
     """A regular look at HEARTBEAT.md, the list of what the agent is to watch by itself."""
 
-    interval_s: int = key(
-        f"Pause between heartbeats, at least {MIN_HEARTBEAT_S}; 0 = none.", 0, minimum=0, maximum=_YEAR_S
-    )
-
-
-# ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
+    interval_s: int = key(f"Pause between heartbeats, at least {MIN_HEARTBEAT_S}; 0 = none.", 0, within=(0, YEAR_S))
 
 
 RENAMED: Mapping[tuple[str, str], str] = {("context", "subagentWindow"): "subagentHistory"}
@@ -133,11 +112,11 @@ class HttpConfig:
     """The page, the HTTP API and what other clients speak, on the gateway's port."""
 
     enabled: bool = key("Serve HTTP beside the WebSocket; false = nothing of it is loaded.", True)
-    max_body_bytes: int = key("Longest body of a request.", 1_048_576, minimum=1024, maximum=1_073_741_824)
+    max_body_bytes: int = key("Longest body of a request.", 1_048_576, within=(1024, 1_073_741_824))
     requests_per_second: float = key(
-        "Requests on one connection, on average; five seconds' worth at once.", 50.0, above=0, maximum=100_000
+        "Requests on one connection, on average; five seconds' worth at once.", 50.0, up_to=100_000
     )
-    session_days: float = key("A browser's login ends after so many days.", 30.0, above=0, maximum=3660)
+    session_days: float = key("A browser's login ends after so many days.", 30.0, up_to=3660)
 
 
 @attrs.frozen(kw_only=True)
@@ -145,59 +124,42 @@ class GatewayConfig:
     """The listener for chat clients, and its limits."""
 
     host: str = key("Address to listen on.", "127.0.0.1", pattern=r"[^\s/]+", hint="be a host name or an IP address")
-    port: int = key("Port to listen on; 0 = any free one.", 8181, minimum=0, maximum=65_535)
-    max_frame_bytes: int = key("Longest frame that a client may send.", 65_536, minimum=1024, maximum=16_777_216)
-    max_connections: int = key("Connections that have said hello, at the same time.", 64, minimum=1, maximum=10_000)
+    port: int = key("Port to listen on; 0 = any free one.", 8181, within=(0, 65_535))
+    max_frame_bytes: int = key("Longest frame that a client may send.", 65_536, within=(1024, 16_777_216))
+    max_connections: int = key("Connections that have said hello, at the same time.", 64, within=(1, 10_000))
     max_pending: int = key(
         "Connections that have not said hello yet, at the same time; a newcomer takes the place of the oldest.",
         16,
-        minimum=1,
-        maximum=10_000,
+        within=(1, 10_000),
     )
     max_per_address: int = key(
-        "Connections of one address at the same time; behind a proxy all have the proxy's.",
-        48,
-        minimum=1,
-        maximum=10_000,
+        "Connections of one address at the same time; behind a proxy all have the proxy's.", 48, within=(1, 10_000)
     )
-    max_per_user: int = key(
-        "Connections of one user at the same time that have said hello.", 32, minimum=1, maximum=10_000
-    )
+    max_per_user: int = key("Connections of one user at the same time that have said hello.", 32, within=(1, 10_000))
     connects_per_second: float = key(
-        "Connections that one address may open, on average; five seconds' worth at once.",
-        50.0,
-        above=0,
-        maximum=100_000,
+        "Connections that one address may open, on average; five seconds' worth at once.", 50.0, up_to=100_000
     )
     user_messages_per_second: float = key(
         "Messages that one user may send on all connections, on average; five seconds' worth at once.",
         100.0,
-        above=0,
-        maximum=1_000_000,
+        up_to=1_000_000,
     )
     user_bytes_per_second: float = key(
         "Bytes of frames that one user may send on all connections, on average; five seconds' worth at once.",
         1_000_000.0,
-        above=0,
-        maximum=1_000_000_000,
+        up_to=1_000_000_000,
     )
-    messages_per_second: float = key(
-        "Messages that one connection may send, on average.", 20.0, above=0, maximum=100_000
-    )
-    burst: int = key("Messages that one connection may send at once.", 100, minimum=1, maximum=1_000_000)
-    outbox_frames: int = key(
-        "Frames that wait for a slow client before it is dropped.", 256, minimum=16, maximum=100_000
-    )
+    messages_per_second: float = key("Messages that one connection may send, on average.", 20.0, up_to=100_000)
+    burst: int = key("Messages that one connection may send at once.", 100, within=(1, 1_000_000))
+    outbox_frames: int = key("Frames that wait for a slow client before it is dropped.", 256, within=(16, 100_000))
     allowed_origins: tuple[str, ...] = key(
         "Origins of web pages, besides Klaw's own, that may connect.",
         (),
         pattern=r"https?://[^/\s@?#]+",
         hint="be an origin such as https://example.org, without a path",
     )
-    hello_timeout_s: float = key("A client must say hello within this time.", 10.0, above=0, maximum=_DAY_S)
-    ping_s: float = key(
-        "A connection that is silent this long is asked for a sign of life.", 30.0, above=0, maximum=_DAY_S
-    )
+    hello_timeout_s: float = key("A client must say hello within this time.", 10.0, up_to=DAY_S)
+    ping_s: float = key("A connection that is silent this long is asked for a sign of life.", 30.0, up_to=DAY_S)
     http: HttpConfig = section(HttpConfig)
 
 
@@ -205,13 +167,12 @@ class GatewayConfig:
 class AttachmentsConfig:
     """Files of messages."""
 
-    max_file_bytes: int = key("Bytes of one file.", 20_000_000, minimum=1, maximum=1_000_000_000)
-    max_message_bytes: int = key("Bytes of all files of one message.", 50_000_000, minimum=1, maximum=10_000_000_000)
+    max_file_bytes: int = key("Bytes of one file.", 20_000_000, within=(1, 1_000_000_000))
+    max_message_bytes: int = key("Bytes of all files of one message.", 50_000_000, within=(1, 10_000_000_000))
     max_user_bytes: int = key(
         "Bytes of all files of one user, those too that were not sent.",
         2_000_000_000,
-        minimum=1,
-        maximum=1_000_000_000_000_000,
+        within=(1, 1_000_000_000_000_000),
     )
 
 
@@ -219,12 +180,9 @@ class AttachmentsConfig:
 class StoreConfig:
     """The database."""
 
-    readers: int = key("Read-only connections.", 2, minimum=1, maximum=64)
+    readers: int = key("Read-only connections.", 2, within=(1, 64))
     checkpoint_bytes: int = key(
-        "The commit log is emptied into the chats' own logs at this size.",
-        4_194_304,
-        minimum=4096,
-        maximum=1_073_741_824,
+        "The commit log is emptied into the chats' own logs at this size.", 4_194_304, within=(4096, 1_073_741_824)
     )
 
 
@@ -232,8 +190,8 @@ class StoreConfig:
 class ShutdownConfig:
     """How long an orderly stop may take."""
 
-    grace_s: float = key("Running turns may continue for this long.", 60.0, minimum=0, maximum=_DAY_S)
-    embed_drain_s: float = key("Waiting embeds may continue for this long.", 5.0, minimum=0, maximum=_DAY_S)
+    grace_s: float = key("Running turns may continue for this long.", 60.0, within=(0, DAY_S))
+    embed_drain_s: float = key("Waiting embeds may continue for this long.", 5.0, within=(0, DAY_S))
 
 
 @attrs.frozen(kw_only=True)

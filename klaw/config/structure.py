@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import attrs
 import cattrs
@@ -23,7 +23,6 @@ from klaw.config.memory import ContextConfig
 from klaw.config.scalars import (
     BrokenRuleError,
     ReportedError,
-    is_choice,
     number_reader,
     read_choice,
     read_json,
@@ -44,6 +43,7 @@ from klaw.domain.names import zone
 from klaw.errors import ConfigError, InvalidName, Problem
 
 _T = TypeVar("_T")
+_CHOICES: tuple[object, ...] = (Literal,)
 
 
 def structure(tree: dict[str, Any], known: tuple[Problem, ...] = ()) -> EngineConfig:
@@ -191,7 +191,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(str, read_str)
     converter.register_structure_hook(Secret, read_secret)
     converter.register_structure_hook(Path, read_path)
-    converter.register_structure_hook_func(is_choice, read_choice)
+    converter.register_structure_hook_func(lambda cls: get_origin(cls) in _CHOICES, read_choice)
     converter.register_structure_hook_factory(attrs.has, _section_factory)
     return converter
 
@@ -247,6 +247,8 @@ def _at(place: str | int, error: Exception) -> Exception:
 
 
 def _checked(value: object, cls: Any, rule: Rule, converter: cattrs.Converter) -> Any:
+    if value is UNREADABLE:
+        raise ReportedError
     made = converter.structure(value, cls)
     broken = rule.broken_by(made)
     if broken:

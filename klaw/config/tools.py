@@ -9,10 +9,7 @@ from typing import Literal
 import attrs
 
 from klaw.config.environment import Secret
-from klaw.config.keys import ADDRESS, HEADERS, key, section
-
-_DAY_S = 86_400
-_HOUR_S = 3600
+from klaw.config.keys import ADDRESS, DAY_S, HEADERS, HOUR_S, key, section
 
 
 @attrs.frozen(kw_only=True)
@@ -20,10 +17,10 @@ class WebToolConfig:
     """The tool web_fetch, which reads pages of the public web."""
 
     enabled: bool = key("Offer web_fetch to models.", False)
-    ports: tuple[int, ...] = key("Ports that may be connected to.", (80, 443), minimum=1, maximum=65_535)
-    max_bytes: int = key("A longer page is cut here, packed or unpacked.", 2_000_000, minimum=1024, maximum=20_000_000)
-    timeout_s: float = key("A page must come within this time, redirects included.", 30.0, above=0, maximum=_HOUR_S)
-    idle_s: float = key("No byte from the server for this long is a time-out.", 10.0, above=0, maximum=_HOUR_S)
+    ports: tuple[int, ...] = key("Ports that may be connected to.", (80, 443), within=(1, 65_535))
+    max_bytes: int = key("A longer page is cut here, packed or unpacked.", 2_000_000, within=(1024, 20_000_000))
+    timeout_s: float = key("A page must come within this time, redirects included.", 30.0, up_to=HOUR_S)
+    idle_s: float = key("No byte from the server for this long is a time-out.", 10.0, up_to=HOUR_S)
 
 
 @attrs.frozen(kw_only=True)
@@ -42,9 +39,9 @@ class ExecToolConfig:
         "Run commands in a sandbox: auto = where bubblewrap works, bubblewrap = only there, none = never.", "auto"
     )
     network: bool = key("In the sandbox commands may use the network.", False)
-    timeout_s: float = key("A command is killed after this time.", 60.0, above=0, maximum=_HOUR_S)
+    timeout_s: float = key("A command is killed after this time.", 60.0, up_to=HOUR_S)
     approval_s: float = key(
-        "A question to the user that is not answered in this time counts as no.", 120.0, above=0, maximum=_HOUR_S
+        "A question to the user that is not answered in this time counts as no.", 120.0, up_to=HOUR_S
     )
 
 
@@ -58,12 +55,11 @@ class ToolsConfig:
         pattern=r"[A-Za-z0-9_*?-]{1,64}",
         hint="be a tool's name, with * for any characters",
     )
-    timeout_s: float = key("A call must end within this time, if its tool has no other.", 60.0, above=0, maximum=_DAY_S)
+    timeout_s: float = key("A call must end within this time, if its tool has no other.", 60.0, up_to=DAY_S)
     max_output_chars: int = key(
         "The model sees this many characters of a tool's output; a longer one goes to a file of the workspace.",
         16_000,
-        minimum=200,
-        maximum=10_000_000,
+        within=(200, 10_000_000),
     )
     web: WebToolConfig = section(WebToolConfig)
     exec: ExecToolConfig = section(ExecToolConfig)
@@ -99,7 +95,7 @@ class McpServerConfig:
         hint="be a tool's name, with * for any characters",
         one_or_more=True,
     )
-    max_tools: int = key("More tools than these are left out; each costs tokens.", 64, minimum=1, maximum=500)
+    max_tools: int = key("More tools than these are left out; each costs tokens.", 64, within=(1, 500))
     users: tuple[str, ...] = key(
         "Users whose chats are offered its tools; * for everybody. They act with your accounts.",
         ("local",),
@@ -107,8 +103,8 @@ class McpServerConfig:
         hint="be a user's name, or *",
         one_or_more=True,
     )
-    timeout_s: float = key("One call must end within this time.", 60.0, above=0, maximum=_DAY_S)
-    start_timeout_s: float = key("It must be connected within this time.", 30.0, above=0, maximum=_DAY_S)
+    timeout_s: float = key("One call must end within this time.", 60.0, up_to=DAY_S)
+    start_timeout_s: float = key("It must be connected within this time.", 30.0, up_to=DAY_S)
 
 
 @attrs.frozen(kw_only=True)

@@ -22,8 +22,8 @@ _TOOL = ToolDescription(
 )
 
 
-@attrs.frozen(kw_only=True)
-class Check:
+@attrs.frozen
+class ModelCheck:
     """One ability of a model."""
 
     name: Literal["chat", "stream", "tools", "images"]
@@ -54,37 +54,42 @@ class Tried:
     tools: str = ""
     images: str = ""
 
-    async def run(self) -> list[Check]:
+    async def run(self) -> list[ModelCheck]:
         """Make the calls, one after the other. Never raises ProviderError.
 
         Cancellation: the running call is given up.
         """
         answer = await self._ask("Reply with one word: hello.")
         if isinstance(answer, str):
-            checks = [Check(name="chat", state="fails", text=answer)]
             rest: tuple[Literal["stream", "tools", "images"], ...] = ("stream", "tools", "images")
-            return checks + [Check(name=name, state="not tried", text="the model does not answer") for name in rest]
-        checks = [Check(name="chat", state="works", text="it answers", seconds=answer.seconds), _stream(answer)]
-        checks.append(await self._tools() if not self.tools else _not_tried("tools", self.tools))
-        checks.append(await self._images() if not self.images else _not_tried("images", self.images))
-        return checks
+            not_tried = [ModelCheck(name, "not tried", "the model does not answer") for name in rest]
+            return [ModelCheck("chat", "fails", answer), *not_tried]
+        came = "the answer came in one piece"
+        if answer.pieces > 1:
+            came = f"{answer.pieces} pieces, the first after {answer.first_s:.1f} s"
+        return [
+            ModelCheck("chat", "works", "it answers", answer.seconds),
+            ModelCheck("stream", "works", came),
+            await self._tools() if not self.tools else ModelCheck("tools", "not tried", self.tools),
+            await self._images() if not self.images else ModelCheck("images", "not tried", self.images),
+        ]
 
-    async def _tools(self) -> Check:
+    async def _tools(self) -> ModelCheck:
         answer = await self._ask("Use the tool say_ping for Anna.", tools=(_TOOL,))
         if isinstance(answer, str):
-            return Check(name="tools", state="fails", text=answer)
+            return ModelCheck("tools", "fails", answer)
         called = any(call.name == _TOOL.name for call in answer.completion.tool_calls)
         text = "it calls a tool" if called else "it answered and called no tool"
-        return Check(name="tools", state="works" if called else "fails", text=text, seconds=answer.seconds)
+        return ModelCheck("tools", "works" if called else "fails", text, answer.seconds)
 
-    async def _images(self) -> Check:
+    async def _images(self) -> ModelCheck:
         square = Image(data=red_square(), media_type="image/png")
         answer = await self._ask("Which colour is this? One word.", images=(square,))
         if isinstance(answer, str):
-            return Check(name="images", state="fails", text=answer)
+            return ModelCheck("images", "fails", answer)
         seen = any(word in answer.completion.text.lower() for word in ("red", "красн"))
         text = "it sees a red square" if seen else "it takes an image and does not see that it is red"
-        return Check(name="images", state="works" if seen else "fails", text=text, seconds=answer.seconds)
+        return ModelCheck("images", "works" if seen else "fails", text, answer.seconds)
 
     async def _ask(
         self, text: str, tools: tuple[ToolDescription, ...] = (), images: tuple[Image, ...] = ()
@@ -121,18 +126,6 @@ class _Answer:
     seconds: float
     first_s: float
     pieces: int
-
-
-def _stream(answer: _Answer) -> Check:
-    if answer.pieces > 1:
-        return Check(
-            name="stream", state="works", text=f"{answer.pieces} pieces, the first after {answer.first_s:.1f} s"
-        )
-    return Check(name="stream", state="works", text="the answer came in one piece")
-
-
-def _not_tried(name: Literal["tools", "images"], why: str) -> Check:
-    return Check(name=name, state="not tried", text=why)
 
 
 def red_square(side: int = 32) -> bytes:

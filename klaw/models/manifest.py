@@ -121,22 +121,14 @@ def structure(path: Path, kind: type[T]) -> T:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Writes ``manifest.json`` into ``folder``, whole or not at all.
-
-    Raises:
-        OSError: the file system refused; an earlier file is still there.
-    """
+    """Writes ``manifest.json`` into ``folder``, like ``write_json``."""
     write_json(folder / MANIFEST_FILE, manifest)
 
 
 def write_json(path: Path, value: attrs.AttrsInstance) -> None:
     """Writes an attrs value: a reader finds the old file or the new one, also after a power cut. Raises OSError."""
-    raw = attrs.asdict(value, filter=_present)
+    raw = attrs.asdict(value, filter=lambda _attribute, each: each is not None)
     atomic_file.replace(path, (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode(), mode=0o644)
-
-
-def _present(_attribute: object, value: object) -> bool:
-    return value is not None
 
 
 def describe_file(path: Path) -> FileEntry:

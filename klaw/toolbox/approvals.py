@@ -7,7 +7,6 @@ slot is held meanwhile, because slots are taken for single LLM calls.
 
 from collections.abc import Callable
 
-import attrs
 import structlog
 import trio
 
@@ -25,12 +24,6 @@ MAX_WHAT_CHARS = 20_000
 """What is longer nobody would read to its end before allowing it."""
 
 log = structlog.get_logger("klaw.tools")
-
-
-@attrs.define
-class _Open:
-    approval: Approval
-    reply: Reply[Outcome]
 
 
 class Approvals:
@@ -58,7 +51,7 @@ class Approvals:
         self._new_id = new_id
         self._wait_s = wait_s
         self._watchers = watchers
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, tuple[Approval, Reply[Outcome]]] = {}
         self._closed = False
 
     # -- those who ask ---------------------------------------------------------------------------------------------
@@ -85,7 +78,7 @@ class Approvals:
             turn=turn,
         )
         reply: Reply[Outcome] = Reply()
-        self._open[approval.id] = _Open(approval, reply)
+        self._open[approval.id] = approval, reply
         outcome = Outcome.WITHDRAWN
         try:
             self._events.emit(ApprovalAsked(approval=approval))
@@ -123,18 +116,18 @@ class Approvals:
 
     def open(self, chat: ChatId) -> tuple[Approval, ...]:
         """The open questions of a chat, the oldest first."""
-        return tuple(each.approval for each in self._open.values() if each.approval.chat == chat)
+        return tuple(approval for approval, _ in self._open.values() if approval.chat == chat)
 
     def find(self, user: UserId, approval_id: str) -> Approval | None:
         """An open question of the user's."""
-        found = self._open.get(approval_id)
-        return found.approval if found is not None and user_of(found.approval.chat) == user else None
+        approval, _ = self._open.get(approval_id, (None, None))
+        return approval if approval is not None and user_of(approval.chat) == user else None
 
     def answer(self, approval: Approval, *, allow: bool) -> Outcome | None:
         """Answer an open question; the first answer counts. None when it is not open any more."""
         found = self._open.get(approval.id)
         outcome = Outcome.ALLOWED if allow else Outcome.DENIED
-        if found is None or not found.reply.set(outcome):
+        if found is None or not found[1].set(outcome):
             return None
         # At once, so that nobody is shown a question that is answered.
         self._end(approval, outcome)
@@ -143,9 +136,9 @@ class Approvals:
     def close(self) -> None:
         """The server stops: open questions are withdrawn, and no new one is asked."""
         self._closed = True
-        for each in list(self._open.values()):
-            if each.reply.set(Outcome.WITHDRAWN):
-                self._end(each.approval, Outcome.WITHDRAWN)
+        for approval, reply in list(self._open.values()):
+            if reply.set(Outcome.WITHDRAWN):
+                self._end(approval, Outcome.WITHDRAWN)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

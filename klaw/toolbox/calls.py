@@ -87,9 +87,9 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     """The arguments of a call and what is wrong with them."""
     shown = json.dumps(clean(text)[:SHOWN_CHARS], ensure_ascii=False)
     try:
-        value = json.loads(text, parse_constant=_no_constant) if text.strip() else {}
+        value = json.loads(text) if text.strip() else {}
         if isinstance(value, str):  # some models encode the object twice
-            value = json.loads(value, parse_constant=_no_constant)
+            value = json.loads(value)
     except RecursionError:
         return {}, "The arguments are nested too deep."
     except ValueError:
@@ -99,16 +99,12 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     if not isinstance(value, dict):
         return {}, f"The arguments must be one JSON object with the parameters by name; they were {shown}."
     if not _is_sound(value):
-        return {}, "The arguments hold a number that is too large, or are nested too deep."
+        return {}, "The arguments hold NaN or a number that is too large, or are nested too deep."
     return value, None
 
 
-def _no_constant(_name: str) -> None:
-    raise ValueError("NaN and Infinity are not JSON")
-
-
 def _is_sound(value: object) -> bool:
-    """Whether it can be written as JSON again: 1e999 is read as infinity."""
+    """Whether it can be written as JSON again: NaN cannot, and 1e999 is read as infinity."""
     try:
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):

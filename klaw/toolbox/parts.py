@@ -1,13 +1,11 @@
 """The tools that there are, and what carries them out."""
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import attrs
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.config.tools import ToolsConfig
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.names import ChatId
@@ -65,10 +63,20 @@ def build(
         *message_tools(core.readers, core.writer, composer.own, memory.embedder.nudge),
         *file_tools(workspace, threads, config.max_output_chars),
         *skill_tools(skills, threads),
-        *outside_tools(config, workspace, threads),
         *memory_tools(core, memory),
         *more,
     )
+    # Of what is switched off not even the code is loaded.
+    if config.web.enabled:
+        from klaw.toolbox.web.fetch import WebFetcher, web_fetch
+
+        toolbox.register(web_fetch(WebFetcher(config.web), config.web.timeout_s))
+    if config.exec.enabled:
+        from klaw.toolbox.exec.process import Sandbox
+        from klaw.toolbox.exec.tool import HostExec, host_exec
+
+        sandbox = Sandbox(config.exec)
+        toolbox.register(host_exec(HostExec(config=config.exec, workspace=workspace, files=threads, sandbox=sandbox)))
     approvals = Approvals(
         events=core.events, clock=core.clock, new_id=core.new_id, wait_s=config.exec.approval_s, watchers=watchers
     )
@@ -80,19 +88,3 @@ def build(
         approve=approvals.approve,
     )
     return Tools(core=core, executor=executor, mcp=mcp, approvals=approvals, skills=skills, threads=threads)
-
-
-def outside_tools(config: ToolsConfig, workspace: Path, files: Threads) -> list[ToolSpec]:
-    """``web_fetch`` and ``host_exec``, as far as they are switched on; their code is loaded only if they are used."""
-    specs: list[ToolSpec] = []
-    if config.web.enabled:
-        from klaw.toolbox.web.fetch import WebFetcher, web_fetch
-
-        specs.append(web_fetch(WebFetcher(config.web), config.web.timeout_s))
-    if config.exec.enabled:
-        from klaw.toolbox.exec.process import Sandbox
-        from klaw.toolbox.exec.tool import HostExec, host_exec
-
-        runner = HostExec(config=config.exec, workspace=workspace, files=files, sandbox=Sandbox(config.exec))
-        specs.append(host_exec(runner))
-    return specs

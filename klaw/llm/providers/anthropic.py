@@ -166,10 +166,6 @@ class AnthropicAssembly(Assembly):
         """Inputs that came whole with their block; pieces that follow replace them."""
         self._usage: dict[str, int] = {}
 
-    def feed_event(self, data: str) -> Iterator[Delta]:
-        if data.strip():
-            yield from self.feed(parse(data))
-
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
         message = _object(parse(body.decode("utf-8", "replace")), "answer")
         if message.get("type") == "error":
@@ -184,7 +180,7 @@ class AnthropicAssembly(Assembly):
         self.done = True
 
     def feed(self, event: object) -> Iterator[Delta]:
-        """Take one decoded event. Raises like ``feed_event``. Events of unknown types are skipped, as the API asks."""
+        """See ``Assembly.feed``. Events of unknown types are skipped, as the API asks."""
         event = _object(event, "event")
         match event.get("type"):
             case "error":

@@ -93,7 +93,6 @@ class Assembly(ABC):
         """Whether the provider said that the answer is over, in either way."""
         return self.done or self._finish_reason is not None
 
-    @abstractmethod
     def feed_event(self, data: str) -> Iterator[Delta]:
         """Take the data of one event. The result must be exhausted.
 
@@ -101,6 +100,14 @@ class Assembly(ABC):
             ProviderMalformed: not what the API promises, or too much.
             ProviderRefused: an error in the stream.
         """
+        if data.strip() == "[DONE]":  # what OpenAI's API ends with
+            self.done = True
+        elif data.strip():
+            yield from self.feed(parse(data))
+
+    @abstractmethod
+    def feed(self, event: object) -> Iterator[Delta]:
+        """Take one decoded event. Raises like ``feed_event``."""
 
     @abstractmethod
     def feed_whole(self, body: bytes) -> Iterator[Delta]:

@@ -80,25 +80,17 @@ class OpenAiAssembly(Assembly):
         """In the order of arrival, with the index that the provider gave or that was made up."""
         self._usage: Usage | None = None
 
-    def feed_event(self, data: str) -> Iterator[Delta]:
-        if data.strip() == "[DONE]":
-            self.done = True
-            return
-        if data.strip():
-            yield from self.feed(parse(data))
-
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
         yield from self.feed(parse(body.decode("utf-8", "replace")))
         self.done = True
 
-    def feed(self, chunk: object) -> Iterator[Delta]:
-        """Take one decoded chunk. Raises like ``feed_event``."""
-        if not isinstance(chunk, dict):
+    def feed(self, event: object) -> Iterator[Delta]:
+        if not isinstance(event, dict):
             raise ProviderMalformed("the LLM provider sent something that is not a chunk of an answer")
-        if chunk.get("error"):
-            raise _error_in_stream(chunk)
-        self._take_usage(chunk.get("usage"))
-        choices = chunk.get("choices")
+        if event.get("error"):
+            raise _error_in_stream(event)
+        self._take_usage(event.get("usage"))
+        choices = event.get("choices")
         if not isinstance(choices, list | None):
             raise ProviderMalformed("the LLM provider sent choices that are not a list")
         for choice in (choices or [])[:1]:

@@ -1,20 +1,18 @@
 """Builds the ONNX graph of multilingual-e5-small from the source file's own 4-bit numbers.
 
 The weights go to one external data file next to the graph: ONNX Runtime maps it, so the word table (60 MB) costs
-resident memory only for the rows that texts touch. Needs the ``onnx`` package (extra ``local``), imported inside the
-functions; nothing needs it at run time.
+resident memory only for the rows that texts touch. Needs the ``onnx`` package (extra ``local``), which nothing needs
+at run time.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 
 from klaw.models.e5.source import BLOCK, Quantised, SourceFile
-
-if TYPE_CHECKING:
-    import onnx
 
 GRAPH_FILE = "model.onnx"
 WEIGHTS_FILE = "model.onnx.data"
@@ -40,8 +38,6 @@ class _Weights:
 
     def add(self, name: str, array: npt.NDArray[np.generic]) -> str:
         """Stores ``array`` and returns ``name``, so that calls nest in node definitions."""
-        import onnx
-
         if array.nbytes < _SMALL:
             self.initializers.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
             return name
@@ -66,9 +62,7 @@ class _Graph:
         self._shape = source.shape
         self.nodes: list[onnx.NodeProto] = []
 
-    def _node(self, kind: str, inputs: list[str], output: str, domain: str = "", **attributes: float) -> str:
-        import onnx
-
+    def node(self, kind: str, inputs: list[str], output: str, domain: str = "", **attributes: float) -> str:
         node = onnx.helper.make_node(kind, inputs, [output], name=output, domain=domain)
         node.attribute.extend(onnx.helper.make_attribute(key, value) for key, value in attributes.items())
         self.nodes.append(node)
@@ -92,7 +86,7 @@ class _Graph:
             "",
             self._weights.add(f"{output}.b", bias),
         ]
-        return self._node(
+        return self.node(
             "MatMulNBits",
             inputs,
             output,
@@ -106,7 +100,7 @@ class _Graph:
 
     def _residual_norm(self, value: str, skip: str, prefix: str, output: str) -> str:
         hidden = self._shape.hidden
-        return self._node(
+        return self.node(
             "SkipLayerNormalization",
             [value, skip, self._floats(f"{prefix}.w", hidden), self._floats(f"{prefix}.b", hidden)],
             output,
@@ -118,7 +112,7 @@ class _Graph:
         """Word + position + the one token type, normalised."""
         shape = self._shape
         word = self._source.quantised("emb.word", shape.vocabulary, shape.hidden)
-        words = self._node(
+        words = self.node(
             "GatherBlockQuantized",
             [
                 self._weights.add("emb.word", word.packed.reshape(shape.vocabulary, shape.hidden // 2)),
@@ -135,11 +129,11 @@ class _Graph:
         table = self._source.floats("emb.pos", shape.positions, shape.hidden)
         types = self._source.floats("emb.type", -1, shape.hidden)
         table = table + types[0]
-        length = self._node("Shape", [ids], "length", start=1, end=2)
+        length = self.node("Shape", [ids], "length", start=1, end=2)
         zero = self._weights.add("zero", np.array([0], np.int64))
-        positions = self._node("Slice", [self._weights.add("emb.position", table), zero, length], "positions")
-        summed = self._node("Add", [words, positions], "embedded")
-        return self._node(
+        positions = self.node("Slice", [self._weights.add("emb.position", table), zero, length], "positions")
+        summed = self.node("Add", [words, positions], "embedded")
+        return self.node(
             "LayerNormalization",
             [summed, self._floats("emb.ln.w", shape.hidden), self._floats("emb.ln.b", shape.hidden)],
             "x",
@@ -147,35 +141,23 @@ class _Graph:
             epsilon=shape.epsilon,
         )
 
-    def padding_mask(self, attention_mask: str) -> str:
-        """int32 mask as the attention operator takes it."""
-        import onnx
-
-        return self._node("Cast", [attention_mask], "key_mask", to=onnx.TensorProto.INT32)
-
     def layer(self, value: str, mask: str, at: int) -> str:
         """One transformer layer (post-norm)."""
-        import onnx
-
         shape = self._shape
         name = f"l{at}"
         joined = self._matmul(value, [f"{name}.q", f"{name}.k", f"{name}.v"], shape.hidden, shape.hidden, f"{name}.qkv")
         heads = [f"{name}.query", f"{name}.key", f"{name}.value"]
         self.nodes.append(onnx.helper.make_node("Split", [joined, "thirds"], heads, name=f"{name}.split", axis=-1))
-        attended = self._node(
+        attended = self.node(
             "MultiHeadAttention", [*heads, "", mask], f"{name}.attended", _CONTRIB, num_heads=shape.heads
         )
         out = self._matmul(attended, [f"{name}.ao"], shape.hidden, shape.hidden, f"{name}.out")
         value = self._residual_norm(value, out, f"{name}.aln", f"{name}.mid")
         wide = self._matmul(value, [f"{name}.fi"], shape.feed_forward, shape.hidden, f"{name}.wide")
-        wide = self._node("Gelu", [wide], f"{name}.gelu", _CONTRIB)
+        wide = self.node("Gelu", [wide], f"{name}.gelu", _CONTRIB)
         narrow = self._matmul(wide, [f"{name}.fo"], shape.hidden, shape.feed_forward, f"{name}.narrow")
         last = at == shape.layers - 1
         return self._residual_norm(value, narrow, f"{name}.oln", "last_hidden_state" if last else f"{name}.x")
-
-    def constants(self) -> None:
-        """The sizes of the query, key and value parts of the joined product."""
-        self._weights.add("thirds", np.array([self._shape.hidden] * 3, np.int64))
 
 
 def write_graph(source: SourceFile, folder: Path) -> None:
@@ -184,15 +166,13 @@ def write_graph(source: SourceFile, folder: Path) -> None:
     The model takes ``input_ids`` and ``attention_mask`` (batch, length) int64 and gives ``last_hidden_state``
     (batch, length, hidden) float32.
     """
-    import onnx
-
     helper = onnx.helper
     with (folder / WEIGHTS_FILE).open("wb") as file:
         weights = _Weights(file)
         graph = _Graph(source, weights)
-        graph.constants()
+        weights.add("thirds", np.array([source.shape.hidden] * 3, np.int64))  # query, key and value of a joined product
         value = graph.embeddings("input_ids")
-        mask = graph.padding_mask("attention_mask")
+        mask = graph.node("Cast", ["attention_mask"], "key_mask", to=onnx.TensorProto.INT32)  # as the operator takes it
         for at in range(source.shape.layers):
             value = graph.layer(value, mask, at)
     grid = ["batch", "length"]

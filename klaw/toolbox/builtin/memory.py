@@ -130,21 +130,23 @@ def _core_tools(core: Core) -> tuple[ToolSpec, ...]:
         except CoreUnreadable as error:
             return ToolFailure(f"{error}.")
 
+    async def change(context: ToolContext, section: str, key: str | None, value: str | None) -> Document:
+        now = iso(core.clock.now())
+        try:
+            return await core.writer.run(stored_core_memory.change, context.user, section, key, value, now)
+        except (CoreNotChanged, CoreUnreadable) as error:
+            raise ToolRefused(f"Nothing was changed: {error}") from error
+
     @tool(permission=Permission.WRITE, when=_in_chat)
     async def memory_core_update(
         context: ToolContext,
         section: Annotated[str, "such as user, preferences, people", Bounds(at_least=1, at_most=core_memory.MAX_NAME)],
         key: Annotated[str, "for instance name", Bounds(at_least=1, at_most=core_memory.MAX_NAME)],
         value: Annotated[str, "one line", Bounds(at_least=1, at_most=core_memory.MAX_VALUE)],
-    ) -> str | ToolFailure:
+    ) -> str:
         """Write one entry of core memory, a new one or over the one of that key. Only for few things that matter in
         every conversation: who the user is, how they want to be answered. For all else use memory_save."""
-        try:
-            changed = await core.writer.run(
-                stored_core_memory.change, context.user, section, key, value, iso(core.clock.now())
-            )
-        except (CoreNotChanged, CoreUnreadable) as error:
-            return ToolFailure(f"Not saved: {error}.")
+        changed = await change(context, section, key, value)
         return f"saved; core memory is now:\n{core_memory.render(changed)}"
 
     @tool(permission=Permission.WRITE, when=_in_chat)
@@ -156,12 +158,7 @@ def _core_tools(core: Core) -> tuple[ToolSpec, ...]:
         ] = None,
     ) -> str | ToolFailure:
         """Delete one entry, or a whole section, of core memory."""
-        try:
-            left = await core.writer.run(
-                stored_core_memory.change, context.user, section, key, None, iso(core.clock.now())
-            )
-        except (CoreNotChanged, CoreUnreadable) as error:
-            return ToolFailure(f"Not deleted: {error}.")
+        left = await change(context, section, key, None)
         return f"deleted; core memory is now:\n{core_memory.render(left) or '(empty)'}"
 
     return memory_core_get, memory_core_update, memory_core_delete

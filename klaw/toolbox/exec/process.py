@@ -188,11 +188,6 @@ class Sandbox:
                 self._works = await self._probe(self._program)
         return self._works
 
-    @property
-    def required(self) -> bool:
-        """Whether commands may not run outside of it."""
-        return self._config.sandbox == "bubblewrap"
-
     def wrap(
         self, words: Sequence[str], workspace: Path, kept: Sequence[str] = (), hidden: Path | None = None
     ) -> list[str]:

@@ -70,7 +70,7 @@ class HostExec:
     async def _read(self, command: str) -> tuple[tuple[str, ...], bool]:
         """The words of a command, and whether it runs in a sandbox. Raises ToolRefused: it cannot be run."""
         words, sandboxed = split(command), await self.sandbox.usable()
-        if self.sandbox.required and not sandboxed:
+        if self.config.sandbox == "bubblewrap" and not sandboxed:
             raise ToolRefused("Commands run in a sandbox only (tools.exec.sandbox), and bubblewrap does not work here.")
         return words, sandboxed
 

@@ -7,7 +7,7 @@ import pytest
 
 from klaw.errors import ModelError
 from klaw.models.build import silent
-from klaw.models.catalogue import ModelSpec, catalogue
+from klaw.models.catalogue import CATALOGUE, ModelSpec
 from klaw.models.pull import pull
 from tests.support.repository import REPOSITORY
 
@@ -19,7 +19,7 @@ def models_dir() -> Path:
 
 def spec_of(name: str) -> ModelSpec:
     """The catalogue's entry ``name``."""
-    return next(spec for spec in catalogue() if spec.id == name)
+    return next(spec for spec in CATALOGUE if spec.id == name)
 
 
 def _pulled(name: str) -> Path:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from klaw.config.describe import json_schema
 from klaw.config.environment import Secret
 from klaw.config.llm import ProviderConfig
-from klaw.config.load import ConfigWarning, load, parse
+from klaw.config.load import load, parse
 from klaw.config.memory import AutoRagConfig
 from klaw.config.schema import EngineConfig
-from klaw.errors import ConfigError
+from klaw.errors import ConfigError, Problem
 from tests.support.plugins.golden import Golden
 
 URL = "https://llm.example.com/v1"
@@ -282,7 +282,7 @@ def test_the_old_key_is_accepted_with_a_warning():
     made, warnings = parse("context: {subagentWindow: 7}", {})
     assert made.context.subagent_history == 7
     assert warnings == [
-        ConfigWarning(path="context.subagentWindow", message="is deprecated; call it context.subagentHistory")
+        Problem(path="context.subagentWindow", message="is deprecated; call it context.subagentHistory")
     ]
 
 

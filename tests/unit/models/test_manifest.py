@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from klaw.errors import ModelError
-from klaw.models.catalogue import catalogue
+from klaw.models.catalogue import CATALOGUE
 from klaw.models.manifest import FileEntry, Manifest, find_damage, load_manifest, write_manifest
 
-SPEC = catalogue()[0]
+SPEC = CATALOGUE[0]
 MANIFEST = Manifest(
     id=SPEC.id,
     version=SPEC.version,
@@ -76,6 +76,6 @@ def test_a_file_that_is_missing_is_damage(tmp_path: Path) -> None:
 
 def test_the_catalogue_is_consistent() -> None:
     """Ids are unique folder names, and an embedding model says how it embeds."""
-    specs = catalogue()
+    specs = CATALOGUE
     assert len({spec.id for spec in specs}) == len(specs)
     assert all((spec.embedding is not None) == (spec.kind == "embedding") for spec in specs)

@@ -17,7 +17,7 @@ def fetch(monkeypatch: pytest.MonkeyPatch) -> FakeFetch:
     """The catalogue holds the fake model only, and pulls are served by this."""
     fake = FakeFetch()
     real = pull_module.pull
-    monkeypatch.setattr(catalogue_module, "_MODELS", (SPEC,))
+    monkeypatch.setattr(catalogue_module, "CATALOGUE", (SPEC,))
     monkeypatch.setattr(pull_module, "pull", lambda *args, **kwargs: real(*args, **kwargs, fetch=fake))
     return fake
 
