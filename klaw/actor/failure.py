@@ -2,8 +2,6 @@
 
 import traceback
 
-import trio
-
 
 def split_cancelled(error: BaseException) -> tuple[Exception | None, BaseException | None]:
     """Split what escaped a task into (ordinary failure, what must travel on: cancellation, KeyboardInterrupt …)."""
@@ -29,10 +27,3 @@ def where(error: BaseException) -> str:
         error = error.exceptions[0]
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     return " > ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}" for frame in frames)
-
-
-def is_cancelled(error: BaseException) -> bool:
-    """Whether it is a cancellation or a group of cancellations only."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)[1] is None
-    return isinstance(error, trio.Cancelled)

@@ -4,6 +4,7 @@ What can be read without a server is carried out here, over the database.
 """
 
 import argparse
+import json
 import re
 import shlex
 import sys
@@ -18,12 +19,12 @@ import attrs
 from klaw.cli import document
 from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.cli.arguments import Words, add_home
-from klaw.cli.output import ProgressLine, print_json, say, warn, written
+from klaw.cli.output import ProgressLine, say, warn, written
 from klaw.config.owner import enter
 from klaw.config.paths import Paths
 from klaw.convert import wire_name
 from klaw.errors import Problem
-from klaw.operations.operation import Noun, Operation, OperationError, Shown, plain_type, supplied, told, without_none
+from klaw.operations.operation import Noun, Operation, OperationError, Shown, supplied, told, without_none
 from klaw.operations.perform import OPERATOR, Call, perform, plain, read
 
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
@@ -71,7 +72,7 @@ def _fill(parser: argparse.ArgumentParser, operation: Operation) -> None:
 def _fields(cls: type[Any], path: str = "") -> Iterator[tuple["attrs.Attribute[Any]", str]]:
     """The fields of a class of arguments with their paths; those of a class within it stand beside them."""
     for field in attrs.fields(cls):
-        inner = plain_type(field)
+        inner = without_none(field.type)
         if attrs.has(inner):
             yield from _fields(inner, f"{path}{wire_name(field)}.")
         elif not told(field).hidden:
@@ -79,7 +80,7 @@ def _fields(cls: type[Any], path: str = "") -> Iterator[tuple["attrs.Attribute[A
 
 
 def _add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]") -> None:
-    about, kind = told(field), plain_type(field)
+    about, kind = told(field), without_none(field.type)
     how: dict[str, Any] = {"help": about.help}
     if kind is bool:
         how["action"] = "store_false" if field.default is True and about.option else "store_true"
@@ -160,7 +161,7 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
     shown = operation.show(**supplied(operation.show, known))
     shown = shown if isinstance(shown, Shown) else Shown(shown)
     if getattr(arguments, "json", False):
-        print_json(answer)
+        print(json.dumps(answer, ensure_ascii=False, indent=2))
     elif done:
         for note in shown.notes:
             warn(note)
@@ -238,7 +239,7 @@ def again(operation: Operation, arguments: argparse.Namespace, **changed: Any) -
 def _given(operation: Operation, arguments: argparse.Namespace) -> dict[str, Any]:
     """The arguments as the server gets them. Raises OperationError."""
     given: dict[str, Any] = {
-        field.name: {} for field in attrs.fields(operation.arguments) if attrs.has(plain_type(field))
+        field.name: {} for field in attrs.fields(operation.arguments) if attrs.has(without_none(field.type))
     }
     for field, path in _fields(operation.arguments):
         value = getattr(arguments, _dest(field), None)
@@ -254,7 +255,7 @@ def _value(field: "attrs.Attribute[Any]", value: Any) -> Any:
     """A number, or a text in UTF-8, read from standard input or a file if that is meant. Raises OperationError."""
     if not isinstance(value, str):
         return value
-    kind, about = plain_type(field), told(field)
+    kind, about = without_none(field.type), told(field)
     if int in (kind, *map(without_none, get_args(kind))) and get_origin(kind) is not Literal:
         if not re.fullmatch(r"-?[0-9]{1,15}", value):
             raise OperationError("bad_args", "must be a whole number", field=field.name)

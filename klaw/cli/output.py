@@ -1,6 +1,5 @@
 """What commands print: results, notes, progress, and what went wrong, harmless to the terminal."""
 
-import json
 import os
 import shlex
 import shutil
@@ -63,10 +62,6 @@ def program() -> str:
     if called.name != "klaw" or (found and Path(found).resolve() == called.resolve()):
         return "klaw"
     return shlex.quote(os.path.relpath(called))
-
-
-def print_json(value: object) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def line(text: str) -> str:

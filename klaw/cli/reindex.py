@@ -18,7 +18,6 @@ from klaw.operations.server import Options
 
 if TYPE_CHECKING:
     from klaw.config.memory import EmbeddingConfig
-    from klaw.memory.embed.model import EmbeddingModel
     from klaw.store.rebuild.values import Progress, Report
     from klaw.store.search.vectors import Unembedded
 
@@ -91,12 +90,12 @@ def _here(paths: Paths, asked: Reindex, tell: Callable[[str, int, int], None]) -
     config, _warnings = load(paths.config_file)
     logging.configure("error", "auto")  # what is skipped is counted in the report
 
-    def load_model() -> _Model | None:
-        return _Model.load(config.embedding, paths) if config.embedding.enabled else None
-
     options = Options(accept_differences=asked.accept_differences, embed_again=asked.embed_again)
     work: Generator[Progress, None, Report] = reindex(
-        paths.database, options, load_model, config.auto_rag.min_message_tokens
+        paths.database,
+        options,
+        lambda: _Model(config.embedding, paths) if config.embedding.enabled else None,
+        config.auto_rag.min_message_tokens,
     )
     try:
         while True:
@@ -112,20 +111,14 @@ def _here(paths: Paths, asked: Reindex, tell: Callable[[str, int, int], None]) -
 class _Model:
     """The embedding model as the store sees it."""
 
-    def __init__(self, model: "EmbeddingModel") -> None:
-        self._model = model
+    def __init__(self, config: "EmbeddingConfig", paths: Paths) -> None:
+        """Load the configured model. Raises ModelError."""
+        from klaw.memory.embed.model import EmbeddingModel
         from klaw.memory.embed.passage import vectors_id
 
-        self.model_id = vectors_id(model.model_id)
-        self.dimension = model.dimension
-
-    @classmethod
-    def load(cls, config: "EmbeddingConfig", paths: Paths) -> "_Model":
-        """The configured model. Raises ModelError."""
-        from klaw.memory.embed.model import EmbeddingModel
-
         folder = config.path or paths.models_dir / config.model
-        return cls(EmbeddingModel.load(folder, threads=config.threads, batch_tokens=config.batch_tokens))
+        self._model = EmbeddingModel.load(folder, threads=config.threads, batch_tokens=config.batch_tokens)
+        self.model_id, self.dimension = vectors_id(self._model.model_id), self._model.dimension
 
     def embed(self, messages: "Sequence[Unembedded]") -> list[bytes]:
         from klaw.memory.embed.passage import passage

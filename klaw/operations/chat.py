@@ -132,13 +132,11 @@ async def chat(
 ) -> dict[str, Any]:
     """Show a chat: its row, its actor, what waits for an answer, its last turn."""
     from klaw.store import overview
-    from klaw.store.kinds import messages, turns
+    from klaw.store.kinds import turns
 
     chat = chat_of(asked.chat, user, any_user=True)
     assert chat is not None
-    session = await readers.run(messages.session, chat)
-    if session is None:
-        raise OperationError("unknown_chat", "there is no such chat", field="chat")
+    session = await session_of(readers, chat)
     last = await readers.run(turns.last, chat)
     actor = next((each for each in supervisor.report() if each.name == f"chat {chat}"), None)
     return {
@@ -167,7 +165,7 @@ async def status(
     chat: ChatId, readers: "Readers", chats: "ChatDirectory", llm: "Llm", health: "HasProblems"
 ) -> dict[str, Any]:
     """Show what the chat where this is asked does now, and what is degraded."""
-    session = await _session(readers, chat)
+    session = await session_of(readers, chat)
     return {
         "name": session.name,
         "state": chats.chat_status(chat)["state"],
@@ -191,7 +189,7 @@ async def context(chat: ChatId, readers: "Readers") -> dict[str, Any]:
 async def model(asked: Choice, chat: ChatId, llm: "Llm", readers: "Readers") -> dict[str, Any]:
     """Show the model of the chat where this is asked, or choose it: the slash command's answer stores the choice."""
     default, wanted = llm.core.config.routing.default, asked.name
-    chosen = (await _session(readers, chat)).model if wanted is None else None
+    chosen = (await session_of(readers, chat)).model if wanted is None else None
     if wanted is not None and wanted.lower() != DEFAULT:
         _check(llm, wanted)
         chosen = wanted
@@ -205,7 +203,7 @@ async def models(chat: ChatId, llm: "Llm", readers: "Readers") -> dict[str, Any]
     from klaw.llm.registry import configured_models
 
     config = llm.core.config
-    used = (await _session(readers, chat)).model or config.routing.default
+    used = (await session_of(readers, chat)).model or config.routing.default
     names = list(dict.fromkeys([*configured_models(config), used]))
     await llm.registry.know(*names)
     return {
@@ -216,11 +214,13 @@ async def models(chat: ChatId, llm: "Llm", readers: "Readers") -> dict[str, Any]
     }
 
 
-async def _session(readers: "Readers", chat: ChatId) -> "Session":
+async def session_of(readers: "Readers", chat: ChatId) -> "Session":
+    """A chat's row. Raises OperationError (``unknown_chat``)."""
     from klaw.store.kinds import messages
 
     session = await readers.run(messages.session, chat)
-    assert session is not None  # the command itself is a message of it
+    if session is None:
+        raise OperationError("unknown_chat", "there is no such chat", field="chat")
     return session
 
 

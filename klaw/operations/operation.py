@@ -226,15 +226,20 @@ def chat_of(named: str | None, user: UserId, *, any_user: bool = False, field: s
     return chat
 
 
+def understood(field: str, read: Callable[..., T], *given: Any) -> T:
+    """What a function makes of an argument. Raises OperationError for what it refuses."""
+    try:
+        return read(*given)
+    except InvalidValue as error:
+        raise OperationError("bad_args", str(error), field=field) from None
+
+
 def timed(field: str, text: str | None, now: float, *, until: bool = False) -> str | None:
     """A time that a person gave, in UTC as it is stored; ``until``: the end of what it names. Raises OperationError."""
     from klaw.actor.clock import iso
     from klaw.memory.recall.dates import read_since, read_until
 
-    try:
-        return None if text is None else iso((read_until if until else read_since)(text, now))
-    except InvalidValue as error:
-        raise OperationError("bad_args", str(error), field=field) from None
+    return None if text is None else iso(understood(field, read_until if until else read_since, text, now))
 
 
 def without_field(function: Callable[[str], T]) -> Callable[[str], T]:
@@ -345,11 +350,6 @@ def told(field: "attrs.Attribute[Any]") -> Argument:
     """How a field of a class of arguments is shown."""
     found: Argument = field.metadata["argument"]
     return found
-
-
-def plain_type(field: "attrs.Attribute[Any]") -> Any:
-    """The type of a field's value, without None and what is annotated."""
-    return without_none(field.type)
 
 
 def without_none(found: Any) -> Any:

@@ -10,6 +10,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.search import kind_of
 from klaw.domain.text import plural
+from klaw.operations.chat import session_of
 from klaw.operations.operation import (
     Limit,
     Line,
@@ -25,6 +26,7 @@ from klaw.operations.operation import (
     minute,
     required,
     timed,
+    understood,
 )
 from klaw.operations.people import told
 from klaw.operations.perform import Caller
@@ -32,7 +34,6 @@ from klaw.operations.perform import Caller
 if TYPE_CHECKING:
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.search.search import MemorySearch
-    from klaw.memory.search.search_order import Cursor
     from klaw.store.engine.database import Readers
 
 NOUN = Noun("search", "search all that was said, by words and by meaning")
@@ -144,12 +145,11 @@ async def search(
     asked: Search, user: UserId, caller: Caller, search: "MemorySearch", readers: "Readers", embedder: "Embedder"
 ) -> dict[str, Any]:
     """Search all that was said, by words and by meaning."""
-    from klaw.memory.search.search_order import Cursor
-    from klaw.store.kinds import messages
+    from klaw.memory.search.search_order import Cursor, read_cursor
     from klaw.store.search.history_search import HistoryFilters
 
     chat = chat_of(asked.chat, user, any_user=caller.user is None and asked.user is None)
-    page = _page(asked.page)
+    page = understood("page", read_cursor, asked.page) if asked.page is not None else 1
     now = page.asked_at if isinstance(page, Cursor) else search.now()
     since, until = timed("since", asked.since, now), timed("until", asked.until, now, until=True)
     if since is not None and until is not None and since >= until:
@@ -161,8 +161,8 @@ async def search(
         until=until,
         role=Role(asked.role) if asked.role is not None else None,
     )
-    if chat is not None and await readers.run(messages.session, chat) is None:
-        raise OperationError("unknown_chat", "there is no such chat", field="chat")
+    if chat is not None:
+        await session_of(readers, chat)
     missing = await embedder.prepare()
     found = await search.search(asked.query, filters, limit=asked.limit, page=page)
     return {
@@ -175,13 +175,3 @@ async def search(
         "degraded": [missing if missing and each == "embedding_off" else each for each in found.degraded],
         "results": [{"kind": kind_of(each), **attrs.asdict(each)} for each in found.results],
     }
-
-
-def _page(text: str | None) -> "int | Cursor":
-    from klaw.errors import InvalidValue
-    from klaw.memory.search.search_order import read_cursor
-
-    try:
-        return read_cursor(text) if text is not None else 1
-    except InvalidValue as error:
-        raise OperationError("bad_args", str(error), field="page") from None

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 
 from klaw.convert import Bounds
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import UserId
 from klaw.domain.text import plural
 from klaw.domain.topic import TopicId
+from klaw.operations.chat import session_of
 from klaw.operations.operation import (
     Limit,
     Line,
@@ -268,13 +269,13 @@ async def split(asked: TopicsSplit, user: UserId, topic_control: "TopicControl")
     deadline_s=60.0,
     confirm="Make them again? It costs calls to the model.",
 )
-async def rebuild(asked: TopicsRebuild, user: UserId, topic_control: "TopicControl", clock: "Clock") -> dict[str, Any]:
+async def rebuild(
+    asked: TopicsRebuild, user: UserId, topic_control: "TopicControl", readers: "Readers", clock: "Clock"
+) -> dict[str, Any]:
     """Drop topics and let the archivist make them again; facts are kept."""
-    from klaw.store.kinds import messages
-
-    chat: ChatId | None = chat_of(asked.chat, user)
-    if chat is not None and await topic_control.maker.readers.run(messages.session, chat) is None:
-        raise OperationError("unknown_chat", "there is no such chat", field="chat")
+    chat = chat_of(asked.chat, user)
+    if chat is not None:
+        await session_of(readers, chat)
     since = timed("since", asked.since, clock.now())
     found = await topic_control.in_scope(user, chat, since)
     entries = [] if asked.dry_run else await topic_control.rebuild(user, chat, since)

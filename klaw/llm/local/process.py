@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 import trio
 
-from klaw.actor.failure import error_class, is_cancelled
+from klaw.actor.failure import error_class, split_cancelled
 from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.config.llm import LocalModelConfig
 from klaw.errors import INSTALL_AGAIN, ModelError
@@ -84,7 +84,7 @@ class LocalProcess:
             self._model.not_ready(LocalState.STARTING, "the local model is still loading")
             await self._run_child(vitals)
         except BaseException as error:
-            if is_cancelled(error):
+            if split_cancelled(error)[0] is None:
                 self._model.not_ready(LocalState.STOPPED, "the local model is stopped")
             raise
 

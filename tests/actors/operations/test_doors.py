@@ -20,7 +20,7 @@ from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.names import ChatId
 from klaw.operations import perform as table
-from klaw.operations.operation import OperationError, Scope, plain_type, told
+from klaw.operations.operation import OperationError, Scope, told, without_none
 from klaw.operations.perform import Call, Caller, perform, read
 from klaw.operations.slash import OperationCommands
 from tests.support.admin import SETTINGS, Commands, parts_of, served
@@ -159,7 +159,7 @@ def test_every_operation_is_described() -> None:
         assert operation.help.endswith("."), operation.name
         for field in operation.arguments.__attrs_attrs__:
             assert told(field).help, (operation.name, field.name)
-            assert plain_type(field) is not None
+            assert without_none(field.type) is not None
         if operation.confirm is not None:
             dry_run = {field.name: field for field in operation.arguments.__attrs_attrs__}["dry_run"]
             assert (dry_run.default, told(dry_run).option) == (True, None), operation.name
