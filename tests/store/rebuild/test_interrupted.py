@@ -17,7 +17,7 @@ from klaw.store.kinds import messages
 from klaw.store.rebuild import files, offline
 from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import ReindexRefused
-from tests.e2e.test_bad_disk import small_disk
+from tests.e2e.invariants.test_bad_disk import small_disk
 from tests.support.reindexing import FakeModel, digests_of, filled, run
 from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store

@@ -5,7 +5,7 @@ import pytest
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.text import RECALL_HEADER
 from klaw.store.search import vectors
-from tests.e2e.test_in_scope import CASES, FILLER
+from tests.e2e.invariants.test_in_scope import CASES, FILLER
 from tests.support.inside import inside, kept
 from tests.support.llm_server import serve_llm
 from tests.support.server import write_home
