@@ -274,7 +274,7 @@ class Conversation:
             completion = await self.meter.stream(route, request, self.host.heard)
             self.answered_by = completion.model or route.name
             call.count(_usage(estimated, completion))
-        if completion.usage is not None:
+        if completion.usage is not None and not any(message.images for message in messages):
             reported = completion.usage.prompt_tokens
             self.agent.llm.correction.learn(self.answered_by, estimated=estimated, reported=reported)
         return completion

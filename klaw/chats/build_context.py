@@ -1,5 +1,7 @@
 """What goes into a turn's first request: prompt files, facts, what is recalled, topics that fit, the window."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -8,12 +10,15 @@ from klaw.actor.supervisor import Vitals
 from klaw.agent.agent import Agent
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
+from klaw.context.attachments import pictures
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.pinned_facts import standing
 from klaw.domain.search import NOTHING, Recalled
 from klaw.domain.topic import ChosenTopics
+from klaw.errors import AttachmentRefused, StorageFull
 from klaw.llm.client import Meter
+from klaw.llm.types import Image
 from klaw.store.kinds import facts
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.search.candidates import Scope
@@ -28,9 +33,16 @@ class Gathered:
 
 
 def plan_of(
-    rows: ChatRows, system_prompt: str, core_memory: str, config: EngineConfig, budget: Budget, tools_tokens: int
+    rows: ChatRows,
+    system_prompt: str,
+    core_memory: str,
+    config: EngineConfig,
+    budget: Budget,
+    tools_tokens: int,
+    pictures: Mapping[str, Image] | None = None,
 ) -> Plan:
-    """What a turn's request is to be made from, before anything is recalled; see ``Snapshot``."""
+    """What a turn's request is to be made from, before anything is recalled; see ``Snapshot``. ``pictures``: None for a
+    model that takes none."""
     return plan(
         Snapshot(
             system_prompt=system_prompt,
@@ -41,6 +53,8 @@ def plan_of(
             has_older=rows.has_older,
             pending=rows.pending,
             unfinished=rows.unfinished,
+            sees=pictures is not None,
+            pictures=pictures or {},
             tools_tokens=tools_tokens,
             budget=budget,
             settings=Settings(
@@ -63,12 +77,15 @@ class Gatherer:
         vitals: the chat's.
         rows: what the turn answers, and what came before.
         meter: the turn's, for models that are asked meanwhile.
+        sees: whether the model takes pictures.
     """
 
     agent: Agent
     vitals: Vitals
     rows: ChatRows
     meter: Meter
+    sees: bool
+    _pictures: Mapping[str, Image] | None = None
     _chosen: ChosenTopics | None = None
 
     async def gather(self, budget: Budget, tools_tokens: int) -> Gathered:
@@ -84,13 +101,24 @@ class Gatherer:
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)
         core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, rows.session.user))
-        planned = plan_of(rows, fixed.system_prompt, core.text, config, budget, tools_tokens)
+        planned = plan_of(rows, fixed.system_prompt, core.text, config, budget, tools_tokens, await self._read())
         recalled = await self._recall(planned)
         context = assemble(planned, recalled, await self._topics(recalled))
         receipt = {**explain(planned, context), **core.describe()}
         if fixed.problems:
             receipt["problems"] = list(fixed.problems)
         return Gathered(context=context, receipt=receipt)
+
+    async def _read(self) -> Mapping[str, Image] | None:
+        """The pictures for a model that takes them; one that cannot be read is left out, and its message says so."""
+        if self.sees and self._pictures is None:
+            self._pictures = found = {}
+            user = self.rows.session.user
+            for file in pictures((*self.rows.history, *self.rows.pending)):
+                with suppress(AttachmentRefused, StorageFull):
+                    data = await self.agent.core.attachments.read(user, file.sha256)
+                    found[file.sha256] = Image(data=data, media_type=file.type)  # type: ignore[arg-type]  # one of them
+        return self._pictures
 
     async def _recall(self, planned: Plan) -> Recalled:
         if planned.guard is not Guard.SEARCH:

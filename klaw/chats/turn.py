@@ -137,7 +137,7 @@ class Turn:
             if route.tools and core.config.processing.max_tool_call_rounds:
                 await agent.workspace.refresh_skills()
                 tools = toolbox.describe(about)
-            self._gatherer = Gatherer(agent=agent, vitals=self.vitals, rows=rows, meter=meter)
+            self._gatherer = Gatherer(agent=agent, vitals=self.vitals, rows=rows, meter=meter, sees=route.images)
             return await self._converse(rows, route, meter, about, tools)
 
     async def _converse(

@@ -85,7 +85,7 @@ class ProviderModelConfig:
     context_tokens: int | None = key("Context length of the model.", None, within=(64, TOKENS_MAX))
     max_output_tokens: int | None = key("Longest answer that the model gives.", None, within=(1, TOKENS_MAX))
     tools: bool = key("The model can call tools: it is offered Klaw's.", False)
-    images: bool = key("The model takes images.", False)
+    images: bool | None = key("The model takes images; null: only Anthropic's own do.", None)
     json_schema: bool = key(
         "The API takes a JSON schema for the answer; false: Klaw writes the schema into the prompt.", True
     )
@@ -128,6 +128,13 @@ class ProviderConfig:
         names=r"\S+",
         names_hint="have no spaces and not be empty",
     )
+
+    def takes_images(self, model: str) -> bool:
+        """Whether a model takes images: all of Anthropic's own do."""
+        known = self.models.get(model)
+        if known is None or known.images is None:
+            return self.type == "anthropic" and self.base_url is None
+        return known.images
 
 
 @attrs.frozen(kw_only=True)

@@ -11,6 +11,7 @@ from itertools import groupby
 
 import attrs
 
+from klaw.context.attachments import with_files
 from klaw.context.inputs import Snapshot
 from klaw.context.repair import repair, spoken
 from klaw.context.request import make_room, shorten
@@ -21,7 +22,7 @@ from klaw.domain.message import Message
 from klaw.domain.search import NOTHING, Decision, Recalled
 from klaw.domain.text import CORE_MEMORY_HEADER, RECALL_HEADER, SUMMARY_HEADER, hanging, prose, quoted
 from klaw.domain.topic import ChosenTopics
-from klaw.llm.providers.adapt import request_tokens
+from klaw.llm.providers.adapt import IMAGE_TOKENS, request_tokens
 from klaw.llm.types import ChatMessage
 
 FIXED_SHARE = 0.2
@@ -124,6 +125,7 @@ def plan(snapshot: Snapshot) -> Plan:
         snapshot = attrs.evolve(snapshot, history=_without_tools(snapshot.history), unfinished=())
     left = usable - sum(layer.tokens for layer in fixed) - snapshot.tools_tokens
     limit = max(min(int(usable * PENDING_SHARE), left), int(usable * FIXED_SHARE))
+    snapshot = with_files(snapshot, limit)
     pending, pending_cut = _pending(snapshot, limit)
     pending_tokens = request_tokens(pending)
     rounds = min(int(usable * ROUNDS_SHARE), ROUNDS_MOST) if snapshot.tools_tokens else 0
@@ -191,7 +193,7 @@ def assemble(plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | No
     # One system message: models whose template allows only one work too.
     system = "\n\n".join(layer.text for layer in layers)
     messages = [ChatMessage(role="system", content=system, stable_chars=stable)] if system else []
-    messages += repair([*spoken(window), *plan.pending])
+    messages += repair([*spoken(window, snapshot.beside), *plan.pending])
     layers += [
         Layer(name="window", text="", tokens=cost(window)),
         Layer(name="pending", text="", tokens=plan.pending_tokens, cut=plan.pending_cut),
@@ -288,6 +290,8 @@ def _pending(snapshot: Snapshot, limit: int) -> tuple[tuple[ChatMessage, ...], b
         for _, group in groupby(sorted((*snapshot.pending, *snapshot.unfinished), key=lambda m: m.seq), is_tool)
     ]
     asked = sum(not is_tool(group[0]) for group in groups)
+    images = [image for message in snapshot.pending for image in snapshot.beside.get(message.rowid, ())]
+    room = limit - IMAGE_TOKENS * len(images)
     shown: list[ChatMessage] = []
     cut = False
     for group in groups:
@@ -295,6 +299,7 @@ def _pending(snapshot: Snapshot, limit: int) -> tuple[tuple[ChatMessage, ...], b
             shown += spoken(group)
             continue
         text = "\n".join(message.content for message in group)
-        shown.append(ChatMessage(role="user", content=shorten(text, limit // asked)))
+        given = tuple(image for message in group for image in snapshot.beside.get(message.rowid, ()))
+        shown.append(ChatMessage(role="user", content=shorten(text, room // asked), images=given))
         cut = cut or shown[-1].content != text
     return (make_room(repair(shown), 1, limit) if snapshot.unfinished else tuple(shown)), cut

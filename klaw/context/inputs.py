@@ -1,9 +1,12 @@
 """The snapshot that a turn's context is made from."""
 
+from collections.abc import Mapping
+
 import attrs
 
 from klaw.domain.message import Message
 from klaw.domain.summary import Summary
+from klaw.llm.types import Image
 
 
 @attrs.frozen(kw_only=True)
@@ -69,6 +72,13 @@ class Snapshot:
     """The segment's summaries that stand in the context, oldest first."""
     summarised_to: int = 0
     """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
+
+    sees: bool = False
+    """Whether the model takes pictures."""
+    pictures: Mapping[str, Image] = attrs.field(factory=dict, repr=False)
+    """Of these messages, by SHA-256."""
+    beside: Mapping[int, tuple[Image, ...]] = attrs.field(factory=dict, repr=False)
+    """Those that are given, by the row id of their message; see ``attachments.with_files``."""
 
     @property
     def summary(self) -> str:

@@ -11,24 +11,32 @@ or a file that was edited by hand leaves exactly that. What is valid here is val
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
 from klaw.domain.message import Kind, Message, Role
-from klaw.llm.types import ChatMessage, ToolCall
+from klaw.llm.types import ChatMessage, Image, ToolCall
 
 INTERRUPTED = "[This call was interrupted: it has no result, and whether it had an effect is unknown.]"
 OPENING = "[Earlier messages are left out.]"
 """The user's part before an assistant message that comes first."""
 
+EMPTY: Mapping[int, tuple[Image, ...]] = {}
+
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def spoken(messages: Iterable[Message]) -> list[ChatMessage]:
-    """Stored messages as a request has them; those that are no part of the dialogue are left out."""
-    return [said for message in messages if (said := _said(message)) is not None]
+def spoken(messages: Iterable[Message], beside: Mapping[int, tuple[Image, ...]] = EMPTY) -> list[ChatMessage]:
+    """Stored messages as a request has them; those that are no part of the dialogue are left out.
+
+    Args:
+        messages: of one chat.
+        beside: pictures by the row id of their message.
+    """
+    found = ((_said(message), beside.get(message.rowid, ())) for message in messages)
+    return [attrs.evolve(said, images=images) if images else said for said, images in found if said is not None]
 
 
 def _said(message: Message) -> ChatMessage | None:
@@ -111,7 +119,8 @@ def _add(out: list[ChatMessage], message: ChatMessage) -> None:
         out.append(message)
         return
     content = "\n".join(part for part in (before.content, message.content) if part)
-    out[-1] = attrs.evolve(before, content=content, tool_calls=message.tool_calls)
+    images = before.images + message.images
+    out[-1] = attrs.evolve(before, content=content, tool_calls=message.tool_calls, images=images)
 
 
 def _plain_call(call: ToolCall, taken: set[str]) -> ToolCall:

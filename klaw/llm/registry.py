@@ -129,7 +129,7 @@ class Registry:
             context_tokens=(own and own.context_tokens) or (listed and listed.context_tokens) or None,
             max_output_tokens=own.max_output_tokens if own is not None else None,
             tools=own is not None and own.tools,
-            images=own is not None and own.images,
+            images=settings is not None and settings.takes_images(model),
             prices=prices,
             price_source=source if prices is not None else None,  # type: ignore[arg-type]  # one of the two words
         )

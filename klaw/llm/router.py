@@ -131,7 +131,7 @@ class Router:
             context_tokens=self._context_tokens(name),
             max_output_tokens=min(reply, (known_model and known_model.max_output_tokens) or reply),
             tools=known_model is not None and known_model.tools,
-            images=known_model is not None and known_model.images,
+            images=settings.takes_images(model),
             json_schema=known_model is None or known_model.json_schema,
         )
 

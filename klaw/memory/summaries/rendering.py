@@ -15,6 +15,7 @@ from klaw.context.repair import calls_of
 from klaw.context.request import shorten
 from klaw.convert import Form
 from klaw.domain import tokens
+from klaw.domain.attachment import names_of
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.summary import MAX_NOTE, ToolNote
 from klaw.domain.text import MARK, hanging, quoted, tagged
@@ -62,7 +63,8 @@ def _lines(message: Message) -> list[str]:
         return [_line(f"text of the tool {name}", shorten(message.content, TOOL_TOKENS))]
     if message.type is Kind.SCHEDULED:
         return [_line("assistant, by a scheduled task", message.content)]
-    return [_line("user" if message.role is Role.USER else "assistant", message.content)]
+    whole = "\n".join([message.content, *names_of(message.metadata)])
+    return [_line("user" if message.role is Role.USER else "assistant", whole)]
 
 
 def _line(label: str, text: str) -> str:

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Literal
 
 from klaw.domain import tokens
+from klaw.domain.attachment import names_of
 from klaw.domain.message import Kind, Message, Role, is_searchable
 from klaw.domain.text import minute, one_line
 from klaw.domain.topic import MAX_SUMMARY_CHARS
@@ -65,7 +66,8 @@ def _shown(message: Message, cap: int) -> str:
     if message.type is Kind.TOOL_CALL:
         names = ", ".join(str(call.get("name", "?")) for call in _calls(message))
         return middle_out(f"{names} {message.content}".strip() or "-", min(cap, TOOL_CAP))
-    return middle_out(message.content, min(cap, TOOL_CAP) if message.role is Role.TOOL else cap)
+    said = " ".join([message.content, *names_of(message.metadata)])
+    return middle_out(said, min(cap, TOOL_CAP) if message.role is Role.TOOL else cap)
 
 
 def _calls(message: Message) -> list[dict[str, object]]:

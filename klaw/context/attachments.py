@@ -1,0 +1,86 @@
+"""What of the files of messages stands in a request: pictures as they are, text behind the name of its file, of others
+the name. Pure."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from klaw.context.inputs import Snapshot
+from klaw.context.request import shorten
+from klaw.domain import tokens
+from klaw.domain.attachment import Attachment, files_of
+from klaw.domain.message import Message
+from klaw.domain.text import quoted
+from klaw.llm.providers.adapt import IMAGE_TOKENS
+
+MAX_PICTURES = 8
+"""In one request; the newest."""
+MAX_PICTURE_BYTES = 3_750_000
+"""Of one that a model is given: 5 MB as base64, which is what the strictest providers take."""
+MAX_PICTURES_BYTES = 12_000_000
+"""Of all in one request."""
+PICTURES_SHARE = 0.75
+"""Of what the pending messages may take: so much is left to pictures, and the rest to what was said."""
+DOCUMENTS_SHARE = 0.5
+"""Of that again: for the text of the files of each earlier message."""
+
+
+def pictures(messages: Sequence[Message]) -> list[Attachment]:
+    """The pictures that one request may hold, the newest first, each once."""
+    found: dict[str, Attachment] = {}
+    left = MAX_PICTURES_BYTES
+    for file in (file for message in reversed(messages) for file in reversed(files_of(message.metadata))):
+        if file.is_picture and file.bytes <= min(MAX_PICTURE_BYTES, left) and file.sha256 not in found:
+            found[file.sha256] = file
+            left -= file.bytes
+            if len(found) == MAX_PICTURES:
+                break
+    return list(found.values())
+
+
+def with_files(snapshot: Snapshot, limit: int) -> Snapshot:
+    """The snapshot with the messages as a model reads them, and the pictures that are given beside them.
+
+    Args:
+        snapshot: with the messages as they are stored.
+        limit: estimated tokens that the pending messages may take.
+    """
+    messages = (*snapshot.history, *snapshot.pending)
+    most = int(limit * PICTURES_SHARE) // IMAGE_TOKENS
+    given = [each.sha256 for each in pictures(messages) if each.sha256 in snapshot.pictures][:most]
+    at: dict[int, list[str]] = {}
+    for message in reversed(messages):  # each picture stands where it was sent last
+        at[message.rowid] = [each.sha256 for each in files_of(message.metadata) if each.sha256 in given]
+        given = [each for each in given if each not in at[message.rowid]]
+
+    def read(message: Message, room: int) -> Message:
+        files = files_of(message.metadata)
+        if not files:
+            return message
+        images = at[message.rowid]
+        lines = [_line(file, given=file.sha256 in images, sees=snapshot.sees, room=room) for file in files]
+        text = "\n".join(filter(None, (message.content, *lines)))
+        return attrs.evolve(message, content=text, tokens=tokens.estimate(text) + IMAGE_TOKENS * len(images))
+
+    return attrs.evolve(
+        snapshot,
+        history=tuple(read(message, int(limit * DOCUMENTS_SHARE)) for message in snapshot.history),
+        pending=tuple(read(message, limit) for message in snapshot.pending),
+        beside={rowid: tuple(snapshot.pictures[each] for each in here) for rowid, here in at.items() if here},
+    )
+
+
+def _line(file: Attachment, *, given: bool, sees: bool, room: int) -> str:
+    if file.is_picture:
+        why = ""
+        if not sees:
+            why = ", which this model cannot see"
+        elif file.bytes > MAX_PICTURE_BYTES:
+            why = f", which is not shown: it has more than {MAX_PICTURE_BYTES:,} bytes"
+        elif not given:
+            why = ", which is not shown here"
+        return f"[picture {file.name}{why}]"
+    if not file.text:
+        return f"[file {file.name}, {file.type}, {file.bytes:,} bytes: only its name is known]"
+    whole = ": the beginning of its text" if file.cut else ": its text"
+    return f"[file {file.name}, {file.bytes:,} bytes{whole}]\n{quoted(shorten(file.text, room))}"
