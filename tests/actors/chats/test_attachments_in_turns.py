@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.anthropic_server import serve_anthropic
 
 from klaw.domain.attachment import Named
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import AttachmentRefused
 from tests.support.chats_world import World, world
 from tests.support.llm_server import text_reply
+from tests.support.programs.anthropic_server import serve_anthropic
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
 ENCODED = base64.b64encode(PNG).decode()
