@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, where
-from klaw.api import login, messages, rest
+from klaw.api import login, messages, ollama, openai, rest
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
 
@@ -32,6 +32,8 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
+_OLLAMA = frozenset({"/api/tags", "/api/show", "/api/version", "/api/chat"})
+
 log = structlog.get_logger("klaw.api")
 
 
@@ -47,6 +49,8 @@ def make_app(api: Api) -> ASGIApp:
         *login.routes(api),
         *messages.routes(api),
         *rest.routes(api),
+        *openai.routes(api),
+        *ollama.routes(api),
     ]
     app: ASGIApp = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _unhandled})
     origins = api.services.config.allowed_origins
@@ -100,13 +104,22 @@ class _Outermost:
             if begun:
                 log.error("response_broken_off", error=error_class(error), where=where(error))
                 raise ConnectionAbortedError from None
-            await response(scope, receive, sending)
+            await _as_face(scope["path"], response)(scope, receive, sending)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         wait_s = connection_of(Request(scope)).pace.take(trio.current_time())
         if wait_s > 0:
             raise TooFast(wait_s)
         await self._app(scope, receive, send)
+
+
+def _as_face(path: str, response: JSONResponse) -> Response:
+    """A problem in the form that programs of another protocol understand."""
+    face = openai if path.startswith("/v1/") else ollama if path in _OLLAMA else None
+    if face is None:
+        return response
+    headers = {name: value for name, value in response.headers.items() if name in ("retry-after", "www-authenticate")}
+    return JSONResponse(face.error_of(response), response.status_code, headers)
 
 
 def _missing(given: set[bytes], path: str) -> list[tuple[bytes, bytes]]:

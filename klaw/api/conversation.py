@@ -78,7 +78,8 @@ class Asked:
         self._seen = appended.repeated
         """Whether what comes is later than the message."""
         self._looked = False
-        self._turn: str | None = None
+        self.turn: str | None = None
+        """That answers it, once it has begun."""
         self._answer: Message | None = None
 
     async def wait(self) -> Outcome:
@@ -113,11 +114,11 @@ class Asked:
         match news:
             case Message(metadata=metadata) if metadata.get("command") == self.message.id:
                 self.outcome = Outcome(status=None, answer=news)
-            case Message(role=Role.ASSISTANT, type=Kind.TEXT) if news.metadata.get("turn") == self._turn:
+            case Message(role=Role.ASSISTANT, type=Kind.TEXT) if news.metadata.get("turn") == self.turn:
                 self._answer = news
             case TurnStarted(turn=turn, last_seq=last_seq) if last_seq >= self.message.seq:
-                self._turn = turn
-            case TurnEnded(turn=turn, status=status, code=code, text=text) if turn == self._turn:
+                self.turn = turn
+            case TurnEnded(turn=turn, status=status, code=code, text=text) if turn == self.turn:
                 self.outcome = Outcome(status=status, turn=turn, answer=self._answer, code=code, text=text)
             case Progressed(turn=None, step=Step.NOTHING):
                 self.outcome = Outcome(status=TurnStatus.STOPPED)
@@ -141,10 +142,10 @@ class Asked:
 
 @asynccontextmanager
 async def ask(
-    chats: ChatDirectory, hub: Hub, user: UserId, name: str, message_id: str, text: str
+    chats: ChatDirectory, hub: Hub, user: UserId, name: str, message_id: str, text: str, instructions: str = ""
 ) -> AsyncIterator[Asked]:
     """Send a message; it is durable when the block begins. A repetition of an id that was sent before is not stored
-    again, and brings the answer that there is.
+    again, and brings the answer that there is. ``instructions`` are of the program that asks; they are not stored.
 
     Raises:
         InvalidName, IdConflict, TooManyChats, ChatBusy, StorageFull, ActorStopped: nothing was stored.
@@ -156,7 +157,8 @@ async def ask(
     watcher = _Watcher(send)
     hub.watch(watcher, chat)
     try:
-        yield Asked(chats, chat, await chats.send(user, name, message_id, text, channel=CHANNEL), receive)
+        sent = await chats.send(user, name, message_id, text, channel=CHANNEL, instructions=instructions)
+        yield Asked(chats, chat, sent, receive)
     finally:
         hub.leave(watcher)
         receive.close()

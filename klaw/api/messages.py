@@ -3,21 +3,19 @@ What is told has the form of the WebSocket's frames (docs/protocol.md).
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, cast
 
 import attrs
-import trio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope
-from starlette.types import Send as SendFunction
 
-from klaw.api.asker import Api
+from klaw.api.asker import Api, message_id
 from klaw.api.conversation import Asked, ChatNews, Outcome, ask
+from klaw.api.problems import MODEL_FAILED
+from klaw.api.streams import Stream
 from klaw.convert import FRAMES, REQUESTS, Bounds, Converter
 from klaw.domain.events import TextStreamed
 from klaw.domain.message import Message
@@ -29,10 +27,6 @@ from klaw.wire.frames import Delta, GetHistory, GetReceipt, RequestFrame, Send, 
 
 QUERY = Converter(forbid_unknown=True, lenient=True)
 """Reads what stands in a URL, where all values are texts."""
-KEEP_ALIVE_S = 15.0
-"""A stream without an event for so long sends a comment, so that nothing between takes it for dead."""
-Put: TypeAlias = Callable[[str], Awaitable[None]]
-"""Sends an event."""
 _PATH = "/api/v1/chats/{chat}"
 
 
@@ -68,16 +62,19 @@ def routes(api: Api) -> list[Route]:
     async def send(request: Request) -> Response:
         user, services = api.asker(request).user, api.services
         new = REQUESTS.read(await api.json(request), NewMessage)
-        message_id = request.headers.get("idempotency-key") or api.core.new_id()
-        frame = FRAMES.read({"id": message_id, "chat": request.path_params["chat"], "text": new.text}, Send)
+        frame = FRAMES.read(
+            {"id": message_id(request.headers, api), "chat": request.path_params["chat"], "text": new.text}, Send
+        )
         asking = ask(services.chats, services.hub, user, frame.chat, frame.id, frame.text)
         if new.stream or "text/event-stream" in request.headers.get("accept", ""):
-            return cast("Response", EventStream(asking, _tell))
+            return cast("Response", Stream(partial(_tell, asking)))
         async with asking as asked:
             if not new.wait:
                 return JSONResponse({"message": told(asked.message)}, 202)
             outcome = await asked.wait()
-        return JSONResponse({"message": told(asked.message), **ended(outcome)}, _status(outcome))
+        return JSONResponse(
+            {"message": told(asked.message), **ended(outcome)}, MODEL_FAILED if outcome.code is not None else 200
+        )
 
     return [
         Route(f"{_PATH}/messages", history, methods=["GET"]),
@@ -106,21 +103,17 @@ def ended(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _status(outcome: Outcome) -> int:
-    """A failed answer is an error of what is behind the server; the message is stored all the same."""
-    return 502 if outcome.code is not None else 200
-
-
-async def _tell(asked: Asked, put: Put) -> None:
+async def _tell(asking: AbstractAsyncContextManager[Asked], stream: Stream) -> None:
     """What happens until the answer is there, as frames; at the end ``done``."""
-    try:
-        async for news in asked:
-            for frame in _frames(news):
-                await put(event(frame))
-    except ChatBusy as error:
-        await put(event(encode(answers.refusal(error))))
-    if asked.outcome is not None:
-        await put(f"event: done\ndata: {json.dumps(ended(asked.outcome), ensure_ascii=False)}\n\n")
+    async with asking as asked:
+        try:
+            async for news in asked:
+                for frame in _frames(news):
+                    await stream.put(event(frame))
+        except ChatBusy as error:
+            await stream.put(event(encode(answers.refusal(error))))
+        if asked.outcome is not None:
+            await stream.put(f"event: done\ndata: {json.dumps(ended(asked.outcome), ensure_ascii=False)}\n\n")
 
 
 def _frames(news: ChatNews) -> list[str]:
@@ -134,56 +127,6 @@ def _frames(news: ChatNews) -> list[str]:
 def event(frame: str) -> str:
     """A frame as an event; its type is the event's name."""
     return f"event: {json.loads(frame)['type']}\ndata: {frame}\n\n"
-
-
-class EventStream:
-    """An answer of server-sent events about a message.
-
-    Args:
-        asking: sends the message. What it raises becomes an ordinary answer.
-        tell: tells the events of it.
-        headers: beside those of an event stream.
-    """
-
-    def __init__(
-        self,
-        asking: AbstractAsyncContextManager[Asked],
-        tell: Callable[[Asked, Put], Awaitable[None]],
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self._asking = asking
-        self._tell = tell
-        self._headers = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"} | dict(
-            headers or {}
-        )
-        self._sent_at = 0.0
-
-    async def __call__(self, _scope: Scope, receive: Receive, send: SendFunction) -> None:
-        async with self._asking as asked:
-            raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self._headers.items()]
-            await send({"type": "http.response.start", "status": 200, "headers": raw})
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_wait_for_disconnect, receive, nursery.cancel_scope)
-                nursery.start_soon(self._stay_alive, send)
-                await self._tell(asked, partial(self._send, send))
-                nursery.cancel_scope.cancel(reason="all was sent")
-            await send({"type": "http.response.body", "body": b""})
-
-    async def _send(self, send: SendFunction, text: str) -> None:
-        self._sent_at = trio.current_time()
-        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
-
-    async def _stay_alive(self, send: SendFunction) -> None:
-        while True:
-            await trio.sleep_until(self._sent_at + KEEP_ALIVE_S)
-            if trio.current_time() >= self._sent_at + KEEP_ALIVE_S:
-                await self._send(send, ": \n\n")
-
-
-async def _wait_for_disconnect(receive: Receive, scope: trio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel(reason="the client has gone")
 
 
 def _json(text: str) -> Response:

@@ -37,6 +37,9 @@ _STATUS = {
 }
 """By the code of an error; what is unknown is 404, the rest 400."""
 
+MODEL_FAILED = 424
+"""The message is stored, but the model gave no answer. No 5xx: programs would send it again by themselves."""
+
 log = structlog.get_logger("klaw.api")
 
 
@@ -54,6 +57,8 @@ def problem(
 
 def status_of(code: str) -> int:
     """The HTTP status of an error's code."""
+    if code.startswith("llm_") or code in ("context_too_long", "turn_failed"):
+        return MODEL_FAILED
     return _STATUS.get(code, 404 if code.startswith("unknown_") else 400)
 
 

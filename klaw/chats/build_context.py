@@ -78,6 +78,7 @@ class Gatherer:
         rows: what the turn answers, and what came before.
         meter: the turn's, for models that are asked meanwhile.
         sees: whether the model takes pictures.
+        instructions: of the program that asks; they stand behind the prompt files.
     """
 
     agent: Agent
@@ -85,6 +86,7 @@ class Gatherer:
     rows: ChatRows
     meter: Meter
     sees: bool
+    instructions: str = ""
     _pictures: Mapping[str, Image] | None = None
     _chosen: ChosenTopics | None = None
 
@@ -101,7 +103,8 @@ class Gatherer:
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)
         core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, rows.session.user))
-        planned = plan_of(rows, fixed.system_prompt, core.text, config, budget, tools_tokens, await self._read())
+        system = "\n\n".join(filter(None, (fixed.system_prompt, self.instructions)))
+        planned = plan_of(rows, system, core.text, config, budget, tools_tokens, await self._read())
         recalled = await self._recall(planned)
         context = assemble(planned, recalled, await self._topics(recalled))
         receipt = {**explain(planned, context), **core.describe()}

@@ -51,6 +51,8 @@ class Submit:
     reply: Reply[Appended]
     files: tuple[Named, ...] = ()
     """A message with files is never a command."""
+    instructions: str = ""
+    """What a client's program adds to the system prompt of the turn that answers; not stored."""
 
 
 @attrs.frozen(kw_only=True)
@@ -123,6 +125,8 @@ class _ChatActor:
     """The last plain message that was handed to the writer …"""
     unstored: int = attrs.field(default=0, init=False)
     """… and how many of them are not stored yet."""
+    instructions: str = attrs.field(default="", init=False)
+    """See ``Submit``; of the next turn."""
 
     def __attrs_post_init__(self) -> None:
         processing = self.agent.core.config.processing
@@ -233,6 +237,7 @@ class _ChatActor:
     def _follow(self, submit: Submit, storing: Reply[tuple[Appended, ...]]) -> None:
         self.storing = storing
         self.unstored += 1
+        self.instructions = submit.instructions or self.instructions
         storing.then(partial(self._stored, submit))
 
     def _stored(self, submit: Submit, stored: Reply[tuple[Appended, ...]]) -> None:
@@ -323,7 +328,10 @@ class _ChatActor:
 
     def _start_turn(self) -> Turn:
         self.debounce = self.debounce.clear()
-        turn = Turn(id=self.agent.core.new_id(), chat=self.chat, agent=self.agent, vitals=self.vitals)
+        instructions, self.instructions = self.instructions, ""
+        turn = Turn(
+            id=self.agent.core.new_id(), chat=self.chat, agent=self.agent, vitals=self.vitals, instructions=instructions
+        )
         self.handle.turn = turn
         self.nursery.start_soon(self._run_turn, turn)
         return turn

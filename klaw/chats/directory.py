@@ -63,6 +63,7 @@ class ChatDirectory:
         reply: Reply[Appended],
         files: tuple[Named, ...] = (),
         channel: str = WEBSOCKET,
+        instructions: str = "",
     ) -> None:
         """Hand a user's message, or a slash command, to a chat that runs; without waiting. One that comes over another
         ``channel`` than the WebSocket is whole: it is answered without waiting for more.
@@ -74,7 +75,7 @@ class ChatDirectory:
             ChatBusy, ActorStopped: nothing was stored.
         """
         self._refuse_if_closing()
-        submit = Submit(id=message_id, text=text, channel=channel, reply=reply, files=files)
+        submit = Submit(id=message_id, text=text, channel=channel, reply=reply, files=files, instructions=instructions)
         if not self._handles[chat].mailbox.tell(submit):
             raise ChatBusy("too many messages wait for this chat: send again a little later")
 
@@ -86,6 +87,7 @@ class ChatDirectory:
         text: str,
         files: tuple[Named, ...] = (),
         channel: str = WEBSOCKET,
+        instructions: str = "",
     ) -> Appended:
         """``start`` the chat, ``submit`` the message and wait until it is durable.
 
@@ -93,7 +95,7 @@ class ChatDirectory:
         """
         await self.start(user, name)
         reply = Reply[Appended]()
-        self.submit(names.chat_id(user, name), message_id, text, reply, files, channel)
+        self.submit(names.chat_id(user, name), message_id, text, reply, files, channel, instructions)
         return await reply.wait()
 
     async def stop(self, user: UserId, name: str) -> bool:

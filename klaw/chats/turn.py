@@ -41,6 +41,8 @@ class Turn:
     chat: ChatId
     agent: Agent
     vitals: Vitals
+    instructions: str = ""
+    """Of the program that asks, for the system prompt."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     over: trio.Event = attrs.Factory(trio.Event)
     stopped: bool = False
@@ -137,7 +139,14 @@ class Turn:
             if route.tools and core.config.processing.max_tool_call_rounds:
                 await agent.workspace.refresh_skills()
                 tools = toolbox.describe(about)
-            self._gatherer = Gatherer(agent=agent, vitals=self.vitals, rows=rows, meter=meter, sees=route.images)
+            self._gatherer = Gatherer(
+                agent=agent,
+                vitals=self.vitals,
+                rows=rows,
+                meter=meter,
+                sees=route.images,
+                instructions=self.instructions,
+            )
             return await self._converse(rows, route, meter, about, tools)
 
     async def _converse(

@@ -120,7 +120,7 @@ async def test_a_command_and_a_model_that_fails(tmp_path):
         helped = (await client.post("/api/v1/chats/main/messages", json={"text": "/help"})).json()
         assert "/stop" in helped["answer"]["content"]
         failed = await client.post("/api/v1/chats/main/messages", json={"text": "Привет"})
-        assert (failed.status_code, failed.json()["status"]) == (502, "failed")
+        assert (failed.status_code, failed.json()["status"]) == (424, "failed")
         assert failed.json()["error"]["message"]
 
 

@@ -1,0 +1,111 @@
+"""A small face for programs that speak nothing but Ollama's API, such as Home Assistant."""
+
+import json
+from functools import partial
+from typing import Annotated, Any, cast
+
+import attrs
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from klaw import __version__
+from klaw.actor.clock import iso
+from klaw.api.asker import Api, headers_of
+from klaw.api.completions import MODEL, Answer, Exchange
+from klaw.api.problems import of_error
+from klaw.api.streams import Stream
+from klaw.api.transcript import Said
+from klaw.convert import FRAMES, Bounds
+from klaw.operations.operation import OperationError
+
+LINES = "application/x-ndjson"
+NAME = f"{MODEL}:latest"
+_DETAILS = {"family": MODEL, "families": [MODEL], "format": "klaw", "parameter_size": "", "quantization_level": ""}
+
+
+@attrs.frozen(kw_only=True)
+class ChatRequest:
+    """Body of a chat."""
+
+    messages: Annotated[list[Said], Bounds(1)]
+    stream: bool = True
+
+
+def routes(api: Api) -> list[Route]:
+    """Under /api, beside our own /api/v1."""
+
+    async def tags(request: Request) -> Response:
+        api.asker(request)
+        model = {"name": NAME, "model": NAME, "modified_at": _EPOCH, "size": 0, "digest": "", "details": _DETAILS}
+        return JSONResponse({"models": [model]})
+
+    async def show(request: Request) -> Response:
+        api.asker(request)
+        given = await api.json(request)
+        if str(given.get("model") or given.get("name")).removesuffix(":latest") != MODEL:
+            raise OperationError("unknown_model", f"there is only the model {MODEL}")
+        told = {"modelfile": "", "parameters": "", "template": "", "details": _DETAILS, "model_info": {}}
+        return JSONResponse({**told, "capabilities": ["completion"], "modified_at": _EPOCH})
+
+    async def version(_request: Request) -> Response:
+        return JSONResponse({"version": __version__})
+
+    async def chat(request: Request) -> Response:
+        user = api.asker(request).user
+        asked = FRAMES.read(await api.json(request), ChatRequest)
+        exchange = Exchange.read(api, user, headers_of(request), asked.messages)
+        if asked.stream:
+            return cast("Response", Stream(partial(_stream, exchange), LINES))
+        pieces: list[str] = []
+
+        async def keep(text: str) -> None:
+            pieces.append(text)
+
+        answer = await exchange.run(keep)
+        return JSONResponse({**_said(exchange, "".join(pieces)), **_done(answer)}, headers=exchange.headers)
+
+    return [
+        Route("/api/tags", tags, methods=["GET"]),
+        Route("/api/show", show, methods=["POST"]),
+        Route("/api/version", version, methods=["GET"]),
+        Route("/api/chat", chat, methods=["POST"]),
+    ]
+
+
+_EPOCH = "1970-01-01T00:00:00Z"
+
+
+async def _stream(exchange: Exchange, stream: Stream) -> None:
+    async def put(tree: dict[str, Any]) -> None:
+        stream.headers.update(exchange.headers)
+        await stream.put(json.dumps(tree, ensure_ascii=False) + "\n")
+
+    async def say(text: str) -> None:
+        await put({**_said(exchange, text), "done": False})
+
+    try:
+        answer = await exchange.run(say)
+    except Exception as error:
+        if not stream.begun:
+            raise
+        await put(error_of(of_error(error)))
+    else:
+        await put({**_said(exchange, ""), **_done(answer)})
+
+
+def error_of(problem: Response) -> dict[str, Any]:
+    """A problem in the form of this API."""
+    return {"error": json.loads(bytes(problem.body))["detail"]}
+
+
+def _said(exchange: Exchange, text: str) -> dict[str, Any]:
+    now = iso(exchange.api.core.clock.now())
+    return {"model": NAME, "created_at": now, "message": {"role": "assistant", "content": text}}
+
+
+def _done(answer: Answer) -> dict[str, Any]:
+    used = answer.usage
+    counts = {"prompt_eval_count": used.prompt_tokens, "eval_count": used.completion_tokens}
+    times = {"total_duration": 0, "load_duration": 0, "prompt_eval_duration": 0, "eval_duration": 0}
+    return {"done": True, "done_reason": "stop", **counts, **times}

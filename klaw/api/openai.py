@@ -1,0 +1,155 @@
+"""The face for programs that speak OpenAI's API: models, chat completions, embeddings."""
+
+import base64
+import json
+from functools import partial
+from typing import Annotated, Any, Literal, cast
+
+import attrs
+import numpy as np
+import trio
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from klaw.api.asker import Api, headers_of
+from klaw.api.completions import MODEL, Answer, Exchange
+from klaw.api.problems import of_error
+from klaw.api.streams import Stream
+from klaw.api.transcript import Said
+from klaw.convert import FRAMES, Bounds, Form
+from klaw.errors import EmbeddingUnavailable
+from klaw.llm.types import Usage
+from klaw.operations.operation import OperationError
+
+EMBEDDING_S = 120.0
+_MODEL = {"id": MODEL, "object": "model", "created": 0, "owned_by": "klaw"}
+
+
+@attrs.frozen(kw_only=True)
+class StreamOptions:
+    include_usage: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ChatRequest:
+    """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature."""
+
+    messages: Annotated[list[Said], Bounds(1)]
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    user: str | None = None
+
+
+def _texts(value: Any) -> list[str]:
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
+        raise ValueError("must be a text or a list of texts")
+    return found
+
+
+@attrs.frozen(kw_only=True)
+class EmbeddingRequest:
+    """Body of a question for vectors."""
+
+    input: Annotated[list[str], Form(_texts, list), Bounds(1, 256)]
+    encoding_format: Literal["float", "base64"] = "float"
+
+
+def routes(api: Api) -> list[Route]:
+    """All under /v1."""
+
+    async def models(request: Request) -> Response:
+        api.asker(request)
+        return JSONResponse({"object": "list", "data": [_MODEL]})
+
+    async def model(request: Request) -> Response:
+        api.asker(request)
+        if request.path_params["model"] != MODEL:
+            raise OperationError("unknown_model", f"there is only the model {MODEL}")
+        return JSONResponse(_MODEL)
+
+    async def complete(request: Request) -> Response:
+        user = api.asker(request).user
+        asked = FRAMES.read(await api.json(request), ChatRequest)
+        exchange = Exchange.read(api, user, headers_of(request), asked.messages, asked.user)
+        head = {"id": f"chatcmpl-{api.core.new_id()}", "created": int(api.core.clock.now()), "model": MODEL}
+        if asked.stream:
+            with_usage = asked.stream_options is not None and asked.stream_options.include_usage
+            return cast("Response", Stream(partial(_stream, exchange, head, with_usage=with_usage)))
+        pieces: list[str] = []
+
+        async def keep(text: str) -> None:
+            pieces.append(text)
+
+        answer = await exchange.run(keep)
+        message = {"role": "assistant", "content": "".join(pieces)}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(answer.usage)}
+        return JSONResponse(body, headers=exchange.headers)
+
+    async def embed(request: Request) -> Response:
+        api.asker(request)
+        asked = FRAMES.read(await api.json(request), EmbeddingRequest)
+        embedder = api.parts["embedder"]
+        try:
+            with trio.fail_after(EMBEDDING_S):
+                vectors = [await embedder.passage_in_background(text) for text in asked.input]
+        except EmbeddingUnavailable as error:
+            raise OperationError("unavailable", f"there are no vectors now: {error}") from None
+        told = [_vector(vector, asked.encoding_format) for vector in vectors]
+        data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(told)]
+        usage = {"prompt_tokens": 0, "total_tokens": 0}
+        return JSONResponse({"object": "list", "model": MODEL, "data": data, "usage": usage})
+
+    return [
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{model}", model, methods=["GET"]),
+        Route("/v1/chat/completions", complete, methods=["POST"]),
+        Route("/v1/embeddings", embed, methods=["POST"]),
+    ]
+
+
+async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, with_usage: bool) -> None:
+    head = {**head, "object": "chat.completion.chunk"}
+    last = {"usage": None} if with_usage else {}
+
+    async def put(tree: dict[str, Any]) -> None:
+        await stream.put(f"data: {json.dumps(tree, ensure_ascii=False)}\n\n")
+
+    async def say(text: str) -> None:
+        first = {} if stream.begun else {"role": "assistant"}
+        stream.headers.update(exchange.headers)
+        await put(
+            {**head, "choices": [{"index": 0, "delta": {**first, "content": text}, "finish_reason": None}], **last}
+        )
+
+    try:
+        answer: Answer = await exchange.run(say)
+    except Exception as error:
+        if not stream.begun:
+            raise
+        await put(error_of(of_error(error)))
+    else:
+        stream.headers.update(exchange.headers)
+        await put({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], **last})
+        if with_usage:
+            await put({**head, "choices": [], "usage": _usage(answer.usage)})
+    await stream.put("data: [DONE]\n\n")
+
+
+def error_of(problem: Response) -> dict[str, Any]:
+    """A problem in the form of this API."""
+    told = json.loads(bytes(problem.body))
+    kind = "invalid_request_error" if problem.status_code < 500 else "server_error"
+    param = told["errors"][0]["field"] if told.get("errors") else None
+    return {"error": {"message": told["detail"], "type": kind, "param": param, "code": told["code"]}}
+
+
+def _usage(used: Usage) -> dict[str, int]:
+    prompt, made = used.prompt_tokens, used.completion_tokens
+    return {"prompt_tokens": prompt, "completion_tokens": made, "total_tokens": prompt + made}
+
+
+def _vector(raw: bytes, form: str) -> Any:
+    return base64.b64encode(raw).decode() if form == "base64" else np.frombuffer(raw, "<f4").tolist()

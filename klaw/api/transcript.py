@@ -1,0 +1,120 @@
+"""What a client of another protocol sends: a whole transcript each time, of which only the last message is new. Which
+chat it belongs to, what of it goes into the chat, and what is a question of the program itself.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+from urllib.parse import unquote
+
+import attrs
+
+from klaw.chats.directory import ChatDirectory
+from klaw.convert import MAX_WHOLE, Form
+from klaw.domain.message import Kind, Message, Role
+from klaw.domain.names import ChatId, UserId, chat_id, chat_name
+from klaw.errors import BadValue, InvalidName, Problem
+
+CHAT_HEADERS = ("x-klaw-chat", "x-openwebui-chat-id", "x-conversation-id")
+"""Headers that name the chat; the last is what LibreChat's documentation sends its conversation's id in."""
+PREFIX = "api-"
+"""Chats that were begun by a transcript without a name."""
+MAX_CHATS = 50
+"""Chats of a user, the last used first, among which a transcript is looked for …"""
+MAX_ROWS = 24
+"""… and how many of their last messages are looked at."""
+
+_SIDE = re.compile(
+    r"\s*(?:###\s*task:"
+    r"|(?:please\s+)?(?:provide|generate|create|write|suggest|analyze)\b[^\n]{0,120}\b(?:title|tags?|follow-up|headline)\b)",
+    re.IGNORECASE,
+)
+"""How programs ask for a title, tags or follow-up questions: Open WebUI begins with "### Task:", LibreChat with
+"Provide a concise, 5-word-or-less title for the conversation"."""
+
+
+def _text(value: Any) -> str:
+    """The text of a message's content: a text, or parts of which the texts count."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise TypeError("must be a text or a list of parts")
+    parts = [each.get("text", "") for each in value if isinstance(each, Mapping) and each.get("type") != "refusal"]
+    if any(isinstance(each, Mapping) and each.get("type") in ("image_url", "input_audio", "file") for each in value):
+        raise ValueError("pictures, sound and files are not taken here; send them as attachments of a chat")
+    return "\n".join(each for each in parts if isinstance(each, str))
+
+
+@attrs.frozen(kw_only=True)
+class Said:
+    """A message of a transcript."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Annotated[str, Form(_text, str)] = ""
+
+
+@attrs.frozen(kw_only=True)
+class Transcript:
+    """What is new in it, and what leads to its chat."""
+
+    text: str
+    """The last message of the user."""
+    instructions: str
+    """System texts of the program."""
+    before: tuple[str, str] | None
+    """The last pair of question and answer before."""
+
+    @property
+    def is_side_question(self) -> bool:
+        """Whether the program asks for itself: a title, tags. It is answered and never stored."""
+        return _SIDE.match(self.text) is not None
+
+
+def read_transcript(messages: Sequence[Said]) -> Transcript:
+    """Raises BadValue: there is no message of the user at its end."""
+    system = [each.content for each in messages if each.role in ("system", "developer") and each.content.strip()]
+    said = [each for each in messages if each.role in ("user", "assistant") and each.content.strip()]
+    if not said or said[-1].role != "user":
+        raise BadValue((Problem("messages", "must end with a text of the user"),))
+    pairs = [(one.content, two.content) for one, two in pairwise(said) if (one.role, two.role) == ("user", "assistant")]
+    return Transcript(text=said[-1].content, instructions="\n\n".join(system), before=pairs[-1] if pairs else None)
+
+
+def named_chat(headers: Mapping[str, str], user_field: str | None) -> str | None:
+    """The chat that a request names; None if it names none. What is no name of a chat becomes one."""
+    header = next((headers[name] for name in CHAT_HEADERS if headers.get(name)), None)
+    found = unquote(header) if header else user_field
+    if not found:
+        return None
+    try:
+        return chat_name(found)
+    except InvalidName:
+        return PREFIX + hashlib.sha256(found.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+async def chat_of(transcript: Transcript, chats: ChatDirectory, user: UserId, new_id: str) -> str:
+    """The chat of a request that names none: the one in which the last pair of the transcript was said, else a new one.
+
+    Clients resend everything, so this needs nothing kept beside the chats themselves.
+    """
+    if transcript.before is not None:
+        for session in await chats.listed(user, MAX_CHATS, archived=False):
+            if session.name.startswith(PREFIX) and await _holds(chats, chat_id(user, session.name), transcript.before):
+                return session.name
+    return PREFIX + new_id
+
+
+async def _holds(chats: ChatDirectory, chat: ChatId, pair: tuple[str, str]) -> bool:
+    rows = [each for each in await chats.before(chat, MAX_WHOLE, MAX_ROWS) if each.type in (Kind.TEXT, Kind.COMMAND)]
+    texts = [each for each in rows if each.role is not Role.TOOL]
+    return any(_is_pair(pair, one, two) for one, two in pairwise(texts))
+
+
+def _is_pair(pair: tuple[str, str], one: Message, two: Message) -> bool:
+    """What a client saw may begin with what was said before a tool was called."""
+    asked, answered = pair
+    return one.content.strip() == asked.strip() and answered.strip().endswith(two.content.strip() or "\0")
