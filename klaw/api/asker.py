@@ -17,7 +17,7 @@ from klaw.gateway.access import Place, admit, passed_on
 from klaw.gateway.auth import Grant
 from klaw.gateway.session import HttpConnection, Services
 from klaw.operations.perform import Caller
-from klaw.wire.frames import MessageId
+from klaw.wire.values import MessageId
 
 BODY_S = 60.0
 """A body must have come within this time."""

@@ -158,21 +158,17 @@ async def test_the_ollama_package(server, llm):
     llm.respond = lambda request: text_reply("You said: ", request.last_user)
 
     def talk():
-        client = ollama.Client(host=base(server), timeout=HANG_S)
-        assert [each.model for each in client.list().models] == ["klaw:latest"]
-        assert "completion" in client.show("klaw").capabilities
-        asked = [{"role": "user", "content": "Привет"}]
-        whole = client.chat(model="klaw", messages=asked)
-        asked += [{"role": "assistant", "content": whole.message.content}, {"role": "user", "content": "Ещё"}]
-        pieces = list(client.chat(model="klaw", messages=asked, stream=True))
-        with pytest.raises(ollama.ResponseError) as wrong:
-            client.chat(model="klaw", messages=[])
-        return (
-            whole.message.content,
-            "".join(each.message.content for each in pieces),
-            pieces[-1].done,
-            str(wrong.value),
-        )
+        with ollama.Client(host=base(server), timeout=HANG_S) as client:
+            assert [each.model for each in client.list().models] == ["klaw:latest"]
+            assert "completion" in client.show("klaw").capabilities
+            asked = [{"role": "user", "content": "Привет"}]
+            whole = client.chat(model="klaw", messages=asked)
+            asked += [{"role": "assistant", "content": whole.message.content}, {"role": "user", "content": "Ещё"}]
+            pieces = list(client.chat(model="klaw", messages=asked, stream=True))
+            with pytest.raises(ollama.ResponseError) as wrong:
+                client.chat(model="klaw", messages=[])
+        streamed = "".join(each.message.content for each in pieces)
+        return whole.message.content, streamed, pieces[-1].done, str(wrong.value)
 
     whole, streamed, done, wrong = await in_thread(talk)
     assert (whole, streamed, done) == ("You said: Привет", "You said: Ещё", True)
