@@ -8,22 +8,7 @@ from klaw.convert import Bounds, Check
 from klaw.domain.chat import MAX_TITLE, chat_title
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.text import plural
-from klaw.operations.operation import (
-    Lines,
-    Name,
-    Noun,
-    OfUser,
-    OperationError,
-    Paged,
-    Slash,
-    Table,
-    also,
-    argument,
-    chat_of,
-    minute,
-    more,
-    required,
-)
+from klaw.operations import operation as op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +18,7 @@ if TYPE_CHECKING:
     from klaw.store.engine.writer import Writer
     from klaw.store.kinds.chats import Chat
 
-NOUN = Noun("chats", "list chats, give them titles, archive, export and delete them")
+NOUN = op.Noun("chats", "list chats, give them titles, archive, export and delete them")
 
 IN_CHATS = 20
 PART_MESSAGES = 500
@@ -42,26 +27,26 @@ PART_CHARS = 500_000
 
 
 @attrs.frozen(kw_only=True)
-class ChatsList(Paged):
-    archived: bool = argument("those that are archived, instead of the others", default=False)
+class ChatsList(op.Paged):
+    archived: bool = op.argument("those that are archived, instead of the others", default=False)
 
 
 @attrs.frozen(kw_only=True)
-class OfChat(OfUser):
-    chat: Name = required("the chat's name")
+class OfChat(op.OfUser):
+    chat: op.Name = op.required("the chat's name")
 
 
 @attrs.frozen(kw_only=True)
 class ChatsRename(OfChat):
-    title: Annotated[str, Check(chat_title)] | None = argument(
+    title: Annotated[str, Check(chat_title)] | None = op.argument(
         f"its title, at most {MAX_TITLE} characters; '' takes it away", positional=True, words=True
     )
 
 
 @attrs.frozen(kw_only=True)
 class ChatsExport(OfChat):
-    format: Literal["markdown", "json"] = argument("markdown or json", default="markdown", hidden=True)
-    after: Annotated[int, Bounds(0)] = argument(
+    format: Literal["markdown", "json"] = op.argument("markdown or json", default="markdown", hidden=True)
+    after: Annotated[int, Bounds(0)] = op.argument(
         "the part of the document after this message", default=0, metavar="SEQ", hidden=True
     )
 
@@ -69,31 +54,31 @@ class ChatsExport(OfChat):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any], again: "Callable[..., str]") -> Lines:
+def _table(answer: dict[str, Any], again: "Callable[..., str]") -> op.Lines:
     if not answer["chats"]:
         return ["no archived chats" if answer["archived"] else "no chats: `klaw chat` begins one"]
     rows = [["chat", "title", "messages", "last message (UTC)"]]
     rows += [
-        [each["name"], each["title"], str(each["messages"]), minute(each["updated_at"])] for each in answer["chats"]
+        [each["name"], each["title"], str(each["messages"]), op.minute(each["updated_at"])] for each in answer["chats"]
     ]
-    return [Table(rows, right=frozenset({2})), *more(answer, again)]
+    return [op.Table(rows, right=frozenset({2})), *op.more(answer, again)]
 
 
-def _in_chat(answer: dict[str, Any]) -> Lines:
+def _in_chat(answer: dict[str, Any]) -> op.Lines:
     rows = [
-        [_called(each), plural(each["messages"], "message"), minute(each["updated_at"])] for each in answer["chats"]
+        [_called(each), plural(each["messages"], "message"), op.minute(each["updated_at"])] for each in answer["chats"]
     ]
-    return ["Your chats, the last used first:", Table(rows), *also(answer, "chats", "klaw chats list")]
+    return ["Your chats, the last used first:", op.Table(rows), *op.also(answer, "chats", "klaw chats list")]
 
 
-def _renamed(answer: dict[str, Any]) -> Lines:
+def _renamed(answer: dict[str, Any]) -> op.Lines:
     chat = answer["chat"]
     return [
         f"chat {chat['name']} is now called “{chat['title']}”" if chat["title"] else f"chat {chat['name']} has no title"
     ]
 
 
-def _put_away(answer: dict[str, Any]) -> Lines:
+def _put_away(answer: dict[str, Any]) -> op.Lines:
     chat = answer["chat"]
     if chat["archived"]:
         return [f"chat {_called(chat)} is archived; its next message brings it back"]
@@ -106,9 +91,9 @@ def _called(chat: dict[str, Any]) -> str:
 
 # -- the operations ---------------------------------------------------------------------------------------------------
 
-_LIST = Slash(word="/chats", help="list your chats", given={"limit": IN_CHATS}, show=_in_chat)
-_RENAME = Slash(word="/rename", help="give this chat a title: /rename Garden plans", rest="title", of_chat="chat")
-_ARCHIVE = Slash(word="/archive", help="take this chat out of the list until its next message", of_chat="chat")
+_LIST = op.Slash(word="/chats", help="list your chats", given={"limit": IN_CHATS}, show=_in_chat)
+_RENAME = op.Slash(word="/rename", help="give this chat a title: /rename Garden plans", rest="title", of_chat="chat")
+_ARCHIVE = op.Slash(word="/archive", help="take this chat out of the list until its next message", of_chat="chat")
 
 
 @NOUN.operation("chats_list", ChatsList, cli="list", show=_table, offline=True, slash=_LIST)
@@ -135,7 +120,7 @@ async def rename(asked: ChatsRename, user: UserId, writer: "Writer", clock: "Clo
     from klaw.store.kinds import chats
 
     if asked.title is None:
-        raise OperationError("bad_args", "say the title too, as in /rename Garden plans", field="title")
+        raise op.OperationError("bad_args", "say the title too, as in /rename Garden plans", field="title")
     return {"chat": await writer.run(chats.rename, user, the_chat(asked, user), asked.title, iso(clock.now()))}
 
 
@@ -160,7 +145,7 @@ async def _archive(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock"
 
 def the_chat(asked: OfChat, user: UserId) -> ChatId:
     """The chat's id, checked but not looked up. Raises OperationError."""
-    found = chat_of(asked.chat, user)
+    found = op.chat_of(asked.chat, user)
     assert found is not None
     return found
 
@@ -174,7 +159,7 @@ async def export(asked: ChatsExport, user: UserId, readers: "Readers") -> dict[s
     chat = the_chat(asked, user)
     about = await readers.run(chats.get, user, chat)
     if about is None:
-        raise OperationError("unknown_chat", "the chat does not exist", field="chat")
+        raise op.OperationError("unknown_chat", "the chat does not exist", field="chat")
     found = await readers.run(messages.kept_after, chat, asked.after, PART_MESSAGES + 1)
     said, room = found[:1], PART_CHARS
     for each in found[1:PART_MESSAGES]:

@@ -12,25 +12,7 @@ from klaw.domain.fact import DEFAULT_IMPORTANCE, FactId, FactSource, Origin, fac
 from klaw.domain.names import UserId
 from klaw.domain.text import cut, one_line
 from klaw.errors import CoreUnreadable, NoSuchFact
-from klaw.operations.operation import (
-    Lines,
-    Name,
-    Noun,
-    OfUser,
-    OperationError,
-    Paged,
-    Slash,
-    Table,
-    Whole,
-    also,
-    argument,
-    details,
-    minute,
-    more,
-    required,
-    something,
-    without_field,
-)
+from klaw.operations import operation as op
 
 if TYPE_CHECKING:
     from klaw.memory.facts.facts import Facts, KnownFact
@@ -41,10 +23,10 @@ SHOWN_FACTS = 20
 """At a glance, each of at most ``MAX_LINE`` characters."""
 MAX_LINE = 200
 
-NOUN = Noun(
+NOUN = op.Noun(
     "facts", "list, add, change and remove what is remembered about a user (docs/topics.md)", invalid="bad_fact"
 )
-MEMORY = Noun("memory", "show core memory and the most important facts")
+MEMORY = op.Noun("memory", "show core memory and the most important facts")
 
 
 def _category(name: str) -> str:
@@ -53,7 +35,7 @@ def _category(name: str) -> str:
     return name
 
 
-Text = Annotated[str, Check(without_field(fact_text))]
+Text = Annotated[str, Check(op.without_field(fact_text))]
 Category = Annotated[str, Check(_category)]
 Importance = Annotated[int, Bounds(0, 100)]
 
@@ -62,61 +44,66 @@ _IMPORTANCE = "0 to 100; from 90 on it is part of every prompt"
 
 
 @attrs.frozen(kw_only=True)
-class FactList(Paged):
-    category: Category | None = argument(f"only this one: {_CATEGORY}", metavar="NAME")
+class FactList(op.Paged):
+    category: Category | None = op.argument(f"only this one: {_CATEGORY}", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)
 class NewFact:
-    text: Text = required(
+    text: Text = op.required(
         "one statement that makes sense alone; - reads it from standard input", words=True, stdin=True
     )
-    category: Category = argument(_CATEGORY, default="other", metavar="NAME")
-    importance: Importance = argument(_IMPORTANCE, default=DEFAULT_IMPORTANCE, metavar="N")
-    replaces: Annotated[str, Bounds(1, 64)] | None = argument("the fact that it corrects and replaces", metavar="FACT")
+    category: Category = op.argument(_CATEGORY, default="other", metavar="NAME")
+    importance: Importance = op.argument(_IMPORTANCE, default=DEFAULT_IMPORTANCE, metavar="N")
+    replaces: Annotated[str, Bounds(1, 64)] | None = op.argument(
+        "the fact that it corrects and replaces", metavar="FACT"
+    )
 
 
 @attrs.frozen(kw_only=True)
-class FactAdd(OfUser):
-    fields: NewFact = argument("the fact", default=attrs.NOTHING)
+class FactAdd(op.OfUser):
+    fields: NewFact = op.argument("the fact", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
-class OfFact(OfUser):
-    fact: Name = required("its id as the list shows it, or the beginning of the id", id_of="fact")
+class OfFact(op.OfUser):
+    fact: op.Name = op.required("its id as the list shows it, or the beginning of the id", id_of="fact")
 
 
 @attrs.frozen(kw_only=True)
 class FactFields:
-    text: Text | None = argument("the new text; - reads it from standard input", stdin=True)
-    category: Category | None = argument(_CATEGORY, metavar="NAME")
-    importance: Importance | None = argument(_IMPORTANCE, metavar="N")
+    text: Text | None = op.argument("the new text; - reads it from standard input", stdin=True)
+    category: Category | None = op.argument(_CATEGORY, metavar="NAME")
+    importance: Importance | None = op.argument(_IMPORTANCE, metavar="N")
 
 
 @attrs.frozen(kw_only=True)
 class FactEdit(OfFact):
-    fields: Annotated[FactFields, Check(something)] = argument("what to change", default=attrs.NOTHING)
+    fields: Annotated[FactFields, Check(op.something)] = op.argument("what to change", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
 class FactUndo(OfFact):
-    entry: Whole | None = argument("go back to this entry of its history", metavar="N")
+    entry: op.Whole | None = op.argument("go back to this entry of its history", metavar="N")
 
 
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any], again: Callable[..., str]) -> Lines:
+def _table(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
     if not answer["facts"]:
         return ["no more facts" if answer["count"] else "no facts"]
     rows = [
-        [each["id"], str(each["importance"]), each["category"], minute(each["updated_at"]), each["text"]]
+        [each["id"], str(each["importance"]), each["category"], op.minute(each["updated_at"]), each["text"]]
         for each in answer["facts"]
     ]
-    return [Table([["fact", "imp", "category", "changed", "text"], *rows], right=frozenset({1})), *more(answer, again)]
+    return [
+        op.Table([["fact", "imp", "category", "changed", "text"], *rows], right=frozenset({1})),
+        *op.more(answer, again),
+    ]
 
 
-def _fact(answer: dict[str, Any]) -> Lines:
+def _fact(answer: dict[str, Any]) -> op.Lines:
     fact = answer["fact"]
     later = fact["superseded_by"]
     rows = [
@@ -127,24 +114,24 @@ def _fact(answer: dict[str, Any]) -> Lines:
         ("source", f"{fact['source']}, in the words of: {fact['origin']}"),
         ("topic", fact["topic"]),
         ("day", fact["day"]),
-        ("changed", minute(fact["updated_at"])),
+        ("changed", op.minute(fact["updated_at"])),
         ("history", f"{later} took its place" if later is not None else None),
     ]
-    return [*([] if answer.get("added", True) else ["known already, nothing was written"]), details(rows)]
+    return [*([] if answer.get("added", True) else ["known already, nothing was written"]), op.details(rows)]
 
 
-def _removed(answer: dict[str, Any]) -> Lines:
+def _removed(answer: dict[str, Any]) -> op.Lines:
     fact = answer["removed"]
     return [f"removed {fact['id']}: {fact['text']}", f"to undo this: klaw facts undo {fact['id']}"]
 
 
-def _history(answer: dict[str, Any]) -> Lines:
+def _history(answer: dict[str, Any]) -> op.Lines:
     head = ["entry", "at", "from", "imp", "category", "text"]
-    return [Table([head, *map(_change, answer["changes"])], right=frozenset({0, 3}))]
+    return [op.Table([head, *map(_change, answer["changes"])], right=frozenset({0, 3}))]
 
 
 def _change(change: dict[str, Any]) -> list[str]:
-    fact, head = change["fact"], [str(change["entry"]), minute(change["at"])]
+    fact, head = change["fact"], [str(change["entry"]), op.minute(change["at"])]
     if fact is None:
         return [*head, "-", "-", "-", "(removed)"]
     drawn = f"day {fact['day']}" if fact["day"] else f"topic {fact['topic']}" if fact["topic"] else fact["source"]
@@ -152,7 +139,7 @@ def _change(change: dict[str, Any]) -> list[str]:
     return [*head, drawn, str(fact["importance"]), fact["category"], fact["text"] + past]
 
 
-def _undone(answer: dict[str, Any]) -> Lines:
+def _undone(answer: dict[str, Any]) -> op.Lines:
     back = [f"valid again: {each['id']}: {each['text']}" for each in answer["revived"]]
     return [*(_fact(answer) if answer["fact"] is not None else [f"removed {answer['id']}"]), *back]
 
@@ -165,7 +152,7 @@ def _written(outcome: "T | KnownFact") -> T:
     from klaw.memory.facts.facts import KnownFact
 
     if isinstance(outcome, KnownFact):
-        raise OperationError("fact_exists", f"nothing was changed: the fact {outcome.fact.id} says the same")
+        raise op.OperationError("fact_exists", f"nothing was changed: the fact {outcome.fact.id} says the same")
     return outcome
 
 
@@ -198,7 +185,9 @@ async def add(asked: FactAdd, user: UserId, facts: "Facts") -> dict[str, Any]:
         replaces=replaces,
     )
     if isinstance(done, NoOlder):
-        raise OperationError("bad_fact", "there is no fact with this id, or it was replaced before", field="replaces")
+        raise op.OperationError(
+            "bad_fact", "there is no fact with this id, or it was replaced before", field="replaces"
+        )
     return {"fact": done.fact, "added": isinstance(done, Saved)}
 
 
@@ -236,7 +225,7 @@ async def undo(asked: FactUndo, user: UserId, facts: "Facts") -> dict[str, Any]:
 # -- all that is remembered, at a glance -----------------------------------------------------------------------------
 
 
-def _shown(answer: dict[str, Any]) -> Lines:
+def _shown(answer: dict[str, Any]) -> op.Lines:
     if answer["core_error"] is not None:
         core = [f"Core memory: {answer['core_error']}."]
     elif not answer["core"]:
@@ -250,13 +239,13 @@ def _shown(answer: dict[str, Any]) -> Lines:
         [each["id"], f"{each['importance']:>3}", f"{each['category']}: {cut(one_line(each['text']), MAX_LINE)}"]
         for each in facts
     ]
-    return [*core, "Facts, the most important first:", Table(rows), *also(answer, "facts", "klaw facts list")]
+    return [*core, "Facts, the most important first:", op.Table(rows), *op.also(answer, "facts", "klaw facts list")]
 
 
-_SLASH = Slash(word="/memory", help="show what is remembered about you: core memory and the most important facts")
+_SLASH = op.Slash(word="/memory", help="show what is remembered about you: core memory and the most important facts")
 
 
-@MEMORY.operation("memory", OfUser, cli="", show=_shown, offline=True, slash=_SLASH)
+@MEMORY.operation("memory", op.OfUser, cli="", show=_shown, offline=True, slash=_SLASH)
 async def memory(user: UserId, readers: "Readers") -> dict[str, Any]:
     """Show core memory and the most important facts."""
     from klaw.store.kinds import facts

@@ -2,11 +2,13 @@
 
 A module of this package makes a ``Noun`` and declares its operations::
 
-    notes = Noun("notes", "list and add notes")
+    from klaw.operations import operation as op  # or its names, where one line of them is enough
+
+    notes = op.Noun("notes", "list and add notes")
 
     @attrs.frozen(kw_only=True)
-    class NoteList(OfUser):
-        limit: Annotated[int, Bounds(1, 100)] = argument("notes on a page", default=50)
+    class NoteList(op.OfUser):
+        limit: Annotated[int, Bounds(1, 100)] = op.argument("notes on a page", default=50)
 
     @notes.operation("note_list", NoteList, cli="list", show=_lines)
     async def list_notes(asked: NoteList, user: UserId, readers: "Readers") -> dict[str, Any]:

@@ -10,26 +10,7 @@ from klaw.convert import Check
 from klaw.domain.names import UserId
 from klaw.domain.person import Person, PersonId, PersonSource, normal_name, person_name, relation_text
 from klaw.errors import NoSuchPerson, Problem
-from klaw.operations.operation import (
-    Lines,
-    Name,
-    Noun,
-    OfUser,
-    OperationError,
-    Paged,
-    Query,
-    Slash,
-    Table,
-    Whole,
-    also,
-    argument,
-    details,
-    minute,
-    more,
-    required,
-    something,
-    without_field,
-)
+from klaw.operations import operation as op
 
 if TYPE_CHECKING:
     from klaw.memory.facts.people import People
@@ -40,94 +21,94 @@ MOST_MENTIONS = 100
 FOUND = 5
 IN_CHATS = 20
 
-NOUN = Noun(
+NOUN = op.Noun(
     "people", "list, change, merge and remove the people a user speaks of (docs/topics.md)", invalid="bad_person"
 )
 
-PersonName = Annotated[str, Check(without_field(person_name))]
-Relation = Annotated[str, Check(without_field(relation_text))]
+PersonName = Annotated[str, Check(op.without_field(person_name))]
+Relation = Annotated[str, Check(op.without_field(relation_text))]
 
 _RELATION = "who the person is to the user, for instance sister"
 
 
 @attrs.frozen(kw_only=True)
-class OfPerson(OfUser):
-    person: Name = required("the id, a name or an alias", id_of="person")
+class OfPerson(op.OfUser):
+    person: op.Name = op.required("the id, a name or an alias", id_of="person")
 
 
 @attrs.frozen(kw_only=True)
-class PersonFind(OfUser):
-    text: Query = required("a text with names in it, such as: who is Anna", words=True)
+class PersonFind(op.OfUser):
+    text: op.Query = op.required("a text with names in it, such as: who is Anna", words=True)
 
 
 @attrs.frozen(kw_only=True)
 class NewPerson:
-    name: PersonName = required("what you call the person", words=True)
-    aliases: tuple[PersonName, ...] = argument(
+    name: PersonName = op.required("what you call the person", words=True)
+    aliases: tuple[PersonName, ...] = op.argument(
         "another name; may be repeated", default=(), metavar="NAME", option="--alias"
     )
-    relation: Relation = argument(_RELATION, default="", metavar="TEXT")
+    relation: Relation = op.argument(_RELATION, default="", metavar="TEXT")
 
 
 @attrs.frozen(kw_only=True)
-class PersonAdd(OfUser):
-    fields: NewPerson = argument("the person", default=attrs.NOTHING)
+class PersonAdd(op.OfUser):
+    fields: NewPerson = op.argument("the person", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
 class PersonFields:
-    name: PersonName | None = argument("a new name; the old one stays as an alias")
-    relation: Relation | None = argument(_RELATION, metavar="TEXT")
-    add_aliases: tuple[PersonName, ...] | None = argument(
+    name: PersonName | None = op.argument("a new name; the old one stays as an alias")
+    relation: Relation | None = op.argument(_RELATION, metavar="TEXT")
+    add_aliases: tuple[PersonName, ...] | None = op.argument(
         "another name; may be repeated", metavar="NAME", option="--alias"
     )
-    remove_aliases: tuple[str, ...] | None = argument(
+    remove_aliases: tuple[str, ...] | None = op.argument(
         "remove this alias; may be repeated", metavar="NAME", option="--no-alias"
     )
 
 
 @attrs.frozen(kw_only=True)
 class PersonEdit(OfPerson):
-    fields: Annotated[PersonFields, Check(something)] = argument("what to change", default=attrs.NOTHING)
+    fields: Annotated[PersonFields, Check(op.something)] = op.argument("what to change", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
 class PersonMerge(OfPerson):
-    into: Name = required("the other one, whose name stays", id_of="person")
+    into: op.Name = op.required("the other one, whose name stays", id_of="person")
 
 
 @attrs.frozen(kw_only=True)
 class PersonUndo(OfPerson):
-    entry: Whole | None = argument("go back to this entry of the history", metavar="N")
+    entry: op.Whole | None = op.argument("go back to this entry of the history", metavar="N")
 
 
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any], again: Callable[..., str]) -> Lines:
+def _table(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
     if not answer["people"]:
         return ["no more people" if answer["count"] else "no people"]
     rows = [
-        [each["id"], str(each["topics"]), minute(each["last_at"] or "-"), each["name"], *_also(each)]
+        [each["id"], str(each["topics"]), op.minute(each["last_at"] or "-"), each["name"], *_also(each)]
         for each in answer["people"]
     ]
     head = ["person", "topics", "last named", "name", "also", "relation"]
-    return [Table([head, *rows], right=frozenset({1})), *more(answer, again)]
+    return [op.Table([head, *rows], right=frozenset({1})), *op.more(answer, again)]
 
 
 def _also(person: dict[str, Any]) -> list[str]:
     return [", ".join(person["aliases"]) or "-", person["relation"] or "-"]
 
 
-def _in_chat(answer: dict[str, Any]) -> Lines:
+def _in_chat(answer: dict[str, Any]) -> op.Lines:
     if not answer["people"]:
         return ["No people are known yet. `klaw people add NAME` adds one; topics.enabled finds them in your talk."]
     rows = [[*told(each)[:-1], f"named in {each['topics']}" if each["topics"] else ""] for each in answer["people"]]
     head = "People you speak of, those named most often first:"
-    return [head, Table(rows), *also(answer, "people", "klaw people list")]
+    return [head, op.Table(rows), *op.also(answer, "people", "klaw people list")]
 
 
-def _found(answer: dict[str, Any]) -> Lines:
+def _found(answer: dict[str, Any]) -> op.Lines:
     """Facts are shown whole: of a part, forgetting would not know what it is."""
     lines = []
     for each in answer["people"]:
@@ -143,7 +124,7 @@ def told(person: dict[str, Any]) -> list[str]:
     return [person["name"], person["relation"], aliases, named]
 
 
-def _person(answer: dict[str, Any]) -> Lines:
+def _person(answer: dict[str, Any]) -> op.Lines:
     person, same = answer["person"], ", ".join(answer.get("namesakes", ()))
     rows = [
         ("person", person["id"]),
@@ -152,26 +133,26 @@ def _person(answer: dict[str, Any]) -> Lines:
         ("relation", person["relation"] or None),
         ("source", person["source"]),
         ("topics", str(person["topics"]) if "topics" in person else None),
-        ("changed", minute(person["updated_at"])),
+        ("changed", op.minute(person["updated_at"])),
         ("history", f"this is {person['merged_into']}" if person["merged_into"] is not None else None),
     ]
-    return [details(rows), *([f"others have one of these names: {same}"] if same else [])]
+    return [op.details(rows), *([f"others have one of these names: {same}"] if same else [])]
 
 
-def _with_topics(answer: dict[str, Any]) -> Lines:
+def _with_topics(answer: dict[str, Any]) -> op.Lines:
     was = [f"was also known as {each['id']}: {each['name']}" for each in answer["was"]]
     topics = [
-        [minute(each["at"]), f"day {each['day']}" if each["day"] else f"topic {each['topic']}"]
+        [op.minute(each["at"]), f"day {each['day']}" if each["day"] else f"topic {each['topic']}"]
         for each in answer["mentions"]
     ]
-    return [*_person(answer), *was, Table(topics)]
+    return [*_person(answer), *was, op.Table(topics)]
 
 
-def _merged(answer: dict[str, Any]) -> Lines:
+def _merged(answer: dict[str, Any]) -> op.Lines:
     return [*_person(answer), f"to undo this: klaw people undo {answer['merged']}"]
 
 
-def _removed(answer: dict[str, Any]) -> Lines:
+def _removed(answer: dict[str, Any]) -> op.Lines:
     person = answer["removed"]
     return [
         f"removed {person['id']}: {person['name']}",
@@ -180,16 +161,16 @@ def _removed(answer: dict[str, Any]) -> Lines:
     ]
 
 
-def _history(answer: dict[str, Any]) -> Lines:
+def _history(answer: dict[str, Any]) -> op.Lines:
     rows = []
     for each in answer["changes"]:
         person = each["person"]
         now = [person["name"], *_also(person)] if person is not None else ["-", "-", "-"]
-        rows.append([str(each["entry"]), minute(each["at"]), each["what"], *now])
-    return [Table([["entry", "at", "what", "name", "also", "relation"], *rows], right=frozenset({0}))]
+        rows.append([str(each["entry"]), op.minute(each["at"]), each["what"], *now])
+    return [op.Table([["entry", "at", "what", "name", "also", "relation"], *rows], right=frozenset({0}))]
 
 
-def _undone(answer: dict[str, Any]) -> Lines:
+def _undone(answer: dict[str, Any]) -> op.Lines:
     back = [f"a person again: {each['id']}: {each['name']}" for each in answer["revived"]]
     return [*(_person(answer) if answer["person"] is not None else [f"removed {answer['id']}"]), *back]
 
@@ -230,7 +211,9 @@ async def _meant(people: "People", user: UserId, text: str, field: str = "person
     found = await people.find(user, text)
     if len(found) > 1:
         ids = ", ".join(map(_described, found))
-        raise OperationError("several_people", f"several people have this name; use one of the ids: {ids}", field=field)
+        raise op.OperationError(
+            "several_people", f"several people have this name; use one of the ids: {ids}", field=field
+        )
     return found[0].id if found else PersonId(text)
 
 
@@ -239,7 +222,7 @@ def _described(person: Person) -> str:
     return f"{person.name} ({', '.join(filter(None, (person.relation, person.id)))})"
 
 
-_SLASH = Slash(
+_SLASH = op.Slash(
     word="/people",
     help="list the people you speak of; /people NAME tells who one is",
     given={"limit": IN_CHATS},
@@ -247,8 +230,8 @@ _SLASH = Slash(
 )
 
 
-@NOUN.operation("person_list", Paged, cli="list", show=_table, offline=True, slash=_SLASH)
-async def list_people(asked: Paged, user: UserId, readers: "Readers") -> dict[str, Any]:
+@NOUN.operation("person_list", op.Paged, cli="list", show=_table, offline=True, slash=_SLASH)
+async def list_people(asked: op.Paged, user: UserId, readers: "Readers") -> dict[str, Any]:
     """List the people, those named most often first."""
     from klaw.store.kinds import people as sql
 
@@ -258,7 +241,7 @@ async def list_people(asked: Paged, user: UserId, readers: "Readers") -> dict[st
 
 
 @NOUN.operation(
-    "person_find", PersonFind, cli="find", show=_found, offline=True, slash=Slash(word="/people", rest="text")
+    "person_find", PersonFind, cli="find", show=_found, offline=True, slash=op.Slash(word="/people", rest="text")
 )
 async def find(asked: PersonFind, user: UserId, readers: "Readers") -> dict[str, Any]:
     """Tell who is named in a text, and what is known of them."""
@@ -310,7 +293,7 @@ async def _check_another(readers: "Readers", user: UserId, new: NewPerson) -> No
     for known in await readers.run(sql.by_names, user, [new.name]):
         told_apart = new.relation and normal_name(new.relation) != normal_name(known.relation)
         if normal_name(known.name) == normal_name(new.name) and not told_apart:
-            raise OperationError(
+            raise op.OperationError(
                 "person_exists",
                 f"{_described(known)} is known already; if this is somebody else, say who: --relation TEXT; to change"
                 f" what is known: klaw people edit {known.id}",
@@ -329,7 +312,7 @@ async def edit(asked: PersonEdit, user: UserId, people: "People", readers: "Read
     gone = {normal_name(each) for each in fields.remove_aliases or ()}
     if unknown := gone - {normal_name(each) for each in present.aliases}:
         problem = Problem("remove_aliases", f"{len(unknown)} of them are no aliases of this person")
-        raise OperationError("bad_person", problems=[problem])
+        raise op.OperationError("bad_person", problems=[problem])
     former = [present.name] if fields.name is not None else []
     aliases = [each for each in (*former, *present.aliases) if normal_name(each) not in gone]
     aliases += fields.add_aliases or ()

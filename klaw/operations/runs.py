@@ -9,59 +9,49 @@ import attrs
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunStatus
 from klaw.domain.text import cut, one_line, plural
-from klaw.operations.operation import (
-    Limit,
-    Lines,
-    Name,
-    Noun,
-    OfUser,
-    OperationError,
-    Slash,
-    Table,
-    argument,
-    details,
-    required,
-)
+from klaw.operations import operation as op
 
 if TYPE_CHECKING:
     from klaw.runs.service import Scheduling
 
-NOUN = Noun("runs", "list, show and cancel runs of tasks and subagents (docs/scheduling.md)")
+NOUN = op.Noun("runs", "list, show and cancel runs of tasks and subagents (docs/scheduling.md)")
 MAX_NOTE = 60
 SHOWN_IN_CHAT = 10
 _HEAD = ["run", "task", "kind", "status", "started", "took", "tokens", "sent", "note"]
 
 
 @attrs.frozen(kw_only=True)
-class RunFilters(OfUser):
-    status: RunStatus | None = argument(
+class RunFilters(op.OfUser):
+    status: RunStatus | None = op.argument(
         "running, done, silent, failed, timed_out, cancelled, interrupted or refused", metavar="STATUS"
     )
-    limit: Limit = argument("runs on a page, 1 to 100 (default: 20)", default=20, metavar="N")
-    before: Name | None = argument("list the runs before this one", metavar="RUN", id_of="run")
+    limit: op.Limit = op.argument("runs on a page, 1 to 100 (default: 20)", default=20, metavar="N")
+    before: op.Name | None = op.argument("list the runs before this one", metavar="RUN", id_of="run")
 
 
 @attrs.frozen(kw_only=True)
 class RunList(RunFilters):
-    task: Name | None = argument("only runs of this task or subagent", metavar="NAME")
+    task: op.Name | None = op.argument("only runs of this task or subagent", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)
-class OfRun(OfUser):
-    run: Name = required("its id as the list shows it, or the beginning of the id", id_of="run")
+class OfRun(op.OfUser):
+    run: op.Name = op.required("its id as the list shows it, or the beginning of the id", id_of="run")
 
 
 @attrs.frozen(kw_only=True)
-class RunCancel(OfUser):
-    run: Name | None = argument("its id or its task (default: the only run in progress)", positional=True, id_of="run")
+class RunCancel(op.OfUser):
+    run: op.Name | None = op.argument(
+        "its id or its task (default: the only run in progress)", positional=True, id_of="run"
+    )
 
 
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def run_table(runs: list[dict[str, Any]]) -> Lines:
+def run_table(runs: list[dict[str, Any]]) -> op.Lines:
     """Runs, one a line."""
-    return [Table([_HEAD, *map(_row, runs)], right=frozenset({5, 6, 7}))] if runs else ["no runs"]
+    return [op.Table([_HEAD, *map(_row, runs)], right=frozenset({5, 6, 7}))] if runs else ["no runs"]
 
 
 def _row(run: dict[str, Any]) -> list[str]:
@@ -71,23 +61,23 @@ def _row(run: dict[str, Any]) -> list[str]:
     return [*begun, took(run), tokens, sent, note]
 
 
-def runs_page(answer: dict[str, Any], again: Callable[..., str]) -> Lines:
+def runs_page(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
     """A page of runs."""
     more = ["", f"more: {again(before=answer['next'])}"] if answer["next"] is not None else []
     return [*run_table(answer["runs"]), *more]
 
 
-def _in_chat(answer: dict[str, Any]) -> Lines:
+def _in_chat(answer: dict[str, Any]) -> op.Lines:
     if not answer["runs"]:
         return [f"There are no runs of {answer['task']}." if answer["task"] else "There are no runs."]
-    return ["Runs, the newest first:", Table([_short(run) for run in answer["runs"][:SHOWN_IN_CHAT]])]
+    return ["Runs, the newest first:", op.Table([_short(run) for run in answer["runs"][:SHOWN_IN_CHAT]])]
 
 
 def _short(run: dict[str, Any]) -> list[str]:
     return [run["id"], run["task"], status_of(run), minute(run["started_at"]), run["note"] or run["error"] or ""]
 
 
-def _run(answer: dict[str, Any]) -> Lines:
+def _run(answer: dict[str, Any]) -> op.Lines:
     run = answer["run"]
     sent = f"{run['inject_into']}, {plural(run['delivered'], 'message')} sent"
     rows = [
@@ -105,7 +95,7 @@ def _run(answer: dict[str, Any]) -> Lines:
         ("started by", f"run {run['parent']}" if run["parent"] else None),
     ]
     result = ["", "result", *_indented(run["result"])] if run["result"] else []
-    return [details(rows), "", "request", *_indented(run["message"]), *result]
+    return [op.details(rows), "", "request", *_indented(run["message"]), *result]
 
 
 def _indented(text: str) -> list[str]:
@@ -153,14 +143,14 @@ async def list_of_runs(scheduling: "Scheduling", user: UserId, asked: RunFilters
 async def _found(scheduling: "Scheduling", user: UserId, run: str) -> Run:
     found = await scheduling.run(user, run)
     if found is None:
-        raise OperationError("unknown_run", "there is no such run")
+        raise op.OperationError("unknown_run", "there is no such run")
     return found
 
 
-_LIST = Slash(
+_LIST = op.Slash(
     word="/runs", help="list what tasks and subagents did; /runs TASK for one of them", rest="task", show=_in_chat
 )
-_CANCEL = Slash(word="/cancel", help="end a run: /cancel with its id or the name of its task", rest="run")
+_CANCEL = op.Slash(word="/cancel", help="end a run: /cancel with its id or the name of its task", rest="run")
 
 
 @NOUN.operation("runs", RunList, cli="", show=runs_page, slash=_LIST)
@@ -175,7 +165,7 @@ async def show(asked: OfRun, user: UserId, scheduling: "Scheduling") -> dict[str
     return {"run": scheduling.run_json(await _found(scheduling, user, asked.run), whole=True)}
 
 
-def _cancelled(answer: dict[str, Any]) -> Lines:
+def _cancelled(answer: dict[str, Any]) -> op.Lines:
     return [f"The run {answer['run']['id']} of {answer['run']['task']} is being ended."]
 
 
@@ -185,7 +175,7 @@ async def cancel(asked: RunCancel, user: UserId, scheduling: "Scheduling") -> di
     run = await _meant(scheduling, user, asked.run)
     if not await scheduling.cancel(user, run.id):
         over = await _found(scheduling, user, run.id)
-        raise OperationError("run_over", f"this run is over ({status_of({'status': over.status.value})})")
+        raise op.OperationError("run_over", f"this run is over ({status_of({'status': over.status.value})})")
     return {"run": scheduling.run_json(await _found(scheduling, user, run.id)), "cancelled": True}
 
 
@@ -196,13 +186,13 @@ async def _meant(scheduling: "Scheduling", user: UserId, which: str | None) -> R
     if len(meant) == 1:
         return meant[0]
     if meant:
-        raise OperationError("ambiguous_run", "\n".join(["Which one? Give its id:", *_told(scheduling, meant)]))
+        raise op.OperationError("ambiguous_run", "\n".join(["Which one? Give its id:", *_told(scheduling, meant)]))
     if which is not None and (over := await scheduling.run(user, which)) is not None:
         return over
     if not unfinished:
-        raise OperationError("unknown_run", "No run is in progress." if which is None else "there is no such run")
+        raise op.OperationError("unknown_run", "No run is in progress." if which is None else "there is no such run")
     told = ["No such run is in progress. These are:", *_told(scheduling, unfinished)]
-    raise OperationError("unknown_run", "\n".join(told))
+    raise op.OperationError("unknown_run", "\n".join(told))
 
 
 def _told(scheduling: "Scheduling", runs: list[Run]) -> list[str]:

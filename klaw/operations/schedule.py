@@ -10,68 +10,57 @@ from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run
 from klaw.domain.text import span
 from klaw.errors import ConfigError
-from klaw.operations.operation import (
-    Lines,
-    Name,
-    Noun,
-    OfUser,
-    OperationError,
-    Slash,
-    Table,
-    argument,
-    details,
-    required,
-)
+from klaw.operations import operation as op
 from klaw.operations.runs import RunFilters, list_of_runs, minute, run_table, runs_page, status_of
 
 if TYPE_CHECKING:
     from klaw.runs.service import Scheduling
 
-NOUN = Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
+NOUN = op.Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
 SHOWN_IN_CHAT = 50
 
 
 @attrs.frozen(kw_only=True)
-class OfTask(OfUser):
-    name: Name = required("the task's name")
+class OfTask(op.OfUser):
+    name: op.Name = op.required("the task's name")
 
 
 @attrs.frozen(kw_only=True)
 class TaskFields:
     """Names and help of a task's fields; ``runs.drafting`` checks their values, all of them together."""
 
-    cron: str | None = argument("when it runs: five fields, for instance '0 9 * * MON-FRI'", metavar="FIELDS")
-    zone: str | None = argument("time zone of --cron, for instance Europe/Berlin", metavar="ZONE")
-    every: str | None = argument("or an interval: 30m, 2h, 1d; at least a minute", metavar="TIME")
-    at: str | None = argument("or once: 2026-12-24T18:00+01:00", metavar="TIME")
-    now: bool | None = argument("with --at: if the time has passed, run at once")
-    message: str | None = argument(
+    cron: str | None = op.argument("when it runs: five fields, for instance '0 9 * * MON-FRI'", metavar="FIELDS")
+    zone: str | None = op.argument("time zone of --cron, for instance Europe/Berlin", metavar="ZONE")
+    every: str | None = op.argument("or an interval: 30m, 2h, 1d; at least a minute", metavar="TIME")
+    at: str | None = op.argument("or once: 2026-12-24T18:00+01:00", metavar="TIME")
+    now: bool | None = op.argument("with --at: if the time has passed, run at once")
+    message: str | None = op.argument(
         "what the model is asked; - reads it from standard input, @FILE from a file",
         metavar="TEXT",
         stdin=True,
         file=True,
         most_bytes=MAX_TASK_MESSAGE_BYTES,
     )
-    model: str | None = argument("provider/model (default: the configured one)")
-    inject_into: Annotated[str | None, Wire("injectInto")] = argument(
+    model: str | None = op.argument("provider/model (default: the configured one)")
+    inject_into: Annotated[str | None, Wire("injectInto")] = op.argument(
         "name of the chat that gets the results", metavar="CHAT"
     )
-    timeout: str | None = argument("how long one run may take, for instance 5m", metavar="TIME")
-    max_tokens: Annotated[str | None, Wire("maxTokens")] = argument("tokens that one run may use", metavar="N")
-    daily_tokens: Annotated[str | None, Wire("dailyTokens")] = argument(
+    timeout: str | None = op.argument("how long one run may take, for instance 5m", metavar="TIME")
+    max_tokens: Annotated[str | None, Wire("maxTokens")] = op.argument("tokens that one run may use", metavar="N")
+    daily_tokens: Annotated[str | None, Wire("dailyTokens")] = op.argument(
         "tokens that all its runs together may use in one day", metavar="N"
     )
 
 
 @attrs.frozen(kw_only=True)
 class NewTask(TaskFields):
-    name: str = required("its name: a-z, 0-9, _ and -")
-    enabled: bool = argument("make it, but do not run it by its schedule yet", default=True, option="--disabled")
+    name: str = op.required("its name: a-z, 0-9, _ and -")
+    enabled: bool = op.argument("make it, but do not run it by its schedule yet", default=True, option="--disabled")
 
 
 @attrs.frozen(kw_only=True)
 class TaskChanges(TaskFields):
-    clear: tuple[str, ...] | None = argument(
+    clear: tuple[str, ...] | None = op.argument(
         "remove model, inject-into, timeout, max-tokens or daily-tokens; repeatable", metavar="OPTION"
     )
 
@@ -96,40 +85,40 @@ def _changes(raw: Any) -> dict[str, Any]:
 
 
 @attrs.frozen(kw_only=True)
-class TaskAdd(OfUser):
-    fields: Annotated[NewTask, Form(_fields, dict)] = argument("the task", default=attrs.NOTHING)
+class TaskAdd(op.OfUser):
+    fields: Annotated[NewTask, Form(_fields, dict)] = op.argument("the task", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
 class TaskEdit(OfTask):
-    fields: Annotated[TaskChanges, Form(_changes, dict)] = argument("what to change", default=attrs.NOTHING)
+    fields: Annotated[TaskChanges, Form(_changes, dict)] = op.argument("what to change", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
 class TaskEnable(OfTask):
-    enabled: bool = argument("whether it runs by its schedule", default=True, hidden=True)
-    now: bool = argument("if the time of a one-time task has passed, run it at once", default=False)
+    enabled: bool = op.argument("whether it runs by its schedule", default=True, hidden=True)
+    now: bool = op.argument("if the time of a one-time task has passed, run it at once", default=False)
 
 
 @attrs.frozen(kw_only=True)
 class TaskRuns(RunFilters):
-    name: Name = required("the task's name")
+    name: op.Name = op.required("the task's name")
 
 
 @attrs.frozen(kw_only=True)
-class Heartbeat(OfUser):
-    state: str | None = argument("off: it speaks nowhere")
+class Heartbeat(op.OfUser):
+    state: str | None = op.argument("off: it speaks nowhere")
 
 
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any]) -> Lines:
+def _table(answer: dict[str, Any]) -> op.Lines:
     tasks = answer["tasks"]
     if not tasks:
         return ["no tasks: `klaw schedule add` makes one"]
     rows = [["task", "runs", "next", "chat", "last run"], *map(_row, tasks)]
-    return [Table(rows), *(f"{task['name']}: {task['warning']}" for task in tasks if task["warning"])]
+    return [op.Table(rows), *(f"{task['name']}: {task['warning']}" for task in tasks if task["warning"])]
 
 
 def _row(task: dict[str, Any]) -> list[str]:
@@ -145,7 +134,7 @@ def _next(task: dict[str, Any], else_: str = "never") -> str:
     return clock_text(task["next_fires"][0]) if task["next_fires"] else else_
 
 
-def _task(answer: dict[str, Any]) -> Lines:
+def _task(answer: dict[str, Any]) -> op.Lines:
     task = answer["task"]
     fires = [clock_text(moment) for moment in task["next_fires"]] or (["never"] if task["enabled"] else [])
     results = f"none: see its results with `klaw runs --task {task['name']}` (or set --inject-into CHAT)"
@@ -162,10 +151,10 @@ def _task(answer: dict[str, Any]) -> Lines:
         ),
         ("warning", task["warning"] or None),
     ]
-    return [details(rows)]
+    return [op.details(rows)]
 
 
-def _in_chat(answer: dict[str, Any]) -> Lines:
+def _in_chat(answer: dict[str, Any]) -> op.Lines:
     tasks = answer["tasks"]
     if not tasks:
         return ["There are no tasks; `klaw schedule add` makes one."]
@@ -182,15 +171,15 @@ def _short(task: dict[str, Any]) -> str:
     return f"  {task['name']}: {'; '.join([*parts, *([task['warning']] if task['warning'] else [])])}"
 
 
-def _started(answer: dict[str, Any]) -> Lines:
+def _started(answer: dict[str, Any]) -> op.Lines:
     return [*run_table([answer["run"]]), "", f"its result: klaw runs show {answer['run']['id']}"]
 
 
-def _removed(answer: dict[str, Any]) -> Lines:
+def _removed(answer: dict[str, Any]) -> op.Lines:
     return [f"removed {answer['removed']['name']}; its runs stay"]
 
 
-def _heartbeat(answer: dict[str, Any]) -> Lines:
+def _heartbeat(answer: dict[str, Any]) -> op.Lines:
     if answer["chat"] is None:
         return ["The heartbeat speaks in no chat from now on, and its list is not looked after."]
     every = f"Every {answer['every']} I go through {HEARTBEAT_FILE} in your workspace; while it is missing or empty,"
@@ -200,13 +189,13 @@ def _heartbeat(answer: dict[str, Any]) -> Lines:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-_LIST = Slash(word="/tasks", help="list your tasks: when they run next, and how they ended last", show=_in_chat)
-_HEARTBEAT = Slash(
+_LIST = op.Slash(word="/tasks", help="list your tasks: when they run next, and how they ended last", show=_in_chat)
+_HEARTBEAT = op.Slash(
     word="/heartbeat", help="let the heartbeat speak in this chat; /heartbeat off takes that back", rest="state"
 )
 
 
-@NOUN.operation("schedule_list", OfUser, cli="list", show=_table, slash=_LIST)
+@NOUN.operation("schedule_list", op.OfUser, cli="list", show=_table, slash=_LIST)
 async def list_tasks(user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
     """List the tasks with their next and their last runs."""
     return {"user": user, "tasks": await scheduling.tasks(user)}
@@ -252,9 +241,9 @@ async def run_now(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict
     try:
         run = await scheduling.run_now(user, asked.name)
     except NotStarted as error:
-        raise OperationError("not_started", f"the run was not started: {error}") from None
+        raise op.OperationError("not_started", f"the run was not started: {error}") from None
     except ConfigError as error:
-        raise OperationError("bad_model", f"the run was not started: {error}") from None
+        raise op.OperationError("bad_model", f"the run was not started: {error}") from None
     return {"run": scheduling.run_json(run)}
 
 
@@ -272,9 +261,9 @@ async def heartbeat(asked: Heartbeat, user: UserId, chat: ChatId | None, schedul
         return {"chat": None, "every": None}
     if asked.state is not None or chat is None:
         text = "say /heartbeat in a chat to let the heartbeat speak there, or /heartbeat off"
-        raise OperationError("bad_args", text, field="state")
+        raise op.OperationError("bad_args", text, field="state")
     if not scheduling.heartbeat_s:
-        raise OperationError(
+        raise op.OperationError(
             "heartbeat_off",
             "Heartbeats are off, so nothing was changed: set heartbeat.intervalSeconds in the configuration, start the "
             "server again, and then say /heartbeat here.",

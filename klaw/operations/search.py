@@ -10,24 +10,8 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.search import kind_of
 from klaw.domain.text import plural
+from klaw.operations import operation as op
 from klaw.operations.chat import session_of
-from klaw.operations.operation import (
-    Limit,
-    Line,
-    Marked,
-    Name,
-    Noun,
-    OfUser,
-    OperationError,
-    Query,
-    Shown,
-    argument,
-    chat_of,
-    minute,
-    required,
-    timed,
-    understood,
-)
 from klaw.operations.people import told
 from klaw.operations.perform import Caller
 
@@ -36,7 +20,7 @@ if TYPE_CHECKING:
     from klaw.memory.search.search import MemorySearch
     from klaw.store.engine.database import Readers
 
-NOUN = Noun("search", "search all that was said, by words and by meaning")
+NOUN = op.Noun("search", "search all that was said, by words and by meaning")
 
 _TIMES = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; UTC unless an offset is given"
 _NOTES = {
@@ -61,22 +45,22 @@ _ORIGINS = {"tool": "after reading from outside"}
 
 
 @attrs.frozen(kw_only=True)
-class Search(OfUser):
-    query: Query = required("a question, or words", words=True)
-    chat: Name | None = argument("only messages of this chat", metavar="NAME")
-    since: Name | None = argument(f"only what was said from then on: {_TIMES}", metavar="TIME")
-    until: Name | None = argument("only what was said before; a day counts to its end", metavar="TIME")
-    role: Literal["user", "assistant"] | None = argument("only what the user or the assistant said")
-    limit: Limit = argument("results on a page, 1 to 100 (default: 10)", default=10, metavar="N")
-    page: Name | None = argument("number of the page, or what the page before names")
+class Search(op.OfUser):
+    query: op.Query = op.required("a question, or words", words=True)
+    chat: op.Name | None = op.argument("only messages of this chat", metavar="NAME")
+    since: op.Name | None = op.argument(f"only what was said from then on: {_TIMES}", metavar="TIME")
+    until: op.Name | None = op.argument("only what was said before; a day counts to its end", metavar="TIME")
+    role: Literal["user", "assistant"] | None = op.argument("only what the user or the assistant said")
+    limit: op.Limit = op.argument("results on a page, 1 to 100 (default: 10)", default=10, metavar="N")
+    page: op.Name | None = op.argument("number of the page, or what the page before names")
 
 
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
-def show(answer: dict[str, Any], again: Callable[..., str]) -> Shown:
+def show(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
     """The results, and how to see more."""
-    lines: list[Line] = []
+    lines: list[op.Line] = []
     for each in answer.get("people", ()):
         lines += [
             "  ".join(["person", *filter(None, told(each))]),
@@ -91,13 +75,13 @@ def show(answer: dict[str, Any], again: Callable[..., str]) -> Shown:
         marks = [[4 + begin, 4 + end] for begin, end in each["marks"]]
         how = [] if each["words"] else ["by meaning" if each["vector_rank"] is not None else "beside a match"]
         head = [*_label(each, answer["user"]), *how]
-        lines += ["  ".join(head), Marked(f"    {each['snippet']}", marks), ""]
+        lines += ["  ".join(head), op.Marked(f"    {each['snippet']}", marks), ""]
     if answer["results"]:
         last = answer["first"] + len(answer["results"]) - 1
         lines.append(f"{answer['first']} to {last} of {_results(answer)}")
     if answer["next"] is not None:
         lines.append(f"more: {again(page=answer['next'])}")
-    return Shown(lines, notes=notes(answer), found=bool(answer["results"] or answer.get("people")))
+    return op.Shown(lines, notes=notes(answer), found=bool(answer["results"] or answer.get("people")))
 
 
 def notes(answer: dict[str, Any]) -> list[str]:
@@ -124,13 +108,13 @@ def _label(result: dict[str, Any], user: str) -> list[str]:
         case "fact":
             about = f"{result['category']}, importance {result['importance']}"
             origin = [_ORIGINS[result["origin"]]] if result["origin"] in _ORIGINS else []
-            return [minute(result["updated_at"]), f"fact {result['id']}", about, *origin]
+            return [op.minute(result["updated_at"]), f"fact {result['id']}", about, *origin]
         case "file":
             return [f"{result['path']}:{result['line']}", *([result["heading"]] if result["heading"] else [])]
         case kind:
             place = f"{result['chat'].removeprefix(f'{user}:')}#{result['seq']}"
             what = "note on a tool's result" if kind == "note" else result["role"]
-            return [minute(result["created_at"]), place, what]
+            return [op.minute(result["created_at"]), place, what]
 
 
 def _results(answer: dict[str, Any]) -> str:
@@ -148,12 +132,12 @@ async def search(
     from klaw.memory.search.search_order import Cursor, read_cursor
     from klaw.store.search.history_search import HistoryFilters
 
-    chat = chat_of(asked.chat, user, any_user=caller.user is None and asked.user is None)
-    page = understood("page", read_cursor, asked.page) if asked.page is not None else 1
+    chat = op.chat_of(asked.chat, user, any_user=caller.user is None and asked.user is None)
+    page = op.understood("page", read_cursor, asked.page) if asked.page is not None else 1
     now = page.asked_at if isinstance(page, Cursor) else search.now()
-    since, until = timed("since", asked.since, now), timed("until", asked.until, now, until=True)
+    since, until = op.timed("since", asked.since, now), op.timed("until", asked.until, now, until=True)
     if since is not None and until is not None and since >= until:
-        raise OperationError("bad_args", "must be later than since", field="until")
+        raise op.OperationError("bad_args", "must be later than since", field="until")
     filters = HistoryFilters(
         user=UserId(chat.partition(":")[0]) if chat is not None else user,
         chat=chat,

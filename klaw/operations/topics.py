@@ -8,26 +8,8 @@ from klaw.convert import Bounds
 from klaw.domain.names import UserId
 from klaw.domain.text import plural
 from klaw.domain.topic import TopicId
+from klaw.operations import operation as op
 from klaw.operations.chat import session_of
-from klaw.operations.operation import (
-    Limit,
-    Line,
-    Lines,
-    Name,
-    Noun,
-    OfUser,
-    OperationError,
-    Query,
-    Slash,
-    Table,
-    Whole,
-    also,
-    argument,
-    chat_of,
-    minute,
-    required,
-    timed,
-)
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
@@ -40,66 +22,66 @@ IN_CHATS = 10
 MOST_TOLD = 100
 """Topics of one answer: a user may have ten thousand, and the rest is counted."""
 
-NOUN = Noun("topics", "list, search, show, merge, split and rebuild topics (docs/topics.md)")
+NOUN = op.Noun("topics", "list, search, show, merge, split and rebuild topics (docs/topics.md)")
 
 
 @attrs.frozen(kw_only=True)
-class TopicsList(OfUser):
-    chat: Name | None = argument("only topics of this chat", metavar="NAME")
-    limit: Limit = argument("entries, 1 to 100 (default: 20)", default=20, metavar="N")
+class TopicsList(op.OfUser):
+    chat: op.Name | None = op.argument("only topics of this chat", metavar="NAME")
+    limit: op.Limit = op.argument("entries, 1 to 100 (default: 20)", default=20, metavar="N")
 
 
 @attrs.frozen(kw_only=True)
-class TopicsSearch(OfUser):
-    query: Query = required("a question, or words", words=True)
-    limit: Limit = argument("entries, 1 to 100 (default: 10)", default=10, metavar="N")
+class TopicsSearch(op.OfUser):
+    query: op.Query = op.required("a question, or words", words=True)
+    limit: op.Limit = op.argument("entries, 1 to 100 (default: 10)", default=10, metavar="N")
 
 
 @attrs.frozen(kw_only=True)
-class TopicsShow(OfUser):
-    topic: Name = required("its number")
+class TopicsShow(op.OfUser):
+    topic: op.Name = op.required("its number")
 
 
 @attrs.frozen(kw_only=True)
 class Merged:
-    topics: tuple[Whole, ...] = required("numbers of two or more topics of one chat", metavar="TOPIC")
-    summary: str | None = argument("the new summary (default: the old ones, one after the other)", metavar="TEXT")
+    topics: tuple[op.Whole, ...] = op.required("numbers of two or more topics of one chat", metavar="TOPIC")
+    summary: str | None = op.argument("the new summary (default: the old ones, one after the other)", metavar="TEXT")
 
 
 @attrs.frozen(kw_only=True)
-class TopicsMerge(OfUser):
-    fields: Merged = argument("what to merge", default=attrs.NOTHING)
+class TopicsMerge(op.OfUser):
+    fields: Merged = op.argument("what to merge", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
 class Cuts:
-    at: Annotated[tuple[Annotated[str, Bounds(1, 200)], ...], Bounds(0, 200)] = argument(
+    at: Annotated[tuple[Annotated[str, Bounds(1, 200)], ...], Bounds(0, 200)] = op.argument(
         "a message that begins a new topic: its id, or main#12; may be repeated", default=(), metavar="MESSAGE"
     )
 
 
 @attrs.frozen(kw_only=True)
-class TopicsSplit(OfUser):
-    topic: Whole = required("its number")
-    fields: Cuts = argument("where to split", default=attrs.NOTHING)
+class TopicsSplit(op.OfUser):
+    topic: op.Whole = op.required("its number")
+    fields: Cuts = op.argument("where to split", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
-class TopicsRebuild(OfUser):
-    chat: Name | None = argument("only topics of this chat", metavar="NAME")
-    since: Name | None = argument("only topics last talked about since then: 2026-05-01, 7d …", metavar="TIME")
-    dry_run: bool = argument("only list what would be dropped", default=True)
+class TopicsRebuild(op.OfUser):
+    chat: op.Name | None = op.argument("only topics of this chat", metavar="NAME")
+    since: op.Name | None = op.argument("only topics last talked about since then: 2026-05-01, 7d …", metavar="TIME")
+    dry_run: bool = op.argument("only list what would be dropped", default=True)
 
 
 @attrs.frozen(kw_only=True)
-class TopicsHistory(OfUser):
-    topic: Whole | None = argument("only changes of this topic, by its number", positional=True)
-    limit: Limit = argument("entries, 1 to 100 (default: 20)", default=20, metavar="N")
+class TopicsHistory(op.OfUser):
+    topic: op.Whole | None = op.argument("only changes of this topic, by its number", positional=True)
+    limit: op.Limit = op.argument("entries, 1 to 100 (default: 20)", default=20, metavar="N")
 
 
 @attrs.frozen(kw_only=True)
-class TopicsUndo(OfUser):
-    entry: Whole | None = argument("number of the change (default: the newest one you made)", positional=True)
+class TopicsUndo(op.OfUser):
+    entry: op.Whole | None = op.argument("number of the change (default: the newest one you made)", positional=True)
 
 
 # -- how they are shown -----------------------------------------------------------------------------------------------
@@ -107,39 +89,39 @@ class TopicsUndo(OfUser):
 _UNDO = "to undo this: klaw topics undo"
 
 
-def _table(answer: dict[str, Any]) -> Lines:
+def _table(answer: dict[str, Any]) -> op.Lines:
     if not answer["topics"]:
         return ["no topics yet"]
     rows = [["topic", "chat", "from", "to", "messages", "summary"]]
     for each in answer["topics"]:
         days = each["first_at"][:10], each["last_at"][:10]
         rows.append([str(each["id"]), each["chat"], *days, str(each["messages"]), each["summary"]])
-    return [Table(rows, right=frozenset({0, 4})), f"{len(answer['topics'])} of {answer['count']}"]
+    return [op.Table(rows, right=frozenset({0, 4})), f"{len(answer['topics'])} of {answer['count']}"]
 
 
-def _in_chat(answer: dict[str, Any]) -> Lines:
+def _in_chat(answer: dict[str, Any]) -> op.Lines:
     if not answer["topics"]:
         return ["There are no topics yet. The setting topics.enabled lets Klaw make them."]
     head = "Topics, the last talked about first:"
-    return [head, _rows(answer["topics"]), *also(answer, "topics", "klaw topics list")]
+    return [head, _rows(answer["topics"]), *op.also(answer, "topics", "klaw topics list")]
 
 
-def _found(answer: dict[str, Any]) -> Lines:
+def _found(answer: dict[str, Any]) -> op.Lines:
     if not answer["topics"]:
         return ["No topic fits that."]
     return ["Topics that fit, the best first:", _rows(answer["topics"])]
 
 
-def _rows(topics: list[dict[str, Any]]) -> Table:
+def _rows(topics: list[dict[str, Any]]) -> op.Table:
     """A summary is shown whole: of a part, forgetting would not know what it is."""
     rows = []
     for each in topics:
         days = " to ".join(dict.fromkeys((each["first_at"][:10], each["last_at"][:10])))
         rows.append([str(each["id"]), each["chat"].partition(":")[2], days, each["summary"]])
-    return Table(rows)
+    return op.Table(rows)
 
 
-def _shown(answer: dict[str, Any]) -> Lines:
+def _shown(answer: dict[str, Any]) -> op.Lines:
     topic = answer["topic"]
     span = f"{topic['first_at'][:16]} to {topic['last_at'][:16]}"
     return [
@@ -149,27 +131,27 @@ def _shown(answer: dict[str, Any]) -> Lines:
     ]
 
 
-def _told(topics: list[dict[str, Any]], count: int = 0) -> Lines:
+def _told(topics: list[dict[str, Any]], count: int = 0) -> op.Lines:
     rows = [["", str(each["id"]), each["chat"], str(each["messages"]), each["summary"]] for each in topics]
     rest = [f"  … and {count - len(rows)} more"] if count > len(rows) else []
-    return [Table(rows, right=frozenset({1, 3})), *rest]
+    return [op.Table(rows, right=frozenset({1, 3})), *rest]
 
 
-def _replaced(answer: dict[str, Any]) -> Lines:
+def _replaced(answer: dict[str, Any]) -> op.Lines:
     """Of a merge or a split."""
     head = "merged:" if "topic" in answer else f"instead of topic {answer['ended']}:"
     return [head, *_told([answer["topic"]] if "topic" in answer else answer["topics"]), _UNDO]
 
 
-def _rebuilt(answer: dict[str, Any]) -> Lines:
+def _rebuilt(answer: dict[str, Any]) -> op.Lines:
     told = f"{plural(answer['count'], 'topic')} of {plural(answer['messages'], 'message')}"
     if answer["dropped"]:
         return [f"dropped {told}, to be made again", *(f"{_UNDO} {entry}" for entry in answer["entries"])]
     return [f"would be dropped and made again: {told}", *_told(answer["topics"], answer["count"])]
 
 
-def _undone(answer: dict[str, Any]) -> Lines:
-    lines: list[Line] = [f"change {answer['undone']} was undone by change {answer['entry']}"]
+def _undone(answer: dict[str, Any]) -> op.Lines:
+    lines: list[op.Line] = [f"change {answer['undone']} was undone by change {answer['entry']}"]
     if answer["topics"]:
         lines += ["restored:", *_told(answer["topics"], answer["count"])]
     if answer["ended"]:
@@ -181,7 +163,7 @@ def _ids(ids: list[int], count: int) -> str:
     return ", ".join(map(str, ids)) + (f" and {count - len(ids)} more" if count > len(ids) else "")
 
 
-def _changes(answer: dict[str, Any]) -> Lines:
+def _changes(answer: dict[str, Any]) -> op.Lines:
     if not answer["changes"]:
         return ["no changes of topics"]
     rows = [["entry", "at", "chat", "by", "change", "note"]]
@@ -191,13 +173,13 @@ def _changes(answer: dict[str, Any]) -> Lines:
         notes = [f"undoes {each['undoes']}"] if each["undoes"] is not None else []
         notes += [f"undone by {each['undone_by']}"] if each["undone_by"] is not None else []
         change = f"{each['op']} {before} -> {after}"
-        rows.append([str(each["entry"]), minute(each["at"]), each["chat"], each["by"], change, "; ".join(notes)])
-    return [Table(rows, right=frozenset({0}))]
+        rows.append([str(each["entry"]), op.minute(each["at"]), each["chat"], each["by"], change, "; ".join(notes)])
+    return [op.Table(rows, right=frozenset({0}))]
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
 
-_SLASH = Slash(
+_SLASH = op.Slash(
     word="/topics",
     help="list what we talked about; /topics WORDS finds what fits",
     given={"limit": IN_CHATS},
@@ -210,12 +192,12 @@ async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> di
     """List the topics, those last talked about first."""
     from klaw.store.kinds import topics
 
-    chat = chat_of(asked.chat, user)
+    chat = op.chat_of(asked.chat, user)
     found = await readers.run(topics.of_user, user, chat=chat, limit=asked.limit)
     return {"user": user, "count": await readers.run(topics.count, user), "topics": found}
 
 
-@NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=Slash(word="/topics", rest="query"))
+@NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=op.Slash(word="/topics", rest="query"))
 async def search(asked: TopicsSearch, user: UserId, topic_search: "TopicSearch") -> dict[str, Any]:
     """Find topics by words and by meaning."""
     from klaw.store.search.topic_search import TopicFilters
@@ -235,7 +217,7 @@ async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> dict[str,
     if found is None:
         into = await readers.run(topics.resolve, user, topic)
         hint = f"; topic {into} took it in" if into is not None else ""
-        raise OperationError("unknown_topic", f"there is no such topic{hint}", field="topic")
+        raise op.OperationError("unknown_topic", f"there is no such topic{hint}", field="topic")
     said = await readers.run(topics.read, user, topic)
     return {
         "topic": found,
@@ -273,10 +255,10 @@ async def rebuild(
     asked: TopicsRebuild, user: UserId, topic_control: "TopicControl", readers: "Readers", clock: "Clock"
 ) -> dict[str, Any]:
     """Drop topics and let the archivist make them again; facts are kept."""
-    chat = chat_of(asked.chat, user)
+    chat = op.chat_of(asked.chat, user)
     if chat is not None:
         await session_of(readers, chat)
-    since = timed("since", asked.since, clock.now())
+    since = op.timed("since", asked.since, clock.now())
     found = await topic_control.in_scope(user, chat, since)
     entries = [] if asked.dry_run else await topic_control.rebuild(user, chat, since)
     return {

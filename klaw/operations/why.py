@@ -10,20 +10,7 @@ import attrs
 
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.domain.text import plural
-from klaw.operations.operation import (
-    Line,
-    Lines,
-    Name,
-    Noun,
-    OperationError,
-    Query,
-    Scope,
-    Table,
-    UserName,
-    argument,
-    chat_of,
-    required,
-)
+from klaw.operations import operation as op
 
 if TYPE_CHECKING:
     from klaw.config.paths import Paths
@@ -35,7 +22,7 @@ if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
     from klaw.store.overview import Target
 
-NOUN = Noun("why", "tell where a message is and what brings it back (docs/receipts.md)")
+NOUN = op.Noun("why", "tell where a message is and what brings it back (docs/receipts.md)")
 
 TURNS = 20
 """Newest turns of the chat that are looked through."""
@@ -48,10 +35,12 @@ _UNKNOWN = (
 
 @attrs.frozen(kw_only=True)
 class Why:
-    message: Name = required("its id, or its chat and number: main#12, anna:main#12", id_of="message")
-    chat: Name | None = argument("the message's chat; MESSAGE may then be its number alone", metavar="NAME")
-    user: UserName | None = argument("whose message (default: whoever has it; with a chat: local)", metavar="NAME")
-    query: Query | None = argument("also test whether this question would recall it", metavar="TEXT")
+    message: op.Name = op.required("its id, or its chat and number: main#12, anna:main#12", id_of="message")
+    chat: op.Name | None = op.argument("the message's chat; MESSAGE may then be its number alone", metavar="NAME")
+    user: op.UserName | None = op.argument(
+        "whose message (default: whoever has it; with a chat: local)", metavar="NAME"
+    )
+    query: op.Query | None = op.argument("also test whether this question would recall it", metavar="TEXT")
 
 
 # -- how it is shown --------------------------------------------------------------------------------------------------
@@ -90,7 +79,7 @@ _TURNS = {
 }
 
 
-def lines(answer: dict[str, Any]) -> Lines:
+def lines(answer: dict[str, Any]) -> op.Lines:
     """The answer as text."""
     message, text = answer["message"], answer["full_text"]
     long = f"{plural(message['characters'], 'character')}, {plural(message['tokens'], 'token')}"
@@ -109,7 +98,7 @@ def lines(answer: dict[str, Any]) -> Lines:
         ["turns", _turns(answer["turns"])],
     ]
     query = ["", f"query  {_query(answer['query'])}"] if answer["query"] is not None else []
-    return [Table(rows), *_recalls(answer["turns"]), *query, "", *answer["advice"]]
+    return [op.Table(rows), *_recalls(answer["turns"]), *query, "", *answer["advice"]]
 
 
 def _summary(summary: dict[str, Any] | None) -> str:
@@ -160,7 +149,7 @@ def _did(code: str, count: int) -> str:
     return f"were {said.removeprefix('was ')}" if count > 1 and said.startswith("was ") else said
 
 
-def _recalls(turns: list[dict[str, Any]]) -> list[Line]:
+def _recalls(turns: list[dict[str, Any]]) -> list[op.Line]:
     """The turns in which it was a candidate, the newest first."""
     found = [each for each in turns if "candidate" in each]
     if not found:
@@ -171,7 +160,7 @@ def _recalls(turns: list[dict[str, Any]]) -> list[Line]:
         cells = (each["candidate"].get(column) for column in columns)
         rows.append([each["turn"], each["ended_at"], *("-" if cell is None else str(cell) for cell in cells)])
     more = len(found) - SHOWN_TURNS
-    return ["", Table(rows), *([f"and {more} more; --json has all"] if more > 0 else [])]
+    return ["", op.Table(rows), *([f"and {more} more; --json has all"] if more > 0 else [])]
 
 
 def _query(query: dict[str, Any]) -> str:
@@ -208,9 +197,11 @@ async def find_message(
 
     found = await readers.run(overview.find_message, _target(named, chat, user, field))
     if not found:
-        raise OperationError("unknown_message", _UNKNOWN)
+        raise op.OperationError("unknown_message", _UNKNOWN)
     if len(found) > 1:
-        raise OperationError("bad_args", "is required, because several users have a message of this id", field="user")
+        raise op.OperationError(
+            "bad_args", "is required, because several users have a message of this id", field="user"
+        )
     return found[0]
 
 
@@ -218,16 +209,16 @@ def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "T
     from klaw.store.overview import Target
 
     def known(text: str | None, field: str) -> ChatId | None:
-        return chat_of(text, user or UserId(LOCAL_USER), any_user=user is None, field=field)
+        return op.chat_of(text, user or UserId(LOCAL_USER), any_user=user is None, field=field)
 
     where, mark, number = named.rpartition("#")
     given, of_message = known(chat, "chat"), known(where or None, field)
     if given is not None and of_message not in (None, given):
-        raise OperationError("bad_args", "names another chat than --chat", field=field)
+        raise op.OperationError("bad_args", "names another chat than --chat", field=field)
     given = given or of_message
     if mark or (given is not None and number.isdecimal()):
         if not number.isdecimal() or not 1 <= int(number) < 1 << 62:
-            raise OperationError("bad_args", "after # stands the number of a message: 1, 2, 3 …", field=field)
+            raise op.OperationError("bad_args", "after # stands the number of a message: 1, 2, 3 …", field=field)
         return Target(seq=int(number), chat=given)
     return Target(id=named, chat=given, user=user)
 
@@ -235,7 +226,7 @@ def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "T
 # -- the operation ----------------------------------------------------------------------------------------------------
 
 
-@NOUN.operation("why", Why, cli="", show=lines, scope=Scope.OPERATOR, offline=True)
+@NOUN.operation("why", Why, cli="", show=lines, scope=op.Scope.OPERATOR, offline=True)
 async def why(
     asked: Why, readers: "Readers", paths: "Paths", config: "EngineConfig", recall: "Recall", embedder: "Embedder"
 ) -> dict[str, Any]:
@@ -260,7 +251,7 @@ async def why(
         summarised=config.summaries.enabled,
     )
     if about is None:  # it is gone meanwhile
-        raise OperationError("unknown_message", _UNKNOWN)
+        raise op.OperationError("unknown_message", _UNKNOWN)
     found = combine(message, about, config, fixed)
     tried = await _tried(found, recall, embedder, asked.query) if asked.query is not None else None
     return describe(found, config, tried)
