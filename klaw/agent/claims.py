@@ -41,7 +41,7 @@ def resumed_trail(unfinished: Iterable[Message], toolbox: Toolbox) -> Trail:
             continue
         name = str(message.metadata.get("name"))
         spec = specs.get(name)
-        trail.began(reaches_out=spec is None or spec.reaches_out)
+        trail.outside |= spec is None or spec.reaches_out
         if not message.metadata.get("error"):
             trail.succeeded(name, changes=spec is None or spec.permission is not Permission.READ)
     return trail

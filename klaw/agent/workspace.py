@@ -91,7 +91,7 @@ class Workspace:
         problems: list[str] = []
         if self.skills is not None:
             found_wrong = self.skills.known.problems
-            problems += [f"{each.folder}/{SKILL_FILE} was left out: {each.why}" for each in found_wrong]
+            problems += [f"{each.path}/{SKILL_FILE} was left out: {each.message}" for each in found_wrong]
         names = [*AGENT_FILES, below_of_user(user, USER_FILE)]
         texts = [self._text(self.folder, name, problems) for name in names]
         found = "\n\n".join(text.strip() for text in texts if text.strip())

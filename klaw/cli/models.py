@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
     from klaw.llm.router import Router
     from klaw.llm.trial import ModelCheck, Tried
-    from klaw.models.build import Step
+    from klaw.models.build import PullStep
     from klaw.models.catalogue import ModelSpec
     from klaw.models.manifest import Calibration
     from klaw.setup.answers import Model
@@ -86,7 +86,7 @@ def pull(asked: ModelNames, paths: Paths, progress: ProgressLine, warn: Say) -> 
     """Download models and install them. If one cannot be had, the others are still fetched."""
     from klaw.models.pull import pull, status
 
-    def tell(step: "Step", /) -> None:
+    def tell(step: "PullStep", /) -> None:
         last = step.phase in ("done", "present")
         progress.show(f"{step.model}: {_PHASES[step.phase]}", step.done_bytes, step.total_bytes, size, last=last)
 

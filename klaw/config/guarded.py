@@ -34,7 +34,7 @@ class NotPlain(OSError):
 
 
 @attrs.frozen(kw_only=True)
-class Opened:
+class OpenedFile:
     """A regular file, open for reading. Valid inside the ``with`` that gave it."""
 
     fd: int
@@ -113,7 +113,7 @@ def opened_folder(root: Path, below: str = "", *, make: bool = False) -> Iterato
 
 
 @contextmanager
-def opened(root: Path, path: str) -> Iterator[Opened]:
+def opened(root: Path, path: str) -> Iterator[OpenedFile]:
     """A regular file below a folder.
 
     Args:
@@ -127,7 +127,7 @@ def opened(root: Path, path: str) -> Iterator[Opened]:
     with opened_folder(root, folder) as parent:
         fd, info = open_plain(name, parent)
     try:
-        yield Opened(fd=fd, info=info)
+        yield OpenedFile(fd=fd, info=info)
     finally:
         os.close(fd)
 

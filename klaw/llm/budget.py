@@ -38,7 +38,7 @@ class BudgetReport:
     """Calls that were refused today."""
 
 
-class Budget:
+class DailyBudget:
     """The limits of the whole installation: ``llm.dailyBudget`` and ``llm.dailyTokens``.
 
     Args:
@@ -134,6 +134,7 @@ class Budget:
 
     def report(self) -> BudgetReport:
         self._turn_the_day()
+        limits = ((self._limit_nano, self._spent.cost_nano), (self._limit_tokens, self._spent.unpriced_tokens))
         return BudgetReport(
             day=self._day,
             spent_nano=self._spent.cost_nano,
@@ -141,7 +142,7 @@ class Budget:
             unpriced_tokens=self._spent.unpriced_tokens,
             limit_tokens=self._limit_tokens,
             reserved_nano=sum(worst.cost_nano for worst in self._reserved.values()),
-            share=self._share(),
+            share=max((used / limit for limit, used in limits if limit is not None), default=None),
             warn_share=self._warn_share,
             refused=self._refused,
         )
@@ -172,14 +173,6 @@ class Budget:
         return f"{percent} % of the daily LLM budget is used."
 
     # -- inside ------------------------------------------------------------------------------------------------------
-
-    def _share(self) -> float | None:
-        shares = []
-        if self._limit_nano is not None:
-            shares.append(self._spent.cost_nano / self._limit_nano)
-        if self._limit_tokens is not None:
-            shares.append(self._spent.unpriced_tokens / self._limit_tokens)
-        return max(shares, default=None)
 
     def _turn_the_day(self) -> None:
         """A new day begins with nothing spent; what is under way stays set aside. A clock set back frees nothing."""

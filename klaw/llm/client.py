@@ -16,7 +16,7 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
 from klaw.domain import tokens, usage
 from klaw.domain.usage import Spent
-from klaw.llm.budget import Budget
+from klaw.llm.budget import DailyBudget
 from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.local.process import LocalProcess
 from klaw.llm.local.provider import LocalModel, LocalProvider
@@ -46,7 +46,7 @@ class LlmClient:
 
     router: Router
     registry: Registry
-    budget: Budget
+    budget: DailyBudget
     slots: Slots
 
     def meter(self) -> "Meter":
@@ -246,7 +246,7 @@ def build(core: Core) -> Llm:
     ready_s = config.local_model.start_timeout_s
     router = Router(config, lambda: LocalProvider(local, ready_within_s=ready_s), registry.context_tokens)
     limits = config.llm
-    budget = Budget(limits.daily_budget, limits.daily_tokens, limits.budget_warn_share, core.clock)
+    budget = DailyBudget(limits.daily_budget, limits.daily_tokens, limits.budget_warn_share, core.clock)
     core.health.add(router.problems, budget.problems, registry.problems)
     if router.uses_local:
         core.health.add(partial(local.problems, only=config.routing.default_provider == LOCAL_PROVIDER))

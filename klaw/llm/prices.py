@@ -119,7 +119,7 @@ ANSWER_S = 60.0
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
+class WantedPrice:
     """A model that is looked up. One of the last two is given: only the service itself says what a model costs there.
 
     Args:
@@ -134,7 +134,7 @@ class Wanted:
 
 
 @attrs.frozen(kw_only=True)
-class Period:
+class PricePeriod:
     """Prices that hold from a date on, or between two times of the day; ISO-8601, all UTC. None: always."""
 
     from_date: str | None = None
@@ -156,11 +156,11 @@ class Period:
 
 
 @attrs.frozen(kw_only=True)
-class Listed:
+class ListedPrices:
     """What the library knows of a model. Of several periods that hold, the last one counts."""
 
     context_tokens: int | None
-    periods: tuple[Period, ...]
+    periods: tuple[PricePeriod, ...]
 
     def prices_at(self, moment: dt.datetime) -> Prices | None:
         """The prices at a moment (UTC)."""
@@ -169,10 +169,10 @@ class Listed:
         return found.prices if found is not None else None
 
 
-Answers: TypeAlias = list[Listed | None]
+Answers: TypeAlias = list[ListedPrices | None]
 
 
-async def look_up(wanted: Sequence[Wanted]) -> Answers:
+async def look_up(wanted: Sequence[WantedPrice]) -> Answers:
     """Ask the library, in the same order; None for what it does not know.
 
     Raises:
@@ -203,7 +203,7 @@ async def look_up(wanted: Sequence[Wanted]) -> Answers:
 # -- in the child ------------------------------------------------------------------------------------------------------
 
 
-def answer(wanted: Sequence[Wanted]) -> Answers:
+def answer(wanted: Sequence[WantedPrice]) -> Answers:
     """Look models up; imports the library.
 
     Raises:
@@ -215,7 +215,7 @@ def answer(wanted: Sequence[Wanted]) -> Answers:
     return [_find(snapshot, each) for each in wanted]
 
 
-def _find(snapshot: Any, wanted: Wanted) -> Listed | None:
+def _find(snapshot: Any, wanted: WantedPrice) -> ListedPrices | None:
     try:
         provider = snapshot.find_provider(None, wanted.service, wanted.api_url)
     except LookupError:
@@ -226,12 +226,12 @@ def _find(snapshot: Any, wanted: Wanted) -> Listed | None:
     if found is None:
         return None
     if free:
-        periods = [Period(prices=FREE)]
+        periods = [PricePeriod(prices=FREE)]
     elif isinstance(found.prices, list):
-        periods = [Period(**_hours(each.constraint), prices=_prices(each.prices)) for each in found.prices]
+        periods = [PricePeriod(**_hours(each.constraint), prices=_prices(each.prices)) for each in found.prices]
     else:
-        periods = [Period(prices=_prices(found.prices))]
-    return Listed(context_tokens=found.context_window, periods=tuple(periods))
+        periods = [PricePeriod(prices=_prices(found.prices))]
+    return ListedPrices(context_tokens=found.context_window, periods=tuple(periods))
 
 
 def _hours(constraint: Any) -> dict[str, Any]:
@@ -264,4 +264,4 @@ def _rate(price: Any) -> Rate | None:
 
 
 if __name__ == "__main__":
-    json.dump(JOURNAL.write(answer(JOURNAL.read(json.load(sys.stdin), list[Wanted]))), sys.stdout)
+    json.dump(JOURNAL.write(answer(JOURNAL.read(json.load(sys.stdin), list[WantedPrice]))), sys.stdout)

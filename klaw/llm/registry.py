@@ -20,7 +20,7 @@ from klaw.config.llm import LOCAL_PROVIDER, ProviderModelConfig
 from klaw.config.schema import EngineConfig
 from klaw.errors import NoPriceList
 from klaw.llm import prices
-from klaw.llm.prices import FREE, Listed, Prices, Rate, Wanted
+from klaw.llm.prices import FREE, ListedPrices, Prices, Rate, WantedPrice
 
 MAX_REMEMBERED = 512
 """Models whose facts are kept; people try names."""
@@ -64,7 +64,7 @@ class Registry:
         self._config = config
         self._clock = clock
         self._lock = trio.Lock()
-        self._listed: dict[str, Listed | None] = {}
+        self._listed: dict[str, ListedPrices | None] = {}
         self.failed = False
         """The list could not be read the last time; status shows it."""
 
@@ -83,7 +83,7 @@ class Registry:
             wanted = {name: question for name, question in wanted.items() if name not in self._listed}
             if not wanted:
                 return
-            found: Mapping[str, Listed | None] = dict.fromkeys(wanted)
+            found: Mapping[str, ListedPrices | None] = dict.fromkeys(wanted)
             try:
                 found = dict(zip(wanted, await prices.look_up(list(wanted.values())), strict=True))
                 self.failed = False
@@ -138,7 +138,7 @@ class Registry:
         """Context length to plan with: ``context.defaultBudgetTokens`` where it is not known."""
         return self.facts(name).context_tokens or self._config.context.default_budget_tokens
 
-    def _question(self, name: str) -> Wanted | None:
+    def _question(self, name: str) -> WantedPrice | None:
         """What to ask the list; None where it cannot tell anything."""
         provider, _, model = name.partition("/")
         settings = self._config.providers.get(provider)
@@ -147,9 +147,10 @@ class Registry:
         own = settings.models.get(model)
         if own is not None and own.context_tokens is not None and _own_prices(own) is not None:
             return None
-        if settings.base_url is None:
-            return Wanted(model=model, api_url=None, service=settings.type)
-        return Wanted(model=model, api_url=settings.base_url, service=None) if _is_public(settings.base_url) else None
+        url = settings.base_url
+        if url is not None and not _is_public(url):
+            return None
+        return WantedPrice(model=model, api_url=url, service=settings.type if url is None else None)
 
 
 def _is_public(url: str) -> bool:

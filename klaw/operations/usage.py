@@ -15,7 +15,7 @@ from klaw.operations.perform import Caller
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
-    from klaw.llm.budget import Budget, BudgetReport
+    from klaw.llm.budget import BudgetReport, DailyBudget
     from klaw.store.engine.database import Readers
 
 NOUN = Noun("usage", "show what calls to models used and cost (docs/usage.md)")
@@ -126,7 +126,7 @@ def budget_json(report: "BudgetReport") -> dict[str, Any]:
 
 @NOUN.operation("usage", Usage, cli="", show=_lines, offline=True)
 async def usage(
-    asked: Usage, caller: Caller, readers: "Readers", clock: "Clock", budget: "Budget | None"
+    asked: Usage, caller: Caller, readers: "Readers", clock: "Clock", budget: "DailyBudget | None"
 ) -> dict[str, Any]:
     """Show tokens and cost by day, chat, model, task or source."""
     from klaw.store.kinds import usage
@@ -153,7 +153,7 @@ async def usage(
     scope=Scope.CHAT,
     slash=Slash(word="/usage", help="show what this chat used and what it cost"),
 )
-async def chat_usage(chat: ChatId, readers: "Readers", budget: "Budget") -> dict[str, Any]:
+async def chat_usage(chat: ChatId, readers: "Readers", budget: "DailyBudget") -> dict[str, Any]:
     """Show what the chat where this is asked has used, and its user."""
     from klaw.store.kinds import usage
 

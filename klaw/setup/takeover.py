@@ -14,7 +14,7 @@ from klaw.setup.answers import SetupRefused, Step
 from klaw.setup.make import FILES
 from klaw.toolbox.files import reading, writing
 from klaw.toolbox.files.beneath import MAX_DEPTH, Root, is_private
-from klaw.toolbox.files.reading import Entry
+from klaw.toolbox.files.reading import FolderEntry
 
 MAX_FILES = 10_000
 MAX_TOTAL_BYTES = 200_000_000
@@ -91,7 +91,7 @@ def _copied(source: Path, workspace: Path, *, dry_run: bool) -> Iterator[Step]:
             yield step
 
 
-def _unwanted(entry: Entry) -> str | None:
+def _unwanted(entry: FolderEntry) -> str | None:
     """Why an entry is not even opened."""
     name = entry.path.rpartition("/")[2]
     if is_private(name):

@@ -23,7 +23,7 @@ from klaw.actor.failure import error_class
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.actor.threads import Threads
 from klaw.config import guarded
-from klaw.config.guarded import Opened
+from klaw.config.guarded import OpenedFile
 from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.config.schema import AttachmentsConfig
 from klaw.domain.attachment import HEAD_BYTES, Attachment, clean_name, sniff
@@ -51,7 +51,7 @@ def unknown() -> AttachmentRefused:
 
 
 @contextmanager
-def opened(data_dir: Path, user: UserId, sha256: str) -> Iterator[Opened]:
+def opened(data_dir: Path, user: UserId, sha256: str) -> Iterator[OpenedFile]:
     """A user's file, sent or not. Blocks. Raises AttachmentRefused: ``unknown_file``; OSError."""
     if len(sha256) != 64 or not _HEX.issuperset(sha256):
         raise unknown()

@@ -251,7 +251,7 @@ class Executor:
                 return ToolFailure(refusal)
             context = attrs.evolve(context, allowed=True)
         limit_s = spec.timeout_s if spec.timeout_s is not None else self.timeout_s
-        context.trail.began(reaches_out=spec.reaches_out)
+        context.trail.outside |= spec.reaches_out  # also a failure's text is the other side's
         with trio.move_on_after(limit_s) as scope:
             output = await spec.invoke(context, arguments)
         if scope.cancelled_caught:

@@ -45,13 +45,9 @@ class Trail:
     wrote: bool = False
     """A tool that keeps or schedules something has succeeded."""
 
-    def began(self, *, reaches_out: bool) -> None:
-        """A tool begins: also a failure's text is the other side's."""
-        self.outside = self.outside or reaches_out
-
     def succeeded(self, name: str, *, changes: bool) -> None:
         """A tool has done what was asked. Args: its name; whether it may write anything at all."""
-        self.wrote = self.wrote or (changes and name not in _NO_SAVING)
+        self.wrote |= changes and name not in _NO_SAVING
 
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -12,7 +12,7 @@ from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import TopicsConfig
 from klaw.config.schema import EngineConfig
-from klaw.llm.budget import Budget
+from klaw.llm.budget import DailyBudget
 from klaw.llm.client import LlmClient
 from klaw.llm.registry import Registry
 from klaw.llm.slots import Slots
@@ -61,7 +61,7 @@ class Scripted:
 def client(router: Any = None, *, clock: Any = None, tokens_a_day: int | None = None) -> LlmClient:
     """A client over a router that a test has written; without prices, and without a limit unless one is given."""
     clock = clock or SystemClock()
-    registry, budget = Registry(EngineConfig(), clock), Budget(None, tokens_a_day, 0.8, clock)
+    registry, budget = Registry(EngineConfig(), clock), DailyBudget(None, tokens_a_day, 0.8, clock)
     return LlmClient(router=router, registry=registry, budget=budget, slots=Slots(1))
 
 

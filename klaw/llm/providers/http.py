@@ -107,7 +107,15 @@ class HttpProvider:
                 return attrs.evolve(completion, model=f"{self._settings.name}/{request.model}")
             except ProviderError as error:
                 self._explain(error, request)
-                self._log_failure(error, request, attempt)
+                log.warning(
+                    "llm_call_failed",
+                    provider=self._settings.name,
+                    model=request.model,
+                    attempt=attempt,
+                    code=error.code,
+                    status=getattr(error, "status", None),
+                    reason=error.known_words or None,
+                )
                 pause = pause_before_retry(error, attempt, self._chance())
                 if answer.begun or pause is None or attempt >= self._settings.max_retries:
                     raise
@@ -222,17 +230,6 @@ class HttpProvider:
             error.hint = f"are the model's name and {keys}.baseUrl right?"
         elif isinstance(error, ProviderUnreachable):
             error.hint = f"does it run, and is {keys}.baseUrl right?"
-
-    def _log_failure(self, error: ProviderError, request: Request, attempt: int) -> None:
-        log.warning(
-            "llm_call_failed",
-            provider=self._settings.name,
-            model=request.model,
-            attempt=attempt,
-            code=error.code,
-            status=getattr(error, "status", None),
-            reason=error.known_words or None,
-        )
 
 
 def _reason(error: BaseException) -> str:

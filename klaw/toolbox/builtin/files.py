@@ -84,7 +84,7 @@ def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]
             with root.resolve(path) as place:
                 data, _ = reading.read_place(place, reading.MAX_FILE_BYTES)
                 if place.path.startswith(f"{OUTPUT_FOLDER}/"):
-                    context.trail.began(reaches_out=True)  # perhaps a page: what a tool had brought is kept there
+                    context.trail.outside = True  # perhaps a page: what a tool had brought is kept there
             return text.cut(
                 data,
                 path,
@@ -157,7 +157,7 @@ def _stands(root: Root, user: UserId, path: str) -> bool:
         return False  # it is refused anyway
 
 
-def _listed(found: reading.Found, nothing: str) -> str:
+def _listed(found: reading.FoundFiles, nothing: str) -> str:
     lines = [_line(entry) for entry in found.entries]
     if found.more:
         lines.append(f"[{found.more} more]")
@@ -168,7 +168,7 @@ def _listed(found: reading.Found, nothing: str) -> str:
     return "\n".join(lines) or f"({nothing})"
 
 
-def _line(entry: reading.Entry) -> str:
+def _line(entry: reading.FolderEntry) -> str:
     match entry.kind:
         case "folder":
             return f"{entry.path}/"

@@ -23,7 +23,7 @@ from klaw.actor.threads import Threads
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import SKILLS_FOLDER as FOLDER
 from klaw.domain.text import cut, normalized
-from klaw.errors import ToolRefused
+from klaw.errors import Problem, ToolRefused
 from klaw.toolbox.files import reading
 from klaw.toolbox.files.beneath import Root, root_of
 from klaw.toolbox.files.text import decode
@@ -123,19 +123,12 @@ _MAX_FILES_SHOWN = 50
 
 
 @attrs.frozen(kw_only=True)
-class SkillProblem:
-    """A folder that is no usable skill, and why."""
-
-    folder: str
-    why: str
-
-
-@attrs.frozen(kw_only=True)
 class Skills:
     """All skills at one moment, in the order of their names."""
 
     skills: tuple[Skill, ...] = ()
-    problems: tuple[SkillProblem, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """Folders that are no usable skill, and why."""
 
     @property
     def offered(self) -> tuple[Skill, ...]:
@@ -163,9 +156,9 @@ class Catalogue:
     def refresh(self) -> Skills:
         """Look at the folder again; files are read only when one of them changed."""
         with self._lock:
-            problems: list[SkillProblem] = []
+            problems: list[Problem] = []
             found = sorted(self._find(FOLDER, 0, set(), problems))
-            stamps = (*found, *((problem.folder, 0.0, len(problem.why)) for problem in problems))
+            stamps = (*found, *((problem.path, 0.0, len(problem.message)) for problem in problems))
             if stamps != self._stamps:
                 self._skills = self._read(found, problems)
                 self._stamps = stamps
@@ -218,13 +211,13 @@ class Catalogue:
     def _root(self) -> Root:
         return root_of(self.workspace, LOCAL_USER)
 
-    def _find(self, folder: str, depth: int, seen: set[str], problems: list[SkillProblem]) -> Iterator[_Stamp]:
+    def _find(self, folder: str, depth: int, seen: set[str], problems: list[Problem]) -> Iterator[_Stamp]:
         """Folders with a SKILL.md, by their paths without links; each once, so that links in a circle end."""
         try:
             entries = reading.list_folder(self._root(), folder, MAX_SKILLS * 5).entries
         except ToolRefused as refused:
             if depth > 0:
-                problems.append(SkillProblem(folder=folder, why=str(refused)))
+                problems.append(Problem(path=folder, message=str(refused)))
             return
         real = entries[0].path.rpartition("/")[0] if entries else folder
         if real in seen:
@@ -238,27 +231,27 @@ class Catalogue:
                 if entry.kind == "folder" or (entry.kind == "link" and depth == 0):
                     yield from self._find(entry.path, depth + 1, seen, problems)
 
-    def _read(self, found: list[_Stamp], problems: list[SkillProblem]) -> Skills:
+    def _read(self, found: list[_Stamp], problems: list[Problem]) -> Skills:
         skills: dict[str, Skill] = {}
         for folder, _, _ in found[:MAX_SKILLS]:
             try:
                 data = reading.read_bytes(self._root(), f"{folder}/{FILE}", MAX_SKILL_BYTES)
                 skill, _ = parse(decode(data, FILE), folder)
             except ToolRefused as error:
-                problems.append(SkillProblem(folder=folder, why=str(error)))
+                problems.append(Problem(path=folder, message=str(error)))
                 continue
             if skill.name in skills:
                 why = f"its name {skill.name} is that of {skills[skill.name].folder}"
-                problems.append(SkillProblem(folder=folder, why=why))
+                problems.append(Problem(path=folder, message=why))
                 continue
             skills[skill.name] = skill
         problems += [
-            SkillProblem(folder=folder, why=f"there are more than {MAX_SKILLS} skills")
+            Problem(path=folder, message=f"there are more than {MAX_SKILLS} skills")
             for folder, _, _ in found[MAX_SKILLS:]
         ]
         return Skills(
             skills=tuple(skills[name] for name in sorted(skills)),
-            problems=tuple(sorted(problems, key=lambda problem: problem.folder)),
+            problems=tuple(sorted(problems, key=lambda problem: problem.path)),
         )
 
 
@@ -274,7 +267,7 @@ def skill_tools(catalogue: Catalogue, threads: Threads) -> tuple[ToolSpec, ...]:
         """List all skills with their full descriptions."""
         found = await threads.run(catalogue.refresh, abandon=True)
         lines = [f"{skill.name}: {skill.description}" for skill in found.offered]
-        lines += [f"[{problem.folder} cannot be used: {problem.why}]" for problem in found.problems]
+        lines += [f"[{problem.path} cannot be used: {problem.message}]" for problem in found.problems]
         return "\n".join(lines) or "(no skills)"
 
     @tool(permission=Permission.READ, when=any_skills)

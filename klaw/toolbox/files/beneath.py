@@ -115,7 +115,7 @@ def refuse(path: str, error: OSError) -> NoReturn:
 
 
 @attrs.frozen(kw_only=True)
-class Place:
+class FilePlace:
     """Where a path leads: an open folder and a name in it. Valid inside the ``with`` that gave it."""
 
     folder: int
@@ -142,7 +142,7 @@ class Root:
     """Let hidden files and those that look like secrets be opened; for Klaw's own copying, which reports them."""
 
     @contextmanager
-    def resolve(self, path: str, *, make: bool = False) -> Iterator[Place]:
+    def resolve(self, path: str, *, make: bool = False) -> Iterator[FilePlace]:
         """Walk to a path.
 
         Args:
@@ -157,7 +157,7 @@ class Root:
         for part in pending:
             self._check_private(part)
         links = 0
-        with _Trail.begin(self._open(make=make)) as trail:
+        with _Walk.begin(self._open(make=make)) as trail:
             while pending:
                 part = pending.popleft()
                 if part == "..":
@@ -173,9 +173,9 @@ class Root:
                 elif pending:
                     trail.enter(part, path, make=make)
                 else:
-                    yield Place(folder=trail.fd, name=part, path="/".join((*trail.names, part)))
+                    yield FilePlace(folder=trail.fd, name=part, path="/".join((*trail.names, part)))
                     return
-            yield Place(folder=trail.fd, name="", path="/".join(trail.names))
+            yield FilePlace(folder=trail.fd, name="", path="/".join(trail.names))
 
     def _open(self, *, make: bool) -> int:
         try:
@@ -211,7 +211,7 @@ class Root:
                 continue
         return posixpath.normpath("/".join(parts))
 
-    def _check(self, part: str, trail: "_Trail") -> None:
+    def _check(self, part: str, trail: "_Walk") -> None:
         self._check_private(part)
         if self.is_closed(part, top=not trail.names):
             raise NotThere(f"{part}: no such file or folder")
@@ -220,7 +220,7 @@ class Root:
         if part != ".." and is_private(part) and not self.show_private:
             raise ToolRefused(f"{part}: hidden files and files that look like secrets are closed to tools")
 
-    def _link_parts(self, target: str, trail: "_Trail", path: str) -> Sequence[str]:
+    def _link_parts(self, target: str, trail: "_Walk", path: str) -> Sequence[str]:
         if target.startswith("/"):
             own = os.path.realpath(self.folder.joinpath(*self.below))
             if target != own and not target.startswith(own.rstrip("/") + "/"):
@@ -231,7 +231,7 @@ class Root:
 
 
 @attrs.define
-class _Trail:
+class _Walk:
     """The open folders from the root down to where the walk is."""
 
     fds: list[int]
@@ -290,7 +290,7 @@ def _link_target(folder: int, name: str, path: str) -> str | None:
         refuse(path, error)
 
 
-def open_regular(place: Place) -> tuple[int, os.stat_result]:
+def open_regular(place: FilePlace) -> tuple[int, os.stat_result]:
     """Open a regular file for reading, without ever blocking. The caller closes the descriptor.
 
     Raises:
@@ -306,7 +306,7 @@ def open_regular(place: Place) -> tuple[int, os.stat_result]:
 
 
 @contextmanager
-def opened_folder(place: Place) -> Iterator[int]:
+def opened_folder(place: FilePlace) -> Iterator[int]:
     """The folder itself that a path names, open. Raises ToolRefused."""
     try:
         fd = os.open(place.name or ".", FOLDER, dir_fd=place.folder)

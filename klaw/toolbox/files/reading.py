@@ -17,7 +17,7 @@ import attrs
 from klaw.errors import NotThere, ToolRefused
 from klaw.toolbox.files.beneath import (
     MAX_DEPTH,
-    Place,
+    FilePlace,
     Root,
     is_text_name,
     open_regular,
@@ -77,7 +77,7 @@ Kind = Literal["file", "folder", "link", "other"]
 
 
 @attrs.frozen(kw_only=True)
-class Entry:
+class FolderEntry:
     """One name in a folder."""
 
     path: str
@@ -90,10 +90,10 @@ class Entry:
 
 
 @attrs.frozen(kw_only=True)
-class Found:
+class FoundFiles:
     """Entries in the order of their paths."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[FolderEntry, ...]
     more: int
     """Further ones that were left off."""
     hidden: int
@@ -113,7 +113,7 @@ def read_bytes(root: Root, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
         return read_place(place, limit)[0]
 
 
-def read_place(place: Place, limit: int) -> tuple[bytes, os.stat_result]:
+def read_place(place: FilePlace, limit: int) -> tuple[bytes, os.stat_result]:
     """The content of a resolved file, and what the system knew of it when it was opened."""
     fd, info = open_regular(place)
     with os.fdopen(fd, "rb") as file:
@@ -128,7 +128,7 @@ def read_place(place: Place, limit: int) -> tuple[bytes, os.stat_result]:
     return data, info
 
 
-def list_folder(root: Root, path: str, limit: int) -> Found:
+def list_folder(root: Root, path: str, limit: int) -> FoundFiles:
     """What is in a folder, itself only. A root that was never made is empty.
 
     Raises:
@@ -137,7 +137,7 @@ def list_folder(root: Root, path: str, limit: int) -> Found:
     return _collect(_folder_entries(root, path), limit)
 
 
-def find(root: Root, pattern: str, limit: int) -> Found:
+def find(root: Root, pattern: str, limit: int) -> FoundFiles:
     """Files (not folders) whose path fits a pattern. Links are listed, but not gone through.
 
     Raises:
@@ -146,12 +146,12 @@ def find(root: Root, pattern: str, limit: int) -> Found:
     return _collect(_matching(root, Pattern.parse(pattern)), limit)
 
 
-_Name = Entry | None
+_Name = FolderEntry | None
 """What a folder holds; None for a name that is not shown."""
 
 
-def _collect(names: Iterator[_Name], limit: int) -> Found:
-    entries: list[Entry] = []
+def _collect(names: Iterator[_Name], limit: int) -> FoundFiles:
+    entries: list[FolderEntry] = []
     hidden = 0
     incomplete = False
     for looked_at, entry in enumerate(names):
@@ -163,7 +163,7 @@ def _collect(names: Iterator[_Name], limit: int) -> Found:
         elif entry.path:
             entries.append(entry)
     shown = heapq.nsmallest(limit, entries, key=lambda entry: entry.path)
-    return Found(entries=tuple(shown), more=len(entries) - len(shown), hidden=hidden, incomplete=incomplete)
+    return FoundFiles(entries=tuple(shown), more=len(entries) - len(shown), hidden=hidden, incomplete=incomplete)
 
 
 def _folder_entries(root: Root, path: str) -> Iterator[_Name]:
@@ -183,7 +183,7 @@ def _matching(root: Root, pattern: Pattern) -> Iterator[_Name]:
         return
 
 
-_PASSED = Entry(path="", kind="other", size=0, modified=0)
+_PASSED = FolderEntry(path="", kind="other", size=0, modified=0)
 """A name that was looked at and does not match."""
 
 
@@ -201,7 +201,7 @@ def _search(root: Root, fd: int, path: str, pattern: Pattern, state: frozenset[i
         if not after or depth >= MAX_DEPTH:
             continue
         # What is gone, replaced or closed meanwhile is left out.
-        with suppress(ToolRefused), opened_folder(Place(folder=fd, name=name, path=entry.path)) as inner:
+        with suppress(ToolRefused), opened_folder(FilePlace(folder=fd, name=name, path=entry.path)) as inner:
             yield from _search(root, inner, entry.path, pattern, after, depth + 1)
 
 
@@ -219,7 +219,7 @@ def _entries(root: Root, fd: int, path: str) -> Iterator[_Name]:
                     continue  # gone meanwhile
                 kind = _kind(info.st_mode)
                 size = info.st_size if kind == "file" else 0
-                yield Entry(
+                yield FolderEntry(
                     path=f"{path}/{item.name}" if path else item.name, kind=kind, size=size, modified=info.st_mtime
                 )
     except OSError as error:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from klaw import atomic_file
 from klaw.errors import ToolRefused
-from klaw.toolbox.files.beneath import Place, Root, refuse
+from klaw.toolbox.files.beneath import FilePlace, Root, refuse
 from klaw.toolbox.files.reading import MAX_FILE_BYTES, read_place
 
 Mode = Literal["create", "replace", "append"]
@@ -71,7 +71,7 @@ def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> st
 
 
 def put(
-    place: Place, data: bytes, permissions: int, *, exclusive: bool = False, unchanged: Stamp | None = None
+    place: FilePlace, data: bytes, permissions: int, *, exclusive: bool = False, unchanged: Stamp | None = None
 ) -> None:
     """Make ``data`` the content of a resolved place, at once and durably.
 
@@ -105,7 +105,7 @@ def put(
         refuse(place.path, error)
 
 
-def _linked(place: Place, temporary: str) -> bool:
+def _linked(place: FilePlace, temporary: str) -> bool:
     """Give the new file its name only if nobody has it; False where the disk has no hard links to do it with."""
     try:
         os.link(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder, follow_symlinks=False)
@@ -116,7 +116,7 @@ def _linked(place: Place, temporary: str) -> bool:
     return True
 
 
-def _exists(place: Place) -> bool:
+def _exists(place: FilePlace) -> bool:
     try:
         os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def _exists(place: Place) -> bool:
     return True
 
 
-def _old(place: Place, *, read: bool) -> tuple[bytes, int, Stamp | None]:
+def _old(place: FilePlace, *, read: bool) -> tuple[bytes, int, Stamp | None]:
     """Content (if asked for), mode and stamp of what is there now."""
     if not place.name:
         raise ToolRefused(f"{place.path or '.'}: is a folder")
@@ -150,7 +150,7 @@ def _stamp(info: os.stat_result) -> Stamp:
     return info.st_ino, info.st_mtime_ns, info.st_size
 
 
-def _check_unchanged(place: Place, stamp: Stamp | None) -> None:
+def _check_unchanged(place: FilePlace, stamp: Stamp | None) -> None:
     if stamp is None:
         return
     try:

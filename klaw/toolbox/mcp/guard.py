@@ -59,7 +59,7 @@ MAX_OPEN_REQUESTS = 16
 log = structlog.get_logger("klaw.mcp")
 
 
-class Guard:
+class StreamGuard:
     """Both streams of one connection, as the session is given them.
 
     Args:
@@ -132,10 +132,10 @@ class Guard:
             await trio.sleep(-self._credit / PER_SECOND)
 
 
-class Guarded:
-    """One of the SDK's streams, ``ReadStream`` or ``WriteStream``, around ``Guard``."""
+class GuardedStream:
+    """One of the SDK's streams, ``ReadStream`` or ``WriteStream``, around ``StreamGuard``."""
 
-    def __init__(self, guard: Guard, inner: Reads | Writes) -> None:
+    def __init__(self, guard: StreamGuard, inner: Reads | Writes) -> None:
         self.receive = guard.receive
         self.send = guard.send
         self.aclose = inner.aclose

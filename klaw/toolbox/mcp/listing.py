@@ -31,7 +31,7 @@ MAX_DESCRIPTION = 1_200
 
 
 @attrs.frozen(kw_only=True)
-class Listed:
+class ListedTool:
     """A tool as its server describes it."""
 
     name: str
@@ -52,7 +52,7 @@ def fitted(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def chosen(listed: Sequence[Listed], patterns: Sequence[str], most: int) -> tuple[tuple[Listed, ...], int]:
+def chosen(listed: Sequence[ListedTool], patterns: Sequence[str], most: int) -> tuple[tuple[ListedTool, ...], int]:
     """The tools that the configuration wants, by name, and how many of them there is no room for."""
     by_name = {tool.name: tool for tool in reversed(listed)}
     wanted = [by_name[name] for name in sorted(by_name) if any(fnmatchcase(name, pattern) for pattern in patterns)]

@@ -5,6 +5,7 @@ connection is lost, running calls fail with a text for the model, and the tools 
 reconnect has failed: a server that restarts must not change the list of tools, which providers cache.
 """
 
+import importlib
 import importlib.util
 import math
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.tools import McpServerConfig
 from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
-from klaw.toolbox.mcp.listing import Listed, chosen, described, offered_names, parameters_of
+from klaw.toolbox.mcp.listing import ListedTool, chosen, described, offered_names, parameters_of
 from klaw.toolbox.mcp.state import McpReport, McpState
 from klaw.toolbox.spec import Arguments, Permission, Toolbox, ToolContext, ToolFailure, ToolSpec
 
@@ -53,7 +54,7 @@ log = structlog.get_logger("klaw.mcp")
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class McpCall:
     """Call a tool by the server's own name for it."""
 
     number: int
@@ -90,7 +91,7 @@ class McpServer:
     ) -> None:
         self.name = name
         self.config = config
-        self.mailbox: Mailbox[Call] = Mailbox(f"mcp.{name}", MAILBOX)
+        self.mailbox: Mailbox[McpCall] = Mailbox(f"mcp.{name}", MAILBOX)
         self._target = target
         self._toolbox = toolbox
         self._clock = clock
@@ -134,7 +135,7 @@ class McpServer:
         Cancellation: the call is cancelled, too, and the server told.
         """
         reply: Reply[str | ToolFailure] = Reply()
-        call = Call(number=next(self._numbers), tool=tool, arguments=arguments, reply=reply)
+        call = McpCall(number=next(self._numbers), tool=tool, arguments=arguments, reply=reply)
         try:
             if not self.mailbox.tell(call):
                 return ToolFailure(f"The MCP server {self.name} has too many calls to do. Try again later.")
@@ -168,7 +169,7 @@ class McpServer:
             self._offer((), 0)
             self._enter(McpState.STOPPED)
 
-    async def _carry_out(self, call: Call, places: trio.Semaphore) -> None:
+    async def _carry_out(self, call: McpCall, places: trio.Semaphore) -> None:
         outcome: str | ToolFailure | None = None
         try:
             if self._session is None or call.reply.resolved:
@@ -219,12 +220,13 @@ class McpServer:
         config = self.config
         if importlib.util.find_spec("mcp") is None:
             raise McpError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
-        opened = await self._threads.run(_load_sdk)
+        # In a thread: with the SDK it takes half a second.
+        sdk: Any = await self._threads.run(importlib.import_module, "klaw.toolbox.mcp.session")
         target = await self._threads.run(self._target, abandon=True)
         scope = trio.CancelScope(deadline=trio.current_time() + config.start_timeout_s)
         try:
             with scope:
-                async with opened(self.name, target) as session, trio.open_nursery() as nursery:
+                async with sdk.opened(self.name, target) as session, trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch_end, session)
                     self._take(await session.tools())
                     scope.deadline = math.inf
@@ -273,14 +275,14 @@ class McpServer:
 
     # -- state -----------------------------------------------------------------------------------------------------
 
-    def _take(self, listed: tuple[Listed, ...]) -> None:
+    def _take(self, listed: tuple[ListedTool, ...]) -> None:
         """Offer these tools."""
         config = self.config
         wanted, left_out = chosen(listed, config.tools, config.max_tools)
         names = offered_names(self.name, [tool.name for tool in wanted])
         self._offer(tuple(self._spec_of(tool, names[tool.name]) for tool in wanted), left_out)
 
-    def _spec_of(self, tool: Listed, name: str) -> ToolSpec:
+    def _spec_of(self, tool: ListedTool, name: str) -> ToolSpec:
         parameters = parameters_of(tool.schema)
 
         async def invoke(_context: ToolContext, arguments: Arguments) -> str | ToolFailure:
@@ -358,13 +360,6 @@ class McpServer:
             f"The MCP server {self.name} is not connected: {why}. Nothing was done. It is tried again automatically: "
             "tell the user, or continue without it."
         )
-
-
-def _load_sdk() -> Any:
-    """Import what needs the SDK; in a thread, because it takes half a second."""
-    from klaw.toolbox.mcp.session import opened
-
-    return opened
 
 
 def _describe(error: BaseException) -> tuple[str, str]:

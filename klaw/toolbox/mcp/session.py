@@ -29,9 +29,9 @@ from klaw import __version__
 from klaw.actor.failure import error_class, split_cancelled
 from klaw.actor.mailbox import Nudge
 from klaw.errors import McpError
-from klaw.toolbox.mcp.guard import Guard, Guarded, Link, Reads, Writes
+from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writes
 from klaw.toolbox.mcp.http import http_server
-from klaw.toolbox.mcp.listing import Listed
+from klaw.toolbox.mcp.listing import ListedTool
 from klaw.toolbox.mcp.stdio import Program, child_process
 from klaw.toolbox.spec import ToolFailure
 
@@ -70,13 +70,13 @@ class McpSession:
         await self._link.ended.wait()
         return self._link.reason
 
-    async def tools(self) -> tuple[Listed, ...]:
+    async def tools(self) -> tuple[ListedTool, ...]:
         """All tools of the server.
 
         Raises:
             McpError: it does not tell.
         """
-        found: list[Listed] = []
+        found: list[ListedTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             try:
@@ -86,7 +86,7 @@ class McpSession:
             except ValidationError as error:
                 raise McpError("its list of tools is not MCP") from error
             found += [
-                Listed(name=tool.name, description=tool.description or "", schema=tool.input_schema)
+                ListedTool(name=tool.name, description=tool.description or "", schema=tool.input_schema)
                 for tool in page.tools
             ]
             if page.next_cursor is None or page.next_cursor == cursor or len(found) >= MAX_LISTED:
@@ -176,8 +176,8 @@ async def _transport(name: str, target: Program | Address, link: Link) -> AsyncI
         else http_server(target.url, target.headers, link)
     )
     async with inner as (reads, writes):
-        guard = Guard(link, reads, writes)
-        yield Guarded(guard, reads), Guarded(guard, writes)
+        guard = StreamGuard(link, reads, writes)
+        yield GuardedStream(guard, reads), GuardedStream(guard, writes)
 
 
 def _reason(link: Link, error: Exception) -> str | None:

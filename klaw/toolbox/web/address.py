@@ -43,7 +43,7 @@ _PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
 
 
 @attrs.frozen(kw_only=True)
-class Target:
+class WebTarget:
     """A checked URL in the parts that a request is made of; all ASCII."""
 
     scheme: str
@@ -70,7 +70,7 @@ def forbidden(address: str) -> str | None:
     return None
 
 
-def parse(text: str, ports: Container[int], base: str | None = None) -> Target:
+def parse(text: str, ports: Container[int], base: str | None = None) -> WebTarget:
     """Check a URL.
 
     Args:
@@ -106,7 +106,7 @@ def parse(text: str, ports: Container[int], base: str | None = None) -> Target:
     if port not in ports:
         raise ToolRefused(f"Port {port} is not allowed (tools.web.ports).")
     _check_host(host)
-    return Target(
+    return WebTarget(
         scheme=scheme, host=host, port=port, path=url.raw_path.decode("ascii"), url=str(url).partition("#")[0]
     )
 

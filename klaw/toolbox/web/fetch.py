@@ -30,7 +30,7 @@ from klaw.toolbox.web.address import (
     Forbidden,
     GuardedBackend,
     Resolve,
-    Target,
+    WebTarget,
     forbidden,
     parse,
     resolve_name,
@@ -77,7 +77,7 @@ class Page:
 class _Answer:
     """An answer as it came, unpacked."""
 
-    target: Target
+    target: WebTarget
     content_type: str
     """In lower case, without parameters; empty if the server says none."""
     charset: str | None
@@ -146,7 +146,7 @@ class WebFetcher:
                 target = parse(answer, self._config.ports, base=target.url)
         raise ToolRefused(f"More than {MAX_REDIRECTS} redirects.")
 
-    async def _request(self, pool: httpcore2.AsyncConnectionPool, target: Target) -> _Answer | str:
+    async def _request(self, pool: httpcore2.AsyncConnectionPool, target: WebTarget) -> _Answer | str:
         """The answer, or where it redirects to."""
         host = f"[{target.host}]" if ":" in target.host else target.host
         url = httpcore2.URL(scheme=target.scheme, host=host, port=target.port, target=target.path)

@@ -17,7 +17,7 @@ from klaw.config.schema import EngineConfig
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.summary import Summary
-from klaw.llm.budget import Budget
+from klaw.llm.budget import DailyBudget
 from klaw.llm.client import LlmClient, TokenCorrection
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
@@ -114,7 +114,7 @@ async def summarising(
         client = LlmClient(
             router=Router(config, no_local),
             registry=Registry(config, clock),
-            budget=Budget(None, None, 0.8, clock),
+            budget=DailyBudget(None, None, 0.8, clock),
             slots=Slots(2),
         )
         maker = Maker(

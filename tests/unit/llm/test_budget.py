@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso
 from klaw.domain.usage import NANO, Spent
-from klaw.llm.budget import Budget
+from klaw.llm.budget import DailyBudget
 from klaw.llm.errors import OverBudget
 
 
@@ -30,11 +30,11 @@ def unpriced(tokens: int) -> Spent:
     return Spent(calls=1, unpriced_calls=1, unpriced_tokens=tokens)
 
 
-def make(money: float | None = 1.0, tokens: int | None = None, **more: Any) -> Budget:
-    return Budget(money, tokens, more.get("warn", 0.8), more.get("clock") or Hands())
+def make(money: float | None = 1.0, tokens: int | None = None, **more: Any) -> DailyBudget:
+    return DailyBudget(money, tokens, more.get("warn", 0.8), more.get("clock") or Hands())
 
 
-def spend(budget: Budget, spent: Spent) -> str | None:
+def spend(budget: DailyBudget, spent: Spent) -> str | None:
     try:
         with budget.reserved(spent):
             budget.charge(spent)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from klaw.convert import JOURNAL
 from klaw.domain.usage import NANO, Spent, add, dollars, record
-from klaw.llm.prices import FREE, Answers, Listed, Prices, Rate, Wanted, answer, cost_nano, spent_of
+from klaw.llm.prices import FREE, Answers, ListedPrices, Prices, Rate, WantedPrice, answer, cost_nano, spent_of
 from klaw.llm.types import Usage
 
 MODELS = (
@@ -26,8 +26,8 @@ COUNTS = st.integers(0, 400_000)
 MOMENTS = st.integers(1_735_689_600, 1_800_000_000).map(lambda at: dt.datetime.fromtimestamp(at, dt.UTC))
 
 
-def listed(*wanted: tuple[str, str | None, str | None]) -> list[Listed | None]:
-    found = answer([Wanted(model=model, api_url=url, service=service) for model, url, service in wanted])
+def listed(*wanted: tuple[str, str | None, str | None]) -> list[ListedPrices | None]:
+    found = answer([WantedPrice(model=model, api_url=url, service=service) for model, url, service in wanted])
     return JOURNAL.read(json.loads(json.dumps(JOURNAL.write(found))), Answers)  # as the child process gives it
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klaw.errors import ModelError
-from klaw.models.build import Step
+from klaw.models.build import PullStep
 from klaw.models.catalogue import ModelSpec
 from klaw.models.manifest import SourceEntry
 
@@ -55,7 +55,7 @@ class Steps:
     def __init__(self) -> None:
         self.phases: list[str] = []
 
-    def __call__(self, step: Step, /) -> None:
+    def __call__(self, step: PullStep, /) -> None:
         if not self.phases or self.phases[-1] != step.phase:
             self.phases.append(step.phase)
 

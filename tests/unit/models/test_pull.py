@@ -13,7 +13,7 @@ import pytest
 from klaw.errors import ModelError
 from klaw.models import build
 from klaw.models import pull as pull_module
-from klaw.models.build import Step, silent
+from klaw.models.build import PullStep, silent
 from klaw.models.pull import pull, status
 from tests.unit.models.fake_package import OFFLINE, SPEC, WEIGHTS, FakeFetch, Steps
 
@@ -177,7 +177,7 @@ def test_a_pull_waits_for_the_lock_and_then_uses_what_the_other_made(tmp_path: P
     fcntl.flock(held, fcntl.LOCK_EX)
     phases: list[str] = []
 
-    def finish_the_other(step: Step, /) -> None:
+    def finish_the_other(step: PullStep, /) -> None:
         phases.append(step.phase)
         if step.phase == "wait":
             shutil.copytree(elsewhere, tmp_path / SPEC.id)
@@ -189,7 +189,7 @@ def test_a_pull_waits_for_the_lock_and_then_uses_what_the_other_made(tmp_path: P
 
 
 def test_an_error_in_the_progress_callback_stops_the_pull_cleanly(tmp_path: Path) -> None:
-    def stop(_step: Step, /) -> None:
+    def stop(_step: PullStep, /) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

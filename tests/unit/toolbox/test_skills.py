@@ -90,7 +90,7 @@ def test_skills_are_found_in_groups_and_by_links_inside_only(tmp_path):
         ("tea", "skills/tea"),
         ("walk", "shared/walk"),
     ]
-    problems = {problem.folder: problem.why for problem in found.problems}
+    problems = {problem.path: problem.message for problem in found.problems}
     assert set(problems) == {"skills/tea2", "skills/broken", "skills/latin", "skills/out", "skills/piped"}
     assert "is that of skills/tea" in problems["skills/tea2"]
     assert "leads out" in problems["skills/out"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.toolbox.mcp.listing import MAX_DESCRIPTION, Listed, chosen, described, fitted
+from klaw.toolbox.mcp.listing import MAX_DESCRIPTION, ListedTool, chosen, described, fitted
 from klaw.toolbox.mcp.session import NO_TEXT, text_of
 from klaw.toolbox.mcp.stdio import BoundedLines, TooLong
 from klaw.toolbox.spec import ToolFailure
@@ -53,7 +53,7 @@ def test_many_parts_are_bounded():
 
 
 def test_a_list_of_tools_is_chosen_by_pattern_and_cut():
-    tools = [Listed(name=name, description="", schema=None) for name in ("b", "a", "read_x", "c", "a")]
+    tools = [ListedTool(name=name, description="", schema=None) for name in ("b", "a", "read_x", "c", "a")]
     assert [tool.name for tool in chosen(tools, ["*"], 2)[0]] == ["a", "b"]
     assert chosen(tools, ["*"], 2)[1] == 2
     assert [tool.name for tool in chosen(tools, ["read_*", "c"], 9)[0]] == ["c", "read_x"]
