@@ -79,6 +79,8 @@ class Worker:
     writer: Writer
     readers: Readers
     recipe: int = RECIPE
+    backfill_rows: int = BACKFILL_ROWS
+    repair_pause_s: float = REPAIR_PAUSE_S
     vitals: Vitals = attrs.field(init=False)
     model: "EmbeddingModel" = attrs.field(init=False)
     threads: Threads = attrs.field(init=False)
@@ -238,7 +240,7 @@ class Worker:
                 request.reply.set(made[0])
 
     def _may_repair(self) -> bool:
-        return trio.current_time() >= self.repaired_at + REPAIR_PAUSE_S
+        return trio.current_time() >= self.repaired_at + self.repair_pause_s
 
     async def _repair(self) -> None:
         """Drop a damaged vector table. All messages are then embedded again; meanwhile full text finds them."""
@@ -260,7 +262,7 @@ class Worker:
             StorageFull, VectorsDamaged: some of it could not be stored.
         """
         as_of = await self.readers.run(meta.last_entry)
-        rows = await self.readers.run(vectors.unembedded, self.min_tokens, BACKFILL_ROWS + len(self.failing))
+        rows = await self.readers.run(vectors.unembedded, self.min_tokens, self.backfill_rows + len(self.failing))
         rows = [row for row in rows if row.rowid not in self.failing]
         waiting = await self.readers.run(vectors.count_unembedded, self.min_tokens)
         self.embedder.count(embedded=self.embedder.status.embedded, waiting=waiting)

@@ -2,12 +2,14 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
@@ -17,7 +19,6 @@ from klaw.errors import StorageFull
 from klaw.store.engine.line_inserter import LineInserter
 from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.rebuild import files
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.handover import hand_over
 from klaw.store.rebuild.tables import count_messages
@@ -320,19 +321,21 @@ async def test_a_store_that_stops_in_the_middle_stops(tmp_path: Path, monkeypatc
 async def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it begins, and when the disk fills up under it: it stops and says so, and the server has its space."""
     await filled(tmp_path, rounds=100)
+    free = 0
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
     async with reindexing_store(tmp_path) as (store, reindexer):
-        monkeypatch.setattr(files, "RESERVE_BYTES", 1 << 60)
+        free = 0
         status = await _again(reindexer)
         assert status.state == "failed"
         assert "make room first; nothing was changed" in str(status.error)
-        monkeypatch.setattr(files, "RESERVE_BYTES", 0)
+        free = 1 << 40
         await reindexer.start(OPTIONS)
         await reached(reindexer, "messages")
-        monkeypatch.setattr(files, "RESERVE_BYTES", 1 << 60)
+        free = 0
         status = await ended(reindexer)
         assert status.state == "failed"
         assert "what it has is kept in klaw.db.reindex" in str(status.error)
-        monkeypatch.setattr(files, "RESERVE_BYTES", 0)
+        free = 1 << 40
         await store.writer.run(messages.append, [new("still writing")])
         status = await _again(reindexer)
         assert status.report is not None

@@ -14,7 +14,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import Recalled
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.worker import Worker
+from klaw.memory.embed.worker import REPAIR_PAUSE_S, Worker
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
 from klaw.store.search.candidates import Scope
@@ -56,7 +56,9 @@ class Recalling:
 
 
 @asynccontextmanager
-async def recalling(root: Path, model: Path, **config: int) -> AsyncIterator[Recalling]:
+async def recalling(
+    root: Path, model: Path, *, repair_pause_s: float = REPAIR_PAUSE_S, **config: int
+) -> AsyncIterator[Recalling]:
     """Everything real, with a budget of time that a busy machine keeps."""
     config.setdefault("time_budget_ms", 20_000)
     async with running_store(root) as store, trio.open_nursery() as nursery:
@@ -69,6 +71,7 @@ async def recalling(root: Path, model: Path, **config: int) -> AsyncIterator[Rec
             min_tokens=MIN_TOKENS,
             writer=store.writer,
             readers=store.readers,
+            repair_pause_s=repair_pause_s,
         )
         await supervisor.start(attrs.evolve(worker.spec(), restart=Restart.TRANSIENT))
         with trio.fail_after(HANG_S):

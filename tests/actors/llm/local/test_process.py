@@ -41,7 +41,6 @@ async def model() -> LocalModel:
 def make(tmp_path: Path, model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Make a process whose child runs the given script."""
     monkeypatch.setattr(local_process, "RECHECK_S", 0.01)
-    monkeypatch.setattr(local_process, "STOP_BUDGET_S", 0.2)
 
     def process(script: str, *, installed: bool = True, start_timeout_s: float = HANG_S) -> LocalProcess:
         file, program = tmp_path / "model.gguf", tmp_path / "child.py"

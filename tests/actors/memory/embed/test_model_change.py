@@ -6,7 +6,9 @@ Vector search is off until all is embedded anew, also across restarts; what does
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 import numpy as np
@@ -18,10 +20,10 @@ from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import EmbeddingUnavailable
-from klaw.memory.embed import worker as actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage, passage, vectors_id
+from klaw.memory.embed.worker import Worker
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.search import vector_search, vectors
 from klaw.store.store import Store
@@ -40,19 +42,15 @@ TEXTS = [
 class Gate:
     """Lets the backfill embed as many messages as it is told to."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.seen: list[str] = []
         self._permits = threading.Semaphore(0)
         self._open = threading.Event()
-        embed = actor.Worker._embed_passages
 
-        def gated(worker: actor.Worker, texts: list[Passage]) -> list[bytes]:
-            while not self._open.is_set() and not self._permits.acquire(timeout=0.01):
-                pass
-            self.seen += [each.text for each in texts]
-            return embed(worker, texts)
-
-        monkeypatch.setattr(actor.Worker, "_embed_passages", gated)
+    def pass_through(self, texts: list[Passage]) -> None:
+        while not self._open.is_set() and not self._permits.acquire(timeout=0.01):
+            pass
+        self.seen += [each.text for each in texts]
 
     def allow(self, messages: int) -> None:
         self._permits.release(messages)
@@ -61,9 +59,20 @@ class Gate:
         self._open.set()
 
 
+@attrs.define(kw_only=True, eq=False)
+class Gated(Worker):
+    """Waits at a gate before each batch."""
+
+    gate: Gate
+
+    def _embed_passages(self, passages: list[Passage]) -> list[bytes]:
+        self.gate.pass_through(passages)
+        return super()._embed_passages(passages)
+
+
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    made = Gate(monkeypatch)
+def gate() -> Iterator[Gate]:
+    made = Gate()
     yield made
     made.open()
 
@@ -74,12 +83,15 @@ def tiny(embedding_model_dir: Path, tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def running(store: Store, folder: Path, *, recipe: int = 1, gate: Gate | None = None) -> AsyncIterator[Embedder]:
+async def running(
+    store: Store, folder: Path, *, recipe: int = 1, gate: Gate | None = None, **more: Any
+) -> AsyncIterator[Embedder]:
     """An embedder whose batches hold one message each, one at a time."""
     embedder = Embedder(SystemClock(), enabled=True)
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
-        worker = actor.Worker(
+        make = Worker if gate is None else partial(Gated, gate=gate)
+        worker = make(
             embedder=embedder,
             config=EmbeddingConfig(batch_tokens=1, threads=1),
             folder=folder,
@@ -87,6 +99,7 @@ async def running(store: Store, folder: Path, *, recipe: int = 1, gate: Gate | N
             writer=store.writer,
             readers=store.readers,
             recipe=recipe,
+            **more,
         )
         await supervisor.start(worker.spec())
         try:
@@ -124,9 +137,7 @@ async def test_a_new_model_turns_vectors_off_until_all_are_made_anew(
     tmp_path: Path, embedding_model_dir: Path, tiny: Path, gate: Gate
 ) -> None:
     async with running_store(tmp_path) as store:
-        gate.allow(len(TEXTS))
         await filled(store, embedding_model_dir)
-        gate.seen.clear()
         async with running(store, tiny, gate=gate) as embedder:
             await in_state(embedder, EmbedderState.REEMBEDDING)
             assert embedder.status.reembedded_percent == 0
@@ -154,7 +165,6 @@ async def test_a_restart_in_the_middle_goes_on_and_still_says_so(
     tmp_path: Path, embedding_model_dir: Path, tiny: Path, gate: Gate
 ) -> None:
     async with running_store(tmp_path) as store:
-        gate.allow(len(TEXTS))
         await filled(store, embedding_model_dir)
         async with running(store, tiny, gate=gate) as embedder:
             gate.allow(2)
@@ -173,14 +183,11 @@ async def test_a_restart_in_the_middle_goes_on_and_still_says_so(
 
 
 async def test_the_newest_messages_come_first_and_new_ones_are_embedded_too(
-    tmp_path: Path, embedding_model_dir: Path, tiny: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, embedding_model_dir: Path, tiny: Path, gate: Gate
 ) -> None:
-    monkeypatch.setattr(actor, "BACKFILL_ROWS", 1)
     async with running_store(tmp_path) as store:
-        gate.allow(len(TEXTS))
         await filled(store, embedding_model_dir)
-        gate.seen.clear()
-        async with running(store, tiny, gate=gate) as embedder:
+        async with running(store, tiny, gate=gate, backfill_rows=1) as embedder:
             gate.allow(1)
             await until(lambda: embedder.status.embedded == 1)
             await store.writer.run(stored_messages.append, [new("What was said while the old vectors were replaced.")])
@@ -245,7 +252,6 @@ async def test_a_model_that_comes_back_before_the_end_starts_anew(
     tmp_path: Path, embedding_model_dir: Path, tiny: Path, gate: Gate
 ) -> None:
     async with running_store(tmp_path) as store:
-        gate.allow(len(TEXTS))
         await filled(store, tiny)
         async with running(store, embedding_model_dir, gate=gate) as embedder:
             await in_state(embedder, EmbedderState.REEMBEDDING)

@@ -7,7 +7,6 @@ import apsw
 import pytest
 
 from klaw.errors import VectorsDamaged
-from klaw.memory.embed import worker
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import vectors
 from tests.support.memory.recalling import Recalling, recalling
@@ -48,10 +47,9 @@ async def check_recall(here: Recalling, *degraded: str, by_vector: bool = True) 
 
 
 async def test_a_damaged_vector_table_is_named_and_made_anew(
-    tmp_path: Path, embedding_model_dir: Path, monkeypatch: pytest.MonkeyPatch, log_events: list[dict[str, Any]]
+    tmp_path: Path, embedding_model_dir: Path, log_events: list[dict[str, Any]]
 ) -> None:
-    monkeypatch.setattr(worker, "REPAIR_PAUSE_S", 0.0)
-    async with recalling(tmp_path, embedding_model_dir) as here:
+    async with recalling(tmp_path, embedding_model_dir, repair_pause_s=0.0) as here:
         await here.say(SAID)
         for name, damage in DAMAGES.items():
             await check_recall(here)

@@ -12,8 +12,7 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import SearchPage
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.search import search as search_module
-from klaw.memory.search.search import MemorySearch
+from klaw.memory.search.search import DEPTH, KEPT_LISTS, MemorySearch
 from klaw.memory.search.search_order import Cursor, read_cursor
 from klaw.store.kinds import messages
 from klaw.store.search.history_search import HistoryFilters
@@ -216,24 +215,22 @@ async def test_a_page_by_number_and_one_too_far(tmp_path: Path) -> None:
     assert (far.results, far.next, far.total, far.total_is_exact) == ((), None, 25, True)
 
 
-async def test_lists_are_forgotten_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_module, "KEPT_LISTS", 3)
+async def test_lists_are_forgotten_in_turn(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.run(messages.append, [new(f"word{number % 9} and hay", user=ANN) for number in range(90)])
+        await store.writer.run(messages.append, [new(f"word{number % 20} and hay", user=ANN) for number in range(200)])
         search = searching(store)
-        for number in range(9):
+        for number in range(20):
             assert len(await every_page(search, f"word{number}", HistoryFilters(user=ANN), 4)) >= 10
-        assert len(search._lists) == 3
+        assert len(search._lists) == KEPT_LISTS
 
 
-async def test_a_full_list_tells_that_there_is_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_module, "DEPTH", 10)
+async def test_a_full_list_tells_that_there_is_more(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await store.writer.run(
-            messages.append, [new(f"needle {number}", user=ANN, chat=f"c{number}") for number in range(20)]
+            messages.append, [new(f"needle {number}", user=ANN, chat=f"c{number}") for number in range(DEPTH + 5)]
         )
-        found = await searching(store).search("needle", HistoryFilters(user=ANN), limit=100)
-    assert (found.total, found.total_is_exact, found.next) == (10, False, None)
+        found = await searching(store).search("needle", HistoryFilters(user=ANN), limit=2 * DEPTH)
+    assert (found.total, found.total_is_exact, found.next) == (DEPTH, False, None)
 
 
 async def test_the_newer_of_two_that_say_the_same_comes_first(tmp_path: Path, embedding_model_dir: Path) -> None:

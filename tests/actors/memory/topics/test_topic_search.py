@@ -8,6 +8,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.metrics import Metrics
@@ -204,9 +205,7 @@ async def test_calls_that_are_none(tmp_path: Path, arguments: str) -> None:
         assert "no such topics" in scripted.requests[1].messages[-1].content
 
 
-async def test_a_model_that_never_answers_ends_after_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reranker_module, "WHOLE_S", 0.05)
-
+async def test_a_model_that_never_answers_ends_after_a_minute(tmp_path: Path, quick_clock: MockClock) -> None:
     class Silent(Scripted):
         async def stream(self, request: Request, on_delta) -> Completion:
             await trio.sleep_forever()
