@@ -231,13 +231,9 @@ class Prompts:
         self._recall = Recall(store.readers, embedder, config, clock)
         self._chooser = TopicChooser(
             search=TopicSearch(store.readers, embedder, clock, metrics),
-            readers=store.readers,
-            embedder=embedder,
             asker=None,
-            metrics=metrics,
             threshold=config.relevance_threshold,
             time_budget_s=60.0,
-            clock=clock,
         )
         self._scope = scope
         self._snapshot = Snapshot(

@@ -186,7 +186,7 @@ def build(
         recall=Recall(readers, embed, config.auto_rag, clock),
         search=MemorySearch(readers, embed, clock, topic_search),
         topic_search=topic_search,
-        chooser=_chooser(core, llm, topic_search, metrics, embed),
+        chooser=_chooser(core, llm, topic_search),
         topic_control=topic_control,
         facts=facts,
         people=people,
@@ -209,7 +209,7 @@ def build(
     )
 
 
-def _chooser(core: Core, llm: Llm, search: TopicSearch, metrics: TopicMetrics, embed: Embedder) -> TopicChooser | None:
+def _chooser(core: Core, llm: Llm, search: TopicSearch) -> TopicChooser | None:
     config = core.config
     if config.topics.inject != "auto":
         return None
@@ -218,11 +218,7 @@ def _chooser(core: Core, llm: Llm, search: TopicSearch, metrics: TopicMetrics, e
     usual_s = LOCAL_S if is_local else REMOTE_S
     return TopicChooser(
         search=search,
-        readers=core.readers,
-        embedder=embed,
         asker=Asker(llm=llm, clock=core.clock, temperature=config.llm.temperature) if names else None,
-        metrics=metrics,
         threshold=config.auto_rag.relevance_threshold,
         time_budget_s=budget_ms / 1000 if budget_ms is not None else usual_s,
-        clock=core.clock,
     )

@@ -130,7 +130,7 @@ class Beginner:
             depth=asked.depth, unfinished=unfinished, max_depth=limits.max_depth, max_spawned=limits.max_spawned
         )
         if refused is not None:
-            raise NotStarted(refused.note)
+            raise NotStarted(refused)
         order = asked.order
         if await self._agent.core.readers.run(tasks.get, asked.user, order.name) is not None:
             raise NotStarted(f"{order.name} is the name of a task; give the subagent another one")

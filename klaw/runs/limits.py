@@ -31,10 +31,6 @@ class RunLimit(enum.StrEnum):
     """``dailyTokens`` of the task."""
     USER_DAY = "limit_user_tokens"
     """``subagents.dailyTokens``."""
-    DEPTH = "limit_depth"
-    """``subagents.maxDepth``."""
-    SPAWNED = "limit_spawned"
-    """``subagents.maxSpawned``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -142,7 +138,7 @@ def tells_user(refused: Refusal, run: Run, earlier: Iterable[Run]) -> bool:
     )
 
 
-def spawn_refusal(*, depth: int, unfinished: int, max_depth: int, max_spawned: int) -> Refusal | None:
+def spawn_refusal(*, depth: int, unfinished: int, max_depth: int, max_spawned: int) -> str | None:
     """Say why a subagent must not be spawned; None when it may.
 
     Args:
@@ -152,16 +148,9 @@ def spawn_refusal(*, depth: int, unfinished: int, max_depth: int, max_spawned: i
         max_spawned: ``subagents.maxSpawned``.
     """
     if depth > max_depth:
-        return Refusal(
-            limit=RunLimit.DEPTH,
-            note=f"subagents may be nested {max_depth} deep (subagents.maxDepth); this one would be at depth {depth}",
-        )
+        return f"subagents may be nested {max_depth} deep (subagents.maxDepth); this one would be at depth {depth}"
     if unfinished >= max_spawned:
-        return Refusal(
-            limit=RunLimit.SPAWNED,
-            note=f"{unfinished} spawned subagents are not finished; at most {max_spawned} may be"
-            " (subagents.maxSpawned)",
-        )
+        return f"{unfinished} spawned subagents are not finished; at most {max_spawned} may be (subagents.maxSpawned)"
     return None
 
 

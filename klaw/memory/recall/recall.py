@@ -90,6 +90,7 @@ class Account:
             self.timings_ms[name] = (trio.current_time() - begin) * 1000
 
 
+@attrs.define(eq=False, slots=False)
 class Recall:
     """The recall pipeline over a store and an embedder.
 
@@ -99,21 +100,12 @@ class Recall:
         monotonic: seconds, by which the search's steps are measured in the readers' threads.
     """
 
-    def __init__(
-        self,
-        readers: Readers,
-        embedder: Embedder,
-        config: AutoRagConfig,
-        clock: Clock,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._readers = readers
-        self._embedder = embedder
-        self._config = config
-        self._clock = clock
-        self._monotonic = monotonic
-        self._threads = Threads("recall", 2)
+    _readers: Readers
+    _embedder: Embedder
+    _config: AutoRagConfig
+    _clock: Clock
+    _monotonic: Callable[[], float] = attrs.field(default=time.monotonic, kw_only=True)
+    _threads: Threads = attrs.field(factory=lambda: Threads("recall", 2), init=False)
 
     async def search(self, text: str, scope: Scope, max_tokens: int | None = None) -> Recalled:
         """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded.

@@ -14,7 +14,6 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.domain.message import Message, is_searchable
@@ -24,12 +23,10 @@ from klaw.domain.topic import Asked, ChosenTopics, Fate, TopicCandidate, TopicId
 from klaw.errors import StorageError
 from klaw.llm.client import Meter
 from klaw.memory.asking import Asker, Charge
-from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.gate import Evidence, Gate, Query, calibrated, read_query
 from klaw.memory.recall.recall import Account
 from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
-from klaw.memory.topics.search import TopicMetrics, TopicSearch
-from klaw.store.engine.database import Readers
+from klaw.memory.topics.search import TopicSearch
 from klaw.store.kinds import messages, topics
 from klaw.store.search.tokenizer import forms_in
 from klaw.store.search.topic_search import TopicFilters
@@ -50,20 +47,15 @@ class TopicChooser:
 
     Args:
         search: finds them.
-        embedder: whose scale of distances counts.
         asker: for the model that chooses; None when none is to.
         threshold: ``autoRag.relevanceThreshold``.
         time_budget_s: what a choice may take.
     """
 
     search: TopicSearch
-    readers: Readers
-    embedder: Embedder
     asker: Asker | None
-    metrics: TopicMetrics
     threshold: float
     time_budget_s: float
-    clock: Clock
     threads: Threads = attrs.Factory(lambda: Threads("topics", 1))
 
     async def choose(self, user: UserId, text: str, vector: bytes | None, meter: Meter) -> ChosenTopics:
@@ -77,7 +69,7 @@ class TopicChooser:
 
         Cancellation: a call to the model is given up; nothing is changed.
         """
-        query = await self.threads.run(read_query, text, self.clock.now(), None)
+        query = await self.threads.run(read_query, text, self.search.clock.now(), None)
         if not query.words:
             return ChosenTopics(asked=Asked.NO_CONTENT)
         deadline = trio.current_time() + self.time_budget_s
@@ -89,7 +81,7 @@ class TopicChooser:
             return ChosenTopics(asked=Asked.NO_TOPICS, timings_ms=account.timings_ms)
         begin = trio.current_time()
         judged = await self.threads.run(
-            partial(judge, *found, query, threshold=self.threshold, random_cosine=self.embedder.random_cosine)
+            partial(judge, *found, query, threshold=self.threshold, random_cosine=self.search.embedder.random_cosine)
         )
         selection = await self._ask(user, text, [hit for hit, worth in judged if worth], choose_by, meter)
         if selection is not None:
@@ -113,17 +105,16 @@ class TopicChooser:
     ) -> tuple[tuple[TopicCandidate, ...], dict[int, str]] | None:
         """What the search finds, and the messages that it was found by. None: the user has no topics."""
         with account.degrading("topics", "topics_not_searched"):
-            with trio.move_on_after(min(SEARCH_S, max(0.0, choose_by - trio.current_time()))):
-                if not await self.readers.run(topics.count, user):
+            with trio.fail_after(min(SEARCH_S, max(0.0, choose_by - trio.current_time()))):
+                if not await self.search.readers.run(topics.count, user):
                     return None
                 page = await self.search.search(text, TopicFilters(user=user), vector=vector)
                 for code in page.degraded:
                     if code != "embedding_off":  # as the user wants it
                         account.say(code)
                 rowids = [rowid for hit in page.hits for rowid in hit.best]
-                read = await self.readers.run(messages.by_rowids, rowids)
+                read = await self.search.readers.run(messages.by_rowids, rowids)
                 return page.hits, {each.rowid: each.content for each in read if each.user == user}
-            account.say("topics_late")
         return (), {}
 
     async def _ask(
@@ -132,7 +123,7 @@ class TopicChooser:
         """What the model chooses. None: none is asked."""
         if self.asker is None or not shown:
             return None
-        reranker = Reranker(attrs.evolve(self.asker, charge=Charge(meter)), self.readers, self.metrics)
+        reranker = Reranker(attrs.evolve(self.asker, charge=Charge(meter)), self.search.readers, self.search.metrics)
         try:
             return await reranker.choose(user, text, shown, within_s=choose_by - trio.current_time())
         except trio.TooSlowError:
@@ -147,15 +138,12 @@ class TopicChooser:
         """What was said in the picked topics, and how much each message has to do with the question."""
         read: dict[TopicId, tuple[list[Message], list[float]]] = {}
         begin = trio.current_time()
-        with account.degrading("topics", "topics_not_read"):
-            with trio.move_on_at(account.deadline) as reading:
-                for topic in picks:
-                    own = await self.readers.run(topics.read, user, topic)
-                    said = [each for each in own if is_searchable(each.role, each.type)]
-                    if said:
-                        read[topic] = said, await self.threads.run(worths, said, query.content_stems)
-            if reading.cancelled_caught:
-                account.say("topics_late")
+        with account.degrading("topics", "topics_not_read"), trio.fail_at(account.deadline):
+            for topic in picks:
+                own = await self.search.readers.run(topics.read, user, topic)
+                said = [each for each in own if is_searchable(each.role, each.type)]
+                if said:
+                    read[topic] = said, await self.threads.run(worths, said, query.content_stems)
         if picks:
             account.timings_ms["read"] = (trio.current_time() - begin) * 1000
         return read

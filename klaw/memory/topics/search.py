@@ -69,6 +69,7 @@ class TopicPage:
     timings_ms: dict[str, float]
 
 
+@attrs.define(eq=False, slots=False)
 class TopicSearch:
     """Searches over a store and an embedder.
 
@@ -76,12 +77,11 @@ class TopicSearch:
         clock: days are counted from its now.
     """
 
-    def __init__(self, readers: Readers, embedder: Embedder, clock: Clock, metrics: TopicMetrics) -> None:
-        self._readers = readers
-        self._embedder = embedder
-        self._clock = clock
-        self._metrics = metrics
-        self._threads = Threads("topic search", 1)
+    readers: Readers
+    embedder: Embedder
+    clock: Clock
+    metrics: TopicMetrics
+    _threads: Threads = attrs.field(factory=lambda: Threads("topic search", 1), init=False)
 
     async def search(
         self, text: str, filters: TopicFilters, *, limit: int = MAX_CANDIDATES, vector: bytes | None = None
@@ -105,13 +105,13 @@ class TopicSearch:
         if not words:
             return TopicPage(hits=(), degraded=(), timings_ms={})
         if vector is None:
-            vector = await query_vector(self._embedder, text, begin + QUERY_S, degraded, off="embedding_off")
+            vector = await query_vector(self.embedder, text, begin + QUERY_S, degraded, off="embedding_off")
         embedded = trio.current_time()
         best = await self._messages(text, words, filters)
         hits = await self.find(vector, words, best, filters, limit=limit)
         ended = trio.current_time()
-        self._metrics.search_s.observe(ended - begin)
-        self._metrics.results.observe(len(hits))
+        self.metrics.search_s.observe(ended - begin)
+        self.metrics.results.observe(len(hits))
         timings = {"embed": (embedded - begin) * 1000, "search": (ended - embedded) * 1000}
         return TopicPage(hits=tuple(hits), degraded=tuple(degraded), timings_ms=timings)
 
@@ -137,7 +137,7 @@ class TopicSearch:
             StorageError: the database cannot be read.
         """
         best = messages[:MESSAGES]
-        found = await self._readers.run(
+        found = await self.readers.run(
             search_topics, vector, words, best, filters, min_cosine=MIN_COSINE, depth=MAX_CANDIDATES
         )
         return rank_topics(best, found)[:limit]
@@ -145,9 +145,9 @@ class TopicSearch:
     async def _messages(self, text: str, words: Sequence[str], filters: TopicFilters) -> list[int]:
         """Row ids of the best messages by words. Those by vector would find one topic in a hundred more, and take three
         times as long as all the rest."""
-        end = await self._readers.run(history_end, filters.user)
-        query = await self._threads.run(read_query, text, int(self._clock.now()), end.latest)
-        history = await self._readers.run(
+        end = await self.readers.run(history_end, filters.user)
+        query = await self._threads.run(read_query, text, int(self.clock.now()), end.latest)
+        history = await self.readers.run(
             search_history, None, words, HistoryFilters(user=filters.user, chat=filters.chat), DEPTH
         )
         return _best(history, query)

@@ -87,5 +87,5 @@ def test_the_user_is_told_once_a_day_of_each_limit():
 def test_spawning_is_limited_in_depth_and_number():
     limits = {"max_depth": 1, "max_spawned": 2}
     assert spawn_refusal(depth=1, unfinished=1, **limits) is None
-    assert spawn_refusal(depth=2, unfinished=0, **limits).limit is RunLimit.DEPTH
-    assert spawn_refusal(depth=0, unfinished=2, **limits).limit is RunLimit.SPAWNED
+    assert spawn_refusal(depth=2, unfinished=0, **limits).startswith("subagents may be nested 1 deep")
+    assert spawn_refusal(depth=0, unfinished=2, **limits).startswith("2 spawned subagents are not finished")

@@ -46,17 +46,12 @@ class Watched:
 
 
 async def choose(readers: Watched, text: str, asker: Asker | None = None) -> ChosenTopics:
-    metrics = TopicMetrics(Metrics())
     embedder = Embedder(SystemClock(), enabled=False)
     chooser = TopicChooser(
-        search=TopicSearch(readers.store.readers, embedder, SystemClock(), metrics),
-        readers=readers,  # type: ignore[arg-type]
-        embedder=embedder,
+        search=TopicSearch(readers, embedder, SystemClock(), TopicMetrics(Metrics())),  # type: ignore[arg-type]
         asker=asker,
-        metrics=metrics,
         threshold=0.5,
         time_budget_s=BUDGET_S,
-        clock=SystemClock(),
     )
     with trio.fail_after(HANG_S):
         return await chooser.choose(ANNA, text, None, client().meter())
