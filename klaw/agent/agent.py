@@ -33,12 +33,6 @@ class Agent:
     composer: Composer
 
 
-def build(core: Core, llm: Llm, memory: Memory, tools: Tools, composer: Composer) -> Agent:
-    """Make it."""
-    workspace = Workspace(core.paths.workspace, core.paths.data_dir, tools.skills)
-    return Agent(core=core, llm=llm, memory=memory, tools=tools, workspace=workspace, composer=composer)
-
-
 @attrs.define(kw_only=True)
 class Recorder:
     """Implements ``conversation.Hooks``."""

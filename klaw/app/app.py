@@ -19,8 +19,8 @@ import trio
 from klaw import health
 from klaw.actor.clock import Clock, SystemClock, iso
 from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
-from klaw.agent import agent
 from klaw.agent.agent import Agent
+from klaw.agent.workspace import Workspace
 from klaw.chats.directory import ChatDirectory
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.config.schema import EngineConfig
@@ -113,7 +113,8 @@ def build(core: Core, hub: Hub) -> App:
     )
     composer = Composer(clock=core.clock, new_id=core.new_id)
     tools = tool_parts.build(core, memory, composer, hub.watchers, tasks.tools)
-    made = agent.build(core, llm, memory, tools, composer)
+    workspace = Workspace(core.paths.workspace, core.paths.data_dir, tools.skills)
+    made = Agent(core=core, llm=llm, memory=memory, tools=tools, workspace=workspace, composer=composer)
     slash = OperationCommands()
     app = App(
         core=core,

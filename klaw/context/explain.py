@@ -18,6 +18,10 @@ def explain(plan: Plan, context: Context) -> dict[str, Any]:
     Messages stand in it by seq; their text stays in the chat.
     """
     snapshot = plan.snapshot
+    summaries = [
+        {"number": each.number, "first_seq": each.first_seq, "last_seq": each.last_seq, "tokens": each.tokens}
+        for each in snapshot.summaries
+    ]
     return {
         "version": RECEIPT_VERSION,
         "budget": {
@@ -39,23 +43,11 @@ def explain(plan: Plan, context: Context) -> dict[str, Any]:
             "older_in_segment": bool(snapshot.has_older or snapshot.summarised_to),
             **({"held": True} if snapshot.settings.hold_uncovered else {}),
         },
-        **_summaries(plan),
+        **({"summaries": summaries} if snapshot.summarised_to else {}),
         "pending": [message.seq for message in snapshot.pending],
         "recall": _recall(plan.guard, context.recalled),
         **_topics(plan, context),
     }
-
-
-def _summaries(plan: Plan) -> dict[str, Any]:
-    """The summary layer: which summaries, of which messages."""
-    snapshot = plan.snapshot
-    if not snapshot.summarised_to:
-        return {}
-    shown = [
-        {"number": each.number, "first_seq": each.first_seq, "last_seq": each.last_seq, "tokens": each.tokens}
-        for each in snapshot.summaries
-    ]
-    return {"summaries": shown}
 
 
 def _topics(plan: Plan, context: Context) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import trio
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.agent.agent import Agent, Recorder
-from klaw.agent.conversation import Call, Conversation, Ending, Outcome, describe_failure
+from klaw.agent.conversation import Call, Conversation, Ending, describe_failure
 from klaw.context.inputs import Budget
 from klaw.context.pinned_facts import standing
 from klaw.domain.message import Kind, Role
@@ -128,8 +128,9 @@ class _Course:
             max_tokens=self.ledger.left(run, self.limits),
         )
         outcome = await conversation.run()
-        claimed = conversation.claims.account
-        live.describe(**_account(outcome), **({"save_claim": claimed} if claimed else {}))
+        live.describe(**attrs.asdict(outcome, filter=attrs.filters.exclude("text")))
+        if conversation.claims.account is not None:
+            live.describe(save_claim=conversation.claims.account)
         text = clean(outcome.text).strip()
         reached = self._reached(conversation.reply_tokens) if outcome.ending is Ending.BUDGET else None
         return judge(live.run, text, reached), text
@@ -220,13 +221,3 @@ async def _is_retried(agent: Agent, run: Run, verdict: Verdict) -> bool:
     ended = attrs.evolve(run, status=verdict.status, error=verdict.error, ended_at=iso(now))
     attempts = [*(other for other in earlier if other.id != run.id), ended]
     return is_retried(task, attempts, agent.core.config.subagents, now=now)
-
-
-def _account(outcome: Outcome) -> dict[str, object]:
-    return {
-        "rounds": outcome.rounds,
-        "calls": list(outcome.calls),
-        "llm_calls": outcome.llm_calls,
-        "ending": outcome.ending.value,
-        "finish_reason": outcome.finish_reason,
-    }

@@ -69,40 +69,39 @@ class MemoryFiles(Nudge):
         while True:
             vitals.doing("looking at memory files")
             try:
-                if await look(threads, self._workspace, self._writer, self._readers):
+                if await self.look(threads):
                     self._embed()
             except StorageError as error:
                 log.warning("memory_files_not_indexed", error=error_class(error))
             vitals.doing("idle")
             await self.wait_for_news(SCAN_S)
 
+    async def look(self, threads: Threads) -> int:
+        """Bring the index up to the files. Returns how many files had changed.
 
-async def look(threads: Threads, workspace: Path, writer: Writer, readers: Readers) -> int:
-    """Bring the index up to the files. Returns how many files had changed.
-
-    Raises:
-        StorageError: the index cannot be read or written.
-    """
-    known = {(each.user, each.path): each for each in await readers.run(memory_files.files)}
-    users = await readers.run(memory_files.users)
-    found = {(each.user, each.path): each for each in await threads.run(find, workspace, users, abandon=True)}
-    changed = 0
-    for key, file in found.items():
-        if key in known and known[key].stamp == file.stamp:
-            continue
-        text = await threads.run(read, workspace, file, abandon=True)
-        if text is None:
-            continue  # it is being changed or cannot be read: the next look sees it again
-        pieces = await threads.run(chunks_of, text)
-        await writer.run(memory_files.put, file, pieces)
-        changed += 1
-    for key, file in known.items():
-        if key not in found:
-            await writer.run(memory_files.remove, file)
+        Raises:
+            StorageError: the index cannot be read or written.
+        """
+        known = {(each.user, each.path): each for each in await self._readers.run(memory_files.files)}
+        users = await self._readers.run(memory_files.users)
+        found = {(each.user, each.path): each for each in await threads.run(find, self._workspace, users, abandon=True)}
+        changed = 0
+        for key, file in found.items():
+            if key in known and known[key].stamp == file.stamp:
+                continue
+            text = await threads.run(read, self._workspace, file, abandon=True)
+            if text is None:
+                continue  # it is being changed or cannot be read: the next look sees it again
+            pieces = await threads.run(chunks_of, text)
+            await self._writer.run(memory_files.put, file, pieces)
             changed += 1
-    if changed:
-        log.info("memory_files_indexed", files=changed)
-    return changed
+        for key, file in known.items():
+            if key not in found:
+                await self._writer.run(memory_files.remove, file)
+                changed += 1
+        if changed:
+            log.info("memory_files_indexed", files=changed)
+        return changed
 
 
 def find(workspace: Path, users: list[UserId]) -> list[MemoryFile]:

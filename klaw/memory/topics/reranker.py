@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 import structlog
@@ -151,7 +151,7 @@ class Reranker:
         lines = [line(hit.topic, hit.cosine) for hit in own]
         shown = fitting(lines, room // 2)
         state.left = room // 2
-        candidates = {int(hit.topic.id) for hit in own[:shown]}
+        candidates = {int(hit.topic.id): hit.topic for hit in own[:shown]}
         asked = question(PROMPT, "\n".join([f"Request: {' '.join(query.split())[:2000]}", "", *lines[:shown]]))
         rounds: list[ChatMessage] = []
 
@@ -170,35 +170,32 @@ class Reranker:
                     return said.text
                 rounds.append(ChatMessage(role="assistant", content=said.text, tool_calls=said.tool_calls))
                 for call in said.tool_calls:
-                    loaded = await self._load(user, call, candidates, own, state)
+                    loaded = await self._load(user, call, candidates, state)
                     rounds.append(ChatMessage(role="tool", tool_call_id=call.id, content=loaded))
 
-        return await ask_json(say, asked, "choices", Choices, lambda answer: chosen_of(answer, candidates))
+        return await ask_json(say, asked, "choices", Choices, lambda answer: chosen_of(answer, candidates.keys()))
 
-    async def _load(
-        self, user: UserId, call: ToolCall, candidates: set[int], own: Sequence[TopicCandidate], state: _State
-    ) -> str:
+    async def _load(self, user: UserId, call: ToolCall, candidates: Mapping[int, Topic], state: _State) -> str:
         if state.loads >= MAX_LOADS:
             return "No more contents: answer now."
         state.loads += 1
         ids = [each for each in _ids(call) if each in candidates]
         if call.name != TOOL.name or not ids:
             return "There are no such topics: ids are those of the list."
-        by_id = {int(hit.topic.id): hit.topic for hit in own}
         parts = []
         with trio.move_on_after(LOAD_S) as scope:
             for place, topic in enumerate(ids):
                 state.loaded.append(topic)
                 read = await self.readers.run(topics.read, user, TopicId(topic))
                 share = max(50, state.left // (2 * (len(ids) - place)))
-                parts.append(content_of(by_id[topic], read, share) if read else f"Topic #{topic} is gone.")
+                parts.append(content_of(candidates[topic], read, share) if read else f"Topic #{topic} is gone.")
                 state.left = max(0, state.left - share)
         if scope.cancelled_caught:
             parts.append("The rest could not be loaded in time.")
         return "\n\n".join(parts)
 
 
-def chosen_of(answer: Choices, candidates: set[int]) -> list[Choice]:
+def chosen_of(answer: Choices, candidates: Collection[int]) -> list[Choice]:
     """Topics in the model's order, each once; ids that were no candidates are left out. Empty: it chose none.
 
     Raises:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
-from klaw.memory.facts.memory_files import MAX_BYTES, MAX_FILES, MAX_LOOKED_AT, find, look
+from klaw.memory.facts.memory_files import MAX_BYTES, MAX_FILES, MAX_LOOKED_AT, MemoryFiles, find
 from klaw.store.kinds import memory_files, messages, vectors
 from klaw.store.search import passages
 from klaw.store.search.passages import PassageVector
@@ -22,7 +22,7 @@ def write(path: Path, text: str) -> None:
 
 
 async def looked(store: Store, workspace: Path) -> int:
-    return await look(Threads("test files", 1), workspace, store.writer, store.readers)
+    return await MemoryFiles(workspace, store.writer, store.readers, lambda: None).look(Threads("test files", 1))
 
 
 async def found(store: Store, word: str, user: UserId = LOCAL) -> list[str]:
