@@ -63,9 +63,8 @@ def _from_manifest(folder: Path, manifest: Manifest) -> Description:
     if damage is not None:
         raise ModelError(f"{folder}: {damage}; `klaw models pull {manifest.id}` repairs it")
     checksums = [f"{name}={file.sha256}" for name, file in sorted(manifest.files.items())]
-    shaping = [entry.prefixes.query, entry.prefixes.passage, entry.pooling, str(entry.max_tokens)]
     return Description(
-        model_id=_model_id(manifest.id, manifest.version, [*checksums, *shaping]),
+        model_id=_model_id(manifest.id, manifest.version, checksums, entry.prefixes, entry.pooling, entry.max_tokens),
         dimension=entry.dimension,
         max_tokens=entry.max_tokens,
         prefixes=entry.prefixes,
@@ -75,8 +74,7 @@ def _from_manifest(folder: Path, manifest: Manifest) -> Description:
 
 
 def _from_layout(folder: Path) -> Description:
-    name = folder.name
-    prefixes = Prefixes(query="query: ", passage="passage: ") if "e5" in name.lower() else Prefixes()
+    prefixes = Prefixes(query="query: ", passage="passage: ") if "e5" in folder.name.lower() else Prefixes()
     pooling_file = _read_json(folder / "1_Pooling" / "config.json")
     pooling: Literal["mean", "cls"] = "cls" if pooling_file.get("pooling_mode_cls_token") is True else "mean"
     stated = _read_json(folder / "tokenizer_config.json").get("model_max_length")
@@ -85,8 +83,7 @@ def _from_layout(folder: Path) -> Description:
     files = [path for path in (folder / GRAPH_FILE, folder / TOKENIZER_FILE) if path.is_file()]
     files += sorted(folder.glob(f"{GRAPH_FILE}[._]data"))
     checksums = [f"{path.name}={describe_file(path).sha256}" for path in files]
-    shaping = [prefixes.query, prefixes.passage, pooling, str(max_tokens)]
-    model_id = _model_id(name, "local", [*checksums, *shaping])
+    model_id = _model_id(folder.name, "local", checksums, prefixes, pooling, max_tokens)
     return Description(
         model_id=model_id,
         dimension=None,
@@ -97,7 +94,8 @@ def _from_layout(folder: Path) -> Description:
     )
 
 
-def _model_id(name: str, version: str, shaping: list[str]) -> str:
+def _model_id(name: str, version: str, files: list[str], prefixes: Prefixes, pooling: str, max_tokens: int) -> str:
+    shaping = [*files, prefixes.query, prefixes.passage, pooling, str(max_tokens)]
     digest = hashlib.sha256("\n".join(shaping).encode()).hexdigest()
     return f"{name}@{version}+{digest[:_HASH_DIGITS]}"
 

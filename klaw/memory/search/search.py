@@ -200,17 +200,15 @@ class MemorySearch:
         return await self._topics.find(vector, asked, rowids, wanted, limit=TOPICS)
 
     def _missing(self, found: HistoryFound) -> list[str]:
-        missing = []
         if found.vectors_failed:
             self._embedder.report_damage()
-            missing.append("vector_search_failed")
-        if found.text_failed:
-            missing.append("text_search_failed")
-        if not found.vectors_complete:
-            missing.append("vectors_not_encoded")
-        if found.newest_only:
-            missing.append("newest_only")
-        return missing
+        missing = {
+            "vector_search_failed": found.vectors_failed,
+            "text_search_failed": found.text_failed,
+            "vectors_not_encoded": not found.vectors_complete,
+            "newest_only": found.newest_only,
+        }
+        return [code for code, is_so in missing.items() if is_so]
 
 
 def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[Entry]:

@@ -62,12 +62,11 @@ def text_of(summary: Summary) -> str:
     )
 
 
-def settle(data_dir: Path, summaries: Iterable[Summary]) -> int:
-    """Write the copies that are missing and remove those of superseded summaries. Returns how many failed.
+def settle(data_dir: Path, summaries: Iterable[Summary]) -> None:
+    """Write the copies that are missing and remove those of superseded summaries; what fails is in the log.
 
     Blocks; run it in a thread.
     """
-    failed = 0
     for summary in summaries:
         path = path_of(data_dir, summary)
         try:
@@ -77,9 +76,7 @@ def settle(data_dir: Path, summaries: Iterable[Summary]) -> int:
             elif not path.exists():
                 guarded.replace(data_dir, copy_path(summary.chat, summary.number), text_of(summary).encode("utf-8"))
         except OSError as error:
-            failed += 1
             log.warning("summary_copy_failed", error=error_class(error))
-    return failed
 
 
 MAX_ROWS = 1_000
@@ -254,7 +251,8 @@ class Maker:
             notes=notes,
             as_of=found.as_of,
         )
-        await self._copy(stored, chunk.base)
+        past = [] if chunk.base is None else [attrs.evolve(chunk.base, state=SummaryState.SUPERSEDED)]
+        await self.files.run(settle, self.data_dir, [stored, *past])
         log.info("summary_made", count=len(chunk.messages), tokens=stored.tokens)
         return Made(stored)
 
@@ -292,10 +290,6 @@ class Maker:
             log.warning("tool_notes_failed", error=error_class(error), count=len(wanted))
             return ()
         return noted or ()
-
-    async def _copy(self, stored: Summary, base: Summary | None) -> None:
-        past = [] if base is None else [attrs.evolve(base, state=SummaryState.SUPERSEDED)]
-        await self.files.run(settle, self.data_dir, [stored, *past])
 
     def _failed(self, error: KlawError) -> Failed:
         match error:
