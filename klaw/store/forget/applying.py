@@ -22,7 +22,7 @@ from klaw.store.forget import quoting
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines
 from klaw.store.forget.quoting import Looked, Place
 from klaw.store.forget.scope import Scope, Wanted, fact_texts, scope
-from klaw.store.kinds import facts, messages, people, summaries, topic_changes, topics
+from klaw.store.kinds import attachments, facts, messages, people, summaries, topic_changes, topics
 from klaw.store.rows import dumps
 from klaw.store.search import coverage, vector_codes
 
@@ -100,6 +100,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looke
 
 def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEntry) -> list[str]:
     texts = [each.content for each in own if each.rowid in entry.asked]
+    texts += attachments.texts_of(attachments.only_of(connection, entry.user, own))
     for fact in entry.facts:
         texts += fact_texts(connection, entry.user, fact)
     return texts

@@ -28,8 +28,8 @@ from klaw.store.forget.cleaner import Cleaner
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot
 from klaw.store.forget.quoting import Looked
 from klaw.store.forget.scope import Scope, Wanted, scope
+from klaw.store.kinds import attachments, memory_journal, messages, people, tasks
 from klaw.store.kinds import core_memory as core_files
-from klaw.store.kinds import memory_journal, messages, people, tasks
 from klaw.store.kinds.core_memory import CORE, CorePut
 from klaw.store.kinds.facts import FACT
 
@@ -89,6 +89,7 @@ def forget(tx: Transaction, wanted: Wanted, at: str, *, with_facts: bool, looked
             tx.journal(tasks.TASK.removed(user, name, at) if name in gone else tasks.TASK.put(user, name, now, at))
     if document is not None:
         tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present), at))
+    attachments.remove(tx, user, found.attachments)
     tx.after_commit.append(lambda: _settle(tx))
     return done
 
@@ -189,7 +190,9 @@ def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> li
     texts = []
     for message in messages.by_rowids(connection, entry.asked):
         said = _read(root / messages.message_path(message), messages.parse_message)
-        texts += [each.content for each in said if each.rowid == message.rowid and FORGOTTEN not in each.metadata]
+        found = [each for each in said if each.rowid == message.rowid and FORGOTTEN not in each.metadata]
+        texts += [each.content for each in found]
+        texts += attachments.texts_of(attachments.only_of(connection, entry.user, found))
     if entry.facts:
         for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
             facts = [each.value for each in _read(path, memory_journal.read) if each.kind is FACT]

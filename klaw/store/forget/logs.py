@@ -18,7 +18,7 @@ from klaw.config import guarded
 from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.forget import Quotes
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.store import changes
+from klaw.store import attachments, changes
 from klaw.store.engine import meta, set_aside
 from klaw.store.engine.journal import COMMIT_LOG, Journal
 from klaw.store.engine.log_files import record_of
@@ -56,7 +56,8 @@ class Held:
     count: int
     """Lines of a log, occurrences in any other file."""
     kind: str = "file"
-    """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory``, ``file`` or ``not searched``."""
+    """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory``, ``attachment``, ``file`` or ``not
+    searched``."""
 
     @property
     def remedy(self) -> str:
@@ -72,6 +73,7 @@ _REMEDIES = {
     "backup": "delete it when it is not needed; forget again after restoring it",
     "copy": "the summary is made of other messages that say it",
     "core memory": "edit it",
+    "attachment": "forget the message that has it",
     "file": "edit it, or delete it",
     "not searched": "it has more than 1 GB: look into it",
 }
@@ -126,6 +128,8 @@ def _may_be_of(name: str, user: UserId, *, shared: bool) -> bool:
         return rest.startswith(f"{encode_name(user)}/")
     if top == COPIES:
         return rest.startswith(encode_name(f"{user}:"))
+    if top == attachments.FOLDER and not shared:
+        return user == LOCAL_USER
     return user == LOCAL_USER or not (shared or name == CORE_FILE)
 
 
@@ -141,6 +145,8 @@ def _kind(name: str) -> str:
         return "copy"
     if top == set_aside.FOLDER:
         return "backup"
+    if Path(name).parent.name == attachments.FOLDER:
+        return "attachment"
     return "backup" if name.startswith("klaw.db") or name.endswith(_ASIDE) else "file"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import apsw
 import attrs
 
+from klaw.domain.attachment import Attachment, files_of
 from klaw.domain.core_memory import Document
 from klaw.domain.fact import FactId
 from klaw.domain.forget import Quotes, Thing, beginning, fact_ids, fragments
@@ -18,7 +19,7 @@ from klaw.errors import CoreUnreadable
 from klaw.store.forget import derived as derivation
 from klaw.store.forget.derived import CoreMade, FileMade, TaskMade
 from klaw.store.forget.quoting import Named
-from klaw.store.kinds import facts, messages, people, topic_changes, topics
+from klaw.store.kinds import attachments, facts, messages, people, topic_changes, topics
 from klaw.store.kinds.core_memory import read_core
 
 _TOPICS = """
@@ -127,6 +128,8 @@ class Scope:
     """What calls wrote into core memory, also what is not there any more; what is there goes with the facts."""
     files: tuple[FileMade, ...] = ()
     """Of the user's workspace."""
+    attachments: tuple[Attachment, ...] = ()
+    """Files of the messages that no other message has."""
     programs: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     """That go."""
@@ -155,7 +158,8 @@ def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> S
     now = {TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))}
     ended = sorted(now | topic_changes.past_topics(connection, user, derived.rowids))
     covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
-    texts = [each.content for each in asked]
+    alone = attachments.only_of(connection, user, own)
+    texts = [*(each.content for each in asked), *attachments.texts_of(alone)]
     for fact in wanted.facts:
         texts += fact_texts(connection, user, fact)
     related = {row[0] for row in connection.execute(_FACTS_MADE, (user, marked, json.dumps(ended)))}
@@ -181,6 +185,7 @@ def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> S
         changed_tasks=tuple(sorted({each.name for each in derived.effects.tasks} - {each.name for each in there})),
         core=derived.effects.core,
         files=derived.effects.files,
+        attachments=tuple(alone),
         programs=derived.effects.programs,
         runs=derived.runs,
         asked=tuple(each.rowid for each in asked),
@@ -196,9 +201,10 @@ _SUMMARY = "SELECT text FROM summaries WHERE user_id = ? AND chat_id = ? AND num
 
 
 def things_of(connection: apsw.Connection, scope: Scope) -> list[Thing]:
-    """Everything but files, in the order in which one was made of another."""
+    """Everything but files of the workspace, in the order in which one was made of another."""
     shown = frozenset(scope.shown)
     found = [_message(each) for each in scope.own if each.rowid not in shown]
+    found += _attachments(scope)
     found += _runs(connection, scope)
     found += _facts(connection, scope.user, scope.facts, goes=True)
     found += _people(connection, scope.user, scope.people, goes=True)
@@ -228,6 +234,15 @@ def _message(message: Message) -> Thing:
     return Thing(
         kind=kind, name=f"{name_of(message.chat)}#{message.seq}  {message.role.value}  {at}Z", text=beginning(text)
     )
+
+
+def _attachments(scope: Scope) -> Iterator[Thing]:
+    going = {each.sha256 for each in scope.attachments}
+    for file in (file for message in scope.own for file in files_of(message.metadata)):
+        goes = file.sha256 in going
+        remedy = "" if goes else "another message has it too"
+        text = beginning(f"{file.name}  {file.type}, {file.bytes:,} bytes")
+        yield Thing(kind="attachment", name=file.sha256[:12], text=text, goes=goes, remedy=remedy)
 
 
 def _runs(connection: apsw.Connection, scope: Scope) -> Iterator[Thing]:

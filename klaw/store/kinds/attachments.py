@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 import attrs
 
+from klaw.actor.failure import error_class
 from klaw.config.schema import AttachmentsConfig
 from klaw.convert import JOURNAL
 from klaw.domain import tokens
@@ -82,3 +83,22 @@ def only_of(connection: apsw.Connection, user: UserId, own: Sequence[Message]) -
     others = connection.execute(_OTHERS, (user, json.dumps([message.rowid for message in own])))
     kept = {row[0] for row in others}
     return [each for each in found.values() if each.sha256 not in kept]
+
+
+def texts_of(files: Sequence[Attachment]) -> list[str]:
+    """What the files say, as far as messages have it."""
+    return [each.text for each in files if each.text]
+
+
+def remove(tx: Transaction, user: UserId, files: Sequence[Attachment]) -> None:
+    """Remove files from the disk, before the commit: a kill between leaves the message without them, and never the
+    other way round.
+
+    Raises:
+        StorageError: one cannot be removed.
+    """
+    try:
+        for each in files:
+            attachments.remove(tx.data_dir, user, each.sha256)
+    except OSError as error:
+        raise StorageError(f"a file cannot be removed ({error_class(error)}): nothing was forgotten") from error
