@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -15,7 +15,7 @@ from klaw.errors import ConfigError
 from klaw.llm.errors import ProviderNotSetUp
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.openai import OpenAiDialect
-from klaw.llm.service import BreakerState, ProviderReport, Service
+from klaw.llm.service import BreakerState, Service
 from klaw.llm.types import Model, Provider, Route
 
 _NOTHING_WORKS = frozenset({401, 402, 403})
@@ -72,8 +72,8 @@ class Router:
         stand_ins = tuple(self._model(other, "routing") for other in others)
         return Route(**attrs.asdict(model, recurse=False), stand_ins=stand_ins)
 
-    def report(self) -> tuple[ProviderReport, ...]:
-        """The providers that were asked so far; the embedded model has a report of its own."""
+    def report(self) -> tuple[dict[str, Any], ...]:
+        """The providers that were asked so far, as ``Service.report``; the embedded model has a report of its own."""
         return tuple(service.report() for service in self._services.values())
 
     async def prepare(self) -> None:
@@ -87,18 +87,16 @@ class Router:
 
     def problems(self) -> Mapping[str, str]:
         """Providers that refuse everything, lack a secret or are left alone for a while, as a health source."""
-        refusing, paused = {}, {}
-        for name, error, state in ((each.name, each.error, each.breaker.state) for each in self.report()):
-            if state is not BreakerState.CLOSED:
+        refusing, paused, unset = {}, {}, {}
+        for name, service in self._services.items():
+            error = service.error
+            if service.problem is not None:
+                unset[f"llm:{name}"] = f"the LLM provider {name} cannot be asked: {service.problem}"
+            if service.breaker.state is not BreakerState.CLOSED:
                 why = f": {error.text}" if error is not None else ""
                 paused[f"llm:{name}"] = f"the LLM provider {name} is left alone for a while after several failures{why}"
             elif error is not None and error.status in _NOTHING_WORKS:
                 refusing[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
-        unset = {
-            f"llm:{name}": f"the LLM provider {name} cannot be asked: {service.problem}"
-            for name, service in self._services.items()
-            if service.problem is not None
-        }
         return refusing | paused | unset
 
     async def aclose(self) -> None:

@@ -10,7 +10,7 @@ import email.utils
 import enum
 import math
 from collections.abc import Callable
-from typing import NewType
+from typing import Any, NewType
 
 import attrs
 import structlog
@@ -92,24 +92,14 @@ Permit = NewType("Permit", int)
 """Leave to make one call. Its outcome is told with it, so that a late one does not count for a later state."""
 
 
-@attrs.frozen(kw_only=True)
-class BreakerReport:
-    """What status and the admin socket show."""
-
-    state: BreakerState
-    failures: int
-    """Failed calls in a row."""
-    retry_in_s: float
-    """Seconds until the next call may go through; 0 when one may now."""
-
-
 class Breaker:
     """The state of one provider. Starts closed."""
 
     def __init__(self) -> None:
-        self._state = BreakerState.CLOSED
+        self.state = BreakerState.CLOSED
+        self.failures = 0
+        """Failed calls in a row."""
         self._generation = Permit(0)
-        self._failures = 0
         self._openings = 0
         self._until = 0.0
 
@@ -119,39 +109,39 @@ class Breaker:
         Args:
             now: ``trio.current_time``.
         """
-        if self._state is BreakerState.OPEN and now >= self._until:
+        if self.state is BreakerState.OPEN and now >= self._until:
             self._move(BreakerState.HALF_OPEN)
             return self._generation
-        return self._generation if self._state is BreakerState.CLOSED else None
+        return self._generation if self.state is BreakerState.CLOSED else None
 
     def succeeded(self, permit: Permit) -> None:
         """The provider answered, be it with a refusal that shows that it lives."""
         if permit == self._generation:
-            self._failures = self._openings = 0
-            if self._state is not BreakerState.CLOSED:
+            self.failures = self._openings = 0
+            if self.state is not BreakerState.CLOSED:
                 self._move(BreakerState.CLOSED)
 
     def failed(self, permit: Permit, now: float, asked_s: float = 0.0) -> None:
         """The provider did not answer. ``asked_s`` is the pause that it asks for."""
         if permit != self._generation:
             return
-        self._failures += 1
-        if self._state is BreakerState.HALF_OPEN or self._failures >= FAILURES_TO_OPEN:
+        self.failures += 1
+        if self.state is BreakerState.HALF_OPEN or self.failures >= FAILURES_TO_OPEN:
             self._openings += 1
             self._until = now + max(BREAK.pause_s(self._openings), min(asked_s, BREAK.most_s))
             self._move(BreakerState.OPEN)
 
     def abandoned(self, permit: Permit) -> None:
         """The call was cancelled: nothing is known. If it was the one that should tell, the next one is."""
-        if permit == self._generation and self._state is BreakerState.HALF_OPEN:
+        if permit == self._generation and self.state is BreakerState.HALF_OPEN:
             self._move(BreakerState.OPEN)
 
-    def report(self, now: float) -> BreakerReport:
-        waiting = max(0.0, self._until - now) if self._state is BreakerState.OPEN else 0.0
-        return BreakerReport(state=self._state, failures=self._failures, retry_in_s=waiting)
+    def retry_in_s(self, now: float) -> float:
+        """Seconds until the next call may go through; 0 when one may now."""
+        return max(0.0, self._until - now) if self.state is BreakerState.OPEN else 0.0
 
     def _move(self, state: BreakerState) -> None:
-        self._state = state
+        self.state = state
         self._generation = Permit(self._generation + 1)
 
 
@@ -173,16 +163,6 @@ class LastError:
     """``trio.current_time``."""
 
 
-@attrs.frozen(kw_only=True)
-class ProviderReport:
-    """What status and the admin socket show of a provider."""
-
-    name: str
-    breaker: BreakerReport
-    error: LastError | None
-    """None when the last call did not fail."""
-
-
 class Service:
     """See ``klaw.llm.types.Provider``. While its breaker is open, calls fail at once and nothing is sent.
 
@@ -201,8 +181,9 @@ class Service:
         self._lock = trio.Lock()
         self._made: Provider | None = None
         self._closed = False
-        self._breaker = Breaker()
-        self._error: LastError | None = None
+        self.breaker = Breaker()
+        self.error: LastError | None = None
+        """None when the last call did not fail."""
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
         """See ``Provider.stream``.
@@ -211,12 +192,12 @@ class Service:
             ProviderPaused: it failed too often; nothing was sent.
             ProviderNotSetUp: a secret is missing; the text names its key. The next call looks again.
         """
-        permit = self._breaker.admit(trio.current_time())
+        permit = self.breaker.admit(trio.current_time())
         if permit is None:
             await trio.lowlevel.checkpoint()
-            again_s = self._breaker.report(trio.current_time()).retry_in_s
+            again_s = self.breaker.retry_in_s(trio.current_time())
             when = f"in {again_s:.0f} s" if again_s else "when the call that tries it has ended"
-            last = f"; the last time: {self._error.text}" if self._error is not None else ""
+            last = f"; the last time: {self.error.text}" if self.error is not None else ""
             raise ProviderPaused(f"the LLM provider {self._name} failed several times and is asked again {when}{last}")
         try:
             completion = await (await self.ready()).stream(request, on_delta)
@@ -224,19 +205,20 @@ class Service:
             self._note(error)
             if _is_outage(error):
                 asked_s = (error.retry_after_s if isinstance(error, ProviderRefused) else None) or 0.0
-                self._breaker.failed(permit, trio.current_time(), asked_s)
-                report = self._breaker.report(trio.current_time())
-                if report.state is BreakerState.OPEN:
-                    count = report.failures
-                    log.warning("llm_provider_paused", provider=self._name, count=count, retry_s=report.retry_in_s)
+                self.breaker.failed(permit, trio.current_time(), asked_s)
+                if self.breaker.state is BreakerState.OPEN:
+                    retry_s = self.breaker.retry_in_s(trio.current_time())
+                    log.warning(
+                        "llm_provider_paused", provider=self._name, count=self.breaker.failures, retry_s=retry_s
+                    )
             else:
-                self._breaker.succeeded(permit)
+                self.breaker.succeeded(permit)
             raise
         except BaseException:
-            self._breaker.abandoned(permit)
+            self.breaker.abandoned(permit)
             raise
-        self._breaker.succeeded(permit)
-        self._error = None
+        self.breaker.succeeded(permit)
+        self.error = None
         return completion
 
     async def ready(self) -> Provider:
@@ -261,13 +243,23 @@ class Service:
         if made is not None:
             await made.aclose()
 
-    def report(self) -> ProviderReport:
-        return ProviderReport(name=self._name, breaker=self._breaker.report(trio.current_time()), error=self._error)
+    def report(self) -> dict[str, Any]:
+        """What status and the admin socket show."""
+        now, error = trio.current_time(), self.error
+        return {
+            "name": self._name,
+            "state": self.breaker.state,
+            "failures": self.breaker.failures,
+            "retry_in_s": round(self.breaker.retry_in_s(now), 1),
+            "error": None if error is None else error.told,
+            "error_code": None if error is None else error.code,
+            "failed_s": None if error is None else round(now - error.at, 1),
+        }
 
     def _note(self, error: ProviderError) -> None:
         """Keep it for status. That one prompt was too long says nothing of the provider."""
         if not isinstance(error, ContextTooLong):
-            self._error = LastError(
+            self.error = LastError(
                 code=error.code,
                 text=str(error),
                 told=error.told(),

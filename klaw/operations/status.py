@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from klaw.config.paths import Paths
     from klaw.core import Core
     from klaw.llm.client import Llm
-    from klaw.llm.service import ProviderReport
     from klaw.memory.parts import Memory
     from klaw.runs.service import Scheduling
     from klaw.toolbox.parts import Tools
@@ -165,8 +164,6 @@ async def status(
     address: "Callable[[], str | None]",
 ) -> dict[str, Any]:
     """Show what the server has stored, what it does, what it costs, and what is degraded."""
-    import trio
-
     from klaw.actor import log as logging
     from klaw.actor.clock import iso
     from klaw.store import overview
@@ -189,7 +186,7 @@ async def status(
         "llm": {
             "model": core.config.routing.default,
             "slots": llm.slots.report(),
-            "providers": [_provider_json(report, trio.current_time()) for report in llm.router.report()],
+            "providers": llm.router.report(),
             "budget": budget_json(llm.budget.report()),
             "today": await core.readers.run(usage.total, UsageFilters(since=llm.budget.today())),
             "local": llm.local.report() if llm.router.uses_local else None,
@@ -209,19 +206,6 @@ async def status(
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
-
-
-def _provider_json(report: "ProviderReport", now: float) -> dict[str, Any]:
-    breaker, error = report.breaker, report.error
-    return {
-        "name": report.name,
-        "state": breaker.state,
-        "failures": breaker.failures,
-        "retry_in_s": round(breaker.retry_in_s, 1),
-        "error": None if error is None else error.told,
-        "error_code": None if error is None else error.code,
-        "failed_s": None if error is None else round(now - error.at, 1),
-    }
 
 
 def _rss_bytes() -> int:

@@ -62,7 +62,7 @@ async def test_a_failing_provider_is_degraded_until_it_works_again(tmp_path: Pat
         assert ended.code == "llm_refused"
         assert set(w.app.core.health.problems()) >= {"llm:stub"}
         (report,) = w.app.llm.router.report()
-        assert (report.name, report.breaker.state.value) == ("stub", "open")
+        assert (report["name"], report["state"]) == ("stub", "open")
         await w.send("c")
         assert (await w.turn(3)).code == "llm_paused"
         assert len(w.llm.requests) == FAILURES_TO_OPEN

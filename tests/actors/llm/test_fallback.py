@@ -205,10 +205,10 @@ async def test_a_provider_that_is_down_is_left_alone_and_tried_again(fail: Faili
     with pytest.raises(ProviderPaused, match="asked again in 10 s"):
         await guarded.stream(ask(), lambda _delta: None)
     assert len(inner.requests) == FAILURES_TO_OPEN
-    assert guarded.report().breaker.state is BreakerState.OPEN
+    assert guarded.breaker.state is BreakerState.OPEN
     mock_clock.jump(BREAK.first_s)
     assert (await guarded.stream(ask(), lambda _delta: None)).text == "a"
-    assert guarded.report().breaker.state is BreakerState.CLOSED
+    assert guarded.breaker.state is BreakerState.CLOSED
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ async def test_a_provider_that_refuses_is_not_down(fail: Failing) -> None:
     for _ in range(FAILURES_TO_OPEN + 1):
         with pytest.raises(type(fail())):
             await guarded.stream(ask(), lambda _delta: None)
-    assert guarded.report().breaker.state is BreakerState.CLOSED
+    assert guarded.breaker.state is BreakerState.CLOSED
 
 
 async def test_one_call_at_a_time_tries_it_and_a_cancelled_one_leaves_room(mock_clock: MockClock) -> None:

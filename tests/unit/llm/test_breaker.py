@@ -13,7 +13,7 @@ def opened(now: float = 0.0) -> Breaker:
     breaker = Breaker()
     for _ in range(FAILURES_TO_OPEN):
         breaker.failed(admitted(breaker, now), now)
-    assert breaker.report(now).state is BreakerState.OPEN
+    assert breaker.state is BreakerState.OPEN
     return breaker
 
 
@@ -23,31 +23,30 @@ def test_it_opens_after_failures_in_a_row_only() -> None:
         for _ in range(FAILURES_TO_OPEN - 1):
             breaker.failed(admitted(breaker, 0), 0)
         breaker.succeeded(admitted(breaker, 0))
-    assert breaker.report(0).state is BreakerState.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 def test_one_call_tries_it_after_the_pause() -> None:
     breaker = opened()
     assert breaker.admit(BREAK.first_s - 0.01) is None
     permit = admitted(breaker, BREAK.first_s)
-    assert breaker.report(BREAK.first_s).state is BreakerState.HALF_OPEN
+    assert breaker.state is BreakerState.HALF_OPEN
     assert breaker.admit(BREAK.first_s) is None
     breaker.succeeded(permit)
-    report = breaker.report(BREAK.first_s)
-    assert (report.state, report.failures) == (BreakerState.CLOSED, 0)
+    assert (breaker.state, breaker.failures) == (BreakerState.CLOSED, 0)
 
 
 def test_the_pause_grows_with_every_failed_try_up_to_a_cap() -> None:
     breaker, now, pauses = opened(), 0.0, []
     for _ in range(8):
-        pauses.append(breaker.report(now).retry_in_s)
+        pauses.append(breaker.retry_in_s(now))
         now += pauses[-1]
         breaker.failed(admitted(breaker, now), now)
     assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
     breaker.succeeded(admitted(breaker, now + BREAK.most_s))
     for _ in range(FAILURES_TO_OPEN):
         breaker.failed(admitted(breaker, now), now)
-    assert breaker.report(now).retry_in_s == BREAK.first_s
+    assert breaker.retry_in_s(now) == BREAK.first_s
 
 
 def test_the_provider_may_ask_for_a_longer_pause_up_to_the_cap() -> None:
@@ -55,7 +54,7 @@ def test_the_provider_may_ask_for_a_longer_pause_up_to_the_cap() -> None:
         breaker = Breaker()
         for _ in range(FAILURES_TO_OPEN):
             breaker.failed(admitted(breaker, 0), 0, asked)
-        assert breaker.report(0).retry_in_s == pause
+        assert breaker.retry_in_s(0) == pause
 
 
 def test_a_cancelled_try_leaves_room_for_the_next() -> None:
@@ -73,4 +72,5 @@ def test_late_outcomes_of_earlier_calls_do_not_count() -> None:
     breaker.succeeded(late[0])
     breaker.failed(late[1], 5)
     breaker.abandoned(late[2])
-    assert breaker.report(5) == opened().report(5)
+    assert (breaker.state, breaker.failures) == (BreakerState.OPEN, FAILURES_TO_OPEN)
+    assert breaker.retry_in_s(5) == opened().retry_in_s(5)

@@ -102,7 +102,7 @@ async def test_a_chain_has_the_default_and_its_fallbacks_once() -> None:
     assert router.uses_local
     chosen = router.route("claude/opus")
     assert names(chosen) == ("claude/opus", ("glm/glm-4/air", LOCAL))
-    assert [report.name for report in router.report()] == ["glm", "claude"]
+    assert [report["name"] for report in router.report()] == ["glm", "claude"]
     await router.aclose()
 
 
