@@ -14,11 +14,16 @@ def split_cancelled(error: BaseException) -> tuple[Exception | None, BaseExcepti
     return None, error
 
 
+def leaves(error: BaseException) -> list[BaseException]:
+    """The errors of a group and of the groups in it; of no group only itself."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+    return [error]
+
+
 def error_class(error: BaseException) -> str:
     """Class name of the error; for a group the names of its leaves, joined by ``+``."""
-    if isinstance(error, BaseExceptionGroup):
-        return "+".join(dict.fromkeys(error_class(leaf) for leaf in error.exceptions))
-    return type(error).__name__
+    return "+".join(dict.fromkeys(type(leaf).__name__ for leaf in leaves(error)))
 
 
 def where(error: BaseException) -> str:

@@ -6,19 +6,10 @@
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
-import attrs
 import trio
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
-
-
-@attrs.frozen(kw_only=True)
-class ThreadsReport:
-    name: str
-    total: int
-    busy: int
-    waiting: int
 
 
 class Threads:
@@ -42,11 +33,8 @@ class Threads:
             function, *args, limiter=self._limiter, abandon_on_cancel=abandon, thread_name=f"klaw {self.name}"
         )
 
-    def report(self) -> ThreadsReport:
-        statistics = self._limiter.statistics()
-        return ThreadsReport(
-            name=self.name,
-            total=int(statistics.total_tokens),
-            busy=statistics.borrowed_tokens,
-            waiting=statistics.tasks_waiting,
-        )
+    def report(self) -> dict[str, str | int]:
+        """Its name, and how many threads it has, are busy, and are waited for."""
+        now = self._limiter.statistics()
+        counts = {"total": int(now.total_tokens), "busy": now.borrowed_tokens, "waiting": now.tasks_waiting}
+        return {"name": self.name, **counts}

@@ -50,7 +50,7 @@ from klaw.toolbox.parts import Tools
 log = structlog.get_logger("klaw.app")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class App:
     """The running parts, for the doors and for tests."""
 
@@ -116,17 +116,7 @@ def build(core: Core, hub: Hub) -> App:
     workspace = Workspace(core.paths.workspace, core.paths.data_dir, tools.skills)
     made = Agent(core=core, llm=llm, memory=memory, tools=tools, workspace=workspace, composer=composer)
     slash = OperationCommands()
-    app = App(
-        core=core,
-        hub=hub,
-        reindexer=reindexer,
-        llm=llm,
-        memory=memory,
-        tools=tools,
-        agent=made,
-        tasks=tasks,
-        chats=ChatDirectory(made, slash),
-    )
+    app = App(core, hub, reindexer, llm, memory, tools, made, tasks, ChatDirectory(made, slash))
     slash.parts = operation_parts(app)
     return app
 

@@ -5,7 +5,6 @@ import errno
 import os
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from klaw.cli.output import program
@@ -18,7 +17,7 @@ def serve_command(arguments: argparse.Namespace) -> int:
         0 when a signal stopped it; 1 when it cannot start or had to stop; ``EX_CONFIG`` when it cannot start, and
         starting it again does not help.
     """
-    from klaw.actor.failure import error_class, where
+    from klaw.actor.failure import error_class, leaves, where
     from klaw.cli.output import EX_CONFIG, complain, is_permanent
 
     try:
@@ -26,11 +25,11 @@ def serve_command(arguments: argparse.Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - nothing above this can do better than name it
         import structlog
 
-        leaves = list(_leaves(error))
-        if not sum(complain(leaf) for leaf in leaves):
+        causes = leaves(error)
+        if not sum(complain(leaf) for leaf in causes):
             # Class and place only: the error's text may quote what users wrote, and stderr is the service's log.
             structlog.get_logger("klaw.serve").error("server_failed", error=error_class(error), where=where(error))
-        if any(is_permanent(leaf) for leaf in leaves) or _names_foreign(arguments):
+        if any(is_permanent(leaf) for leaf in causes) or _names_foreign(arguments):
             return EX_CONFIG
         return 1
     return 0
@@ -78,11 +77,3 @@ def _serve(arguments: argparse.Namespace) -> None:
         await serve(config, paths, on_ready=ready)
 
     trio.run(run)
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error

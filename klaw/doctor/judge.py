@@ -57,6 +57,10 @@ def listed(names: Sequence[str], limit: int = 5) -> str:
     return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
+def _faults(counts: Mapping[str, int]) -> str:
+    return "; ".join(f"{count} {text}" for text, count in counts.items() if count)
+
+
 # -- the checks -------------------------------------------------------------------------------------------------------
 
 
@@ -109,17 +113,13 @@ def judge_vectors(covered: Covered, *, enabled: bool) -> Finding:
     if covered.stray_vectors:
         text = f"{plural(covered.stray_vectors, 'vector')} stand under another chat than their message"
         return problem("vectors", text, REBUILD)
-    faults = [
-        f"{len(rows)} {text}"
-        for rows, text in (
-            (damage.lost_vectors, "marked as made and not there"),
-            (damage.unmarked_vectors, "there and not marked"),
-            (damage.orphan_vectors, "of no message"),
-        )
-        if rows
-    ]
-    if faults:
-        return problem("vectors", ", ".join(faults), f"{BY_ITSELF}: {REBUILD}")
+    counts = {
+        "marked as made and not there": len(damage.lost_vectors),
+        "there and not marked": len(damage.unmarked_vectors),
+        "of no message": len(damage.orphan_vectors),
+    }
+    if faults := _faults(counts):
+        return problem("vectors", faults, f"{BY_ITSELF}: {REBUILD}")
     have = sum(tally.with_vector for tally in covered.tallies.values())
     if covered.model is None:
         return ok("vectors", "none were made yet")
@@ -132,22 +132,18 @@ def judge_vectors(covered: Covered, *, enabled: bool) -> Finding:
 def judge_topics(found: TopicsChecked) -> Finding:
     """Topics against their messages, vectors and full text."""
     flaws = found.flaws
-    faults = [
-        f"{count} {text}"
-        for count, text in (
-            (flaws.homeless, "messages belong to a topic that is gone"),
-            (flaws.strangers, "messages are in a topic of another user or chat"),
-            (found.misfits, "messages have a topic and are of a kind without"),
-            (flaws.spans, "topics do not say what their messages are"),
-            (flaws.vectors, "vectors are of no topic"),
-            (found.unindexed, "topics are not in full text"),
-            (found.orphans, "rows of full text are of no topic"),
-            (found.returned, "topics are there and on the list of those that are gone"),
-        )
-        if count
-    ]
-    if faults:
-        return problem("topics", "; ".join(faults), REBUILD)
+    counts = {
+        "messages belong to a topic that is gone": flaws.homeless,
+        "messages are in a topic of another user or chat": flaws.strangers,
+        "messages have a topic and are of a kind without": found.misfits,
+        "topics do not say what their messages are": flaws.spans,
+        "vectors are of no topic": flaws.vectors,
+        "topics are not in full text": found.unindexed,
+        "rows of full text are of no topic": found.orphans,
+        "topics are there and on the list of those that are gone": found.returned,
+    }
+    if faults := _faults(counts):
+        return problem("topics", faults, REBUILD)
     if not found.topics:
         return ok("topics", "there are none")
     return ok("topics", f"{plural(found.topics, 'topic')} in order, {found.waiting} wait for a vector")
@@ -157,7 +153,7 @@ def judge_kept(found: KeptChecked) -> list[Finding]:
     """Facts and people against their history."""
 
     def of_history(name: str, text: str, number: int, faults: Mapping[str, int]) -> Finding:
-        said = "; ".join(f"{count} {fault}" for fault, count in faults.items() if count)
+        said = _faults(faults)
         return problem(name, said, REBUILD) if said else ok(name, f"{text}, in order" if number else "there are none")
 
     return [

@@ -26,7 +26,7 @@ from mcp_types import (
 from pydantic import TypeAdapter, ValidationError
 
 from klaw import __version__
-from klaw.actor.failure import error_class, split_cancelled
+from klaw.actor.failure import error_class, leaves, split_cancelled
 from klaw.actor.mailbox import Nudge
 from klaw.errors import McpError
 from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writes
@@ -182,12 +182,12 @@ async def _transport(name: str, target: Program | Address, link: Link) -> AsyncI
 
 def _reason(link: Link, error: Exception) -> str | None:
     """Why a connection failed, for errors of the SDK and of httpx2; None for others, and for those that say it."""
-    leaves = list(_leaves(error))
-    if any(isinstance(leaf, McpError) for leaf in leaves):
+    inner = leaves(error)
+    if any(isinstance(leaf, McpError) for leaf in inner):
         return None
     if link.reason:
         return link.reason
-    for leaf in leaves:
+    for leaf in inner:
         match leaf:
             case MCPError():
                 return _why(link, leaf, NO_MCP)
@@ -200,14 +200,6 @@ def _reason(link: Link, error: Exception) -> str | None:
             case RuntimeError():  # the SDK's answer to a version that it does not know
                 return "it speaks no version of MCP that Klaw knows"
     return None
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _why(link: Link, error: MCPError, otherwise: str) -> str:
