@@ -19,7 +19,7 @@ from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import write_home
 from tests.support.stores import START, new
 from tests.support.topics import NO_FLAWS
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 TALKS = (
     (
@@ -145,13 +145,15 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
     async with inside(home) as here:
         app = here.app
         await talk(app, TALKS[1:2])
-        with trio.fail_after(HANG_S):
-            while await app.core.readers.run(topics.count_unarchived) or await app.core.readers.run(
-                topics.unfinished, with_facts=False, after=0, limit=9
-            ):
-                app.memory.archivist.nudge()
-                await app.memory.archivist.wait_idle()
-                await trio.sleep(0.1)
+
+        async def all_done() -> bool:
+            app.memory.archivist.nudge()
+            await app.memory.archivist.wait_idle()
+            run = app.core.readers.run
+            left = await run(topics.count_unarchived)
+            return not (left or await run(topics.unfinished, with_facts=False, after=0, limit=9))
+
+        await until(all_done)
         found = await app.core.readers.run(topics.of_user, LOCAL_USER)
         assert sum(topic.messages for topic in found) == 4
         assert all(topic.summary.strip() for topic in found)

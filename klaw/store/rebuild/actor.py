@@ -87,6 +87,7 @@ class Reindexer:
     def __init__(self) -> None:
         self.mailbox: Mailbox[Msg] = Mailbox("store.reindexer", CAPACITY)
         self.status = ReindexStatus()
+        self.slice_s = SLICE_S
 
     async def start(self, options: Options) -> None:
         """Begin a reindex; how it goes is in ``status``.
@@ -206,7 +207,7 @@ class _Job:
         begin = time.monotonic()
         sizes = await self._threads.run(logs.sizes, self.places.database.parent)
         await self._threads.run(check_begin, self.places, sum(sizes.values()))
-        building = Building(self.places, slice_s=SLICE_S)
+        building = Building(self.places, slice_s=self.reindexer.slice_s)
         try:
             # A log that is being written to while its size is read may be taken back since; a mark is right.
             mark = await self.writer.run_alone(mark_commits)
@@ -260,7 +261,9 @@ class _Job:
         if model is not None:
             await self._threads.run(_prepare_vectors, building, model)
             if not self.options.embed_again:
-                self._taken += await self._steps(take_over(building.connection, self._live, slice_s=SLICE_S))
+                self._taken += await self._steps(
+                    take_over(building.connection, self._live, slice_s=self.reindexer.slice_s)
+                )
         await self._threads.run(building.settle)
         self._waiting = await self._threads.run(vectors.count_unembedded, building.connection, self.min_tokens)
 

@@ -275,13 +275,13 @@ async def test_a_difference_in_the_newest_rows_is_seen_at_the_swap(
 
 
 async def stuck(reindexer: Reindexer) -> None:
+    reindexer.slice_s = 0.0  # a pause after every step
     await reindexer.start(OPTIONS)
     await reached(reindexer, "messages")
 
 
-async def test_one_at_a_time_and_it_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_at_a_time_and_it_can_be_stopped(tmp_path: Path) -> None:
     """A second one is refused with the place of the first; after a stop the next goes on with what was built."""
-    monkeypatch.setattr("klaw.store.rebuild.actor.SLICE_S", 0.0)
     await filled(tmp_path, rounds=200)
     async with reindexing_store(tmp_path) as (store, reindexer):
         await stuck(reindexer)
@@ -291,7 +291,7 @@ async def test_one_at_a_time_and_it_can_be_stopped(tmp_path: Path, monkeypatch: 
         assert reindexer.status.state == "cancelled"
         assert not await reindexer.cancel()
         assert (tmp_path / "klaw.db.reindex").exists()
-        monkeypatch.setattr("klaw.store.rebuild.actor.SLICE_S", 0.02)
+        reindexer.slice_s = 0.02
         await store.writer.run(messages.append, [new("in between")])
         await reindexer.start(OPTIONS)
         status = await ended(reindexer)
@@ -308,9 +308,8 @@ async def _again(reindexer: Reindexer):
     return await ended(reindexer)
 
 
-async def test_a_store_that_stops_in_the_middle_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_stops_in_the_middle_stops(tmp_path: Path) -> None:
     """The server's stop does not wait for a reindex, and leaves no connection open."""
-    monkeypatch.setattr("klaw.store.rebuild.actor.SLICE_S", 0.0)
     await filled(tmp_path, rounds=200)
     with trio.fail_after(HANG_S):
         async with reindexing_store(tmp_path) as (_store, reindexer):
