@@ -10,13 +10,12 @@ import attrs
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, Failed, ask
+from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, Failed, ShownAnswer, ask
 from klaw.client.client import Client
 from klaw.client.connection import QUIT
 from klaw.client.events import Event
 from klaw.client.link import run_until_first_ends
 from klaw.client.text_width import harmless
-from klaw.client.transcript import ShownAnswer
 from klaw.domain.message import Kind
 from klaw.errors import ConnectionLost, InputError
 from klaw.wire.frames import Approval, Approve, ChatMessage, Delta, Stop

@@ -1,19 +1,20 @@
 """The terminal's picture: text that only grows, with a foot kept below it: what is being done, and the input line.
 
-Rows end between words, so each is written with its own line end, and only the last one can still change: a word that
-grows out of it moves to the next. To change anything, the foot and that row are taken away, and written again with what
-was added. Nothing here reads or waits; the output is one string for each change, so that nothing flickers.
+An answer is rendered block by block; the one that still grows stands there as it was written. Rows end between words,
+so each is written with its own line end. Of the rows that can change, those from the first one that differs are written
+again. Nothing here reads or waits; the output is one string for each change, so that nothing flickers.
 """
 
 import enum
 from bisect import bisect_right
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Sequence
+from itertools import accumulate, takewhile
 from typing import TextIO
 
 import attrs
 
 from klaw.client.editor import View
+from klaw.client.markdown import plain, render, whole_blocks
 from klaw.client.text_width import harmless, height, least_width, shown, width, width_of, wrap
 
 _CLEAR_BELOW = "\x1b[J"
@@ -53,120 +54,140 @@ class Screen:
     Args:
         out: the terminal.
         size: its columns and rows now.
-        colours: whether styles are shown.
+        colours: whether styles are shown, and answers are rendered as Markdown.
     """
 
     def __init__(self, out: TextIO, size: Callable[[], tuple[int, int]], *, colours: bool) -> None:
         self._out = out
         self._size = size
         self._colours = colours
-        self._tail = ""
-        """The unfinished last row of the text."""
+        self._growing = ""
+        """The end of the answer, which more text can change."""
+        self._parted = False
+        """What grows is not the answer's first block: an empty row stands above it."""
         self._foot: Foot | None = None
-        """What stands below the text now."""
-        self._above: list[str] = []
-        """The rows that were written above the cursor's and may be written again."""
+        self._rows = [""]
+        """What stands on the screen and may be written again; the cursor is in the last row."""
         self._before = ""
         """What stands before the cursor in its row."""
-        self._resized = False
+        self._columns = self.columns
+        """Those that the rows were written for."""
 
     def write(self, text: str) -> None:
-        """Add foreign text, which may begin and end inside a line."""
-        self._change(harmless(text))
+        """Add a piece of an answer, which is foreign text."""
+        self._growing += harmless(text)
+        if not self._colours:
+            *lines, last = self._growing.split("\n")
+            *more, self._growing = wrap(last, self.columns)
+            self._paint([*self._wrapped(lines), *more])
+        elif "\n" in text and (whole := whole_blocks(self._growing)):
+            self._paint(self._taken(whole))
+        else:
+            self._paint()
+
+    def end(self) -> None:
+        """The answer is complete."""
+        if self._growing:
+            self._paint(self._taken(len(self._growing)))
+        self._parted = False
 
     def line(self, text: str, style: Style = Style.PLAIN) -> None:
-        """Add whole lines, after ending an unfinished one."""
-        self.end_line()
-        self._change(f"{harmless(text)}\n", style)
-
-    def end_line(self) -> None:
-        """End an unfinished line."""
-        if self._tail:
-            self._change("\n")
+        """Add whole lines of foreign text, after ending an answer."""
+        self.end()
+        self._paint([self._styled(row, style) for row in self._wrapped(harmless(text).split("\n"))])
 
     def show(self, foot: Foot | None) -> None:
         """Show what stands below the text, or show it changed; None takes it away: text goes on where it was."""
-        if foot != self._foot or self._resized:
-            self._resized = False
-            self._emit(self._erase() + self._draw(foot))
+        self._foot = foot
+        self._paint()
 
     def resized(self) -> None:
-        """The terminal has another size: ``show`` writes again what can still change. What was said stays as it is."""
-        self._resized = True
+        """The terminal has another size: what can still change is written again. What was said stays as it is."""
+        self._columns = 0
 
     def clear(self) -> None:
         """Begin at the top of an empty screen."""
-        self._above, self._before = [], ""
-        self._emit(_CLEAR_ALL + self._draw(self._foot))
+        self._emit(_CLEAR_ALL)
+        self.begin_anew()
 
     def begin_anew(self) -> None:
         """Something else wrote on the terminal: go on below it, whatever stood there."""
-        self._tail, self._foot, self._above, self._before = "", None, [], ""
+        self._rows, self._before = [""], ""
+        self._paint()
 
     @property
     def columns(self) -> int:
         """Cells of a row."""
         return max(self._size()[0], _MIN_COLUMNS)
 
-    def _change(self, text: str, style: Style = Style.PLAIN) -> None:
-        columns = self.columns
-        before = shown(self._tail, columns)
-        rows: list[str] = []
-        *lines, last = (self._tail + text).split("\n")
-        for each in lines:
-            rows += [row.rstrip(" ") for row in wrap(each, columns)]
-        *more, self._tail = wrap(last, columns)
-        rows += more
-        done, tail = "".join(f"{self._styled(row, style)}\n" for row in rows), shown(self._tail, columns)
-        still = not self._resized and self._foot is None and not self._above
-        if still and (rows or [tail])[0].startswith(before):
-            # The usual case of a streamed answer: nothing that stands there has to move.
-            self._before = tail
-            self._emit((done + tail).removeprefix(before))
-            return
-        self._emit(self._erase() + done + self._draw(self._foot))
+    def _taken(self, whole: int) -> list[str]:
+        """The rows of whole blocks, which no longer grow."""
+        text, self._growing = self._growing[:whole], self._growing[whole:]
+        if not self._colours:
+            return self._wrapped([text])
+        rows = render(text, self.columns)
+        parted, self._parted = self._parted and bool(rows), self._parted or bool(rows)
+        return [*[""] * parted, *rows]
+
+    def _wrapped(self, lines: Sequence[str]) -> list[str]:
+        return [row.rstrip(" ") for line in lines for row in wrap(line, self.columns)]
 
     def _styled(self, row: str, style: Style) -> str:
         return f"{style.value}{row}{_RESET}" if self._colours and row and style is not Style.PLAIN else row
 
-    def _erase(self) -> str:
-        """Go back to where the unfinished row begins, and clear all from there on.
+    def _paint(self, done: Sequence[str] = ()) -> None:
+        """Write rows that stay, and below them what can still change; rows that stand there already are left alone.
 
         On a terminal that has become narrower, rows that were written whole now take several: terminals keep the text
         and move it, and the cursor with it. Where terminals differ, rather too few rows are counted: one too many
         would clear text that stays.
         """
-        columns, lines = self._size()
-        columns = max(columns, 1)
-        up = min(sum(height(row, columns) for row in [*self._above, self._before]) - 1, lines - 1)
-        self._above, self._before = [], ""
-        return "\r" + (f"\x1b[{up}A" if up else "") + _CLEAR_BELOW
+        columns, rows, before = self.columns, [*done], ""
+        foot = self._foot_rows()
+        growing = self._growing.strip("\n") if self._colours else self._growing
+        if growing:
+            *early, last = [row for line in growing.split("\n") for row in wrap(line, columns)]
+            grown = [*[""] * self._parted, *(row.rstrip(" ") for row in early), shown(last, columns)]
+            rows += grown[-max(self._size()[1] - 1 - len(foot), 1) :]  # what is higher than the screen shows its end
+        rows += foot or ([] if growing else [""])
+        at = ""
+        if self._foot is None:
+            before = rows[-1]
+        else:
+            column = width(self._foot.prompt) + self._foot.view.column
+            before = self._foot.prompt + _before(self._foot.view)
+            before += " " * (column - least_width(before))
+            at = "\r" + (f"\x1b[{column}C" if column else "")
+        self._replace(rows, before, at)
+        self._rows = rows[len(done) :]
 
-    def _draw(self, foot: Foot | None) -> str:
-        """Write the unfinished row and what stands below it; leaves the cursor where it belongs."""
-        columns = self.columns
-        *early, last = wrap(self._tail, columns)
-        tail = [*early, shown(last, columns)] if self._tail else []
-        self._foot = foot
+    def _replace(self, rows: list[str], before: str, at: str) -> None:
+        """Bring the screen from the rows that stand there to others, with the cursor where ``at`` takes it."""
+        old, stood, known = self._rows, self._before, self._columns == self.columns
+        self._before, self._columns = before, self.columns
+        if known and (rows, before) == (old, stood):
+            return
+        pairs = zip(old[:-1], rows[:-1], strict=False) if known else ()
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        text = "\n".join(rows[same:]) + at
+        if known and not at and same == len(old) - 1 and stood == old[-1] and rows[same].startswith(stood):
+            self._emit(text.removeprefix(stood))  # the usual case of an answer that grows: nothing has to move
+            return
+        columns, lines = max(self._size()[0], 1), self._size()[1]
+        heights = [height(plain(row), columns) for row in (*old[same:-1], stood)]
+        up = min(sum(heights) - 1, lines - 1)
+        self._emit("\r" + (f"\x1b[{up}A" if up else "") + _CLEAR_BELOW + text)
+
+    def _foot_rows(self) -> list[str]:
+        foot = self._foot
         if foot is None:
-            self._above, self._before = tail[:-1], "".join(tail[-1:])
-            return "\n".join(tail)
-        rows = list(tail)
-        if foot.status:
-            rows.append(_cut_short(foot.status, columns - 1))
-        self._above = list(rows)
-        if foot.status:
-            rows[-1] = self._styled(rows[-1], Style.FAINT)
-        column = width(foot.prompt) + foot.view.column
-        self._before = foot.prompt + _before(foot.view)
-        self._before += " " * (column - least_width(self._before))
-        at = f"\x1b[{column}C" if column else ""
-        return "\n".join([*rows, f"{foot.prompt}{foot.view.text}\r{at}"])
+            return []
+        status = [self._styled(_cut_short(foot.status, self.columns - 1), Style.FAINT)] if foot.status else []
+        return [*status, f"{foot.prompt}{foot.view.text}"]
 
     def _emit(self, text: str) -> None:
-        if text:
-            self._out.write(text)
-            self._out.flush()
+        self._out.write(text)
+        self._out.flush()
 
 
 def _before(view: View) -> str:

@@ -183,7 +183,7 @@ class Terminal:
             await run_until_first_ends(self._read_keys, self._heed_signals, self._spin, *tasks)
         finally:
             self._screen.show(None)
-            self._screen.end_line()
+            self._screen.end()
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 

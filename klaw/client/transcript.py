@@ -3,52 +3,12 @@
 import datetime as dt
 
 from klaw.client.activity import tool_text
+from klaw.client.ask import ShownAnswer
 from klaw.client.events import Connected, Disconnected, Event
 from klaw.client.questions import ENDINGS, Questions, question_text
 from klaw.client.screen import Screen, Style
+from klaw.domain.message import Kind
 from klaw.wire.frames import Approval, ApprovalEnded, ChatMessage, Delta, Error, Notice, Status, Stopped, Tool
-
-
-class ShownAnswer:
-    """What was shown of one turn's answer so far."""
-
-    def __init__(self, turn: str) -> None:
-        self.turn = turn
-        self._shown = ""
-        self._contradicted = False
-
-    @property
-    def begun(self) -> bool:
-        """Whether any of it is on the screen."""
-        return bool(self._shown)
-
-    def piece(self, offset: int, text: str) -> str:
-        """Take a streamed piece that begins ``offset`` characters into the answer; returns what to show of it.
-
-        A piece that leaves a hole, or contradicts what was shown (the answer was begun again with another model),
-        shows nothing; ``rest`` makes up for it, or a later piece that closes the hole.
-        """
-        known = len(self._shown) - offset
-        if known >= 0 and self._shown[offset : offset + len(text)] != text[:known]:
-            self._contradicted = True
-        if known < 0 or self._contradicted:
-            return ""
-        added = text[known:]
-        self._shown += added
-        return added
-
-    def rest(self, content: str) -> str:
-        """What to show after the pieces so that the whole stored answer has been shown.
-
-        If the pieces are no beginning of it, that is a line end and all of it.
-        """
-        for shown in (self._shown, self._shown.lstrip()):
-            if content.startswith(shown):
-                return content[len(shown) :]
-        if self._shown.strip() == content.strip():
-            return ""
-        return f"\n{content}"
-
 
 PROMPT = "> "
 _ALIKE = 48
@@ -160,29 +120,22 @@ class Transcript:
             self._screen.line(entry.content, Style.FAINT)
         elif entry.task is not None:
             self._screen.line(f"[task {entry.task}, {_local(entry.created_at)}]", Style.FAINT)
-            self._screen.line(entry.content)
-        elif entry.role == "assistant" and entry.kind == "tool_call":
-            self._before_tools(entry)
+            self._said(entry.content)
         elif entry.role == "assistant":
-            self._final(entry)
+            self._answered(entry)
 
-    def _before_tools(self, entry: ChatMessage) -> None:
-        """What was said before a tool call; the answer goes on anew behind it."""
-        if self._answer is not None and entry.turn == self._answer.turn:
-            self._screen.write(self._answer.rest(entry.content))
+    def _answered(self, entry: ChatMessage) -> None:
+        """An answer, or what was said before a tool call: the answer goes on anew behind that."""
+        streamed = self._answer is not None and entry.turn == self._answer.turn
+        self._said(self._answer.rest(entry.content) if self._answer is not None and streamed else entry.content)
+        if streamed:
             self._answer = None
-            self._screen.end_line()
-        elif entry.content:
-            self._screen.line(entry.content)
+        if entry.kind != Kind.TOOL_CALL:
+            self._finished = entry.turn or self._finished
 
-    def _final(self, entry: ChatMessage) -> None:
-        if self._answer is not None and entry.turn == self._answer.turn:
-            self._screen.write(self._answer.rest(entry.content))
-            self._answer = None
-            self._screen.end_line()
-        else:
-            self._screen.line(entry.content)
-        self._finished = entry.turn or self._finished
+    def _said(self, text: str) -> None:
+        self._screen.write(text)
+        self._screen.end()
 
     def _delta(self, delta: Delta) -> None:
         if delta.turn == self._finished:
@@ -227,7 +180,7 @@ class Transcript:
         if self._answer is not None:
             self._finished = self._answer.turn
             self._answer = None
-            self._screen.end_line()
+            self._screen.end()
 
 
 def _local(moment: str) -> str:

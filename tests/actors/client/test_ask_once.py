@@ -158,6 +158,23 @@ async def test_at_a_terminal_there_is_a_spinner_and_what_is_typed_is_left_to_the
     assert [frame.text for frame in server.sends] == ["Как дела?"]
 
 
+async def test_at_a_terminal_markdown_is_rendered_while_the_next_block_grows() -> None:
+    """And what the model sends cannot command the terminal, not even by a character reference."""
+    text = "# Ответ\n\n- **раз**\n- `два`\n\n&#x9b;2J\x1b[2J and *so*"
+    async with FakeServer().serving() as server, desk(server, "Как?") as person:
+        await until(lambda: bool(server.sends))
+        for end, rows in (
+            ("\n\n- ", ("# Ответ",)),
+            ("&", ("Ответ", "", "- **раз**", "- `два`")),
+            (" and", ("Ответ", "", "- **раз**", "- `два`", "", "&#x9b;2J\u241b[2J")),
+        ):
+            await server.tell(Delta(chat="main", turn="t", offset=0, text=text[: text.index(end)]), "main")
+            await person.see_rows(*rows)
+        await answer(server, text)
+        await person.see_rows("Ответ", "", "• раз", "• два", "", "\ufffd2J\u241b[2J and so", "")
+        assert await person.leave() == 0
+
+
 @pytest.mark.parametrize(("typed", "allow"), [("да\r", True), ("n\r", False)])
 async def test_at_a_terminal_permission_is_asked_also_when_the_input_is_a_pipe(typed: str, allow: bool) -> None:
     async with FakeServer().serving() as server, desk(server, "Clean this:", stdin="дом.txt".encode()) as person:

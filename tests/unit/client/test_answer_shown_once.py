@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.client.transcript import ShownAnswer
+from klaw.client.ask import ShownAnswer
 
 
 @given(st.text(min_size=1), st.data())
