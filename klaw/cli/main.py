@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -65,8 +65,9 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
             operations.add(commands, noun)
 
 
-def _lazy(name: str) -> Callable[[argparse.Namespace], int]:
-    """A command that imports its module when it is called: `klaw --help` stays quick."""
+def _command(commands: Any, name: str, text: str) -> Parser:
+    """Make a command: ``NAME_command`` of the module of its name, imported when it is called: `klaw --help` stays
+    quick."""
 
     def run(arguments: argparse.Namespace) -> int:
         from klaw.config.owner import enter
@@ -75,24 +76,17 @@ def _lazy(name: str) -> Callable[[argparse.Namespace], int]:
         enter(Paths.resolve(arguments.home))
         return int(getattr(import_module(f"klaw.cli.{name}"), f"{name}_command")(arguments))
 
-    return run
-
-
-def _command(commands: Any, name: str, text: str, *, json: bool = True) -> Parser:
-    """Make a command: ``NAME_command`` of the module of its name."""
     command: Parser = commands.add_parser(name, help=text, description=text)
     add_home(command)
-    if json:
-        command.add_argument("--json", action="store_true", help="print JSON")
-    command.set_defaults(run=_lazy(name), run_by_systemd=False)
+    command.set_defaults(run=run, run_by_systemd=name == "serve")
     return command
 
 
 def _server_commands(commands: Any) -> None:
-    serve = _command(commands, "serve", "run the server", json=False)
-    serve.set_defaults(run_by_systemd=True)
+    serve = _command(commands, "serve", "run the server")
     serve.add_argument("--port", metavar="N", type=port, help="listen on this port (default: gateway.port)")
     chat = _command(commands, "chat", "chat in the terminal, ask one question, or chat from a pipe")
+    chat.add_argument("--json", action="store_true", help="print JSON")
     chat.add_argument("question", metavar="QUESTION", nargs="?", help="ask only this, with what is piped in below it")
     chat.add_argument("--chat", metavar="NAME", default="main", help="which chat (default: main)")
     chat.add_argument("--url", help="address of the server (default: from the configuration, or $KLAW_URL)")

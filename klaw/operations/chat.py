@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from klaw.chats.directory import ChatDirectory
     from klaw.core import HasProblems
     from klaw.llm.client import Llm
-    from klaw.llm.prices import Rate
+    from klaw.llm.prices import Prices, Rate
     from klaw.memory.coverage import Coverage
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.messages import Session
@@ -257,15 +257,16 @@ def _check(llm: "Llm", wanted: str) -> None:
 def _known(llm: "Llm", name: str) -> dict[str, Any]:
     """What is known of a model."""
     facts = llm.registry.facts(name)
-    known = {"context_tokens": facts.context_tokens, "tools": facts.tools, "images": facts.images}
-    prices = facts.prices
-    if prices is None:
-        return {"name": name, **known, "prices": "price unknown"}
+    known = {"name": name, "context_tokens": facts.context_tokens, "tools": facts.tools, "images": facts.images}
+    return {**known, "prices": _prices(facts.prices) if facts.prices is not None else "price unknown"}
+
+
+def _prices(prices: "Prices") -> str:
     rates = (prices.input, prices.output, prices.cached_input, prices.cache_write)
     if not any(rate is not None and (rate.base or rate.tiers) for rate in rates):
-        return {"name": name, **known, "prices": "free"}
+        return "free"
     cached = f", {_rate(prices.cached_input)} cached" if prices.cached_input else ""
-    return {"name": name, **known, "prices": f"{_rate(prices.input)} in{cached}, {_rate(prices.output)} out"}
+    return f"{_rate(prices.input)} in{cached}, {_rate(prices.output)} out"
 
 
 def _rate(rate: "Rate") -> str:

@@ -40,8 +40,6 @@ _NOTES = {
     "text_search_failed": "by meaning only: the full-text index is damaged (klaw doctor)",
     "newest_only": "by words only newer messages were ranked: all words of the query are very frequent",
 }
-_ORIGINS = {"tool": "after reading from outside"}
-"""What is said of a fact's origin."""
 
 
 @attrs.frozen(kw_only=True)
@@ -107,7 +105,7 @@ def _label(result: dict[str, Any], user: str) -> list[str]:
     match result.get("kind", "message"):
         case "fact":
             about = f"{result['category']}, importance {result['importance']}"
-            origin = [_ORIGINS[result["origin"]]] if result["origin"] in _ORIGINS else []
+            origin = ["after reading from outside"] if result["origin"] == "tool" else []
             return [op.minute(result["updated_at"]), f"fact {result['id']}", about, *origin]
         case "file":
             return [f"{result['path']}:{result['line']}", *([result["heading"]] if result["heading"] else [])]

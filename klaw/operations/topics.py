@@ -194,7 +194,7 @@ async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> di
 
     chat = op.chat_of(asked.chat, user)
     found = await readers.run(topics.of_user, user, chat=chat, limit=asked.limit)
-    return {"user": user, "count": await readers.run(topics.count, user), "topics": found}
+    return {"user": user, "count": await readers.run(topics.count, user, chat), "topics": found}
 
 
 @NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=op.Slash(word="/topics", rest="query"))

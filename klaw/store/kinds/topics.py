@@ -53,12 +53,12 @@ def of_user(
     return TOPICS.all(connection, _LIST, user, chat, before, limit)
 
 
-_COUNT = "SELECT count(*) FROM topics WHERE user_id = ?"
+_COUNT = "SELECT count(*) FROM topics WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2)"
 
 
-def count(connection: apsw.Connection, user: UserId) -> int:
-    """How many topics a user has."""
-    return int(connection.execute(_COUNT, (user,)).get)
+def count(connection: apsw.Connection, user: UserId, chat: ChatId | None = None) -> int:
+    """How many topics a user has, or those of one chat."""
+    return int(connection.execute(_COUNT, (user, chat)).get)
 
 
 _INTO = "SELECT into_id FROM topic_ends WHERE user_id = ? AND id = ?"

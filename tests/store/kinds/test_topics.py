@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from klaw.domain.message import Kind, Role
-from klaw.domain.names import UserId, chat_id
+from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import NoSuchTopic, StorageError, TopicChanged
 from klaw.store import migrations
@@ -72,6 +72,8 @@ async def test_nothing_of_another_user_or_chat_gets_into_a_topic(tmp_path: Path)
             with pytest.raises(TopicChanged):
                 await archive(store, [mine, wrong])
         (topic,) = await archive(store, [mine])
+        counts = [await store.readers.run(topics.count, ANNA, chat) for chat in (None, MAIN, ChatId("anna:other"))]
+        assert counts == [1, 1, 0]
         (his,) = await archive(store, [other_user], user="boris")
         boris = UserId("boris")
         assert await store.readers.run(topics.get, boris, topic.id) is None
