@@ -7,7 +7,6 @@ import datetime as dt
 import ipaddress
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Literal
 from urllib.parse import urlsplit
 
 import attrs
@@ -25,8 +24,6 @@ from klaw.llm.prices import FREE, ListedPrices, Prices, Rate, WantedPrice
 MAX_REMEMBERED = 512
 """Models whose facts are kept; people try names."""
 
-PriceSource = Literal["local", "config", "library"]
-
 log = structlog.get_logger("klaw.llm")
 
 
@@ -35,22 +32,16 @@ class ModelFacts:
     """What is known of one model.
 
     Args:
-        name: ``provider/model``.
         context_tokens: prompt and answer together; None if it is not known.
-        max_output_tokens: longest answer; None if it is not known.
         tools: whether it can call tools.
         images: whether it takes images.
         prices: now; None if they are not known.
-        price_source: where the prices are from; ``local`` for the built-in model, which costs nothing.
     """
 
-    name: str
     context_tokens: int | None
-    max_output_tokens: int | None
     tools: bool
     images: bool
     prices: Prices | None
-    price_source: PriceSource | None
 
 
 class Registry:
@@ -109,29 +100,22 @@ class Registry:
         provider, _, model = name.partition("/")
         if provider == LOCAL_PROVIDER:
             return ModelFacts(
-                name=name,
                 context_tokens=self._config.local_model.context_tokens,
-                max_output_tokens=None,
                 tools=self._config.local_model.tools,
                 images=False,
                 prices=FREE,
-                price_source="local",
             )
         settings = self._config.providers.get(provider)
         own = settings.models.get(model) if settings is not None else None
         listed = self._listed.get(name)
-        prices, source = _own_prices(own) if own is not None else None, "config"
-        if prices is None:
-            moment = dt.datetime.fromtimestamp(self._clock.now(), dt.UTC)
-            prices, source = listed.prices_at(moment) if listed is not None else None, "library"
+        prices = _own_prices(own) if own is not None else None
+        if prices is None and listed is not None:
+            prices = listed.prices_at(dt.datetime.fromtimestamp(self._clock.now(), dt.UTC))
         return ModelFacts(
-            name=name,
             context_tokens=(own and own.context_tokens) or (listed and listed.context_tokens) or None,
-            max_output_tokens=own.max_output_tokens if own is not None else None,
             tools=own is not None and own.tools,
             images=settings is not None and settings.takes_images(model),
             prices=prices,
-            price_source=source if prices is not None else None,  # type: ignore[arg-type]  # one of the two words
         )
 
     def context_tokens(self, name: str) -> int:

@@ -116,7 +116,6 @@ class CallResult:
         failed: whether it is an error text.
         origin: see ``ToolSpec.origin``.
         chars: length of the whole output.
-        kept_in: file of the user's workspace that holds what was cut from the text.
         duration_ms: from its start, with the user's approval.
     """
 
@@ -125,7 +124,6 @@ class CallResult:
     failed: bool = False
     origin: str = "tool"
     chars: int = 0
-    kept_in: str | None = None
     duration_ms: float = 0.0
 
 
@@ -204,15 +202,13 @@ class Executor:
         outcome = await self._attempt(prepared, context)
         failed = isinstance(outcome, ToolFailure)
         whole = outcome.text if isinstance(outcome, ToolFailure) else outcome
-        text, kept_in = await self._fit(context, prepared.call.name, whole)
         spec = self.toolbox.find(prepared.call.name, context)
         return CallResult(
             call=prepared.call,
-            text=text,
+            text=await self._fit(context, prepared.call.name, whole),
             failed=failed,
             origin=spec.origin if spec is not None else "tool",
             chars=len(whole),
-            kept_in=kept_in,
             duration_ms=(trio.current_time() - begin) * 1000,
         )
 
@@ -269,18 +265,18 @@ class Executor:
         names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")
         return ToolFailure(f"There is no tool {name} here. " + (f"There are: {names}." if names else "There are none."))
 
-    async def _fit(self, context: ToolContext, name: str, text: str) -> tuple[str, str | None]:
+    async def _fit(self, context: ToolContext, name: str, text: str) -> str:
         """Cut a text that is too long and keep all of it in a file; says so in the text."""
         if len(text) <= self.max_output_chars:
-            return text, None
+            return text
         shown = text[: self.max_output_chars]
         kept = await self.overflow.keep(context, name, text) if self.overflow is not None else None
         told = f"{shown}\n\n[Cut: these are the first {len(shown)} of {len(text)} characters."
         if kept is None:
-            return f"{told} The rest was not kept.]", None
+            return f"{told} The rest was not kept.]"
         path, whole = kept
         what = "All of it is" if whole else "The first 1 MB of it is"
-        return f"{told} {what} in the file {path} of the workspace.]", path
+        return f"{told} {what} in the file {path} of the workspace.]"
 
 
 def _text(spec: ToolSpec, output: Any) -> str | ToolFailure:
