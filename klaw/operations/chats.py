@@ -1,4 +1,4 @@
-"""Chats: listing, titles, archive, export. The answers hold what was said, so they never go into a log."""
+"""Chats: listing, titles, archive, export, deletion. The answers hold what was said, so they never go into a log."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -6,14 +6,18 @@ import attrs
 
 from klaw.convert import Bounds, Check
 from klaw.domain.chat import MAX_TITLE, chat_title
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.text import plural
+from klaw.operations import forget
 from klaw.operations import operation as op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from klaw.actor.clock import Clock
+    from klaw.chats.directory import ChatDirectory
+    from klaw.memory.forget.forget import Forgetter
+    from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
     from klaw.store.kinds.chats import Chat
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 NOUN = op.Noun("chats", "list chats, give them titles, archive, export and delete them")
 
 IN_CHATS = 20
+MOST_TOLD = 200
+"""Things that go with a chat, as they are listed."""
 PART_MESSAGES = 500
 PART_CHARS = 500_000
 """Of what was said; a part has at least one message."""
@@ -49,6 +55,12 @@ class ChatsExport(OfChat):
     after: Annotated[int, Bounds(0)] = op.argument(
         "the part of the document after this message", default=0, metavar="SEQ", hidden=True
     )
+
+
+@attrs.frozen(kw_only=True)
+class ChatsDelete(OfChat):
+    with_facts: bool = op.argument("also facts, people, files and tasks that were made of it", default=False)
+    dry_run: bool = op.argument("only list what would go and what holds it", default=True)
 
 
 # -- how they are shown -----------------------------------------------------------------------------------------------
@@ -176,3 +188,35 @@ async def export(asked: ChatsExport, user: UserId, readers: "Readers") -> dict[s
         "text": text,
         "next": None if last else said[-1].seq,
     }
+
+
+@NOUN.operation(
+    "chats_delete",
+    ChatsDelete,
+    cli="delete",
+    show=forget.lines,
+    changes=True,
+    deadline_s=600.0,
+    confirm="This cannot be undone. Delete it?",
+)
+async def delete(
+    asked: ChatsDelete, user: UserId, caller: "Caller", forgetter: "Forgetter", chats: "ChatDirectory"
+) -> dict[str, Any]:
+    """Forget a chat: its messages, what was made of them, its title; and show what still holds it."""
+    name, everywhere = name_of(the_chat(asked, user)), caller.user is None
+    wanted = await forgetter.find(f"chat:{name}", user)
+    if asked.dry_run:
+        before = await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
+        return _without_messages(forget.preview(before))
+    if await chats.stop(user, name):
+        wanted = await forgetter.find(f"chat:{name}", user)  # with what the turn has written
+    done = await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
+    return _without_messages(forget.proof(done))
+
+
+def _without_messages(answer: dict[str, Any]) -> dict[str, Any]:
+    """The messages of a chat are too many to be told one by one."""
+    count = plural(len(answer["messages"]), "message")
+    told = [each for each in answer["things"] if each.kind not in forget.MESSAGES]
+    things = [attrs.evolve(each, remedy=count) if each.kind == "chat" else each for each in told]
+    return {**answer, "messages": len(answer["messages"]), "things": things[:MOST_TOLD]}

@@ -1,4 +1,4 @@
-"""Forgetting a message, a topic, a fact or a person, with a proof.
+"""Forgetting a message, a chat, a topic, a fact or a person, with a proof.
 
 The answers hold beginnings of what goes, and of a person its names and the facts that name it, so they never go into a
 log. What a chat is shown is stored in the chat itself, and goes with what is forgotten next.
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from klaw.memory.forget.forget import Forgetter, Preview, Proof
     from klaw.store.forget.scope import Wanted
 
-NOUN = Noun("forget", "remove a message, a topic, a fact or a person from everything, with a proof (docs/memory.md)")
+NOUN = Noun(
+    "forget", "remove a message, a chat, a topic, a fact or a person from everything, with a proof (docs/memory.md)"
+)
 
 CONFIRM_S = 600.0
 """What a chat was shown can be confirmed for so long."""
@@ -29,11 +31,13 @@ SHOWN = 40
 
 _YES, _NO = frozenset({"yes", "да"}), frozenset({"no", "нет"})
 _LAST = frozenset({"last", "последнее", "последние"})
+_CHAT = frozenset({"chat", "чат"})
 _WITH_FACTS = ("with facts", "с фактами")
 
 _USAGE = f"""Say what is to be forgotten; nothing goes before you have said /forget yes:
   /forget last        the last two messages of this chat; /forget last 5 the last five (at most {MAX_NEWEST})
   /forget #12         a message of this chat; /forget garden#12 one of another chat of yours
+  /forget chat        this chat with all its messages and its title; /forget chat:garden another one
   /forget topic:7     a topic with all its messages; /topics lists them
   /forget fact:ID     a fact with its history; /memory lists them
   /forget person:NAME somebody you spoke of, with the facts that name them; what was said stays
@@ -44,7 +48,9 @@ kept on purpose: facts, people known by nothing else, core memory, tasks and fil
 @attrs.frozen(kw_only=True)
 class Forget(OfUser):
     what: Name = required(
-        "a message's id or main#12, topic:ID, fact:ID, person:ID or person:NAME", metavar="WHAT", id_of="message"
+        "a message's id or main#12, chat:NAME, topic:ID, fact:ID, person:ID or person:NAME",
+        metavar="WHAT",
+        id_of="message",
     )
     with_facts: bool = argument("also facts, people, files and tasks that were made of it", default=False)
     with_messages: bool = argument("of a person: also the messages that name them", default=False)
@@ -59,7 +65,7 @@ class ForgetInChat:
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
-def _lines(answer: dict[str, Any]) -> Lines:
+def lines(answer: dict[str, Any]) -> Lines:
     """What goes, or went, and what holds it."""
     done = answer["forgotten"]
     found = ["forgotten:" if done else "would be forgotten:"]
@@ -179,7 +185,11 @@ def _file(held: Mapping[str, Any]) -> str:
 # -- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-def _preview(before: "Preview") -> dict[str, Any]:
+MESSAGES = frozenset({"message", "answer", "tool call", "tool result"})
+"""Kinds of things that are messages."""
+
+
+def preview(before: "Preview") -> dict[str, Any]:
     """What goes, and where it is."""
     scope, looked, named = before.scope, before.looked, before.named
     return {
@@ -212,16 +222,17 @@ def _preview(before: "Preview") -> dict[str, Any]:
     }
 
 
-def _proof(proof: "Proof") -> dict[str, Any]:
+def proof(done: "Proof") -> dict[str, Any]:
+    """What went, and what still holds it."""
     return {
-        **_preview(proof.before),
+        **preview(done.before),
         "forgotten": True,
-        "entry": proof.entry,
-        "lines": proof.lines,
-        "vacuumed": proof.vacuumed,
-        "still_held": [{**attrs.asdict(each), "remedy": each.remedy} for each in proof.held],
-        "still_named": proof.still_named,
-        "still_kept": _positive(proof.after.kept),
+        "entry": done.entry,
+        "lines": done.lines,
+        "vacuumed": done.vacuumed,
+        "still_held": [{**attrs.asdict(each), "remedy": each.remedy} for each in done.held],
+        "still_named": done.still_named,
+        "still_kept": _positive(done.after.kept),
     }
 
 
@@ -240,18 +251,18 @@ def _positive(counts: Mapping[str, int]) -> dict[str, int]:
     "forget",
     Forget,
     cli="",
-    show=_lines,
+    show=lines,
     scope=Scope.OPERATOR,
     changes=True,
     deadline_s=600.0,
     confirm="This cannot be undone. Forget it?",
 )
 async def forget(asked: Forget, user: UserId, forgetter: "Forgetter") -> dict[str, Any]:
-    """Remove a message, a topic, a fact or a person from logs, database and files, and show what still holds it."""
+    """Remove a message, a chat, a topic, a fact or a person from logs, database and files; show what still holds it."""
     wanted = await forgetter.find(asked.what, user, with_messages=asked.with_messages)
     if asked.dry_run:
-        return _preview(await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=True))
-    return _proof(await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=True))
+        return preview(await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=True))
+    return proof(await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=True))
 
 
 @NOUN.operation(
@@ -263,7 +274,7 @@ async def forget(asked: Forget, user: UserId, forgetter: "Forgetter") -> dict[st
     slash=Slash(
         word="/forget",
         rest="what",
-        help="forget messages, a topic, a fact or a person for good: shows first what would go",
+        help="forget messages, this chat, a topic, a fact or a person for good: shows first what would go",
         metadata=lambda answer: {} if answer.get("confirmed") else {message.SHOWN: True},
     ),
 )
@@ -281,7 +292,8 @@ async def forget_in_chat(
             text = "There is nothing to confirm: say first what is to be forgotten."
             return {"confirmed": True, "said": [text]}
         try:
-            return {"confirmed": True, **_proof(await forgetter.forget(waiting.wanted, with_facts=waiting.with_facts))}
+            wanted = await forgetter.again(waiting.wanted)
+            return {"confirmed": True, **proof(await forgetter.forget(wanted, with_facts=waiting.with_facts))}
         except NothingToForget as error:
             return {"confirmed": True, "said": [f"Nothing was forgotten: {error}."]}
     if said.casefold() in _NO:
@@ -298,7 +310,7 @@ async def forget_in_chat(
     except NothingToForget as error:
         return {"said": [f"Nothing can be forgotten: {error}.", *_USAGE]}
     forgetter.note_shown(chat, wanted, with_facts=with_facts, until=clock.now() + CONFIRM_S)
-    return _preview(before)
+    return preview(before)
 
 
 async def _find(forgetter: "Forgetter", chat: ChatId, what: str) -> "Wanted":
@@ -309,6 +321,8 @@ async def _find(forgetter: "Forgetter", chat: ChatId, what: str) -> "Wanted":
         if number and (not number.isdecimal() or len(number) > 4 or not 1 <= int(number) <= MAX_NEWEST):
             raise NothingToForget(f"after last stands a number from 1 to {MAX_NEWEST}")
         return await forgetter.newest(chat, int(number or DEFAULT_NEWEST))
+    if what.casefold() in _CHAT:
+        what = f"chat:{name_of(chat)}"
     if what.removeprefix("#").isdecimal():
         what = f"{name_of(chat)}#{what.removeprefix('#')}"
     return await forgetter.find(what, user_of(chat))

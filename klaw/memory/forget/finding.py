@@ -20,14 +20,14 @@ from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_id, user_of
 from klaw.domain.person import PersonId, normal_name
 from klaw.domain.task import run_folder, task_name
 from klaw.domain.topic import TopicId
-from klaw.errors import InvalidName, KlawError
+from klaw.errors import InvalidName, KlawError, NoSuchChat
 from klaw.store import overview
 from klaw.store.engine.database import Readers
 from klaw.store.engine.log_files import record_of
 from klaw.store.forget import quoting
 from klaw.store.forget.derived import FileMade, RunText, effects_of
 from klaw.store.forget.scope import Wanted
-from klaw.store.kinds import facts, messages, people, topics
+from klaw.store.kinds import chats, facts, messages, people, topics
 from klaw.store.kinds.messages import CONVERSATIONS
 from klaw.store.overview import Target
 
@@ -104,8 +104,8 @@ class NothingToForget(KlawError):
 
 
 async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
-    """What somebody means: ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, a message's id, or its chat
-    and number (``main#12``); a name alone means a person when there is no such message.
+    """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, a message's id,
+    or its chat and number (``main#12``); a name alone means a person when there is no such message.
 
     Args:
         text: what was said.
@@ -114,10 +114,13 @@ async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool
 
     Raises:
         NothingToForget: there is no such thing of this user's, or it is Klaw's own line.
+        NoSuchChat: the user has no such chat.
     """
     kind, colon, rest = text.partition(":")
     if colon and kind == "topic":
         return await _topic(readers, rest, user)
+    if colon and kind == "chat":
+        return await _chat(readers, rest, user)
     if colon and kind == "fact":
         history = await readers.run(facts.history, user, FactId(rest))
         if not history:
@@ -151,6 +154,18 @@ async def _topic(readers: Readers, number: str, user: UserId) -> Wanted:
     if not rowids:
         raise NothingToForget("there is no such topic")
     return Wanted(user=user, rowids=tuple(rowids))
+
+
+async def _chat(readers: Readers, name: str, user: UserId) -> Wanted:
+    try:
+        chat = chat_id(user, name)
+    except InvalidName as error:
+        raise NothingToForget(f"the chat: {error}") from None
+    known = await readers.run(chats.get, user, chat)
+    if known is None:
+        raise NoSuchChat(name)
+    rowids = await readers.run(messages.kept_rowids, chat, known.last_seq)
+    return Wanted(user=user, rowids=tuple(rowids), deleted=((chat, known.last_seq),))
 
 
 async def _who(readers: Readers, text: str, user: UserId) -> list[PersonId]:

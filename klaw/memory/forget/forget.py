@@ -17,7 +17,7 @@ from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.domain.forget import Thing
 from klaw.domain.message import Message
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import ChatId, UserId, name_of
 from klaw.errors import StorageError
 from klaw.memory.forget import finding
 from klaw.memory.forget.finding import NothingToForget, of_runs
@@ -28,7 +28,7 @@ from klaw.store.forget import derived as derivation
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.cleaner import Cleaner
 from klaw.store.forget.derived import FileMade
-from klaw.store.forget.entry import Forgot
+from klaw.store.forget.entry import Forgot, merged
 from klaw.store.forget.logs import Held
 from klaw.store.forget.quoting import Looked, Named
 from klaw.store.forget.scope import Scope, Wanted, things_of
@@ -41,6 +41,9 @@ EMPTY_EVERY_S = 60.0
 rest."""
 MOST_SHOWN = 1_000
 """Chats whose question is remembered; the oldest gives way."""
+AT_ONCE = 100
+"""Messages that are taken out of the database in one transaction, at 3 ms each, for the most part because their words
+must leave no trace in the full-text index."""
 ROUNDS = 5
 """Searches for lines that were written while the logs were cleaned."""
 
@@ -140,6 +143,10 @@ class Forgetter:
         """The newest messages of a chat that were said in it. Raises NothingToForget."""
         return await finding.newest(self.readers, chat, count)
 
+    async def again(self, shown: Wanted) -> Wanted:
+        """What was shown, as it is now: with a chat goes what was said in it meanwhile. Raises NoSuchChat."""
+        return await self.find(f"chat:{name_of(shown.deleted[0][0])}", shown.user) if shown.deleted else shown
+
     def note_shown(self, chat: ChatId, wanted: Wanted, *, with_facts: bool, until: float) -> None:
         """Remember what a chat was shown; a restart forgets it, and then it has to be asked again."""
         while len(self._shown) >= MOST_SHOWN:
@@ -201,11 +208,11 @@ class Forgetter:
             # First: when a kill comes behind it, the message is there without its files, and never the other way round.
             await self._remove_files(before)
             at = iso(self.clock.now())
-            done = await self.writer.run(forgetting.forget, wanted, at, with_facts=with_facts, looked=before.looked)
-            log.info("forget_began", count=_size(done))
+            done, entries = await self._take_out(wanted, at, before, with_facts=with_facts)
             lines = await self._clean(done)
             held, vacuumed = await self._compact(done) if everywhere else ((), False)
-            await self.writer.run(forgetting.note_forgotten, wanted.user, done.entry.entry, at)
+            for entry in entries:
+                await self.writer.run(forgetting.note_forgotten, wanted.user, entry, at)
             self.changed()
             if not everywhere:
                 await self._empty_now_and_then()
@@ -223,6 +230,20 @@ class Forgetter:
                 held=held,
                 still_named=await self.readers.run(quoting.count_naming, wanted.user, names) if names else {},
             )
+
+    async def _take_out(
+        self, wanted: Wanted, at: str, before: Preview, *, with_facts: bool
+    ) -> tuple[Forgot, Sequence[int]]:
+        """Take it out of the database, of many messages a part at a time, so that nobody has to wait for long. Returns
+        what was done as if it were one entry, and the numbers of all. A kill in between: the next start goes on."""
+        run = self.writer.run
+        done = await run(forgetting.forget, wanted, at, with_facts=with_facts, looked=before.looked, most=AT_ONCE)
+        log.info("forget_began", count=_size(done) + len(done.rest))
+        entries = [done.entry]
+        for first in range(0, len(done.rest), AT_ONCE):
+            rowids = done.rest[first : first + AT_ONCE]
+            entries.append((await run(forgetting.forget_rest, wanted.user, rowids, at)).entry)
+        return attrs.evolve(done, entry=merged(entries)), [each.entry for each in entries]
 
     async def _files(self, scope: Scope) -> tuple[tuple[FileMade, ...], list[Thing]]:
         """The files that tools wrote, also in runs, and those of them that are there."""

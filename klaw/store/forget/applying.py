@@ -22,7 +22,7 @@ from klaw.store.forget import quoting
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines
 from klaw.store.forget.quoting import Looked, Place
 from klaw.store.forget.scope import Scope, Wanted, fact_texts, scope
-from klaw.store.kinds import attachments, facts, messages, people, summaries, topic_changes, topics
+from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, topic_changes, topics
 from klaw.store.rows import dumps
 from klaw.store.search import coverage, vector_codes
 
@@ -91,6 +91,10 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looke
     people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in own])
     for message in own:
         _erase(connection, message, entry)
+    for chat in {message.chat for message in own if messages.MODEL_CHOICE in message.metadata}:
+        messages.choose_model_again(connection, chat)
+    for chat, seq in entry.deleted:
+        chats.forget(connection, entry.user, chat, seq, entry.entry)
     topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
     redact(connection, entry, looked)
     meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))

@@ -8,15 +8,18 @@ from typing import Any
 import attrs
 
 from klaw.domain.forget import MARK, Quotes
+from klaw.domain.names import name_of
 from klaw.store import changes, rows
 from klaw.store.engine.line_inserter import FAULTS, parse
 from klaw.store.forget import applying
 from klaw.store.forget.entry import ForgetEntry, Lines
 from klaw.store.forget.quoting import is_said_again
-from klaw.store.kinds import core_memory, facts, messages, people, runs, summaries, tasks, topic_changes, turns
+from klaw.store.kinds import chats, core_memory, facts, messages, people, runs, summaries, tasks, topic_changes, turns
 
 _MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
-_OWN_LINES = tuple(f'"what":"{what}"'.encode() for what in ("topic", "summary", "fact", "person", "task", "core"))
+_OWN_LINES = tuple(
+    f'"what":"{what}"'.encode() for what in ("topic", "summary", "fact", "person", "task", "core", "chat")
+)
 
 
 def needles(pieces: Sequence[str]) -> list[bytes]:
@@ -56,6 +59,10 @@ class Cleaner:
     _first: int = attrs.field(
         init=False, default=attrs.Factory(lambda self: min(self.entry.asked, default=0), takes_self=True)
     )
+
+    @property
+    def _deleted(self) -> list[str]:
+        return [name_of(chat) for chat, _ in self.entry.deleted]
 
     def line_of(self, path: str) -> Callable[[bytes], bytes]:
         """For ``Journal.rewrite``. What the lines of other users say makes no difference, not even to the time."""
@@ -150,6 +157,8 @@ class Cleaner:
         if not isinstance(value, dict) or what in (applying.FORGET.what, people.MENTION.what):
             return record
         before = record.get("entry", 0) < self.entry.entry
+        if what == chats.CHAT.what and self.own and before and record.get("key") in self._deleted:
+            return {**record, "value": {name: each for name, each in value.items() if name != "title"}}
         if what in (tasks.TASK.what, core_memory.CORE.what):
             return self._of_kept(record, value) if self.own and before else record
         if what == people.PERSON.what and self.own and record.get("entry") in self.lines.people:

@@ -19,6 +19,7 @@ from klaw.domain.names import UserId
 from klaw.domain.task import TaskName, task_name
 from klaw.domain.text import clean_output
 from klaw.errors import InvalidName
+from klaw.store.forget import turn_links as links
 from klaw.store.kinds import messages
 
 MAX_ROUNDS = 20
@@ -107,13 +108,16 @@ def follow(connection: apsw.Connection, user: UserId, rowids: Sequence[int], *, 
     effects = Effects()
     for _ in range(MAX_ROUNDS):
         before = len(own), len(turns), len(runs)
-        asked = [each for each in own.values() if each.role is Role.USER]
-        turns |= {turn for each in asked for turn in _turns_of(connection, each)}
-        turns |= {turn for each in asked for turn in _interrupted(connection, each, turns)}
+        asked = links.by_chat(each for each in own.values() if each.role is Role.USER)
+        for chat, said in asked.items():
+            turns |= links.turns_of(connection, user, chat, [each.seq for each in said])
+        for chat, said in asked.items():
+            turns |= links.interrupted(connection, chat, [each.seq for each in said], turns)
         effects = effects_of((each.role, each.type, each.content, each.metadata) for each in own.values())
         runs |= _runs_of(connection, user, effects, runs, with_tasks=with_tasks)
-        found = _made_by(connection, user, turns, runs, min(own, default=0))
-        found |= {row for each in own.values() for row in _results(connection, each)}
+        found = links.made_by(connection, user, turns, runs, min(own, default=0))
+        for chat, calls in links.by_chat(each for each in own.values() if each.type is Kind.TOOL_CALL).items():
+            found |= links.results(connection, chat, calls)
         for each in messages.by_rowids(connection, sorted(found - own.keys())):
             own[each.rowid] = each
         if (len(own), len(turns), len(runs)) == before:
@@ -132,58 +136,6 @@ _SHOWN = f"""
 SELECT rowid FROM messages WHERE user_id = ? AND role = 'system' AND type = 'command' AND metadata ->> '$.{SHOWN}' = 1
 ORDER BY rowid
 """  # noqa: S608 - a constant
-_TURNS = "SELECT turn_id FROM turns WHERE chat_id = ?1 AND +user_id = ?2 AND last_seq >= ?3 AND first_seq <= ?3"
-
-
-def _turns_of(connection: apsw.Connection, message: Message) -> list[str]:
-    return [row[0] for row in connection.execute(_TURNS, (message.chat, message.user, message.seq))]
-
-
-_MADE = """
-SELECT rowid FROM messages WHERE user_id = ?1 AND rowid >= ?4 AND role <> 'user' AND metadata <> '{}' AND (
-    metadata ->> '$.turn' IN (SELECT value FROM json_each(?2))
-    OR metadata ->> '$.sent_from' IN (SELECT value FROM json_each(?2) UNION SELECT value FROM json_each(?3))
-    OR metadata ->> '$.run' IN (SELECT value FROM json_each(?3)))
-"""
-
-
-def _made_by(connection: apsw.Connection, user: UserId, turns: set[str], runs: set[str], first: int) -> set[int]:
-    """What turns and runs stored. Commands' answers have neither."""
-    if not turns and not runs:
-        return set()
-    bound = (user, json.dumps(sorted(turns)), json.dumps(sorted(runs)), first)
-    return {row[0] for row in connection.execute(_MADE, bound)}
-
-
-_INTERRUPTED = """
-SELECT DISTINCT metadata ->> '$.turn' FROM messages
-WHERE chat_id = ?1 AND seq > ?2 AND type IN ('tool_call', 'tool_result')
-    AND seq < coalesce((SELECT min(first_seq) FROM turns WHERE chat_id = ?1 AND first_seq > ?2
-        AND turn_id NOT IN (SELECT value FROM json_each(?3))), 1 << 62)
-    AND metadata ->> '$.turn' IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE turn_id = metadata ->> '$.turn')
-"""
-
-
-def _interrupted(connection: apsw.Connection, message: Message, turns: set[str]) -> set[str]:
-    """Turns on the message that a kill cut off in the middle of their rounds: they have no record, and another one went
-    on with them."""
-    bound = (message.chat, message.seq, json.dumps(sorted(turns)))
-    return {str(row[0]) for row in connection.execute(_INTERRUPTED, bound)}
-
-
-_RESULTS = """
-SELECT rowid FROM messages WHERE chat_id = ?1 AND seq > ?2 AND type = 'tool_result' AND metadata ->> '$.turn' IS ?3
-    AND metadata ->> '$.call' IN (SELECT value FROM json_each(?4))
-"""
-
-
-def _results(connection: apsw.Connection, message: Message) -> list[int]:
-    """The results of a message's calls."""
-    if message.type is not Kind.TOOL_CALL:
-        return []
-    calls = [call["id"] for call in _calls(message.metadata)]
-    bound = (message.chat, message.seq, message.metadata.get("turn"), json.dumps(calls))
-    return [row[0] for row in connection.execute(_RESULTS, bound)]
 
 
 # -- what calls did ----------------------------------------------------------------------------------------------------
@@ -200,7 +152,7 @@ def effects_of(rows: Iterator[tuple[str, str, str, Mapping[str, Any]]]) -> Effec
     calls = [
         (call["name"], _arguments(call["arguments"]))
         for _, kind, _, metadata in kept
-        for call in (_calls(metadata) if kind == Kind.TOOL_CALL else ())
+        for call in (links.calls(metadata) if kind == Kind.TOOL_CALL else ())
         if _place(metadata, call["id"]) not in failed
     ]
     results = [
@@ -229,19 +181,9 @@ def _place(metadata: Mapping[str, Any], call: object) -> tuple[str, str]:
     return str(metadata.get("turn") or metadata.get("run")), str(call)
 
 
-def _calls(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = metadata.get("calls")
-    fields = ("id", "name", "arguments")
-    return [
-        {**dict.fromkeys(fields, ""), **call}
-        for call in (found if isinstance(found, list) else [])
-        if isinstance(call, dict) and all(isinstance(call.get(field, ""), str) for field in fields)
-    ]
-
-
 def calls_of(message: Message) -> list[tuple[str, str]]:
     """The calls that a message asks for: the tool and its arguments."""
-    return [(call["name"], call["arguments"]) for call in _calls(message.metadata)]
+    return [(call["name"], call["arguments"]) for call in links.calls(message.metadata)]
 
 
 def _arguments(text: str) -> dict[str, Any]:

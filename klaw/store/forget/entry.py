@@ -1,12 +1,13 @@
 """What was forgotten, as the memory journal has it: numbers and ids only, never the text. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 import attrs
 
 from klaw.convert import JOURNAL, OMIT, Check, Form
 from klaw.domain.fact import FactId
+from klaw.domain.forget import fact_ids
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import PersonId
@@ -46,6 +47,8 @@ class Forgetting:
     """Made of the messages; they were removed with them."""
     core: Annotated[bool, OMIT] = False
     """Whether something of it was in core memory: of what that was before nothing stays."""
+    deleted: Annotated[tuple[Annotated[tuple[ChatId, int], Form(_read_key, summary_key)], ...], OMIT] = ()
+    """Chats that go as a whole, up to a ``seq``, with their titles."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +65,31 @@ class ForgetEntry(Forgetting):
     def of(cls, change: Change[Forgetting]) -> Self:
         values = {} if change.value is None else attrs.asdict(change.value, recurse=False)
         return cls(entry=change.entry, time=change.time, user=change.user, done=change.key, **values)
+
+
+def together(entries: Sequence[ForgetEntry]) -> list[list[ForgetEntry]]:
+    """Entries in their order, those of one forgetting together: the first names all messages that others take."""
+    found: list[list[ForgetEntry]] = []
+    for each in entries:
+        first = found[-1][0] if found else each
+        same = (first.user, first.time) == (each.user, each.time) and {*each.asked} <= {*first.asked}
+        if found and same and each.asked:
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def merged(entries: Sequence[ForgetEntry]) -> ForgetEntry:
+    """One forgetting of several entries: the first says all that goes but the messages that went by the others, and
+    what was made of those meanwhile."""
+    return attrs.evolve(
+        entries[0],
+        messages=tuple(sorted({one for each in entries for one in each.messages})),
+        facts=fact_ids(one for each in entries for one in each.facts),
+        topics=tuple(sorted({one for each in entries for one in each.topics})),
+        summaries=tuple(sorted({one for each in entries for one in each.summaries})),
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -86,3 +114,5 @@ class Forgot:
     own: tuple[Message, ...]
     """The messages as they were."""
     lines: Lines = attrs.field(factory=Lines)
+    rest: tuple[int, ...] = ()
+    """Row ids of messages that are to go by further entries: nothing is left to find out about them."""

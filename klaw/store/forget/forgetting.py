@@ -25,7 +25,7 @@ from klaw.store.forget import applying, quoting
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.applying import FORGET
 from klaw.store.forget.cleaner import Cleaner
-from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot
+from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, merged, together
 from klaw.store.forget.quoting import Looked
 from klaw.store.forget.scope import Scope, Wanted, scope
 from klaw.store.kinds import attachments, memory_journal, messages, people, tasks
@@ -38,7 +38,9 @@ T = TypeVar("T")
 log = structlog.get_logger("klaw.forget")
 
 
-def forget(tx: Transaction, wanted: Wanted, at: str, *, with_facts: bool, looked: Looked | None = None) -> Forgot:
+def forget(
+    tx: Transaction, wanted: Wanted, at: str, *, with_facts: bool, looked: Looked | None = None, most: int | None = None
+) -> Forgot:
     """Take messages, facts and people, and what was made of them, out of the database, and remember to clean the logs.
     Returns what those are to be cleaned of.
 
@@ -48,6 +50,7 @@ def forget(tx: Transaction, wanted: Wanted, at: str, *, with_facts: bool, looked
         at: the time now, ISO-8601 UTC with milliseconds.
         with_facts: also facts that were made of the messages, or say the same.
         looked: a look at the very same, a moment ago: it leaves the writer little to read.
+        most: so many of the named messages go now, the ``rest`` by ``forget_rest``; None: all.
 
     Raises:
         StorageError: one of them is not the user's, or not there.
@@ -58,12 +61,13 @@ def forget(tx: Transaction, wanted: Wanted, at: str, *, with_facts: bool, looked
     if (
         len(found.asked) != len(wanted.rowids)
         or not all(known)
-        or not (found.asked or found.facts or found.people or found.topics or found.summaries)
+        or not (found.asked or found.facts or found.people or found.topics or found.summaries or found.deleted)
     ):
         raise StorageError("what is to be forgotten is not there any more: nothing was changed")
     present, document = _core_without(tx, found)
+    rest = found.asked[len(found.asked) if most is None else most :]
     forgotten = Forgetting(
-        messages=tuple(sorted(each.rowid for each in found.own)),
+        messages=tuple(sorted({each.rowid for each in found.own} - set(rest))),
         facts=found.facts,
         topics=found.topics,
         summaries=found.summaries,
@@ -75,6 +79,7 @@ def forget(tx: Transaction, wanted: Wanted, at: str, *, with_facts: bool, looked
         turns=wanted.turns,
         runs=wanted.runs,
         past=people.past_of_others(connection, user, found.people),
+        deleted=found.deleted,
     )
     meta.put(connection, meta.FORGET_COMPACT, at)
     change = FORGET.put(user, None, forgotten, at)
@@ -91,7 +96,23 @@ def forget(tx: Transaction, wanted: Wanted, at: str, *, with_facts: bool, looked
         tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present), at))
     attachments.remove(tx, user, found.attachments)
     tx.after_commit.append(lambda: _settle(tx))
-    return done
+    return attrs.evolve(done, rest=rest)
+
+
+def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -> Forgot:
+    """Take further messages of a forgetting out of the database, from which all is gone that was made of them.
+
+    Args:
+        tx: the transaction.
+        user: whose.
+        rowids: of the messages.
+        at: the time of the forgetting: by it the entries belong together.
+
+    Raises:
+        StorageError: one of them is not there.
+    """
+    wanted = Wanted(user=user, rowids=tuple(rowids), followed=True)
+    return forget(tx, wanted, at, with_facts=False, looked=Looked())
 
 
 def _settle(tx: Transaction) -> None:
@@ -165,24 +186,39 @@ def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
     """Finish what a kill interrupted. Returns how many forgettings that were. Raises OSError, apsw.Error,
     StorageError."""
     waiting = applying.pending(connection)
-    for entry in waiting:
-        texts = _texts_of(connection, root, entry)
-        looked = quoting.look(connection, entry.user, texts, entry.messages, entry.asked)
-        pieces = looked.pieces
-        with connection:
-            applying.redact(connection, entry, looked)
-        lines = applying.lines(connection, entry)
-        forget_logs.clean(journal, root, Cleaner(entry, pieces, own=False, lines=lines))
-        forget_logs.remove_copies(root, entry, pieces)
-        forget_logs.clean(journal, root, Cleaner(entry, pieces, own=True, lines=lines))
-        forget_logs.compact(connection, vacuum=True)
-        (noted,) = commit_group(
-            connection, journal, [WriteRequest(note_forgotten, (entry.user, entry.entry, entry.time))]
-        )
-        if noted.error is not None:
-            raise noted.error
-        log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
-    return len(waiting)
+    several = together(waiting)
+    for entries in several:
+        _finish(connection, journal, root, entries)
+    return len(several)
+
+
+def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: list[ForgetEntry]) -> None:
+    """Finish one forgetting, of one or several entries."""
+
+    def write(*requests: WriteRequest) -> list[Any]:
+        outcomes = commit_group(connection, journal, requests)
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+        return [outcome.value for outcome in outcomes]
+
+    first = entries[0]
+    asked = messages.by_rowids(connection, first.asked)
+    rest = [each.rowid for each in asked if each.user == first.user and FORGOTTEN not in each.metadata]
+    if rest:
+        (more,) = write(WriteRequest(forget_rest, (first.user, rest, first.time)))
+        entries.append(more.entry)
+    entry = merged(entries)
+    looked = quoting.look(connection, entry.user, _texts_of(connection, root, entry), entry.messages, entry.asked)
+    with connection:
+        applying.redact(connection, entry, looked)
+    lines = applying.lines(connection, entry)
+    forget_logs.clean(journal, root, Cleaner(entry, looked.pieces, own=False, lines=lines))
+    forget_logs.remove_copies(root, entry, looked.pieces)
+    forget_logs.clean(journal, root, Cleaner(entry, looked.pieces, own=True, lines=lines))
+    forget_logs.compact(connection, vacuum=True)
+    write(*(WriteRequest(note_forgotten, (each.user, each.entry, each.time)) for each in entries))
+    log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
 
 
 def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:

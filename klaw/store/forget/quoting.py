@@ -42,6 +42,7 @@ PLACES = (
     Place("tool_notes", "rowid", "rowid", ("text",)),
     Place("topics", "id", "entry", ("summary",)),
     Place("topic_changes", "entry", "changed", ("before",)),
+    Place("chats", "chat_id", "entry", ("title",)),
 )
 JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document", "before", "value"})
 KEPT = (
@@ -58,15 +59,15 @@ KEPT = (
 class Looked:
     """What a look for quotes found."""
 
-    pieces: tuple[str, ...]
+    pieces: tuple[str, ...] = ()
     """That point to the forgotten. Content: never logged."""
-    rows: Mapping[str, tuple[int | str, ...]]
+    rows: Mapping[str, tuple[int | str, ...]] = attrs.field(factory=dict)
     """Keys of the rows that quote them, by table."""
-    up_to: Mapping[str, int]
+    up_to: Mapping[str, int] = attrs.field(factory=dict)
     """The last change of each table that was read."""
-    again: tuple[int, ...]
+    again: tuple[int, ...] = ()
     """Row ids of messages that say it too and stay."""
-    kept: Mapping[str, int]
+    kept: Mapping[str, int] = attrs.field(factory=dict)
     """How many rows hold it of what is kept on purpose."""
 
 
@@ -85,7 +86,7 @@ def look(
     quotes = Quotes.of(fragments(texts))
     up_to = {place.table: _last(connection, place) for place in PLACES}
     if not quotes:
-        return Looked(pieces=(), rows={}, up_to=up_to, again=(), kept={})
+        return Looked(up_to=up_to)
     whole = {text.strip() for text in texts}
     first, mine = min(asked, default=0), frozenset(own)
     stock: set[str] = set()

@@ -17,9 +17,9 @@ from klaw.domain.task import TaskName
 from klaw.domain.topic import TopicId
 from klaw.errors import CoreUnreadable
 from klaw.store.forget import derived as derivation
-from klaw.store.forget.derived import CoreMade, FileMade, TaskMade
+from klaw.store.forget.derived import CoreMade, Derived, Effects, FileMade, TaskMade
 from klaw.store.forget.quoting import Named
-from klaw.store.kinds import attachments, facts, messages, people, topic_changes, topics
+from klaw.store.kinds import attachments, chats, facts, messages, people, topic_changes, topics
 from klaw.store.kinds.core_memory import read_core
 
 _TOPICS = """
@@ -101,6 +101,10 @@ class Wanted:
     """That name them."""
     named: Named | None = None
     """Of a person: what names it."""
+    deleted: tuple[tuple[ChatId, int], ...] = ()
+    """Chats that go as a whole, up to a ``seq``."""
+    followed: bool = False
+    """What was made of it went already, by another entry of the same forgetting."""
 
 
 @attrs.frozen(kw_only=True)
@@ -138,6 +142,8 @@ class Scope:
     shown: tuple[int, ...] = ()
     """Row ids of answers that showed what would be forgotten."""
     with_facts: bool = False
+    deleted: tuple[tuple[ChatId, int], ...] = ()
+    """See ``Wanted``."""
     texts: tuple[str, ...]
     """All that was named. Content: never logged."""
 
@@ -152,7 +158,11 @@ def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> S
     """
     user = wanted.user
     asked = [each for each in messages.by_rowids(connection, wanted.rowids) if each.user == user]
-    derived = derivation.follow(connection, user, [each.rowid for each in asked], with_tasks=with_facts)
+    rowids = [each.rowid for each in asked]
+    if wanted.followed:
+        derived = Derived(rowids=tuple(sorted(rowids)), shown=(), turns=(), runs=(), effects=Effects())
+    else:
+        derived = derivation.follow(connection, user, rowids, with_tasks=with_facts)
     own = messages.by_rowids(connection, [*derived.rowids, *derived.shown])
     marked = json.dumps(derived.rowids)
     now = {TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))}
@@ -188,7 +198,8 @@ def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> S
         attachments=tuple(alone),
         programs=derived.effects.programs,
         runs=derived.runs,
-        asked=tuple(each.rowid for each in asked),
+        asked=tuple(rowids),
+        deleted=wanted.deleted,
         shown=derived.shown,
         with_facts=with_facts,
         texts=tuple(texts),
@@ -203,6 +214,7 @@ _SUMMARY = "SELECT text FROM summaries WHERE user_id = ? AND chat_id = ? AND num
 def things_of(connection: apsw.Connection, scope: Scope) -> list[Thing]:
     """Everything but files of the workspace, in the order in which one was made of another."""
     shown = frozenset(scope.shown)
+    found = [_chat(connection, scope.user, chat) for chat, _ in scope.deleted]
     found = [_message(each) for each in scope.own if each.rowid not in shown]
     found += _attachments(scope)
     found += _runs(connection, scope)
@@ -218,6 +230,11 @@ def things_of(connection: apsw.Connection, scope: Scope) -> list[Thing]:
         remedy = "what a program or another server did stays: look there"
         found.append(Thing(kind="program", name=program, goes=False, remedy=remedy))
     return found
+
+
+def _chat(connection: apsw.Connection, user: UserId, chat: ChatId) -> Thing:
+    known = chats.get(connection, user, chat)
+    return Thing(kind="chat", name=name_of(chat), text=beginning(known.title if known is not None else ""))
 
 
 def _message(message: Message) -> Thing:

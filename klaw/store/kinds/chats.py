@@ -88,6 +88,18 @@ def _apply(connection: apsw.Connection, change: Change[ChatMark]) -> None:
     connection.execute(_PUT, (chat, change.user, change.entry, mark.title, mark.archived))
 
 
+_FORGET = """
+INSERT INTO chats (chat_id, user_id, entry, deleted) VALUES (?, ?, ?, ?)
+ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = '', archived = 0, deleted = excluded.deleted
+"""
+
+
+def forget(connection: apsw.Connection, user: UserId, chat: ChatId, seq: int, entry: int) -> None:
+    """Leave nothing of a user's chat but its numbers, by an entry of the memory journal: what was said up to ``seq`` is
+    being forgotten."""
+    connection.execute(_FORGET, (chat, user, entry, seq))
+
+
 _ROWS = """
 SELECT chat_id, user_id, entry, title, archived, deleted FROM chats WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
 """

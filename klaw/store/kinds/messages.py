@@ -180,6 +180,19 @@ def _choose_model(connection: apsw.Connection, message: NewMessage, seq: int) ->
         connection.execute(_CHOOSE_MODEL, (message.chat, chosen, seq))
 
 
+_CHOOSE_AGAIN = """
+UPDATE sessions SET model = (
+    SELECT metadata ->> '$.model' FROM messages WHERE chat_id = ?1 AND role = 'system' AND type = 'command'
+        AND json_type(metadata, '$.model') IN ('text', 'null') ORDER BY seq DESC LIMIT 1)
+WHERE chat_id = ?1
+"""
+
+
+def choose_model_again(connection: apsw.Connection, chat: ChatId) -> None:
+    """The chat's model by the choices that are left, after some were forgotten."""
+    connection.execute(_CHOOSE_AGAIN, (chat,))
+
+
 def _row(message: NewMessage) -> Iterator[Any]:
     for name in _NEW_FIELDS:
         value = getattr(message, name)
@@ -235,6 +248,17 @@ _KEPT = f"WHERE chat_id = ? AND seq > ? AND metadata ->> '$.{FORGOTTEN}' IS NULL
 def kept_after(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
     """Messages of a chat after a seq that are not forgotten, oldest first."""
     return MESSAGES.all(connection, _KEPT, chat, seq, limit)
+
+
+_KEPT_ROWIDS = f"""
+SELECT rowid FROM messages
+WHERE chat_id = ? AND seq <= ? AND type <> 'session_break' AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY rowid
+"""  # noqa: S608 - a constant
+
+
+def kept_rowids(connection: apsw.Connection, chat: ChatId, seq: int) -> list[int]:
+    """Row ids of a chat's messages up to a seq that are not forgotten; the beginning of a segment says nothing."""
+    return [rowid for (rowid,) in connection.execute(_KEPT_ROWIDS, (chat, seq))]
 
 
 def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:

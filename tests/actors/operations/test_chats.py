@@ -8,8 +8,10 @@ import pytest
 import trio
 
 from klaw.app.app import App, operation_parts
+from klaw.cli.output import written
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
+from klaw.operations import forget
 from klaw.operations.chats import PART_CHARS, PART_MESSAGES
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import Caller, operations, perform, read
@@ -17,6 +19,7 @@ from klaw.operations.slash import OperationCommands
 from klaw.store.kinds import messages
 from tests.support.admin import ANNA, Commands, served
 from tests.support.asking import ask, klaw_here
+from tests.support.forgetting import holding
 from tests.support.stores import new
 
 
@@ -249,3 +252,80 @@ async def test_nobody_exports_a_chat_of_another(app: App) -> None:
         with pytest.raises(OperationError) as caught:
             await perform(read(operations()["chats_export"], {"chat": chat}), Caller(user=ANNA), operation_parts(app))
         assert caught.value.code == code
+
+
+# -- deletion ----------------------------------------------------------------------------------------------------------
+
+SECRET = "Ключ от сейфа называется Kanarienvogel8842"
+
+
+async def test_a_chat_is_deleted_with_a_proof(app: App, commands: Commands) -> None:
+    await talk(app)
+    await say(app, SECRET)
+    await say(app, "hello", chat="main")
+    await ask(commands, "chats_rename", user="anna", chat="сад", title="Огород")
+    shown = await ask(commands, "chats_delete", user="anna", chat="сад")
+    assert (shown["forgotten"], shown["messages"]) == (False, 7)
+    assert written(forget.lines(shown))[:2] == ["would be forgotten:", "  chat сад: “Огород” (7 messages)"]
+    assert {each["kind"] for each in shown["held"]} >= {"log"}
+    assert len((await ask(commands, "chats_list", user="anna"))["chats"]) == 2
+    done = await ask(commands, "chats_delete", user="anna", chat="сад", dry_run=False)
+    assert (done["forgotten"], done["messages"], done["still_held"]) == (True, 7, [])
+    assert holding(app.core.paths.data_dir, SECRET, "Огород") == {}
+    assert [each["name"] for each in (await ask(commands, "chats_list", user="anna"))["chats"]] == ["main"]
+    for name in ("chats_delete", "chats_export", "chats_archive"):
+        with pytest.raises(OperationError) as caught:
+            await ask(commands, name, user="anna", chat="сад")
+        assert (caught.value.code, [each.path for each in caught.value.problems]) == ("unknown_chat", ["chat"])
+
+
+async def test_a_user_deletes_their_own_chat_and_learns_nothing_of_files(app: App) -> None:
+    await say(app, SECRET)
+    await say(app, SECRET, user="boris", chat="his")
+    parts, anna = operation_parts(app), Caller(user=ANNA)
+    for chat, code in (("his", "unknown_chat"), ("boris:his", "bad_args")):
+        with pytest.raises(OperationError) as caught:
+            await perform(read(operations()["chats_delete"], {"chat": chat, "dry_run": False}), anna, parts)
+        assert caught.value.code == code
+    done = await perform(read(operations()["chats_delete"], {"chat": "сад", "dry_run": False}), anna, parts)
+    assert (done["forgotten"], done["held"], done["still_held"], done["aside"]) == (True, [], [], [])
+    assert (await perform(read(operations()["chats_list"], {}), anna, parts))["chats"] == []
+    (left,) = await app.core.readers.run(messages.after, ChatId("boris:his"), 0, 9)
+    assert left.content == SECRET
+
+
+@pytest.mark.parametrize(("asked", "yes"), [("chat", "yes"), ("чат", "да"), ("chat:сад", "yes")])
+async def test_a_chat_is_deleted_in_a_chat(app: App, asked: str, yes: str) -> None:
+    await say(app, SECRET)
+    await say(app, "hello", chat="main")
+    chat = OperationCommands()
+    chat.parts = operation_parts(app)
+
+    async def tell(rest: str) -> str:
+        return (await chat.run("/forget", ChatId("anna:сад"), rest, stop)).text
+
+    shown = await tell(asked)
+    assert "\n  chat сад\n" in shown
+    await say(app, "one more thing that is said before the yes")  # it goes too
+    assert (await tell(yes)).startswith("Forgotten.")
+    listed = await perform(read(operations()["chats_list"], {}), Caller(user=ANNA), operation_parts(app))
+    assert [each["name"] for each in listed["chats"]] == ["main"]
+    assert holding(app.core.paths.data_dir, SECRET, "before the yes") == {}
+    assert await tell("chat:nowhere") == "the chat does not exist"
+
+
+async def test_deletion_on_the_command_line(
+    home: Path, app: App, commands: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def klaw(*words: str) -> tuple[int, str, str]:
+        code = await trio.to_thread.run_sync(klaw_here, home, "chats", "delete", *words)
+        return (code, *capsys.readouterr())
+
+    await say(app, SECRET, user="local")
+    async with served(app, commands):
+        code, out, _ = await klaw("сад", "--dry-run")
+        assert (code, out.split("\n")[:2]) == (0, ["would be forgotten:", "  chat сад (1 message)"])
+        assert (await klaw("сад"))[0] == 1  # nobody is there to agree
+        code, out, _ = await klaw("сад", "--yes")
+        assert (code, out.split("\n")[0]) == (0, "forgotten:")
+        assert (await klaw("сад", "--yes"))[0] == 1

@@ -13,7 +13,14 @@ from klaw.operations.perform import Call, operations
 from klaw.operations.receipt import Receipt
 from klaw.operations.server import Log, Reindex
 
-SLOW_S = {"forget": 600, "topics_split": 600, "topics_merge": 60, "topics_rebuild": 60, "topics_undo": 60}
+SLOW_S = {
+    "forget": 600,
+    "chats_delete": 600,
+    "topics_split": 600,
+    "topics_merge": 60,
+    "topics_rebuild": 60,
+    "topics_undo": 60,
+}
 """Those that read all files, ask a model, or make vectors; the command line waits as long."""
 
 
@@ -83,6 +90,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "chats_archive",
         "chats_restore",
         "chats_export",
+        "chats_delete",
         "recall_replay",
     }
     assert all(0 < each.deadline_s <= SLOW_S.get(name, 10) and each.help for name, each in operations().items())
