@@ -6,6 +6,7 @@ import attrs
 
 from klaw.convert import Bounds, Check
 from klaw.domain.chat import MAX_TITLE, chat_title
+from klaw.domain.message import SHOWN
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.text import plural
 from klaw.operations import forget
@@ -103,7 +104,13 @@ def _called(chat: dict[str, Any]) -> str:
 
 # -- the operations ---------------------------------------------------------------------------------------------------
 
-_LIST = op.Slash(word="/chats", help="list your chats", given={"limit": IN_CHATS}, show=_in_chat)
+_LIST = op.Slash(
+    word="/chats",
+    help="list your chats",
+    given={"limit": IN_CHATS},
+    show=_in_chat,
+    metadata=lambda answer: {SHOWN: True} if any(each["title"] for each in answer["chats"]) else {},
+)
 _RENAME = op.Slash(word="/rename", help="give this chat a title: /rename Garden plans", rest="title", of_chat="chat")
 _ARCHIVE = op.Slash(word="/archive", help="take this chat out of the list until its next message", of_chat="chat")
 
