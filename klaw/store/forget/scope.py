@@ -215,7 +215,7 @@ def things_of(connection: apsw.Connection, scope: Scope) -> list[Thing]:
     """Everything but files of the workspace, in the order in which one was made of another."""
     shown = frozenset(scope.shown)
     found = [_chat(connection, scope.user, chat) for chat, _ in scope.deleted]
-    found = [_message(each) for each in scope.own if each.rowid not in shown]
+    found += [_message(each) for each in scope.own if each.rowid not in shown]
     found += _attachments(scope)
     found += _runs(connection, scope)
     found += _facts(connection, scope.user, scope.facts, goes=True)
