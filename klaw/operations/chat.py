@@ -229,9 +229,9 @@ def _check(llm: "Llm", wanted: str) -> None:
     from klaw.errors import ConfigError
     from klaw.llm.registry import configured_models
 
-    config, known = llm.core.config, configured_models(llm.core.config)
-    inside = [name for name in known if name.lower().endswith(f"/{wanted.lower()}")]
-    close = inside or difflib.get_close_matches(wanted.lower(), known, n=1)
+    config, known, asked = llm.core.config, configured_models(llm.core.config), wanted[:MAX_MODEL_NAME].lower()
+    inside = [name for name in known if name.lower().endswith(f"/{asked}")]
+    close = inside or difflib.get_close_matches(asked, known, n=1)
     meant = f" Did you mean {close[0]}?" if close else ""
     provider, _, name = wanted.partition("/")
     problem = None
