@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import attrs
 import structlog
@@ -95,9 +94,10 @@ async def accepts(address: Callable[[], tuple[str, int] | None]) -> None:
         await trio.aclose_forcefully(stream)
 
 
-def spec(**how: Any) -> ActorSpec:
-    """How the supervisor runs it; ``how``: see ``run``."""
-    return ActorSpec(name=ACTOR_NAME, run=partial(run, **how), stop_budget_s=1)
+def spec(notifier: Notifier, interval_s: float, checks: Sequence[Check]) -> ActorSpec:
+    """How the supervisor runs it; see ``run``."""
+    feed = partial(run, notifier=notifier, interval_s=interval_s, checks=checks)
+    return ActorSpec(name=ACTOR_NAME, run=feed, stop_budget_s=1)
 
 
 async def run(

@@ -146,8 +146,7 @@ async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> 
             notify.Check(name="gateway", prove=listener.gateway.ping),
             notify.Check(name="listener", prove=partial(notify.accepts, lambda: listener.address)),
         ]
-        watchdog = notify.spec(notifier=notifier, interval_s=interval_s, checks=checks)
-        await app.core.supervisor.start(watchdog)
+        await app.core.supervisor.start(notify.spec(notifier, interval_s, checks))
 
 
 def settle_garbage_collector() -> None:

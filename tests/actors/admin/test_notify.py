@@ -117,7 +117,7 @@ class Part:
 async def watching(notifier: Notifier, *checks: Check) -> AsyncIterator[Supervisor]:
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
-        await supervisor.start(notify.spec(notifier=notifier, interval_s=INTERVAL_S, checks=checks))
+        await supervisor.start(notify.spec(notifier, INTERVAL_S, checks))
         yield supervisor
         await supervisor.stop(notify.ACTOR_NAME, "the test is over")
 
