@@ -24,7 +24,7 @@ LAYERS = (
     {"health", "wire"},
     {"operations"},
     {"gateway"},
-    {"api"},
+    {"api", "web"},
     {"admin", "client", "doctor", "setup"},
     {"app"},
     {"cli"},
@@ -39,6 +39,8 @@ SAME_LAYER = {
     ("toolbox", "context"),
     ("toolbox", "memory"),
     ("chats", "runs"),
+    ("api", "web"),
+    ("web", "api"),
 }
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
@@ -71,6 +73,7 @@ PURE = (
     "memory/topics/splitter.py",
     "memory/topics/texts.py",
     "operations/operation.py",
+    "web/markdown.py",
     "wire",
     "gateway/admission.py",
     "toolbox/calls.py",

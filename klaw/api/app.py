@@ -17,6 +17,7 @@ from klaw.actor.failure import error_class, where
 from klaw.api import login, messages, ollama, openai, rest
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
+from klaw.web import page
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -51,6 +52,7 @@ def make_app(api: Api) -> ASGIApp:
         *rest.routes(api),
         *openai.routes(api),
         *ollama.routes(api),
+        *page.routes(api),
     ]
     app: ASGIApp = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _unhandled})
     origins = api.services.config.allowed_origins

@@ -1,0 +1,1 @@
+"""The page: static files without a build step, and Markdown made harmless on the server."""

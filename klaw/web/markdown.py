@@ -1,0 +1,62 @@
+"""Markdown of messages to HTML that is harmless wherever it came from: markdown-it-py reads it without raw HTML, nh3
+(ammonia) cleans what came out, Pygments colours code. Pure.
+"""
+
+from functools import cache
+from html import escape
+
+import nh3
+from markdown_it import MarkdownIt
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+MAX_CODE_CHARS = 50_000
+"""Longer code is shown without colours: finding them takes a second for each megabyte."""
+_TAGS = frozenset({
+    "a", "b", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p",
+    "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+})  # fmt: skip
+_ATTRIBUTES = {
+    "pre": {"class"},
+    "a": {"href", "title"},
+    "span": {"class"},
+    "div": {"class"},
+    "code": {"class"},
+    "ol": {"start"},
+}
+
+
+def to_html(text: str) -> str:
+    """The HTML of a Markdown text. Pictures become links: nothing is loaded from elsewhere."""
+    return nh3.clean(
+        _reader().render(text),
+        tags=set(_TAGS),
+        attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+    )
+
+
+def code_css() -> str:
+    """Colours of code, light and dark."""
+    light = HtmlFormatter(style="default").get_style_defs(".code")
+    dark = HtmlFormatter(style="github-dark").get_style_defs("[data-theme=dark] .code")
+    return f"{light}\n{dark}\n"
+
+
+@cache
+def _reader() -> MarkdownIt:
+    reader = MarkdownIt("commonmark", {"html": False, "linkify": False, "highlight": _coloured, "breaks": True})
+    return reader.enable(["table", "strikethrough"]).disable("image")
+
+
+def _coloured(code: str, language: str, _attributes: str) -> str:
+    if not language or len(code) > MAX_CODE_CHARS:
+        return escape(code)
+    try:
+        lexer = get_lexer_by_name(language)
+    except ClassNotFound:
+        return escape(code)
+    return f'<pre class="code"><code>{highlight(code, lexer, HtmlFormatter(nowrap=True))}</code></pre>'

@@ -1,0 +1,100 @@
+// The page: who is there, which view is open, what holds for all of them.
+
+import { get, post, Problem } from "/static/api.js";
+import { h } from "/static/dom.js";
+import { LANGUAGES, currentLanguage, setLanguage, t } from "/static/i18n.js";
+import { Socket } from "/static/socket.js";
+import { VIEWS } from "/static/views.js";
+
+const root = document.documentElement;
+
+function setTheme(theme) {
+  root.dataset.theme = theme;
+  localStorage.setItem("klaw.theme", theme);
+}
+
+setTheme(localStorage.getItem("klaw.theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+
+/** What views share: who is there and the connection. */
+export const app = { me: null, socket: null };
+
+async function begin() {
+  try {
+    app.me = await get("/me");
+  } catch (error) {
+    if (error instanceof Problem && [401, 403].includes(error.status)) return showLogin(error.status === 403 ? error.message : "");
+    document.body.replaceChildren(h("main", { class: "alone" }, h("p", {}, t("The server does not answer."))));
+    setTimeout(begin, 2000);
+    return;
+  }
+  app.socket = new Socket();
+  app.socket.addEventListener("unauthorized", () => location.reload());
+  showFrame();
+}
+
+function showLogin(problem) {
+  const token = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true });
+  const told = h("p", { class: "error", role: "alert" }, problem);
+  const form = h("form", { class: "alone login" },
+    h("h1", {}, "Klaw"),
+    h("label", { htmlFor: "token" }, t("Token")), token,
+    h("p", { class: "hint" }, t("Make one on the server with"), " ", h("code", {}, "klaw token add local")),
+    told, h("button", { class: "main" }, t("Log in")), tools());
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      await post("/login", { token: token.value.trim() });
+      await entered();
+      location.reload();
+    } catch (error) {
+      told.textContent = error.status === 401 ? t("This token is not valid.") : error.message || t("The server does not answer.");
+    }
+  });
+  document.body.replaceChildren(h("main", {}, form));
+  token.focus();
+}
+
+/** The server looks at its tokens once a second. */
+async function entered() {
+  for (let attempt = 0; attempt < 30; attempt += 1) {
+    try {
+      return await get("/me");
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+  return null;
+}
+
+function tools() {
+  const language = h("select", { "aria-label": t("Language"), onchange: () => setLanguage(language.value) },
+    Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === currentLanguage() }, name)));
+  return h("div", { class: "tools" }, language,
+    h("button", { type: "button", class: "icon", title: t("Light or dark"), "aria-label": t("Light or dark"),
+      onclick: () => setTheme(root.dataset.theme === "dark" ? "light" : "dark") }, "◐"),
+    app.me && app.me.needs_token && h("button", { type: "button", onclick: async () => {
+      await post("/logout").catch(() => null);
+      location.reload();
+    } }, t("Log out")));
+}
+
+function showFrame() {
+  const place = h("main", { id: "view" });
+  const links = VIEWS.filter((view) => !view.operator || app.me.operator)
+    .map((view) => h("a", { href: `#/${view.path}` }, h("span", { "aria-hidden": "true" }, view.sign), " ", t(view.name)));
+  document.body.replaceChildren(h("nav", { class: "views", "aria-label": t("Menu") }, h("strong", {}, "Klaw"), links, tools()), place);
+  const show = () => {
+    const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");
+    const view = VIEWS.find((each) => each.path === path) || VIEWS[0];
+    links.forEach((link) => link.toggleAttribute("aria-current", link.getAttribute("href") === `#/${view.path}`));
+    document.title = `${t(view.name)} – Klaw`;
+    const open = place.firstElementChild;
+    const where = rest.map(decodeURIComponent);
+    if (open && open.localName === view.element) open.go(where);
+    else place.replaceChildren(Object.assign(document.createElement(view.element), { where }));
+  };
+  addEventListener("hashchange", show);
+  show();
+}
+
+begin();

@@ -1,0 +1,42 @@
+// Building elements without HTML in strings: text from users and models is always text.
+
+/** An element. Keys of `given` that begin with "on" are listeners, the others properties or attributes. */
+export function h(name, given = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(given)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (key === "class") made.className = value;
+    else if (key in made && key !== "list" && key !== "form") made[key] = value;
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
+  return made;
+}
+
+/** Put what the server has made harmless into an element; links open outside of the page. */
+export function setRendered(element, html) {
+  element.innerHTML = html;
+  for (const link of element.querySelectorAll("a")) link.target = "_blank";
+}
+
+/** Ask for a yes or no in a dialog of the page; resolves to whether it was yes. */
+export function confirmed(text, yes, no) {
+  return new Promise((resolve) => {
+    const dialog = h("dialog", { class: "ask", onclose: () => { resolve(dialog.returnValue === "yes"); dialog.remove(); } },
+      h("form", { method: "dialog" },
+        h("p", {}, text),
+        h("div", { class: "buttons" },
+          h("button", { value: "no" }, no),
+          h("button", { value: "yes", class: "main" }, yes))));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/** Show a short text for a moment. */
+export function toast(text) {
+  const made = h("div", { class: "toast", role: "status" }, text);
+  document.body.append(made);
+  setTimeout(() => made.remove(), 5000);
+}

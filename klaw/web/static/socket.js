@@ -1,0 +1,112 @@
+// The WebSocket of the page (docs/protocol.md): connects again by itself, resumes every watched chat where it was, and
+// keeps what was typed until the server has acknowledged it, also when the page is closed.
+
+const UNSENT = "klaw.unsent.";
+
+export class Socket extends EventTarget {
+  constructor() {
+    super();
+    this.chats = new Map();
+    this.unsent = Object.keys(localStorage).filter((key) => key.startsWith(UNSENT)).sort()
+      .map((key) => JSON.parse(localStorage.getItem(key)));
+    this.online = false;
+    this.degraded = [];
+    this.limits = {};
+    this.attempt = 0;
+    this.stopped = false;
+    addEventListener("online", () => this.connect());
+    document.addEventListener("visibilitychange", () => document.hidden || this.connect());
+    this.connect();
+  }
+
+  connect() {
+    if (this.stopped || (this.socket && this.socket.readyState <= WebSocket.OPEN)) return;
+    clearTimeout(this.timer);
+    const scheme = location.protocol === "https:" ? "wss" : "ws";
+    const socket = new WebSocket(`${scheme}://${location.host}/ws`);
+    this.socket = socket;
+    socket.onopen = () => this.raw({ type: "hello", version: 1, client: "page", chats: Object.fromEntries(this.chats) });
+    socket.onmessage = (event) => this.take(JSON.parse(event.data));
+    socket.onclose = (event) => {
+      if (this.socket !== socket) return;
+      this.setOnline(false);
+      if (event.code === 4401) return this.say("unauthorized");
+      this.attempt += 1;
+      this.timer = setTimeout(() => this.connect(), Math.min(15000, 250 * 2 ** this.attempt) * (0.5 + Math.random()));
+    };
+  }
+
+  close() {
+    this.stopped = true;
+    this.socket.close();
+  }
+
+  take(frame) {
+    if (frame.type === "welcome") {
+      this.attempt = 0;
+      this.degraded = frame.degraded;
+      this.limits = frame.limits;
+      this.setOnline(true);
+      this.unsent.forEach((each) => this.raw(each));
+    }
+    if (frame.type === "message" || frame.type === "ack") {
+      const known = this.chats.get(frame.chat) ?? 0;
+      if (frame.seq > known) this.chats.set(frame.chat, frame.seq);
+      this.settle(frame.id);
+    }
+    if (frame.type === "error" && frame.id && !frame.retryable) this.settle(frame.id);
+    if (frame.type === "error" && frame.id && frame.retryable) {
+      setTimeout(() => this.unsent.filter((each) => each.id === frame.id).forEach((each) => this.raw(each)), frame.retry_after_ms || 1000);
+    }
+    if (frame.type === "error" && frame.code === "seq_ahead") this.chats.set(frame.chat, 0);
+    if (frame.type === "notice" && frame.details) {
+      const others = this.degraded.filter((each) => each.code !== frame.code);
+      this.degraded = frame.details.state === "degraded" ? [...others, { code: frame.code, text: frame.text }] : others;
+    }
+    this.say("frame", frame);
+  }
+
+  /** Watch a chat from after `seq`. */
+  watch(chat, seq) {
+    if (this.chats.has(chat)) return;
+    this.chats.set(chat, seq);
+    if (this.online) this.raw({ type: "watch", chat, seq });
+  }
+
+  send(chat, text, files) {
+    const frame = { type: "send", id: newId(), chat, text, ...(files && files.length ? { files } : {}) };
+    this.unsent.push(frame);
+    localStorage.setItem(UNSENT + frame.id, JSON.stringify(frame));
+    if (this.online) this.raw(frame);
+    return frame;
+  }
+
+  ask(frame) {
+    if (this.online) this.raw(frame);
+    return this.online;
+  }
+
+  settle(id) {
+    this.unsent = this.unsent.filter((each) => each.id !== id);
+    localStorage.removeItem(UNSENT + id);
+  }
+
+  raw(frame) {
+    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(frame));
+  }
+
+  setOnline(online) {
+    this.online = online;
+    this.say("online", online);
+  }
+
+  say(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
+
+/** An id of a message; later ones sort behind. `crypto.randomUUID` exists only in a secure context, which a plain address of a home network is not. */
+export function newId() {
+  const random = Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => byte.toString(16).padStart(2, "0"));
+  return Date.now().toString(16).padStart(12, "0") + random.join("");
+}

@@ -1,0 +1,8 @@
+// All views, in the order of the menu. A view is a custom element: `where` holds what stands behind its name in the
+// address, `go(where)` changes that. With `operator` only whoever runs the server has it.
+
+import "/static/views/chats.js";
+
+export const VIEWS = [
+  { path: "chats", name: "Chats", sign: "✉", element: "klaw-chats" },
+];

@@ -1,0 +1,45 @@
+"""Debian's chromium, driven in a thread of its own, for tests of the page."""
+
+import shutil
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+import trio
+from playwright.sync_api import Page, sync_playwright
+
+from tests.support.waiting import HANG_S
+
+T = TypeVar("T")
+CHROMIUM = shutil.which("chromium")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+_LIMITER = trio.CapacityLimiter(2)
+
+
+async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context: Any) -> T:
+    """Open the page and let ``look`` use it; it is also given what went wrong in the browser: errors of scripts, and
+    requests to any other server.
+
+    Args:
+        base: of the server.
+        context: of playwright's ``new_context``: ``locale``, ``viewport``.
+    """
+
+    def run() -> T:
+        wrong: list[str] = []
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            page = browser.new_context(**context).new_page()
+            page.set_default_timeout(HANG_S * 1000)
+            page.on("pageerror", lambda error: wrong.append(str(error)))
+            page.on(
+                "request",
+                lambda asked: None if asked.url.startswith((base, "data:", "blob:")) else wrong.append(asked.url),
+            )
+            page.goto(base)
+            try:
+                return look(page, wrong)
+            finally:
+                browser.close()
+
+    return await trio.to_thread.run_sync(run, limiter=_LIMITER)
