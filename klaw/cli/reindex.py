@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +151,8 @@ def _on_server(paths: Paths, asked: Reindex, tell: Callable[[str, int, int], Non
             tell(progress["phase"], progress["done"], progress["total"])
             time.sleep(POLL_S)
     except KeyboardInterrupt:
-        call(paths, "reindex", action="cancel")
+        with suppress(NoServer):  # it would be taken for a reason to rebuild here
+            call(paths, "reindex", action="cancel")
         raise
 
 

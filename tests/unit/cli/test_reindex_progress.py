@@ -1,16 +1,21 @@
 """What ``klaw reindex`` shows: a bar with rate and time left on a terminal, one line a phase elsewhere, the report."""
 
 import io
+import json
+import socket
+import threading
 from pathlib import Path
 
 import attrs
 import pytest
 
-from klaw.cli import output
+from klaw.cli import output, reindex
 from klaw.cli.output import ProgressLine, written
 from klaw.cli.reindex import lines
+from klaw.config.paths import Paths
 from klaw.operations.operation import size
 from klaw.store.rebuild.values import Report, Side, TableComparison, Tally, Vectors
+from tests.support.waiting import HANG_S
 
 
 class Terminal(io.StringIO):
@@ -94,3 +99,34 @@ def test_the_report_names_the_old_database(tmp_path: Path) -> None:
     assert "the new database is in use" in text
     assert str(tmp_path / "klaw.db.old") in text
     assert "NOT swapped" not in text
+
+
+def test_ctrl_c_when_the_server_has_just_gone_does_not_begin_a_rebuild_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = Paths.resolve(tmp_path, {})
+    paths.runtime_dir.mkdir(parents=True)
+    running = {"state": "running", "progress": {"phase": "scan", "done": 1, "total": 2}}
+
+    def serve(listener: socket.socket) -> None:
+        """Answer the start and one question, then be gone."""
+        with listener:
+            for _ in range(2):
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rb") as lines:
+                    lines.readline()
+                    connection.sendall(json.dumps({"ok": True, "result": running}).encode() + b"\n")
+
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(paths.admin_socket))
+    listener.listen()
+    server = threading.Thread(target=serve, args=(listener,), daemon=True)
+    server.start()
+
+    def interrupt(_seconds: float) -> None:
+        server.join(HANG_S)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reindex.time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        reindex._on_server(paths, reindex.Reindex(), lambda *_: None)
