@@ -1,16 +1,9 @@
 """Invariant durable-ack: what was acknowledged is there after a SIGKILL, exactly once and in order."""
 
-import json
-import subprocess
-import sys
-
-import trio
-
 from tests.support.llm_server import serve_llm
-from tests.support.repository import REPOSITORY
+from tests.support.programs.drill import drill
 from tests.support.server import served, write_home
 from tests.support.talking import talking
-from tests.support.waiting import HANG_S
 
 
 async def test_durable_ack_survives_a_kill_at_once(tmp_path):
@@ -31,16 +24,6 @@ async def test_durable_ack_survives_a_kill_at_once(tmp_path):
 
 async def test_crash_drill_of_five_rounds():
     """tools/crash_drill.py, as by hand but shorter: 20 clients and two that share a chat, five kills under load."""
-    with trio.fail_after(HANG_S):
-        done = await trio.run_process(
-            [sys.executable, str(REPOSITORY / "tools" / "crash_drill.py"), "--rounds", "5", "--json"],
-            capture_stdout=True,
-            stderr=subprocess.DEVNULL,
-            check=False,
-            cwd=REPOSITORY,
-        )
-    report = json.loads(done.stdout)
-    assert report["problems"] == [], report
-    assert done.returncode == 0
+    report = await drill("crash_drill.py", "--rounds", "5")
     assert report["kills"] == 5
     assert report["acknowledged"] > 50

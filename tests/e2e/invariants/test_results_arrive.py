@@ -1,15 +1,12 @@
 """Results of tasks and subagents reach the person who asked: live, on resume, after a restart, and through SIGKILL."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from klaw.actor.clock import iso
 from klaw.app.app import running
@@ -20,25 +17,15 @@ from klaw.domain.task import Run
 from klaw.store.kinds import runs
 from klaw.store.store import read_offline
 from tests.support.plugins.models import models_dir
-from tests.support.repository import REPOSITORY
+from tests.support.programs.drill import drill
 from tests.support.server import Server, served, write_home
 from tests.support.talking import Talk, talking
-from tests.support.waiting import HANG_S, until
+from tests.support.waiting import until
 
 
 async def test_run_drill_of_five_rounds():
     """tools/run_drill.py, as by hand but shorter: five kills in the middle of runs."""
-    with trio.fail_after(HANG_S):
-        done = await trio.run_process(
-            [sys.executable, str(REPOSITORY / "tools" / "run_drill.py"), "--rounds", "5", "--json"],
-            capture_stdout=True,
-            stderr=subprocess.DEVNULL,
-            check=False,
-            cwd=REPOSITORY,
-        )
-    report = json.loads(done.stdout)
-    assert report["problems"] == [], report
-    assert done.returncode == 0
+    report = await drill("run_drill.py", "--rounds", "5")
     assert report["kills"] == 5
     assert report["runs"] > 5
     assert report["delivered"] > 0
