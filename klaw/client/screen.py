@@ -63,6 +63,8 @@ class Screen:
         self._colours = colours
         self._growing = ""
         """The end of the answer, which more text can change."""
+        self._grown = [""]
+        """Its rows as it was written."""
         self._parted = False
         """What grows is not the answer's first block: an empty row stands above it."""
         self._foot: Foot | None = None
@@ -75,15 +77,17 @@ class Screen:
 
     def write(self, text: str) -> None:
         """Add a piece of an answer, which is foreign text."""
-        self._growing += harmless(text)
+        text = harmless(text)
+        text = text.lstrip("\n") if self._colours and not self._growing else text
+        self._growing += text
+        self._grow(text)
+        whole = whole_blocks(self._growing) if self._colours and "\n" in text else 0
         if not self._colours:
-            *lines, last = self._growing.split("\n")
-            *more, self._growing = wrap(last, self.columns)
-            self._paint([*self._wrapped(lines), *more])
-        elif "\n" in text and (whole := whole_blocks(self._growing)):
-            self._paint(self._taken(whole))
+            done, self._grown = self._grown[:-1], self._grown[-1:]
+            self._growing = self._grown[0]
         else:
-            self._paint()
+            done = self._taken(whole) if whole else []
+        self._paint(done)
 
     def end(self) -> None:
         """The answer is complete."""
@@ -122,12 +126,17 @@ class Screen:
 
     def _taken(self, whole: int) -> list[str]:
         """The rows of whole blocks, which no longer grow."""
-        text, self._growing = self._growing[:whole], self._growing[whole:]
+        text, self._growing, self._grown = self._growing[:whole], self._growing[whole:], [""]
+        self._grow(self._growing)
         if not self._colours:
             return self._wrapped([text])
         rows = render(text, self.columns)
         parted, self._parted = self._parted and bool(rows), self._parted or bool(rows)
         return [*[""] * parted, *rows]
+
+    def _grow(self, text: str) -> None:
+        *lines, last = (self._grown.pop() + text).split("\n")
+        self._grown += [*self._wrapped(lines), *wrap(last, self.columns)]
 
     def _wrapped(self, lines: Sequence[str]) -> list[str]:
         return [row.rstrip(" ") for line in lines for row in wrap(line, self.columns)]
@@ -142,18 +151,17 @@ class Screen:
         and move it, and the cursor with it. Where terminals differ, rather too few rows are counted: one too many
         would clear text that stays.
         """
-        columns, rows, before = self.columns, [*done], ""
-        foot = self._foot_rows()
-        growing = self._growing.strip("\n") if self._colours else self._growing
-        if growing:
-            *early, last = [row for line in growing.split("\n") for row in wrap(line, columns)]
-            grown = [*[""] * self._parted, *(row.rstrip(" ") for row in early), shown(last, columns)]
-            rows += grown[-max(self._size()[1] - 1 - len(foot), 1) :]  # what is higher than the screen shows its end
-        rows += foot or ([] if growing else [""])
-        at = ""
-        if self._foot is None:
-            before = rows[-1]
-        else:
+        if self._columns != self.columns:
+            self._grown = [""]
+            self._grow(self._growing)
+        foot, grown = self._foot_rows(), self._grown
+        while len(grown) > 1 and not grown[-1]:
+            grown = grown[:-1]
+        grown = [*[""] * self._parted, *grown[:-1], shown(grown[-1], self.columns)] if grown[-1] else []
+        # What is higher than the screen shows its end.
+        rows = [*done, *grown[-max(self._size()[1] - 1 - len(foot), 1) :], *(foot or ([] if grown else [""]))]
+        before, at = rows[-1], ""
+        if self._foot is not None:
             column = width(self._foot.prompt) + self._foot.view.column
             before = self._foot.prompt + _before(self._foot.view)
             before += " " * (column - least_width(before))
