@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, where
-from klaw.api import login, messages, ollama, openai, rest
+from klaw.api import login, messages, metrics, ollama, openai, rest
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
 from klaw.web import page
@@ -50,6 +50,7 @@ def make_app(api: Api) -> ASGIApp:
         *login.routes(api),
         *messages.routes(api),
         *rest.routes(api),
+        *metrics.routes(api),
         *openai.routes(api),
         *ollama.routes(api),
         *page.routes(api),

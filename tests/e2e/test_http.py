@@ -1,6 +1,8 @@
 """The HTTP API on the gateway's port: real servers, real connections."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -11,6 +13,7 @@ import trio
 
 from klaw.gateway.auth import add_token, revoke_tokens, tokens_file
 from tests.support.llm_server import error_reply, serve_llm, text_reply
+from tests.support.repository import REPOSITORY
 from tests.support.server import clean_environ, klaw_command, served, write_home
 from tests.support.talking import talking
 from tests.support.waiting import HANG_S, until
@@ -247,6 +250,24 @@ async def test_a_server_stops_in_time_while_an_answer_is_followed(tmp_path):
     async with world(tmp_path) as server, http(server) as client:
         await client.get("/healthz")  # an idle connection
         assert await server.terminate() == 0
+
+
+async def test_metrics_are_what_prometheus_expects_and_name_nobody(tmp_path):
+    async with world(tmp_path) as server, http(server) as client:
+        await client.post("/api/v1/chats/secret-name/messages", json={"text": "Hi"})
+        answer = await client.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain")
+        told = answer.text
+        assert "klaw_messages 2.0" in told
+        assert "secret-name" not in told
+        assert "local" not in told
+        names = {line.split()[2] for line in told.splitlines() if line.startswith("# TYPE")}
+        asked = json.dumps(json.loads((REPOSITORY / "conf" / "grafana.json").read_text()))
+        for name in set(re.findall(r"klaw_[a-z_]+", asked)):
+            assert name.removesuffix("_bucket") in names, name
+        if shutil.which("promtool"):
+            checked = await trio.run_process(["promtool", "check", "metrics"], stdin=told.encode(), capture_stdout=True)
+            assert checked.stdout == b""
 
 
 def test_nothing_of_it_is_loaded_before_the_first_request():

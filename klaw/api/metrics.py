@@ -1,0 +1,118 @@
+"""What Prometheus asks: the numbers of `klaw status`, and the counters and histograms of what runs in the background.
+No labels name users, chats or what was said.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import trio
+from prometheus_client.core import (
+    CollectorRegistry,
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from klaw import __version__
+from klaw.api.asker import Api
+from klaw.errors import HttpRefusal
+from klaw.operations.perform import OPERATOR, operations, perform, read
+
+DEADLINE_S = 5.0
+
+_GAUGES = (
+    ("uptime_seconds", "since the start", ("uptime_s",)),
+    ("resident_memory_bytes", "of this process", ("rss_bytes",)),
+    ("connections", "that are open", ("connections",)),
+    ("database_bytes", "size of klaw.db", ("disk", "database_bytes")),
+    ("database_wal_bytes", "size of klaw.db-wal", ("disk", "wal_bytes")),
+    ("commit_log_bytes", "size of the commit log", ("disk", "commit_log_bytes")),
+    ("disk_free_bytes", "free where the data is", ("disk", "free_bytes")),
+    ("llm_slots", "calls to models at the same time, at most", ("llm", "slots", "total")),
+    ("llm_slots_busy", "calls to models now", ("llm", "slots", "busy")),
+    ("llm_slots_waiting", "turns that wait for a call", ("llm", "slots", "waiting")),
+    ("embedder_vectors", "messages with a vector", ("embedder", "embedded")),
+    ("embedder_waiting", "messages that wait for a vector", ("embedder", "waiting")),
+    ("coverage_searchable_messages", "that search should find", ("coverage", "searchable")),
+    ("coverage_uncovered_messages", "that search does not find", ("coverage", "uncovered")),
+    ("tasks", "scheduled tasks", ("tasks", "count")),
+    ("runs_running", "runs of tasks now", ("tasks", "running")),
+    ("runs_queued", "runs of tasks that wait", ("tasks", "queued")),
+)
+"""Name, help text, and where it stands in what `status` answers."""
+_TODAY = (
+    ("calls", "llm_calls_today", "calls to models since 00:00 UTC"),
+    ("prompt_tokens", "llm_prompt_tokens_today", "tokens of prompts since 00:00 UTC"),
+    ("completion_tokens", "llm_completion_tokens_today", "tokens of answers since 00:00 UTC"),
+)
+_NANO = 1e9
+
+
+def routes(api: Api) -> list[Route]:
+    """GET /metrics: for operators, and for this machine while there is no token."""
+
+    async def metrics(request: Request) -> Response:
+        grant = api.asker(request)
+        if not grant.operator and (grant.token is not None or api.services.auth.has_tokens):
+            raise HttpRefusal(403, "an operator's token is needed (klaw token add USER --operator)")
+        with trio.fail_after(DEADLINE_S):
+            status = await perform(read(operations()["status"], {}), OPERATOR, api.parts)
+        return Response(exposition(status), media_type=CONTENT_TYPE_LATEST)
+
+    return [Route("/metrics", metrics, methods=["GET"])]
+
+
+def exposition(status: Mapping[str, Any]) -> bytes:
+    """What `status` answers, in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(status))
+    return generate_latest(registry)
+
+
+class _Collected:
+    """Implements prometheus_client's collector."""
+
+    def __init__(self, status: Mapping[str, Any]) -> None:
+        self._status = status
+
+    def collect(self) -> Iterable[Metric]:
+        status = self._status
+        info = InfoMetricFamily("klaw", "the server")
+        info.add_metric([], {"version": __version__})
+        yield info
+        for name, text, path in _GAUGES:
+            value: Any = status
+            for part in path:
+                value = value[part]
+            yield GaugeMetricFamily(f"klaw_{name}", text, value=value)
+        for noun, count in status["counts"].items():
+            yield GaugeMetricFamily(f"klaw_{noun}", f"{noun} that are stored", value=count)
+        today = status["llm"]["today"]
+        for key, name, text in _TODAY:
+            yield GaugeMetricFamily(f"klaw_{name}", text, value=today[key])
+        yield GaugeMetricFamily(
+            "klaw_llm_cost_dollars_today", "price of these calls, where it is known", value=today["cost_nano"] / _NANO
+        )
+        degraded = GaugeMetricFamily("klaw_degraded", "parts that do not work as they should", labels=["code"])
+        for each in status["degraded"]:
+            degraded.add_metric([each["code"]], 1)
+        yield degraded
+        yield from _counted(status["metrics"])
+
+
+def _counted(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+    for name, each in metrics.items():
+        if each["type"] == "counter":
+            yield CounterMetricFamily(name.removesuffix("_total"), each["help"], value=each["value"])
+        else:
+            total, buckets = 0, []
+            for bound, count in each["buckets"].items():
+                total += count
+                buckets.append((bound.replace("inf", "+Inf"), total))
+            yield HistogramMetricFamily(name, each["help"], buckets=buckets, sum_value=each["sum"])
