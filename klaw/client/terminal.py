@@ -15,6 +15,7 @@ import trio
 from klaw.actor.clock import new_id
 from klaw.client.activity import SENDING, SLOW_SPIN_S, SPIN_S, Activity
 from klaw.client.ask import INTERRUPTED, Failed, ask
+from klaw.client.attach import ATTACH, attach
 from klaw.client.client import Client
 from klaw.client.connection import QUIT
 from klaw.client.editor import Key, LineEditor, Submitted
@@ -23,6 +24,7 @@ from klaw.client.link import run_until_first_ends
 from klaw.client.screen import PASTE_OFF, PASTE_ON, Foot, Screen
 from klaw.client.transcript import PROMPT, Transcript
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
+from klaw.wire.files import File
 from klaw.wire.frames import ChatMessage, ClientFrame, Stop
 
 _LOCAL_FLAGS = 3
@@ -203,14 +205,23 @@ class Terminal:
 
     async def _send(self) -> None:
         """One message after the other, so that they are stored in the order in which they were typed."""
+        attached: list[File] = []
         async for message_id, text in self._typed:
+            word, _, rest = text.partition(" ")
             try:
-                await self._client.send(self._chat, text, message_id)
-            except RequestRefused as exc:
+                if word == ATTACH:
+                    attached.append(await attach(self._client, rest.strip()))
+                    self._transcript.say(f"{attached[-1].name} goes with your next message")
+                    self._activity.over(SENDING)
+                elif text.startswith("/"):
+                    await self._client.send(self._chat, text, message_id)
+                else:
+                    files, attached = attached, []
+                    await self._client.send(self._chat, text, message_id, files)
+                    self._transcript.busy = True
+            except (RequestRefused, ConnectionLost) as exc:
                 self._transcript.refused(message_id, str(exc))
                 self._activity.over(SENDING)
-            else:
-                self._transcript.busy |= not text.startswith("/")
             self._refresh()
 
     async def _show_events(self) -> None:

@@ -4,6 +4,7 @@ import datetime as dt
 
 from klaw.client.activity import tool_text
 from klaw.client.ask import ShownAnswer
+from klaw.client.attach import label
 from klaw.client.events import Connected, Disconnected, Event
 from klaw.client.questions import ENDINGS, Questions, question_text
 from klaw.client.screen import Screen, Style
@@ -113,7 +114,8 @@ class Transcript:
             if entry.id in self._mine:
                 self._mine.discard(entry.id)
             else:
-                self._screen.line(_quoted(entry.content), Style.BOLD)
+                lines = filter(None, (entry.content, *map(label, entry.files or ())))
+                self._screen.line(_quoted("\n".join(lines)), Style.BOLD)
         elif entry.kind == "session_break":
             self._screen.line(entry.content or "--- a new conversation ---", Style.FAINT)
         elif entry.role == "system":

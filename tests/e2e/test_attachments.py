@@ -1,6 +1,8 @@
 """Files of messages against a real server: uploaded, sent and fetched over kill -9 and restarts; nobody else's."""
 
 import base64
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from klaw.client.connection import connect
 from klaw.errors import RequestRefused
 from klaw.wire.files import Fetch, Fetched
 from klaw.wire.frames import GetHistory, History
+from tests.actors.client.test_chat_command import desk
 from tests.support.llm_server import serve_llm
 from tests.support.server import served, write_home
 from tests.support.waiting import until
@@ -61,3 +64,28 @@ async def test_a_file_that_is_gone_is_said_clearly(tmp_path):
             await client.send("main", "look", "m1", [file])
         assert refused.value.code == "unknown_file"
         await client.send("main", "look", "m1")  # the same id may be used: nothing was stored
+
+
+async def test_a_file_is_attached_at_the_terminal(tmp_path):
+    with tempfile.TemporaryDirectory() as short:  # lines are wrapped
+        (Path(short) / "фото дачи.png").write_bytes(PNG)
+        await at_the_terminal(tmp_path, short)
+
+
+async def at_the_terminal(tmp_path, short):
+    async with serve_llm() as llm, served(write_home(tmp_path / "home", llm=llm.url)) as server, desk(server) as person:
+        await person.see("> ")
+        person.type(f"/attach {short}/нет.txt\r")
+        await person.see("cannot be read: No such file or directory")
+        person.type(f"/attach {short}/фото дачи.png\r")
+        await person.see("фото дачи.png goes with your next message")
+        person.type("что это?\r")
+        await person.see("ok")
+        (asked,) = [each for each in llm.requests[-1].body["messages"] if each["role"] == "user"]
+        assert asked["content"] == "что это?\n[picture фото дачи.png, which this model cannot see]"
+        person.type("/quit\r")
+        assert await person.leave() == 0
+    async with served(tmp_path / "home") as server, desk(server) as person:
+        await person.see("[picture фото дачи.png]")
+        person.type("\x04")
+        assert await person.leave() == 0
