@@ -78,6 +78,8 @@ def _table(answer: dict[str, Any], again: "Callable[..., str]") -> op.Lines:
 
 
 def _in_chat(answer: dict[str, Any]) -> op.Lines:
+    if not answer["chats"]:
+        return ["Your chats are archived; the next message of each brings it back."]
     rows = [
         [_called(each), plural(each["messages"], "message"), op.minute(each["updated_at"])] for each in answer["chats"]
     ]
@@ -203,7 +205,7 @@ async def export(asked: ChatsExport, user: UserId, readers: "Readers") -> dict[s
     cli="delete",
     show=forget.lines,
     changes=True,
-    deadline_s=600.0,
+    deadline_s=3600.0,  # some minutes for 50,000 messages
     confirm="This cannot be undone. Delete it?",
 )
 async def delete(

@@ -197,7 +197,8 @@ class Forgetter:
             StorageError: it is not there any more, so nothing was changed; or the logs could not be cleaned, which the
                 next start does.
 
-        Cancellation: nothing is done, or it is out of the database and the next start finishes the logs.
+        Cancellation: nothing is done, or what was taken out of the database so far is, and the next start does the
+        rest: of many messages also the database.
         """
         async with self._alone:
             if self.reindexing():

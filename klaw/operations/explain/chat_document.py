@@ -27,7 +27,7 @@ def part(form: Format, chat: Mapping[str, Any], said: Iterable[Message], *, firs
     Args:
         form: of the document.
         chat: ``chat`` (its id), ``name`` and ``title``.
-        said: its next messages; none only where the document has none.
+        said: its next messages; none where the document has none, or no more.
         first, last: whether the part begins or ends the document.
     """
     if form == "markdown":
@@ -35,7 +35,8 @@ def part(form: Format, chat: Mapping[str, Any], said: Iterable[Message], *, firs
         return (head if first else "") + "".join(map(_markdown, said))
     about = dumps({name: chat[name] for name in ("chat", "name", "title")})
     lines = ",\n".join(dumps(_json(each)) for each in said)
-    return (f'{about[:-1]},"messages":[\n' if first else ",\n") + lines + ("\n]}\n" if last else "")
+    comma = ",\n" if lines else ""
+    return (f'{about[:-1]},"messages":[\n' if first else comma) + lines + ("\n]}\n" if last else "")
 
 
 def _json(message: Message) -> dict[str, Any]:

@@ -202,6 +202,8 @@ async def test_a_chat_is_a_json_document(app: App, commands: Commands) -> None:
     assert (document["chat"], document["name"], document["title"]) == ("anna:сад", "сад", "")
     assert [each["seq"] for each in document["messages"]] == [1, 2, 3, 4, 6, 7, 8]
     assert document["messages"][3]["content"] == HOSTILE
+    gone = await ask(commands, "chats_export", user="anna", chat="сад", after=99, format="json")
+    assert (gone["text"], gone["next"]) == ("\n]}\n", None)  # the rest was forgotten meanwhile
     assert document["messages"][1]["metadata"]["calls"][0]["name"] == "web_fetch"
     assert set(document["messages"][0]) == {
         "seq", "id", "role", "type", "content", "created_at", "segment", "metadata"

@@ -15,7 +15,7 @@ from klaw.operations.server import Log, Reindex
 
 SLOW_S = {
     "forget": 600,
-    "chats_delete": 600,
+    "chats_delete": 3600,
     "topics_split": 600,
     "topics_merge": 60,
     "topics_rebuild": 60,
