@@ -95,12 +95,9 @@ def covered(connection: apsw.Connection, sliding_window: int, min_tokens: int) -
         )
 
 
-_LAST_SEQS = "SELECT chat_id, last_seq FROM sessions"
-
-
 def last_seqs(connection: apsw.Connection) -> dict[ChatId, int]:
     """The number of each chat's newest message."""
-    return {ChatId(chat): seq for chat, seq in connection.execute(_LAST_SEQS)}
+    return {ChatId(chat): seq for chat, seq in connection.execute("SELECT chat_id, last_seq FROM sessions")}
 
 
 _PLACE = """
@@ -150,20 +147,14 @@ def lacks_entries(connection: apsw.Connection, entries: Numbers) -> int:
     return entries.last(known) - known
 
 
-_LAST_CHANGE = "SELECT max(change) FROM runs"
-
-
 def last_changes(connection: apsw.Connection) -> tuple[int, int]:
     """Numbers of the newest change of a run and of the newest entry of the memory journal; 0 for none."""
-    return int(connection.execute(_LAST_CHANGE).get or 0), meta.last_entry(connection)
-
-
-_NEWEST = "SELECT max(updated_at) FROM sessions"
+    return int(connection.execute("SELECT max(change) FROM runs").get or 0), meta.last_entry(connection)
 
 
 def newest_time(connection: apsw.Connection) -> str | None:
     """When the newest message was stored; None when there is none."""
-    found = connection.execute(_NEWEST).get
+    found = connection.execute("SELECT max(updated_at) FROM sessions").get
     return str(found) if found is not None else None
 
 

@@ -82,7 +82,6 @@ def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
     return int(connection.execute(_COUNT_PENDING, (chat,)).get)
 
 
-_OWNER = "SELECT user_id FROM turns WHERE turn_id = ?"
 _NEWEST = "SELECT turn_id FROM turns WHERE ?1 IS NULL OR user_id = ?1 ORDER BY ended_at DESC, turn_id DESC LIMIT 1"
 
 
@@ -93,7 +92,7 @@ def find_turn(
     if turn is None and chat is not None:
         return turns.last(connection, chat)
     found = turn if turn is not None else connection.execute(_NEWEST, (user,)).get
-    owner = connection.execute(_OWNER, (found,)).get
+    owner = connection.execute("SELECT user_id FROM turns WHERE turn_id = ?", (found,)).get
     return turns.get(connection, UserId(owner), found) if owner is not None else None
 
 
@@ -171,13 +170,12 @@ _AMONG: dict[IdKind, str] = {
     "message": "SELECT id FROM messages WHERE user_id = ?1 AND id",
 }
 """Of a user; turns are found whosever they are, as ``klaw receipt`` finds them. What was removed has a history."""
-_END = "\U0010ffff"
 
 
 def beginning_with(connection: apsw.Connection, kind: IdKind, user: UserId, text: str, limit: int) -> list[str]:
     """The ids that begin with a text, in their order; the text alone where it is one itself."""
     query = f"{_AMONG[kind]} BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4"
-    found = [str(row[0]) for row in connection.execute(query, (user, text, text + _END, limit))]
+    found = [str(row[0]) for row in connection.execute(query, (user, text, text + "\U0010ffff", limit))]
     return found[:1] if found[:1] == [text] else found
 
 
@@ -284,7 +282,6 @@ def locate(
     """Look up everything about a stored message. None when it is gone meanwhile.
 
     Args:
-        connection: for reading.
         message: as it was found.
         words: of which the frequency in its chat is wanted.
         turns: how many of its chat's newest turns are looked at.

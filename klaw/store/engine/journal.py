@@ -51,7 +51,6 @@ class Journal:
     """Append-only logs below one folder.
 
     Args:
-        root: the data folder.
         checkpoint_bytes: size of the commit log that makes ``wants_checkpoint`` true.
         fsync: makes a file descriptor's data durable; benchmarks replace it to imitate a slow disk.
     """

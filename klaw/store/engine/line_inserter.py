@@ -84,11 +84,7 @@ LOG_KINDS = (
 
 
 class LineInserter:
-    """Inserts lines and counts.
-
-    Args:
-        root: the data folder.
-    """
+    """Inserts lines and counts."""
 
     def __init__(self, root: Path) -> None:
         self.tally = Tally()

@@ -2,11 +2,9 @@
 
 import apsw
 
-_GET = "SELECT value FROM meta WHERE key = ?"
-
 
 def get(connection: apsw.Connection, key: str) -> str | None:
-    value = connection.execute(_GET, (key,)).get
+    value = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).get
     return str(value) if value is not None else None
 
 
@@ -17,11 +15,8 @@ def put(connection: apsw.Connection, key: str, value: str) -> None:
     connection.execute(_PUT, (key, value))
 
 
-_REMOVE = "DELETE FROM meta WHERE key = ?"
-
-
 def remove(connection: apsw.Connection, key: str) -> None:
-    connection.execute(_REMOVE, (key,))
+    connection.execute("DELETE FROM meta WHERE key = ?", (key,))
 
 
 LAST_FORGETTING = "forget_last:"

@@ -20,11 +20,7 @@ log = structlog.get_logger("klaw.journal")
 
 
 class SetAside:
-    """Keeps lines; each of them once, however often it is met. One thread at a time.
-
-    Args:
-        root: the data folder.
-    """
+    """Keeps lines; each of them once, however often it is met. One thread at a time."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -138,7 +138,6 @@ async def run(
     """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint.
 
     Args:
-        vitals, task_status: of the actor.
         writer: its handle.
         database: the read-write connection.
         journal: the logs.

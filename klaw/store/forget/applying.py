@@ -64,7 +64,6 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looke
     """Carry out a change of the memory journal. A database made of logs that were cleaned has nothing to clean.
 
     Args:
-        connection: the writer's, in its transaction.
         change: what is forgotten.
         looked: what a look found a moment ago, so that only what was written since is looked through here.
     """

@@ -97,8 +97,6 @@ def follow(connection: apsw.Connection, user: UserId, rowids: Sequence[int], *, 
     """Follow every link from messages of a user.
 
     Args:
-        connection: to read from.
-        user: whose.
         rowids: the messages.
         with_tasks: also what tasks did that were made of them.
     """
@@ -253,11 +251,8 @@ def _runs_of(
     return {str(row[0]) for row in rows}
 
 
-_TASK = "SELECT message FROM tasks WHERE user_id = ? AND name = ?"
-
-
 def _is_there(connection: apsw.Connection, user: UserId, made: TaskMade) -> bool:
-    now = connection.execute(_TASK, (user, made.name)).get
+    now = connection.execute("SELECT message FROM tasks WHERE user_id = ? AND name = ?", (user, made.name)).get
     return now is not None and str(now).strip() == made.message
 
 

@@ -45,7 +45,6 @@ def forget(
     Returns what those are to be cleaned of.
 
     Args:
-        tx: the transaction.
         wanted: whose, and which.
         at: the time now, ISO-8601 UTC with milliseconds.
         with_facts: also facts that were made of the messages, or say the same.

@@ -97,7 +97,6 @@ def search(
     files are left out; the database's bytes are everybody's.
 
     Args:
-        root: the folder.
         user: whose texts they are.
         pieces: the texts.
         skip: folders that are left out.

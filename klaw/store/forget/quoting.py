@@ -77,8 +77,6 @@ def look(
     """Look for quotes of texts in all rows of a user.
 
     Args:
-        connection: to read from.
-        user: whose.
         texts: that are forgotten.
         own: row ids of the messages that go.
         asked: of those of them that say the texts.

@@ -152,7 +152,6 @@ def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> S
     """What was made of a user's messages, and what says the same. Others' messages are left out.
 
     Args:
-        connection: to read from.
         wanted: what goes in any case.
         with_facts: also facts that were made of the messages, or say the same, and people known by nothing else.
     """

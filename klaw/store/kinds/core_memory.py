@@ -81,12 +81,10 @@ CORE: Kind[CorePut] = Kind(
     tables=(Table(name="core memory", first="", statement=_CONTENT, small=True),),
 )
 
-_WRITTEN = "UPDATE core_memory SET pending = 0 WHERE user_id = ?"
-
 
 def written(connection: apsw.Connection, user: UserId) -> None:
     """Remember that the file is the new one: what it becomes later is the person's wish."""
-    connection.execute(_WRITTEN, (user,))
+    connection.execute("UPDATE core_memory SET pending = 0 WHERE user_id = ?", (user,))
 
 
 FILE = "core_memory.json"

@@ -114,7 +114,6 @@ _PRESENT = "SELECT rowid, text, superseded_by IS NULL FROM facts WHERE user_id =
 _PUT = rows.upsert("facts", Fact, "rowid", "entry", "normal")
 _REMOVE = "DELETE FROM facts WHERE rowid = ?"
 _DROP_VECTOR = "DELETE FROM vec_facts WHERE rowid = ?"
-_HAS_NONE = "UPDATE facts SET vector_model = NULL WHERE rowid = ?"
 _UNINDEX = "INSERT INTO facts_fts (facts_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
 _INDEX = "INSERT INTO facts_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
 
@@ -130,7 +129,7 @@ def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
     fact = entry.value
     if fact is None or not fact.active or fact.text != text:
         connection.execute(_DROP_VECTOR, (rowid,))
-        connection.execute(_HAS_NONE, (rowid,))
+        connection.execute("UPDATE facts SET vector_model = NULL WHERE rowid = ?", (rowid,))
     if fact is None:
         connection.execute(_REMOVE, (rowid,))
         return
@@ -153,12 +152,9 @@ def forget(connection: apsw.Connection, user: UserId, fact: FactId) -> None:
     connection.execute(_REMOVE, (rowid,))
 
 
-_ROWID = "SELECT rowid FROM facts WHERE user_id = ? AND id = ?"
-
-
 def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | None:
     """The row of a user's fact."""
-    found = connection.execute(_ROWID, (user, fact)).get
+    found = connection.execute("SELECT rowid FROM facts WHERE user_id = ? AND id = ?", (user, fact)).get
     return int(found) if found is not None else None
 
 
@@ -205,7 +201,6 @@ def put(
     """Store a fact. To put the same new one again is safe.
 
     Args:
-        tx: the transaction.
         fact: as it is to be.
         expected: whether the user has one of its id.
         supersedes: an active fact of the user that becomes history by it.
@@ -252,9 +247,6 @@ def remove(tx: Transaction, user: UserId, fact: FactId, at: str) -> Fact:
     """Remove a fact and return what it was; its history stays.
 
     Args:
-        tx: the transaction.
-        user: whose it is.
-        fact: its id.
         at: the time now, ISO-8601 UTC with milliseconds.
 
     Raises:

@@ -84,10 +84,7 @@ _SCOPED = "?2 || char(10) || ?3, 'u' || lower(hex(?4))"
 _UNINDEX = f"INSERT INTO chunks_fts (chunks_fts, rowid, content, scope) VALUES ('delete', ?1, {_SCOPED})"  # noqa: S608
 _INDEX = f"INSERT INTO chunks_fts (rowid, content, scope) VALUES (?1, {_SCOPED})"  # noqa: S608 - constant columns
 _INSERT = "INSERT INTO chunks (user_id, path, line, heading, text) VALUES (?, ?, ?, ?, ?) RETURNING rowid"
-_MOVE = "UPDATE chunks SET line = ? WHERE rowid = ?"
-_DELETE = "DELETE FROM chunks WHERE rowid = ?"
 _PUT_FILE = "INSERT OR REPLACE INTO memory_files (user_id, path, stamp) VALUES (?, ?, ?)"
-_DELETE_FILE = "DELETE FROM memory_files WHERE user_id = ? AND path = ?"
 
 
 def put_file(connection: apsw.Connection, file: MemoryFile, found: Sequence[Chunk], *, gone: bool) -> None:
@@ -98,16 +95,16 @@ def put_file(connection: apsw.Connection, file: MemoryFile, found: Sequence[Chun
     for chunk in found:
         same = before.get((chunk.heading, chunk.text))
         if same:
-            connection.execute(_MOVE, (chunk.line, same.pop(0).rowid))
+            connection.execute("UPDATE chunks SET line = ? WHERE rowid = ?", (chunk.line, same.pop(0).rowid))
             continue
         values = (file.user, file.path, chunk.line, chunk.heading, chunk.text)
         rowid = connection.execute(_INSERT, values).get
         connection.execute(_INDEX, (rowid, chunk.heading, chunk.text, file.user))
     for old in (each for those in before.values() for each in those):
         connection.execute(_UNINDEX, (old.rowid, old.heading, old.text, file.user))
-        connection.execute(_DELETE, (old.rowid,))
+        connection.execute("DELETE FROM chunks WHERE rowid = ?", (old.rowid,))
     if gone:
-        connection.execute(_DELETE_FILE, (file.user, file.path))
+        connection.execute("DELETE FROM memory_files WHERE user_id = ? AND path = ?", (file.user, file.path))
     else:
         connection.execute(_PUT_FILE, (file.user, file.path, file.stamp))
 

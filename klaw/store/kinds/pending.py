@@ -38,8 +38,6 @@ def read_rows(
     """Read a chat's pending messages and the newest of its segment. None when nothing is pending.
 
     Args:
-        connection: for reading.
-        chat: which one.
         sliding_window: how many messages the window may show.
         summarised: summaries stand in the place of the messages that they were made of.
     """

@@ -103,12 +103,9 @@ def named_first(connection: apsw.Connection, user: UserId, text: str, limit: int
     return sorted(known, key=lambda each: not said.name(each.person.names))[:limit]
 
 
-_COUNT = "SELECT count(*) FROM people WHERE user_id = ? AND merged_into IS NULL"
-
-
 def count(connection: apsw.Connection, user: UserId) -> int:
     """How many people of a user are known."""
-    return int(connection.execute(_COUNT, (user,)).get)
+    return int(connection.execute("SELECT count(*) FROM people WHERE user_id = ? AND merged_into IS NULL", (user,)).get)
 
 
 _MERGED = f"""
@@ -123,9 +120,6 @@ def merged_into(connection: apsw.Connection, user: UserId, person: PersonId, *, 
     """Who turned out to be a user's person, also by way of others.
 
     Args:
-        connection: to read from.
-        user: whose.
-        person: which.
         after: only those that changed after this entry of the memory journal.
     """
     found = [_PEOPLE.read(row) for row in connection.execute(_MERGED, (user, person))]
@@ -180,7 +174,6 @@ def is_mentioned(connection: apsw.Connection, user: UserId, person: PersonId, to
 _ROWID = "SELECT rowid FROM people WHERE user_id = ? AND id = ?"
 _PUT = rows.upsert("people", Person, "rowid", "entry")
 _REMOVE = "DELETE FROM people WHERE user_id = ? AND id = ?"
-_NO_NAMES = "DELETE FROM person_names WHERE person = ?"
 _NAME = "INSERT OR IGNORE INTO person_names (person, user_id, normal) VALUES (?, ?, ?)"
 _MENTION = """
 INSERT OR IGNORE INTO person_mentions (entry, user_id, person_id, topic, message_id, at) VALUES (?, ?, ?, ?, ?, ?)
@@ -201,19 +194,16 @@ def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
         return
     rowid = connection.execute(_ROWID, (entry.user, entry.key)).get or entry.entry
     connection.execute(_PUT, {**rows.values(person), "rowid": rowid, "entry": entry.entry})
-    connection.execute(_NO_NAMES, (rowid,))
+    connection.execute("DELETE FROM person_names WHERE person = ?", (rowid,))
     for name in person.names if person.active else ():
         connection.execute(_NAME, (rowid, person.user, normal_name(name)))
-
-
-_NO_MENTIONS = "DELETE FROM person_mentions WHERE user_id = ? AND person_id = ?"
 
 
 def forget(connection: apsw.Connection, user: UserId, person: PersonId) -> None:
     """Remove a person with its names and mentions; of its history the dates stay."""
     connection.execute(_REMOVE, (user, person))
     PERSON.forget_history(connection, user, person)
-    connection.execute(_NO_MENTIONS, (user, person))
+    connection.execute("DELETE FROM person_mentions WHERE user_id = ? AND person_id = ?", (user, person))
 
 
 _NO_MENTIONS_OF = """
@@ -272,8 +262,6 @@ def change(
     """Change a user's people. To ask again for what is so already writes nothing.
 
     Args:
-        tx: the transaction.
-        user: whose.
         at: the time now, ISO-8601 UTC with milliseconds.
         put: people as they are to be, new ones or in place of those of their ids.
         removed: ids of people who go; their history stays.
@@ -321,8 +309,6 @@ def own_names(connection: apsw.Connection, user: UserId, persons: Iterable[Perso
     that are somebody else's: a merge that was taken back makes nobody another one.
 
     Args:
-        connection: to read from.
-        user: whose they are.
         persons: all who are one.
     """
     mine = set(persons)

@@ -62,8 +62,6 @@ def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> Begun:
     first one. So no fire time runs twice.
 
     Args:
-        tx: the transaction.
-        run: the run.
         notice: what a chat is told of it (``domain.task.notice_message``).
 
     Raises:
@@ -88,8 +86,6 @@ def append_transcript(tx: Transaction, run: Run, first_seq: int, added: Sequence
     and, unless they name one, its model. A repetition would double them; readers know them by their ids.
 
     Args:
-        tx: the transaction.
-        run: the run.
         first_seq: place of the first message within the run, from 1.
         added: in order.
 
@@ -114,7 +110,6 @@ def save(
     again is answered with ``repeated``, and nothing is written twice.
 
     Args:
-        tx: the transaction.
         run: the new state. With a delivery its ``delivered`` counts that already.
         transcript: last lines of its transcript.
         delivery: a result for the run's chat, ``domain.task.delivery_message`` with the number

@@ -21,7 +21,6 @@ from klaw.store.kinds.messages import CONVERSATIONS, message_line
 from klaw.store.rows import dumps
 
 RUNS = "runs"
-_TRANSCRIPTS = "scheduler_"
 
 
 @attrs.frozen
@@ -101,7 +100,7 @@ def is_transcript(path: str) -> bool:
     """
     top, _, rest = path.partition("/")
     folder = rest.split("/", 1)[0]
-    return top == CONVERSATIONS and folder.startswith(_TRANSCRIPTS) and "%" not in folder
+    return top == CONVERSATIONS and folder.startswith("scheduler_") and "%" not in folder
 
 
 def transcript_line(run: Run, seq: int, message: NewMessage) -> str:
@@ -145,15 +144,11 @@ def same_start(connection: apsw.Connection, run: Run) -> Run | None:
     return _RUNS.one(connection, _AT, run.user, run.task, run.kind, run.due, run.attempt)
 
 
-_CHANGE = "SELECT change FROM runs WHERE id = ?"
-
-
 def change_of(connection: apsw.Connection, run: str) -> int:
     """Number of the run's last change that this database has; 0 when it has none."""
-    return int(connection.execute(_CHANGE, (run,)).get or 0)
+    return int(connection.execute("SELECT change FROM runs WHERE id = ?", (run,)).get or 0)
 
 
-_REMOVE = "DELETE FROM runs WHERE id = ?"
 _INSERT = rows.insert("runs", Run, "change")
 
 
@@ -180,16 +175,13 @@ def restore(connection: apsw.Connection, state: RunState) -> bool:
 
 
 def _write(connection: apsw.Connection, change: int | None, run: Run) -> None:
-    connection.execute(_REMOVE, (run.id,))
+    connection.execute("DELETE FROM runs WHERE id = ?", (run.id,))
     connection.execute(_INSERT, {**rows.values(run), "change": change})
-
-
-_CLEAR = "DELETE FROM runs"
 
 
 def clear(connection: apsw.Connection) -> None:
     """Remove all runs; for a database that is being made from the logs."""
-    connection.execute(_CLEAR)
+    connection.execute("DELETE FROM runs")
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
@@ -214,12 +206,9 @@ def newest(
     """A user's runs, the one that began last first.
 
     Args:
-        connection: to read from.
-        user: whose.
         task: only this task's.
         status: only these.
         before: id of the run after which the list goes on; an unknown one gives nothing.
-        limit: so many at most.
     """
     if task is None:
         return _RUNS.all(connection, _OF_USER, user, status, before, limit)

@@ -99,8 +99,6 @@ def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Uncovere
     """Read what could be summarised. None for an unknown chat.
 
     Args:
-        connection: for reading.
-        chat: which one.
         limit: at most so many messages, the newest ones.
     """
     with snapshot(connection):
@@ -155,17 +153,14 @@ def failures(connection: apsw.Connection, limit: int) -> list[Failure]:
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
-_NEXT = "SELECT coalesce(max(number), 0) + 1 FROM summaries WHERE chat_id = ?"
-
 
 def next_number(connection: apsw.Connection, chat: ChatId) -> int:
     """The number of a chat's next summary."""
-    return int(connection.execute(_NEXT, (chat,)).get)
+    return int(connection.execute("SELECT coalesce(max(number), 0) + 1 FROM summaries WHERE chat_id = ?", (chat,)).get)
 
 
 _INSERT = rows.insert("summaries", Summary, "rowid", "changed")
 _SET_STATE = "UPDATE summaries SET state = ?3, changed = ?4 WHERE chat_id = ?1 AND number = ?2"
-_REMOVE = "DELETE FROM summaries WHERE chat_id = ? AND number = ?"
 
 
 COPIES = "summaries"
@@ -231,12 +226,11 @@ def _apply(connection: apsw.Connection, entry: Change[SummaryPut]) -> None:
 
 def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
     """Remove a summary with its notes."""
-    connection.execute(_REMOVE, (chat, number))
+    connection.execute("DELETE FROM summaries WHERE chat_id = ? AND number = ?", (chat, number))
     tool_notes.remove(connection, chat, number)
 
 
 _PUT_FAILURE = "INSERT OR REPLACE INTO summary_failures (chat_id, failures, retry_at, code) VALUES (?, ?, ?, ?)"
-_REMOVE_FAILURE = "DELETE FROM summary_failures WHERE chat_id = ?"
 
 
 def put_failure(connection: apsw.Connection, failure: Failure) -> None:
@@ -244,7 +238,7 @@ def put_failure(connection: apsw.Connection, failure: Failure) -> None:
 
 
 def remove_failure(connection: apsw.Connection, chat: ChatId) -> None:
-    connection.execute(_REMOVE_FAILURE, (chat,))
+    connection.execute("DELETE FROM summary_failures WHERE chat_id = ?", (chat,))
 
 
 # Also a change of state is a row of a newer entry. A summary whose state changed beyond the end is in the new database
@@ -290,7 +284,6 @@ def put(
     already, and two must not speak for the same messages, nor leave one out between them.
 
     Args:
-        tx: the transaction.
         new: its range begins after all summaries that it does not supersede.
         supersedes: numbers of live summaries whose ranges it holds too.
         evicts: numbers of live summaries that make room for it.

@@ -61,12 +61,11 @@ def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 _PUT = f"INSERT OR REPLACE INTO tasks ({_COLUMNS}) VALUES ({', '.join('?' * (5 + len(_FIELDS)))})"  # noqa: S608 - constant columns
-_REMOVE = "DELETE FROM tasks WHERE user_id = ? AND name = ?"
 
 
 def _apply(connection: apsw.Connection, change: Change[Task]) -> None:
     if change.value is None:
-        connection.execute(_REMOVE, (change.user, change.key))
+        connection.execute("DELETE FROM tasks WHERE user_id = ? AND name = ?", (change.user, change.key))
     else:
         connection.execute(_PUT, _row(change.value))
 
@@ -110,9 +109,6 @@ def remove(tx: Transaction, user: UserId, name: TaskName, at: str) -> Task:
     """Remove a task and return what it was; its runs and transcripts stay.
 
     Args:
-        tx: the transaction.
-        user: its owner.
-        name: its name.
         at: the time now, ISO-8601 UTC with milliseconds.
 
     Raises:

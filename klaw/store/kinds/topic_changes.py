@@ -208,7 +208,6 @@ def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicSt
     )
 
 
-_DROP = "DELETE FROM topic_changes WHERE entry = ?"
 _TAKE_OUT = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"
 
 
@@ -219,8 +218,6 @@ def forget(
     nothing is left goes as well: it cannot be taken back any more.
 
     Args:
-        connection: the writer's, in its transaction.
-        user: whose they are.
         rowids: messages that are forgotten.
         gone: topics that go with them.
         entry: the memory journal's entry by which that happens.
@@ -233,7 +230,7 @@ def forget(
         if left:
             connection.execute(_TAKE_OUT, (change.entry, dumps(JOURNAL.write(left)), entry))
         else:
-            connection.execute(_DROP, (change.entry,))
+            connection.execute("DELETE FROM topic_changes WHERE entry = ?", (change.entry,))
 
 
 def _apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -> None:

@@ -65,7 +65,6 @@ def store(
     """Store topics with their messages.
 
     Args:
-        tx: the transaction.
         user: whose messages they are.
         chat: theirs, all of one.
         drafts: each message of them has no topic yet, or is one of the replaced topic's.
@@ -138,7 +137,6 @@ def merge(
     """Let ``target`` take in the messages of ``source``, which is gone then. Returns what it has become.
 
     Args:
-        tx: the transaction.
         source, target: as they were when that was decided, of one user and one chat.
         summary: of all.
         at: the time now.
@@ -218,8 +216,6 @@ def rebuild(tx: Transaction, user: UserId, chat: ChatId | None, since: str | Non
     each chat, so that each is taken back by itself; none when nothing is in scope.
 
     Args:
-        tx: the transaction.
-        user: whose.
         chat: only of this one.
         since: only topics whose last message is not older.
         at: the time now.
@@ -241,8 +237,6 @@ def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTop
     far as their messages are there.
 
     Args:
-        tx: the transaction.
-        user: whose.
         entry: the change; None for the newest that a person asked for.
         at: the time now.
 

@@ -44,24 +44,16 @@ def of_user(
     """A user's topics, the last talked about first.
 
     Args:
-        connection: a reader.
-        user: whose.
         chat: only of this one.
         before: only those whose last message has a smaller row id: for the next page.
-        limit: most of them.
     """
     return TOPICS.all(connection, _LIST, user, chat, before, limit)
 
 
-_COUNT = "SELECT count(*) FROM topics WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2)"
-
-
 def count(connection: apsw.Connection, user: UserId, chat: ChatId | None = None) -> int:
     """How many topics a user has, or those of one chat."""
-    return int(connection.execute(_COUNT, (user, chat)).get)
-
-
-_INTO = "SELECT into_id FROM topic_ends WHERE user_id = ? AND id = ?"
+    query = "SELECT count(*) FROM topics WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2)"
+    return int(connection.execute(query, (user, chat)).get)
 
 
 def resolve(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicId | None:
@@ -71,7 +63,7 @@ def resolve(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicI
         if get(connection, user, topic) is not None:
             return topic
         seen.add(topic)
-        into = connection.execute(_INTO, (user, topic)).get
+        into = connection.execute("SELECT into_id FROM topic_ends WHERE user_id = ? AND id = ?", (user, topic)).get
         if into is None:
             return None
         topic = TopicId(into)
@@ -132,12 +124,9 @@ def unarchived(connection: apsw.Connection, user: UserId, after: int, limit: int
     return [Unarchived(rowid, ChatId(chat), float(at), bool(said)) for rowid, chat, at, said in rows]
 
 
-_USERS = "SELECT DISTINCT user_id FROM sessions ORDER BY user_id"
-
-
 def users(connection: apsw.Connection) -> list[UserId]:
     """All who ever said something."""
-    return [UserId(user) for (user,) in connection.execute(_USERS)]
+    return [UserId(user) for (user,) in connection.execute("SELECT DISTINCT user_id FROM sessions ORDER BY user_id")]
 
 
 _COUNT_UNARCHIVED = f"""
@@ -163,12 +152,10 @@ def unfinished(connection: apsw.Connection, *, with_facts: bool, after: int, lim
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
-_LAST_ID = "SELECT seq FROM sqlite_sequence WHERE name = 'topics'"
-
 
 def last_id(connection: apsw.Connection) -> int:
     """The highest id that a topic ever had; 0 for none."""
-    return int(connection.execute(_LAST_ID).get or 0)
+    return int(connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").get or 0)
 
 
 _MINE = f"""
@@ -195,7 +182,6 @@ UPDATE messages SET topic_id = ?4
 WHERE rowid IN (SELECT value FROM json_each(?1)) AND +user_id = ?2 AND +chat_id = ?3
 """
 _LEAVE = "UPDATE messages SET topic_id = NULL WHERE topic_id = ? AND user_id = ?"
-_PRESENT = "SELECT summary FROM topics WHERE id = ? AND user_id = ?"
 _PUT = """
 INSERT INTO topics (id, entry, user_id, chat_id, summary, general, messages, chars, first_rowid, last_rowid, first_at,
     last_at, created_at, updated_at, consolidated, facts)
@@ -210,7 +196,6 @@ WHERE id = ?1 AND user_id = ?2
 """
 _REMOVE = "DELETE FROM topics WHERE id = ? AND user_id = ?"
 _END = "INSERT OR REPLACE INTO topic_ends (id, entry, user_id, into_id) VALUES (?, ?, ?, ?)"
-_IS_BACK = "DELETE FROM topic_ends WHERE id = ? AND user_id = ?"
 _DROP_VECTOR = "DELETE FROM vec_topics WHERE rowid = ?"
 _UNINDEX = "INSERT INTO topics_fts (topics_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
 _INDEX = "INSERT INTO topics_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
@@ -305,7 +290,7 @@ def _put(connection: apsw.Connection, entry: Change[Any], chat: ChatId, state: T
     if not connection.changes():
         raise apsw.ConstraintError("the topic is another user's or another chat's")
     connection.execute(_INDEX, (state.id, state.summary, entry.user))
-    connection.execute(_IS_BACK, (state.id, entry.user))
+    connection.execute("DELETE FROM topic_ends WHERE id = ? AND user_id = ?", (state.id, entry.user))
     joining = (json.dumps(list(state.members)), entry.user, chat)
     losers = {int(row[0]) for row in connection.execute(_LOSERS, joining)}
     connection.execute(_JOIN, (*joining, state.id))
@@ -314,7 +299,7 @@ def _put(connection: apsw.Connection, entry: Change[Any], chat: ChatId, state: T
 
 
 def _unindex(connection: apsw.Connection, user: UserId, topic: TopicId) -> bool:
-    summary = connection.execute(_PRESENT, (topic, user)).get
+    summary = connection.execute("SELECT summary FROM topics WHERE id = ? AND user_id = ?", (topic, user)).get
     if summary is None:
         return False
     connection.execute(_UNINDEX, (topic, summary, user))
@@ -333,9 +318,6 @@ def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry
     """Count a topic's messages anew, after some joined or left it; without any it is gone. Its vector goes.
 
     Args:
-        connection: the writer's, in its transaction.
-        user: whose it is.
-        topic: which.
         entry: the memory journal's entry by which that happened.
         at: its time.
     """

@@ -38,11 +38,8 @@ def insert(connection: apsw.Connection, turn: TurnRecord) -> bool:
     return connection.changes() > 0
 
 
-_EXISTS = "SELECT count(*) FROM turns WHERE turn_id = ?"
-
-
 def exists(connection: apsw.Connection, turn_id: str) -> bool:
-    return bool(connection.execute(_EXISTS, (turn_id,)).get)
+    return bool(connection.execute("SELECT count(*) FROM turns WHERE turn_id = ?", (turn_id,)).get)
 
 
 _OVER = """
@@ -66,9 +63,6 @@ def last(connection: apsw.Connection, chat: ChatId) -> TurnRecord | None:
     return _TURNS.one(connection, "WHERE chat_id = ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1", chat)
 
 
-_CLEAR = "DELETE FROM turns"
-
-
 def clear(connection: apsw.Connection) -> None:
     """Remove all turns; for a database that is being made from the logs."""
-    connection.execute(_CLEAR)
+    connection.execute("DELETE FROM turns")

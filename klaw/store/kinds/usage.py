@@ -226,7 +226,6 @@ def note_spent(
     """Remember what a piece of work in the background used, for usage and the daily limits.
 
     Args:
-        tx: the transaction.
         source: what it was for, 1 to 32 characters: ``topics``, ``facts``, ``reranker`` …
         user, chat: whose it was; a chat where there is one.
         parts: of ``Meter.record()["models"]``.

@@ -19,7 +19,6 @@ def store(tx: Transaction, model_id: str, made: Sequence[tuple[int, bytes]], as_
     """Store vectors (row id of the message, little-endian float32) made by a model. Returns how many were new.
 
     Args:
-        tx: the transaction.
         model_id: what made them; when it was replaced meanwhile, none is stored.
         made: the vectors.
         as_of: the memory journal's last entry before the texts were read: of a user who has forgotten something since

@@ -9,8 +9,6 @@ import structlog
 
 from klaw.errors import SchemaTooNew
 
-_READ_VERSION = "SELECT value FROM meta WHERE key = 'schema_version'"
-_HAS_META = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'meta'"
 _WRITE_VERSION = "INSERT OR REPLACE INTO meta(key, value) VALUES ('schema_version', ?), ('schema_changed_at', ?)"
 
 log = structlog.get_logger("klaw.store")
@@ -33,9 +31,9 @@ def latest() -> int:
 
 def current(connection: apsw.Connection) -> int:
     """The database's schema version; 0 for an empty database."""
-    if not connection.execute(_HAS_META).get:
+    if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'meta'").get:
         return 0
-    found = connection.execute(_READ_VERSION).get
+    found = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").get
     return int(found) if found is not None else 0
 
 

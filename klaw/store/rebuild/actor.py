@@ -117,9 +117,7 @@ async def run(
     """One reindex at a time, until the mailbox is closed.
 
     Args:
-        vitals, task_status: of the actor.
         reindexer: its handle.
-        places: the files.
         min_tokens: shorter messages have no vector.
         writer: marks and swaps.
         readers: get the new file after a swap.

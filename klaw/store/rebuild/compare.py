@@ -59,13 +59,12 @@ TABLES: tuple[Table, ...] = (
     *(table for kind in KINDS for table in kind.tables),
 )
 
-_MAKE_WORDS = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.klaw_words USING fts5vocab (main, messages_fts, 'col')"
 _WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"
 
 
 def _words(connection: apsw.Connection) -> Iterator[Row]:
     """Every word of the index in order, with each column that has it, in how many messages, and how often."""
-    connection.execute(_MAKE_WORDS)
+    connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.klaw_words USING fts5vocab (main, messages_fts, 'col')")
     for word, found in groupby(connection.execute(_WORDS), key=itemgetter(0)):
         yield word, [list(row[1:]) for row in found]
 

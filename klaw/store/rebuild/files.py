@@ -122,7 +122,6 @@ def check_begin(places: Places, logs_bytes: int) -> None:
     """Refuse to begin where a reindex could not end.
 
     Args:
-        places: the files.
         logs_bytes: size of all logs.
 
     Raises:

@@ -40,7 +40,6 @@ def mark_commits(stopped: Stopped, live: apsw.Connection | None = None) -> Mark:
     """How far the store is. From now on no line of a log changes, until ``end_reading``.
 
     Args:
-        stopped: the writer's.
         live: another connection, which reads the database as it is now until it ends its transaction; so long the
             write-ahead log grows.
 
@@ -70,8 +69,6 @@ def hand_over(
     that could not be.
 
     Args:
-        stopped: the writer's.
-        places: the files.
         positions: how far each log is in the new database.
         compared: up to these numbers everything is the same in both; None: differences were accepted.
 

@@ -47,7 +47,6 @@ class RecordIndex:
     """Where in the logs of one kind each record is. About 40 bytes a record.
 
     Args:
-        root: the data folder.
         number: name of the number that records are ordered by; None: they stay in the order of the logs. Klaw begins a
             line with it; others are read too, only slower.
         skip: told path, line and reason of a line without a number.

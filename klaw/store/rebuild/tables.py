@@ -74,11 +74,8 @@ def with_history(name: str, what: str, statement: str) -> tuple[Table, Table]:
     return now, entries(f"changes of {name}", changes, f"entry, user_id, {what}_id, at, value")
 
 
-_COUNT_MESSAGES = "SELECT count(*) FROM messages"
-
-
 def count_messages(connection: apsw.Connection) -> int:
-    return int(connection.execute(_COUNT_MESSAGES).get)
+    return int(connection.execute("SELECT count(*) FROM messages").get)
 
 
 _LAST = """

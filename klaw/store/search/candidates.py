@@ -141,7 +141,6 @@ def search_lists(
     """Search a scope by vector (if there is one), by words, and by vector within some days.
 
     Args:
-        connection: a reader.
         vector: the query's vector, little-endian float32.
         words: the query's content words.
         days: first and last days that the query names.
@@ -326,7 +325,6 @@ def places_of(
 
     Args:
         statements: of ``place_statements``.
-        connection: a reader.
         bindings: of the statements, from ``?2`` on.
         spreading: row ids that are told with their neighbours.
         others: row ids that are told without.

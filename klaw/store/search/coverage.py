@@ -31,12 +31,9 @@ class Batch:
     """Of the range; the next one begins after it."""
 
 
-_HAS_VECTORS = "SELECT count(*) FROM sqlite_schema WHERE name = 'vec_messages_rowids'"
-
-
 def has_vector_table(connection: apsw.Connection) -> bool:
     """Whether vectors are stored at all; there are none until an embedding model was first loaded."""
-    return bool(connection.execute(_HAS_VECTORS).get)
+    return bool(connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'vec_messages_rowids'").get)
 
 
 _ROWS = """
@@ -107,12 +104,9 @@ def word_count(sizes: bytes) -> int:
     return count
 
 
-_NEWEST_ROWID = "SELECT coalesce(max(rowid), 0) FROM messages"
-
-
 def newest_rowid(connection: apsw.Connection) -> int:
     """The rowid of the newest message; 0 when there is none."""
-    return int(connection.execute(_NEWEST_ROWID).get)
+    return int(connection.execute("SELECT coalesce(max(rowid), 0) FROM messages").get)
 
 
 _LAST_WINDOW = """
@@ -167,9 +161,6 @@ class Repaired:
 
 _HAS_TEXT = "SELECT count(*) FROM messages_fts_docsize WHERE id = ?"
 _HAS_VECTOR = "SELECT count(*) FROM vec_messages_rowids WHERE rowid = ?"
-_MARK = "SELECT embedded FROM messages WHERE rowid = ?"
-_UNMARK = "UPDATE messages SET embedded = 0 WHERE rowid = ? AND embedded = 1"
-_DROP_VECTOR = "DELETE FROM vec_messages WHERE rowid = ?"
 
 
 def repair(connection: apsw.Connection, damage: Damage) -> Repaired:
@@ -202,21 +193,20 @@ def _add_text(connection: apsw.Connection, rowid: int) -> bool:
 def _forget_lost(connection: apsw.Connection, rowid: int) -> bool:
     if connection.execute(_HAS_VECTOR, (rowid,)).get:
         return False
-    connection.execute(_UNMARK, (rowid,))
+    connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ? AND embedded = 1", (rowid,))
     return connection.changes() > 0
 
 
 def _drop_stray(connection: apsw.Connection, rowid: int) -> bool:
-    marked = connection.execute(_MARK, (rowid,)).get
+    marked = connection.execute("SELECT embedded FROM messages WHERE rowid = ?", (rowid,)).get
     if marked == 1 or not connection.execute(_HAS_VECTOR, (rowid,)).get:
         return False
-    connection.execute(_DROP_VECTOR, (rowid,))
+    connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (rowid,))
     return True
 
 
 # -- for `klaw doctor` -------------------------------------------------------------------------------------------------
 
-_CHATS = "SELECT chat_key, chat_id FROM sessions ORDER BY chat_key"
 _STRAY_TEXTS = """
 SELECT count(*) FROM messages_fts f JOIN messages m ON m.rowid = f.rowid
 WHERE messages_fts MATCH ? AND m.chat_id <> ?
@@ -232,7 +222,7 @@ WHERE c.partition00 <> s.chat_key
 
 def stray_texts(connection: apsw.Connection) -> int:
     """Rows of full text that stand under a chat that is not their message's. Reads one list of the index a chat."""
-    chats = connection.execute(_CHATS).fetchall()
+    chats = connection.execute("SELECT chat_key, chat_id FROM sessions ORDER BY chat_key").fetchall()
     return sum(connection.execute(_STRAY_TEXTS, (f'{{scope}}: "c{key}"', chat)).get for key, chat in chats)
 
 

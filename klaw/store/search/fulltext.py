@@ -98,7 +98,6 @@ def scores(
     messages.
 
     Args:
-        connection: a reader.
         words: as written.
         scope: the word of the scope column that all rows of the collection have; None when they are all rows.
         rowids: the first row and the end (not included) of what is searched.
@@ -147,11 +146,9 @@ def ranked(
     collection: by all rows the order would tell how often another user's facts have a word.
 
     Args:
-        connection: a reader.
         fts: the full-text table; its row ids are those of ``table``.
         table: has the rows, and the column ``user_id``.
         text: SQL of a row's text.
-        user: whose.
         words: as written.
         limit: most hits.
     """

@@ -94,12 +94,9 @@ class HistoryEnd:
     """The day (UTC) of the user's last message."""
 
 
-_LAST_USED = "SELECT max(updated_at) FROM sessions WHERE user_id = ?"
-
-
 def history_end(connection: apsw.Connection, user: UserId) -> HistoryEnd:
     """Where a user's history ends now."""
-    used = connection.execute(_LAST_USED, (user,)).get
+    used = connection.execute("SELECT max(updated_at) FROM sessions WHERE user_id = ?", (user,)).get
     return HistoryEnd(connection.execute(_LAST_ROWID).get, date.fromisoformat(used[:10]) if used is not None else None)
 
 

@@ -43,8 +43,6 @@ def find(
     """The user's people whom ``choose`` picks by their names, of one moment.
 
     Args:
-        connection: a reader.
-        user: whose.
         choose: given the ids with their names' normal forms, those that changed last first.
         facts_each: most facts of each.
     """

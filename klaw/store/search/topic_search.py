@@ -50,7 +50,6 @@ def search_topics(
     """Search a user's topics.
 
     Args:
-        connection: a reader.
         vector: of the query, if there is one.
         words: of the query.
         rowids: messages that a search found; their topics are told.

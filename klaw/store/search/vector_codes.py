@@ -190,7 +190,6 @@ SELECT block, used, capacity FROM vec_blocks WHERE chat_key = ? ORDER BY block D
 """
 _NEW_BLOCK = "INSERT INTO vec_blocks (user_id, chat_key, used, capacity) VALUES (?, ?, 0, ?)"
 _NEW_DATA = "INSERT INTO vec_block_data (block, records) VALUES (?, zeroblob(?))"
-_USE = "UPDATE vec_blocks SET used = ? WHERE block = ?"
 
 
 def _append(connection: apsw.Connection, now: State, stored: Sequence[Coded]) -> None:
@@ -206,7 +205,7 @@ def _append(connection: apsw.Connection, now: State, stored: Sequence[Coded]) ->
             with connection.blob_open("main", "vec_block_data", "records", block, True) as blob:
                 blob.seek(used * records.dtype.itemsize)
                 blob.write(part.tobytes())
-            connection.execute(_USE, (used + len(part), block))
+            connection.execute("UPDATE vec_blocks SET used = ? WHERE block = ?", (used + len(part), block))
             done += len(part)
 
 
@@ -243,12 +242,9 @@ def erase(connection: apsw.Connection, chat_key: int, rowids: Sequence[int]) -> 
                 blob.write(bytes(kind.itemsize))
 
 
-_COUNT = "SELECT coalesce(sum(used), 0) FROM vec_blocks WHERE chat_key = ?"
-
-
 def count(connection: apsw.Connection, chat_key: int) -> int:
     """How many vectors of a chat have a code."""
-    return int(connection.execute(_COUNT, (chat_key,)).get)
+    return int(connection.execute("SELECT coalesce(sum(used), 0) FROM vec_blocks WHERE chat_key = ?", (chat_key,)).get)
 
 
 _SCAN = """

@@ -58,7 +58,6 @@ def nearest_of(
     Args:
         estimates: row ids with estimated distances (up to a constant), the nearest first.
         measure: gives the distances of some; those that must not be found are left out.
-        limit: how many are wanted.
         certain: how many of them have to be the nearest, all if it is None; the others are filled up by their estimates
             and may hold some that ``measure`` would leave out.
         certainty: by how many standard deviations an estimate may be too pessimistic.

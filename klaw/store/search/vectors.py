@@ -119,7 +119,6 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
 
 
 _FORGET = "UPDATE messages SET embedded = 0 WHERE rowid > ?1 AND rowid <= ?2 AND embedded <> 0"
-_LAST_ROWID = "SELECT coalesce(max(rowid), 0) FROM messages"
 _BLOB_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'vec_messages_vector_chunks[0-9]*'"
 
 
@@ -130,7 +129,7 @@ def _clear_some(connection: apsw.Connection) -> bool:
     transaction, and deleting row by row through vec0 takes 0.1 ms a row.
     """
     first = int(meta.get(connection, _CLEARED_KEY) or 0)
-    last = int(connection.execute(_LAST_ROWID).get)
+    last = int(connection.execute("SELECT coalesce(max(rowid), 0) FROM messages").get)
     upto = min(first + CLEAR_ROWS, last)
     connection.execute(_FORGET, (first, upto))
     meta.put(connection, _CLEARED_KEY, str(upto))
@@ -178,7 +177,6 @@ RETURNING (SELECT chat_key FROM sessions WHERE sessions.chat_id = messages.chat_
     coalesce(unixepoch(created_at), 0), role
 """  # noqa: S608 - a constant condition
 _HAS_VECTOR = "SELECT 1 FROM vec_messages_rowids WHERE rowid = ?"
-_DELETE = "DELETE FROM vec_messages WHERE rowid = ?"
 _INSERT = "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (?, ?, ?, ?)"
 
 
@@ -191,7 +189,7 @@ def store(connection: apsw.Connection, made: Sequence[tuple[int, bytes]], as_of:
         if row is not None:
             key, user, seq, created_s, role = row
             if connection.execute(_HAS_VECTOR, (rowid,)).get:  # of a message that came back from the logs
-                connection.execute(_DELETE, (rowid,))
+                connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (rowid,))
             connection.execute(_INSERT, (rowid, key, seq, vector))
             item = Item(rowid=rowid, seq=seq, created_s=created_s, role=role, vector=vector)
             stored.append(Coded(chat_key=key, user=UserId(user), item=item))
@@ -238,12 +236,9 @@ def count_unembedded(connection: apsw.Connection, min_tokens: int) -> int:
     return int(connection.execute(_COUNT_UNEMBEDDED, (min_tokens,)).get)
 
 
-_COUNT_EMBEDDED = "SELECT count(*) FROM vec_messages_rowids"
-
-
 def count_embedded(connection: apsw.Connection) -> int:
     """How many messages have a vector. Reads the whole index of row ids: not for every message."""
-    return int(connection.execute(_COUNT_EMBEDDED).get) if model(connection) else 0
+    return int(connection.execute("SELECT count(*) FROM vec_messages_rowids").get) if model(connection) else 0
 
 
 # -- for a reindex -----------------------------------------------------------------------------------------------------
@@ -279,13 +274,10 @@ def _place(connection: apsw.Connection, rowid: int) -> tuple[str | None, int | N
     return (row[0], row[1]) if row else (None, None)
 
 
-_READ = "SELECT embedding FROM vec_messages WHERE rowid = ?"
-
-
 def read(connection: apsw.Connection, rowid: int) -> bytes | None:
     """A message's vector; None when there is none, or its bytes are no unit vector any more."""
     try:
-        vector = connection.execute(_READ, (rowid,)).get
+        vector = connection.execute("SELECT embedding FROM vec_messages WHERE rowid = ?", (rowid,)).get
     except apsw.SQLError:
         return None
     return bytes(vector) if vector is not None and _is_unit(vector) else None
@@ -301,9 +293,6 @@ def _is_unit(vector: bytes) -> bool:
     return abs(norm - 1) <= _NORM_TOLERANCE  # False for NaN and infinity too
 
 
-_DISTANCE = "SELECT vec_distance_cosine(?, ?)"
-
-
 def distance(connection: apsw.Connection, one: bytes, other: bytes) -> float:
     """Cosine distance of two vectors of the same length."""
-    return float(connection.execute(_DISTANCE, (one, other)).get)
+    return float(connection.execute("SELECT vec_distance_cosine(?, ?)", (one, other)).get)
