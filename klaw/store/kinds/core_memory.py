@@ -25,7 +25,7 @@ from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidValue, StorageErr
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import Table
+from klaw.store.rebuild.tables import table
 
 
 @attrs.frozen(kw_only=True)
@@ -71,14 +71,14 @@ def _apply(connection: apsw.Connection, change: Change[CorePut]) -> None:
     connection.execute(_PUT, (change.user, rows.dumps(put.document), put.replaces, change.time))
 
 
-_CONTENT = "SELECT user_id, document, updated_at FROM core_memory WHERE user_id > :after ORDER BY user_id LIMIT :limit"
+_CONTENT = table("core memory", "core_memory", "user_id", "user_id, document, updated_at", first="", small=True)
 CORE: Kind[CorePut] = Kind(
     what="core",
     counted="core",
     ops={"put": CorePut},
     apply=_apply,
     clear=("DELETE FROM core_memory",),
-    tables=(Table(name="core memory", first="", statement=_CONTENT, small=True),),
+    tables=(_CONTENT,),
 )
 
 

@@ -159,10 +159,7 @@ def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | N
 
 
 # The columns of a fact's row are those of its last change, which is compared as a whole: they are not told again.
-_ROWS = """
-SELECT user_id || '/' || id AS key, entry, rowid, normal, superseded_by FROM facts
-WHERE key > :after ORDER BY key LIMIT :limit
-"""
+_CONTENT = "entry, rowid, normal, superseded_by"
 FACT: Kind[Fact] = Kind(
     what="fact",
     counted="facts",
@@ -176,7 +173,7 @@ FACT: Kind[Fact] = Kind(
         "DELETE FROM fact_changes",
         "INSERT INTO facts_fts (facts_fts) VALUES ('rebuild')",
     ),
-    tables=(*tables.with_history("facts", "fact", _ROWS), tables.full_text("full text of facts", "facts_fts")),
+    tables=(*tables.with_history("facts", "fact", _CONTENT), tables.full_text("full text of facts", "facts_fts")),
 )
 history = FACT.history
 

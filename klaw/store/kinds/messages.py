@@ -33,7 +33,7 @@ def message_path(message: Message) -> str:
     return f"{chat_folder(message.chat)}/{message.created_at[:10]}.jsonl"
 
 
-_ORDER = (
+ORDER = (
     *("rowid", "id", "user_id", "channel", "chat_id", "seq", "role", "type", "content", "metadata", "tokens"),
     *("created_at", "segment"),
 )
@@ -43,7 +43,7 @@ _ORDER = (
 def message_line(message: NewMessage, **own: Any) -> str:
     """The line of a message; ``own`` are fields in place of its own."""
     fields = {**JOURNAL.write(message), **own}
-    return rows.dumps({name: fields[name] for name in _ORDER})
+    return rows.dumps({name: fields[name] for name in ORDER})
 
 
 def parse_message(record: dict[str, Any]) -> Message:

@@ -220,12 +220,8 @@ def forget_mentions(
 
 
 # The columns of a person's row are those of its last change, which is compared as a whole: they are not told again.
-_ROWS = """
-SELECT user_id || '/' || id AS key, entry, rowid, aliases, merged_into,
-    (SELECT group_concat(normal, char(10)) FROM (
-        SELECT normal FROM person_names WHERE person = people.rowid ORDER BY normal))
-FROM people WHERE key > :after ORDER BY key LIMIT :limit
-"""
+_CONTENT = """entry, rowid, aliases, merged_into, (SELECT group_concat(normal, char(10)) FROM (
+    SELECT normal FROM person_names WHERE person = people.rowid ORDER BY normal))"""
 PERSON: Kind[Person] = Kind(
     what="person",
     counted="people",
@@ -234,7 +230,7 @@ PERSON: Kind[Person] = Kind(
     check=check,
     apply=_apply,
     clear=("DELETE FROM person_names", "DELETE FROM people", "DELETE FROM person_changes"),
-    tables=tables.with_history("people", "person", _ROWS),
+    tables=tables.with_history("people", "person", _CONTENT),
 )
 history = PERSON.history
 MENTION: Kind[Mention] = Kind(

@@ -18,7 +18,7 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages, tool_notes
 from klaw.store.kinds.messages import Session
-from klaw.store.rebuild.tables import Table, full_text
+from klaw.store.rebuild.tables import full_text, table
 
 _SUMMARIES = rows.Rows(Summary, "summaries")
 
@@ -243,16 +243,12 @@ def remove_failure(connection: apsw.Connection, chat: ChatId) -> None:
 
 # Also a change of state is a row of a newer entry. A summary whose state changed beyond the end is in the new database
 # as it was, and is compared at the swap.
-_ROWS = """
-SELECT chat_id || '#' || printf('%09d', number) AS key, rowid, user_id, segment, first_seq, last_seq, text, tokens,
-    model, created_at, prompt_tokens, completion_tokens, state, changed,
+_KEY = "chat_id || '#' || printf('%09d', number) AS key"
+_CONTENT = f"""{_KEY}, rowid, user_id, segment, first_seq, last_seq, text, tokens, model, created_at, prompt_tokens,
+    completion_tokens, state, changed,
     (SELECT json_group_array(json_array(n.rowid, n.seq, n.call_id, n.tool, n.text)) FROM tool_notes n
-     WHERE n.chat_id = s.chat_id AND n.number = s.number)
-FROM summaries s WHERE key > :after ORDER BY key LIMIT :limit
-"""
-_CHANGED = """
-SELECT chat_id || '#' || printf('%09d', number) AS key FROM summaries WHERE changed > ?
-"""
+     WHERE n.chat_id = s.chat_id AND n.number = s.number)"""  # noqa: S608 - constants
+_CHANGED = f"SELECT {_KEY} FROM summaries WHERE changed > ?"  # noqa: S608 - constants
 SUMMARY: Kind[SummaryPut] = Kind(
     what="summary",
     counted="summaries",
@@ -263,7 +259,7 @@ SUMMARY: Kind[SummaryPut] = Kind(
     apply=_apply,
     clear=("DELETE FROM summaries", *tool_notes.CLEAR),
     tables=(
-        Table(name="summaries", first="", statement=_ROWS, bound="entry", changed=_CHANGED),
+        table("summaries", "summaries s", "key", _CONTENT, first="", bound="entry", changed=_CHANGED),
         full_text("full text of tool notes", "tool_notes_fts"),
     ),
 )

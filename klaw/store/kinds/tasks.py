@@ -12,7 +12,7 @@ from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
 from klaw.errors import NoSuchTask, TaskExists
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import Table
+from klaw.store.rebuild.tables import table
 
 _FIELDS = tuple(field.name for field in attrs.fields(Task) if field.name != "trigger")
 _COLUMNS = ", ".join(("fires", "expression", "zone", "every_s", "at", "user_id", *_FIELDS[1:]))
@@ -70,12 +70,10 @@ def _apply(connection: apsw.Connection, change: Change[Task]) -> None:
         connection.execute(_PUT, _row(change.value))
 
 
-_ROWS = """
-SELECT user_id || '/' || name AS key, fires, expression, zone, every_s, at, message, model, inject_into, enabled,
-    timeout_s, max_tokens, daily_tokens, created_at, updated_at, anchor_at
-FROM tasks WHERE key > :after ORDER BY key LIMIT :limit
-"""
-
+_CONTENT = (
+    "user_id || '/' || name AS key, fires, expression, zone, every_s, at, message, model, inject_into, enabled,"
+    " timeout_s, max_tokens, daily_tokens, created_at, updated_at, anchor_at"
+)
 TASK: Kind[Task] = Kind(
     what="task",
     counted="tasks",
@@ -84,7 +82,7 @@ TASK: Kind[Task] = Kind(
     beside=("user", "name"),
     apply=_apply,
     clear=("DELETE FROM tasks",),
-    tables=(Table(name="tasks", first="", statement=_ROWS, small=True),),
+    tables=(table("tasks", "tasks", "key", _CONTENT, first="", small=True),),
 )
 
 

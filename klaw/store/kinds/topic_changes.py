@@ -17,7 +17,7 @@ from klaw.domain.topic import TopicId
 from klaw.store.changes import Change, Kind
 from klaw.store.kinds import topics
 from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
-from klaw.store.rebuild.tables import Table, full_text
+from klaw.store.rebuild.tables import entries, full_text, table
 from klaw.store.rows import dumps
 
 ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
@@ -239,20 +239,10 @@ def _apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -
 
 
 # A topic with all its messages: that is where messages.topic_id is compared.
-_TOPICS = """
-SELECT t.*, (SELECT group_concat(rowid) FROM (SELECT rowid FROM messages WHERE topic_id = t.id ORDER BY rowid))
-FROM topics AS t WHERE t.id > :after ORDER BY t.id LIMIT :limit
-"""
-_ENDS = """
-SELECT id, entry, user_id, into_id FROM topic_ends WHERE id > :after ORDER BY id LIMIT :limit
-"""
-_CHANGES = """
-SELECT entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, undone_by, changed
-FROM topic_changes WHERE entry > :after ORDER BY entry LIMIT :limit
-"""
-_CHANGED = """
-SELECT id FROM topics WHERE entry > ?1 UNION SELECT id FROM topic_ends WHERE entry > ?1
-"""
+_MEMBERS = "(SELECT group_concat(rowid) FROM (SELECT rowid FROM messages WHERE topic_id = t.id ORDER BY rowid))"
+_CHANGES = "entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, undone_by, changed"
+_CHANGED = "SELECT id FROM topics WHERE entry > ?1 UNION SELECT id FROM topic_ends WHERE entry > ?1"
+_REWRITTEN = "SELECT entry FROM topic_changes WHERE changed > ?"
 
 TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     what="topic",
@@ -262,14 +252,9 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     apply=_apply,
     clear=(*topics.CLEAR, "DELETE FROM topic_changes"),
     tables=(
-        Table(name="topics", statement=_TOPICS, bound="entry", changed=_CHANGED),
-        Table(name="ended topics", statement=_ENDS, bound="entry", changed=_CHANGED),
-        Table(
-            name="changes of topics",
-            statement=_CHANGES,
-            bound="entry",
-            changed="SELECT entry FROM topic_changes WHERE changed > ?",
-        ),
+        table("topics", "topics AS t", "t.id", f"t.*, {_MEMBERS}", bound="entry", changed=_CHANGED),
+        table("ended topics", "topic_ends", "id", "id, entry, user_id, into_id", bound="entry", changed=_CHANGED),
+        entries("changes of topics", "topic_changes", _CHANGES, changed=_REWRITTEN),
         full_text("full text of topics", "topics_fts"),
     ),
 )

@@ -12,10 +12,13 @@ from operator import itemgetter
 
 import apsw
 
+from klaw.domain.task import Run
+from klaw.domain.turn import TurnRecord
+from klaw.store.kinds import messages
 from klaw.store.kinds.memory_journal import KINDS
-from klaw.store.rebuild.tables import END, PAGE_ROWS, Bound, Row, Table
+from klaw.store.rebuild.tables import END, PAGE_ROWS, Bound, Row, Table, full_text, table
 from klaw.store.rebuild.values import Progress, Side, TableComparison
-from klaw.store.rows import dumps
+from klaw.store.rows import columns, dumps
 from klaw.store.search import vectors
 
 EXAMPLES = 5
@@ -29,34 +32,17 @@ _REPORT_EVERY = 100
 
 Steps = Generator[Progress, None, TableComparison]
 
-_MESSAGES = """
-SELECT rowid, id, user_id, channel, chat_id, seq, role, type, content, metadata, tokens, created_at, segment
-FROM messages WHERE rowid > :after ORDER BY rowid LIMIT :limit
-"""
-_SESSIONS = """
-SELECT chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at
-FROM sessions WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
-"""
-_TURNS = """
-SELECT turn_id, chat_id, user_id, segment, status, model, first_seq, last_seq, started_at, ended_at, error,
-    receipt, usage, timings
-FROM turns WHERE turn_id > :after ORDER BY turn_id LIMIT :limit
-"""
-_RUNS = """
-SELECT id, change, user_id, task, kind, due, attempt, status, message, model, inject_into, started_at, ended_at,
-    prompt_tokens, completion_tokens, error, note, result, delivered, parent, notify, depth, details
-FROM runs WHERE id > :after ORDER BY id LIMIT :limit
-"""
-# How many words each column of each row has in the index: FTS5 keeps that beside the index itself.
-_FULL_TEXT = "SELECT id, hex(sz) FROM messages_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
+_SESSIONS = "chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
+_RUNS = f"id, change, {columns(Run).removeprefix('id, ')}"
+_TURNS_AFTER = "SELECT turn_id FROM turns WHERE rowid > ?"
 
 TABLES: tuple[Table, ...] = (
-    Table(name="messages", statement=_MESSAGES, bound="rowid"),
-    Table(name="sessions", first="", statement=_SESSIONS, small=True),
-    Table(name="turns", first="", statement=_TURNS, bound="turn", changed="SELECT turn_id FROM turns WHERE rowid > ?"),
-    Table(name="runs", first="", statement=_RUNS, bound="change", changed="SELECT id FROM runs WHERE change > ?"),
-    Table(name="full text", statement=_FULL_TEXT, bound="rowid"),
-    *(table for kind in KINDS for table in kind.tables),
+    table("messages", "messages", "rowid", ", ".join(messages.ORDER), bound="rowid"),
+    table("sessions", "sessions", "chat_id", _SESSIONS, first="", small=True),
+    table("turns", "turns", "turn_id", columns(TurnRecord), first="", bound="turn", changed=_TURNS_AFTER),
+    table("runs", "runs", "id", _RUNS, first="", bound="change", changed="SELECT id FROM runs WHERE change > ?"),
+    full_text("full text", "messages_fts", bound="rowid"),
+    *(each for kind in KINDS for each in kind.tables),
 )
 
 _WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"

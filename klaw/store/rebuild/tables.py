@@ -54,23 +54,28 @@ class Table:
         return {key for (key,) in connection.execute(self.changed, (number,))}
 
 
-def full_text(name: str, table: str) -> Table:
+def table(name: str, source: str, key: str, columns: str, **more: Any) -> Table:
+    """A table by its source in SQL: its rows in the order of a key, which is the first of the columns."""
+    statement = f"SELECT {columns} FROM {source} WHERE {key} > :after ORDER BY {key} LIMIT :limit"  # noqa: S608 - constants
+    return Table(name=name, statement=statement, **more)
+
+
+def full_text(name: str, index: str, **more: Any) -> Table:
     """How many words each column of each row has in a full-text index: FTS5 keeps that beside the index itself."""
-    statement = f"SELECT id, hex(sz) FROM {table}_docsize WHERE id > :after ORDER BY id LIMIT :limit"  # noqa: S608
-    return Table(name=name, statement=statement)
+    return table(name, f"{index}_docsize", "id", "id, hex(sz)", **more)
 
 
-def entries(name: str, table: str, columns: str, **more: Any) -> Table:
+def entries(name: str, source: str, columns: str, **more: Any) -> Table:
     """A table whose rows have the number of an entry of the memory journal as key."""
-    statement = f"SELECT {columns} FROM {table} WHERE entry > :after ORDER BY entry LIMIT :limit"  # noqa: S608
-    return Table(name=name, statement=statement, bound="entry", **more)
+    return table(name, source, "entry", columns, bound="entry", **more)
 
 
-def with_history(name: str, what: str, statement: str) -> tuple[Table, Table]:
+def with_history(name: str, what: str, columns: str) -> tuple[Table, Table]:
     """The rows of a kind that has a history, and that: their keys are the user and the id."""
     changes, key = f"{what}_changes", f"user_id || '/' || {what}_id"
     changed = f"SELECT DISTINCT {key} FROM {changes} WHERE entry > ?"  # noqa: S608 - constants
-    now = Table(name=name, first="", statement=statement, bound="entry", changed=changed)
+    rows = f"user_id || '/' || id AS key, {columns}"
+    now = table(name, name, "key", rows, first="", bound="entry", changed=changed)
     return now, entries(f"changes of {name}", changes, f"entry, user_id, {what}_id, at, value")
 
 
