@@ -229,7 +229,7 @@ def kept_checked(connection: apsw.Connection) -> KeptChecked:
         )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class TopicsChecked:
     """What was found; all but the last two must be nothing."""
 
@@ -259,13 +259,6 @@ SELECT (SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND NOT ({ARCHI
 def topics_checked(connection: apsw.Connection) -> TopicsChecked:
     """Look at all topics of all users at one moment; reads everything."""
     with snapshot(connection):
-        misfits, unindexed, orphans, returned, count = connection.execute(_COUNT_TOPICS).get
-        return TopicsChecked(
-            flaws=topic_vectors.flaws(connection),
-            misfits=misfits,
-            unindexed=unindexed,
-            orphans=orphans,
-            returned=returned,
-            topics=count,
-            waiting=topic_vectors.count_unembedded(connection),
-        )
+        counts = connection.execute(_COUNT_TOPICS).get
+        waiting = topic_vectors.count_unembedded(connection)
+        return TopicsChecked(topic_vectors.flaws(connection), *(*counts, waiting))

@@ -5,19 +5,20 @@ For the admin socket and its commands only. What answers a user goes through ``m
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
 import apsw
 import attrs
 
+from klaw.convert import Wire
 from klaw.domain.coverage import IndexRow
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
 from klaw.domain.topic import Topic
 from klaw.domain.turn import TurnRecord
-from klaw.store import migrations
+from klaw.store import migrations, rows
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages, summaries, topics, turns
 from klaw.store.kinds.pending import ChatRows, read_next
@@ -25,7 +26,7 @@ from klaw.store.search import coverage, fulltext, vectors
 from klaw.store.search.candidates import Scope
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Counts:
     """How much there is."""
 
@@ -55,17 +56,7 @@ SELECT
 
 def counts(connection: apsw.Connection) -> Counts:
     """Count everything; reads whole indexes, so not for every message."""
-    users, chats, messages, turns_, topics, facts, people = connection.execute(_COUNTS).get
-    return Counts(
-        schema=migrations.current(connection),
-        users=users,
-        chats=chats,
-        messages=messages,
-        turns=turns_,
-        topics=topics,
-        facts=facts,
-        people=people,
-    )
+    return Counts(migrations.current(connection), *connection.execute(_COUNTS).get)
 
 
 _COUNT_PENDING = """
@@ -144,20 +135,13 @@ def newest_recalls(
     connection: apsw.Connection, chat: ChatId | None, user: UserId | None, limit: int
 ) -> list[StoredRecall]:
     """The newest turns of a chat, of a user, or of all, oldest first."""
-    ids = [row[0] for row in connection.execute(_IDS, (chat, user, limit))][::-1]
-    return list(_recalls(connection, ids))
+    return recalls_of(connection, [row[0] for row in connection.execute(_IDS, (chat, user, limit))][::-1])
 
 
 def recalls_of(connection: apsw.Connection, turns: Sequence[str]) -> list[StoredRecall]:
     """Turns by their ids, in the given order; those that do not exist are left out."""
-    return list(_recalls(connection, turns))
-
-
-def _recalls(connection: apsw.Connection, ids: Sequence[str]) -> Iterator[StoredRecall]:
-    for each in ids:
-        turn = find_turn(connection, each, None, None)
-        if turn is not None:
-            yield stored_recall(connection, turn)
+    found = (find_turn(connection, each, None, None) for each in turns)
+    return [stored_recall(connection, turn) for turn in found if turn is not None]
 
 
 IdKind: TypeAlias = Literal["fact", "person", "run", "turn", "message"]
@@ -212,8 +196,8 @@ def find_message(connection: apsw.Connection, target: Target) -> list[Message]:
 class Turn:
     """A turn and its receipt, as far as it concerns one message."""
 
-    id: str
-    chat: ChatId
+    id: Annotated[str, Wire("turn_id")]
+    chat: Annotated[ChatId, Wire("chat_id")]
     segment: int
     status: str
     last_seq: int
@@ -253,21 +237,19 @@ def _count_holding(connection: apsw.Connection, word: str, chat_key: int) -> int
 
 
 _ENDED = "SELECT seq, created_at FROM messages WHERE chat_id = ? AND type = 'session_break' AND segment = ? LIMIT 1"
-_TURNS_FROM = """
-SELECT turn_id, chat_id, segment, status, last_seq, ended_at, receipt FROM turns
-WHERE chat_id = ? AND last_seq >= ? ORDER BY last_seq DESC, ended_at DESC LIMIT ?
-"""
+_TURNS = rows.Rows(Turn, "turns")
+_TURNS_FROM = "WHERE chat_id = ? AND last_seq >= ? ORDER BY last_seq DESC, ended_at DESC LIMIT ?"
 ELSEWHERE = 200
 """So many of a user's newest turns in other chats are looked through."""
-_SHOWN_ELSEWHERE = """
-SELECT turn_id, chat_id, segment, status, last_seq, ended_at, receipt
+_SHOWN_ELSEWHERE = f"""
+SELECT {_TURNS.columns}
 FROM (SELECT * FROM turns WHERE user_id = ?1 AND chat_id <> ?2 ORDER BY rowid DESC LIMIT ?4) AS t
 WHERE EXISTS (SELECT 1 FROM json_each(t.receipt, '$.topics.candidates') AS c, json_each(c.value, '$.rowids') AS r
         WHERE r.value = ?3)
     OR EXISTS (SELECT 1 FROM json_each(t.receipt, '$.topics.candidates') AS c, json_each(c.value, '$.shortened') AS r
         WHERE r.value = ?3)
 ORDER BY ended_at DESC LIMIT ?5
-"""
+"""  # noqa: S608 - constant columns
 
 
 def locate(
@@ -290,33 +272,22 @@ def locate(
     """
     with snapshot(connection):
         session = messages.session(connection, message.chat)
-        rows = coverage.rows(connection, message.rowid - 1, message.rowid, 1)
-        if session is None or not rows:
+        found = coverage.rows(connection, message.rowid - 1, message.rowid, 1)
+        if session is None or not found:
             return None
         stored = vectors.model(connection)
         ended = connection.execute(_ENDED, (message.chat, message.segment + 1)).fetchone()
-        newest = list(connection.execute(_TURNS_FROM, (message.chat, message.seq, turns)))
+        newest = _TURNS.all(connection, _TURNS_FROM, message.chat, message.seq, turns)
         shown = (message.user, message.chat, message.rowid, ELSEWHERE, turns)
-        newest += connection.execute(_SHOWN_ELSEWHERE, shown)
+        newest += map(_TURNS.read, connection.execute(_SHOWN_ELSEWHERE, shown))
         topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
         return Whereabouts(
             session=session,
-            row=rows[0],
+            row=found[0],
             model=stored[0] if stored else None,
             ended_seq=int(ended[0]) if ended else None,
             ended_at=str(ended[1]) if ended else None,
-            turns=[
-                Turn(
-                    id=id_,
-                    chat=ChatId(chat),
-                    segment=segment,
-                    status=status,
-                    last_seq=last,
-                    ended_at=at,
-                    receipt=json.loads(receipt),
-                )
-                for id_, chat, segment, status, last, at, receipt in newest
-            ],
+            turns=newest,
             topic=topics.get(connection, message.user, topic) if topic is not None else None,
             summary=summaries.holding(connection, message.chat, message.segment, message.seq),
             next_rows=read_next(connection, message.chat, window_rows, summarised=summarised),

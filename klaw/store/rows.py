@@ -47,6 +47,8 @@ def _maker(kind: Any) -> Callable[[Any], Any] | None:
     """What makes a field's value of a column's; None: it is the same."""
     while get_origin(kind) in (Annotated, UnionType):
         kind = get_args(kind)[0]
+    if get_origin(kind) is tuple and attrs.has(get_args(kind)[0]):
+        return lambda text: JOURNAL.read(json.loads(text), kind)
     if get_origin(kind) is tuple:
         return lambda text: tuple(json.loads(text))
     if get_origin(kind) in (dict, Mapping):

@@ -18,14 +18,14 @@ from klaw.domain.forget import Thing, beginning
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_id, user_of
 from klaw.domain.person import PersonId, normal_name
-from klaw.domain.task import run_folder, task_name
+from klaw.domain.task import Run, run_folder, task_name
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidName, KlawError, NoSuchChat
 from klaw.store import overview
 from klaw.store.engine.database import Readers
 from klaw.store.engine.log_files import record_of
 from klaw.store.forget import quoting
-from klaw.store.forget.derived import FileMade, RunText, effects_of
+from klaw.store.forget.derived import FileMade, effects_of
 from klaw.store.forget.scope import Wanted
 from klaw.store.kinds import chats, facts, messages, people, topics
 from klaw.store.kinds.messages import CONVERSATIONS
@@ -35,7 +35,7 @@ MAX_BYTES = 1_100_000
 """Tools write files up to 1 MB."""
 
 
-def of_runs(data_dir: Path, user: UserId, runs: Sequence[RunText]) -> list[FileMade]:
+def of_runs(data_dir: Path, user: UserId, runs: Sequence[Run]) -> list[FileMade]:
     """What runs wrote, by their transcripts."""
     found: list[FileMade] = []
     for run in runs:

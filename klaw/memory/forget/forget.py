@@ -24,7 +24,6 @@ from klaw.memory.forget.finding import NothingToForget, of_runs
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import applying, forgetting, quoting
-from klaw.store.forget import derived as derivation
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.cleaner import Cleaner
 from klaw.store.forget.derived import FileMade
@@ -32,7 +31,7 @@ from klaw.store.forget.entry import Forgot, merged
 from klaw.store.forget.logs import Held
 from klaw.store.forget.quoting import Looked, Named
 from klaw.store.forget.scope import Scope, Wanted, things_of
-from klaw.store.kinds import messages
+from klaw.store.kinds import messages, runs
 
 MOST_LISTED = 100
 """Messages that stay and name a forgotten person, as they are listed."""
@@ -248,9 +247,9 @@ class Forgetter:
 
     async def _files(self, scope: Scope) -> tuple[tuple[FileMade, ...], list[Thing]]:
         """The files that tools wrote, also in runs, and those of them that are there."""
-        runs = await self.readers.run(derivation.run_texts, scope.user, scope.runs)
+        gone = await self.readers.run(runs.by_ids, scope.user, scope.runs)
         written = {each.path: each for each in scope.files}
-        written |= {each.path: each for each in await self.files.run(of_runs, self.data_dir, scope.user, runs)}
+        written |= {each.path: each for each in await self.files.run(of_runs, self.data_dir, scope.user, gone)}
         files = tuple(written.values())
         look = partial(finding.things, with_facts=scope.with_facts)
         return files, await self.files.run(look, self.workspace, scope.user, files)

@@ -25,6 +25,7 @@ from klaw.store.forget.scope import Scope, Wanted, fact_texts, scope
 from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, topic_changes, topics
 from klaw.store.rows import dumps
 from klaw.store.search import coverage, vector_codes
+from klaw.store.search.fulltext import index_row, unindex_row
 
 _PENDING = "forget_pending"
 """In ``meta``: forgettings that may not be finished in the logs."""
@@ -156,13 +157,6 @@ def redact(connection: apsw.Connection, entry: ForgetEntry, looked: Looked) -> N
 
 
 _INDEXED = ("messages", "topics", "tool_notes")
-_INDEX = (
-    "INSERT INTO {table}_fts (rowid, content, scope) SELECT rowid, content, scope FROM {table}_search WHERE rowid = ?"
-)
-_UNINDEX = """
-INSERT INTO {table}_fts ({table}_fts, rowid, content, scope)
-SELECT 'delete', rowid, content, scope FROM {table}_search WHERE rowid = ?
-"""
 _AGAIN = {
     "messages": (
         "UPDATE messages SET embedded = 0 WHERE rowid = ?",
@@ -184,7 +178,7 @@ _AGAIN = {
 def _take_out(connection: apsw.Connection, table: str, row: int | str) -> None:
     """Take a row's old text out of the index, and the vectors that were made of a message."""
     if table in _INDEXED and (table != "messages" or coverage.has_text(connection, int(row))):
-        connection.execute(_UNINDEX.format(table=table), (row,))
+        unindex_row(connection, table, int(row))
     for message in messages.by_rowids(connection, [int(row)]) if table == "messages" else ():
         _drop_vector(connection, message)
         _drop_next_vector(connection, message)
@@ -203,7 +197,7 @@ def _redact_row(connection: apsw.Connection, user: UserId, place: Place, row: in
     write = f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE {place.key} = ?"  # noqa: S608
     connection.execute(write, (*new, row))
     if table in _INDEXED:
-        connection.execute(_INDEX.format(table=table), (row,))
+        index_row(connection, table, int(row))
     for statement in _AGAIN.get(table, ()):
         connection.execute(statement, (row,))
 

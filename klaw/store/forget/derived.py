@@ -291,25 +291,3 @@ WHERE f.user_id = ?1 AND m.content <> '' AND m.rowid NOT IN (SELECT value FROM j
 def facts_of_others(connection: apsw.Connection, user: UserId, derived: Derived) -> set[str]:
     """Facts that were drawn from other messages, maybe of the same topic."""
     return {str(row[0]) for row in connection.execute(_OF_OTHERS, (user, json.dumps(derived.rowids)))}
-
-
-@attrs.frozen(kw_only=True)
-class RunText:
-    """A run in words."""
-
-    id: str
-    task: str
-    message: str
-    result: str
-    started_at: str
-
-
-_RUN_TEXTS = """
-SELECT id, task, message, result, started_at FROM runs
-WHERE user_id = ? AND id IN (SELECT value FROM json_each(?)) ORDER BY started_at, id
-"""
-
-
-def run_texts(connection: apsw.Connection, user: UserId, runs: Sequence[str]) -> list[RunText]:
-    rows = connection.execute(_RUN_TEXTS, (user, json.dumps(list(runs))))
-    return [RunText(id=row[0], task=row[1], message=row[2], result=row[3], started_at=row[4]) for row in rows]

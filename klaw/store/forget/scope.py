@@ -19,7 +19,7 @@ from klaw.errors import CoreUnreadable
 from klaw.store.forget import derived as derivation
 from klaw.store.forget.derived import CoreMade, Derived, Effects, FileMade, TaskMade
 from klaw.store.forget.quoting import Named
-from klaw.store.kinds import attachments, chats, facts, messages, people, topic_changes, topics
+from klaw.store.kinds import attachments, chats, facts, messages, people, runs, topic_changes, topics
 from klaw.store.kinds.core_memory import read_core
 
 _TOPICS = """
@@ -262,7 +262,7 @@ def _attachments(scope: Scope) -> Iterator[Thing]:
 
 
 def _runs(connection: apsw.Connection, scope: Scope) -> Iterator[Thing]:
-    for run in derivation.run_texts(connection, scope.user, scope.runs):
+    for run in runs.by_ids(connection, scope.user, scope.runs):
         yield Thing(kind="run", name=f"{run.id} of {run.task}", text=beginning(run.message))
 
 

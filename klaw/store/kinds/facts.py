@@ -15,6 +15,7 @@ from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
 from klaw.store.rebuild import tables
 from klaw.store.search import passages
+from klaw.store.search.fulltext import index_row, unindex_row
 from klaw.store.search.passages import PassageVector
 
 _FACTS = rows.Rows(Fact, "facts")
@@ -110,12 +111,10 @@ def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> lis
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
-_PRESENT = "SELECT rowid, text, superseded_by IS NULL FROM facts WHERE user_id = ? AND id = ?"
+_PRESENT = "SELECT rowid, text FROM facts WHERE user_id = ? AND id = ?"
 _PUT = rows.upsert("facts", Fact, "rowid", "entry", "normal")
 _REMOVE = "DELETE FROM facts WHERE rowid = ?"
 _DROP_VECTOR = "DELETE FROM vec_facts WHERE rowid = ?"
-_UNINDEX = "INSERT INTO facts_fts (facts_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
-_INDEX = "INSERT INTO facts_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
 
 
 def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
@@ -123,9 +122,8 @@ def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
     now."""
     FACT.note(connection, entry)
     present = connection.execute(_PRESENT, (entry.user, entry.key)).fetchone()
-    rowid, text, active = present or (entry.entry, None, False)
-    if active:
-        connection.execute(_UNINDEX, (rowid, text, entry.user))
+    rowid, text = present or (entry.entry, None)
+    unindex_row(connection, "facts", rowid)
     fact = entry.value
     if fact is None or not fact.active or fact.text != text:
         connection.execute(_DROP_VECTOR, (rowid,))
@@ -135,21 +133,17 @@ def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
         return
     own = {"rowid": rowid, "entry": entry.entry, "normal": normal_form(fact.text)}
     connection.execute(_PUT, {**rows.values(fact), **own})
-    if fact.active:
-        connection.execute(_INDEX, (rowid, fact.text, fact.user))
+    index_row(connection, "facts", rowid)
 
 
 def forget(connection: apsw.Connection, user: UserId, fact: FactId) -> None:
     """Remove a fact with its full text and vector; of its history the dates stay."""
     FACT.forget_history(connection, user, fact)
-    present = connection.execute(_PRESENT, (user, fact)).fetchone()
-    if present is None:
-        return
-    rowid, text, active = present
-    if active:
-        connection.execute(_UNINDEX, (rowid, text, user))
-    connection.execute(_DROP_VECTOR, (rowid,))
-    connection.execute(_REMOVE, (rowid,))
+    rowid = rowid_of(connection, user, fact)
+    if rowid is not None:
+        unindex_row(connection, "facts", rowid)
+        connection.execute(_DROP_VECTOR, (rowid,))
+        connection.execute(_REMOVE, (rowid,))
 
 
 def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | None:

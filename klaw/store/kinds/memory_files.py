@@ -11,6 +11,7 @@ from klaw.convert import Wire
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store import rows
 from klaw.store.engine.transaction import Transaction
+from klaw.store.search.fulltext import index_row, unindex_row
 
 
 @attrs.frozen(kw_only=True)
@@ -80,14 +81,11 @@ def of_file(connection: apsw.Connection, user: UserId, path: str) -> list[Stored
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
-_SCOPED = "?2 || char(10) || ?3, 'u' || lower(hex(?4))"
-_UNINDEX = f"INSERT INTO chunks_fts (chunks_fts, rowid, content, scope) VALUES ('delete', ?1, {_SCOPED})"  # noqa: S608
-_INDEX = f"INSERT INTO chunks_fts (rowid, content, scope) VALUES (?1, {_SCOPED})"  # noqa: S608 - constant columns
 _INSERT = "INSERT INTO chunks (user_id, path, line, heading, text) VALUES (?, ?, ?, ?, ?) RETURNING rowid"
 _PUT_FILE = "INSERT OR REPLACE INTO memory_files (user_id, path, stamp) VALUES (?, ?, ?)"
 
 
-def put_file(connection: apsw.Connection, file: MemoryFile, found: Sequence[Chunk], *, gone: bool) -> None:
+def _replace(connection: apsw.Connection, file: MemoryFile, found: Sequence[Chunk]) -> None:
     """Store a file's pieces in place of those before. A piece that is there already keeps its row and its vector."""
     before: dict[tuple[str, str], list[StoredChunk]] = {}
     for each in of_file(connection, file.user, file.path):
@@ -98,22 +96,19 @@ def put_file(connection: apsw.Connection, file: MemoryFile, found: Sequence[Chun
             connection.execute("UPDATE chunks SET line = ? WHERE rowid = ?", (chunk.line, same.pop(0).rowid))
             continue
         values = (file.user, file.path, chunk.line, chunk.heading, chunk.text)
-        rowid = connection.execute(_INSERT, values).get
-        connection.execute(_INDEX, (rowid, chunk.heading, chunk.text, file.user))
+        index_row(connection, "chunks", connection.execute(_INSERT, values).get)
     for old in (each for those in before.values() for each in those):
-        connection.execute(_UNINDEX, (old.rowid, old.heading, old.text, file.user))
+        unindex_row(connection, "chunks", old.rowid)
         connection.execute("DELETE FROM chunks WHERE rowid = ?", (old.rowid,))
-    if gone:
-        connection.execute("DELETE FROM memory_files WHERE user_id = ? AND path = ?", (file.user, file.path))
-    else:
-        connection.execute(_PUT_FILE, (file.user, file.path, file.stamp))
 
 
 def put(tx: Transaction, file: MemoryFile, pieces: Sequence[Chunk]) -> None:
     """Store the pieces of a memory file in place of those before."""
-    put_file(tx.connection, file, pieces, gone=False)
+    _replace(tx.connection, file, pieces)
+    tx.connection.execute(_PUT_FILE, (file.user, file.path, file.stamp))
 
 
 def remove(tx: Transaction, file: MemoryFile) -> None:
     """Forget the pieces of a memory file that is gone."""
-    put_file(tx.connection, file, (), gone=True)
+    _replace(tx.connection, file, ())
+    tx.connection.execute("DELETE FROM memory_files WHERE user_id = ? AND path = ?", (file.user, file.path))

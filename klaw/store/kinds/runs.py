@@ -5,7 +5,7 @@ month in which it began, whatever it became later.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import apsw
@@ -224,6 +224,14 @@ def count_failed(connection: apsw.Connection, error: str, since: str) -> int:
     """How many runs of all users failed with an error code. ``since``: ISO-8601 UTC; only those begun from then on."""
     found: list[tuple[int]] = list(connection.execute(_FAILED, (error, since)))
     return found[0][0]
+
+
+_OF_IDS = "WHERE user_id = ? AND id IN (SELECT value FROM json_each(?)) ORDER BY started_at, id"
+
+
+def by_ids(connection: apsw.Connection, user: UserId, ids: Sequence[str]) -> list[Run]:
+    """A user's runs by their ids, the oldest first; missing ones are left out."""
+    return _RUNS.all(connection, _OF_IDS, user, json.dumps(list(ids)))
 
 
 def running(connection: apsw.Connection) -> list[Run]:

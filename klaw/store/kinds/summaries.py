@@ -230,17 +230,6 @@ def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
     tool_notes.remove(connection, chat, number)
 
 
-_PUT_FAILURE = "INSERT OR REPLACE INTO summary_failures (chat_id, failures, retry_at, code) VALUES (?, ?, ?, ?)"
-
-
-def put_failure(connection: apsw.Connection, failure: Failure) -> None:
-    connection.execute(_PUT_FAILURE, (failure.chat, failure.failures, failure.retry_at, failure.code))
-
-
-def remove_failure(connection: apsw.Connection, chat: ChatId) -> None:
-    connection.execute("DELETE FROM summary_failures WHERE chat_id = ?", (chat,))
-
-
 # Also a change of state is a row of a newer entry. A summary whose state changed beyond the end is in the new database
 # as it was, and is compared at the swap.
 _KEY = "chat_id || '#' || printf('%09d', number) AS key"
@@ -321,11 +310,14 @@ def put(
         notes=tuple(notes),
     )
     tx.journal(SUMMARY.put(new.user, (new.chat, number), put, new.created_at))
-    remove_failure(connection, new.chat)
+    connection.execute("DELETE FROM summary_failures WHERE chat_id = ?", (new.chat,))
     return put.summary
+
+
+_PUT_FAILURE = "INSERT OR REPLACE INTO summary_failures (chat_id, failures, retry_at, code) VALUES (?, ?, ?, ?)"
 
 
 def note_failure(tx: Transaction, failure: Failure) -> None:
     """Remember that a chat's summary failed and when it may be tried again, also over a restart. It is no part of the
     logs."""
-    put_failure(tx.connection, failure)
+    tx.connection.execute(_PUT_FAILURE, (failure.chat, failure.failures, failure.retry_at, failure.code))

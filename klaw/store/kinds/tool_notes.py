@@ -7,15 +7,13 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary, ToolNote
+from klaw.store.search.fulltext import index_row, unindex_row
 
 MANY = 1_000
 """Notes of one summary; row ids leave room for so many."""
 
 _INSERT = """
 INSERT INTO tool_notes (rowid, user_id, chat_id, number, seq, call_id, tool, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_INDEX = """
-INSERT INTO tool_notes_fts (rowid, content, scope) SELECT rowid, content, scope FROM tool_notes_search WHERE rowid = ?
 """
 
 
@@ -25,24 +23,15 @@ def insert(connection: apsw.Connection, entry: int, summary: Summary, notes: Seq
         rowid = entry * MANY + place
         row = (rowid, summary.user, summary.chat, summary.number, note.seq, note.call, note.tool, note.text)
         connection.execute(_INSERT, row)
-        connection.execute(_INDEX, (rowid,))
-
-
-_UNINDEX = """
-INSERT INTO tool_notes_fts (tool_notes_fts, rowid, content, scope)
-SELECT 'delete', s.rowid, s.content, s.scope
-FROM tool_notes n JOIN tool_notes_search s ON s.rowid = n.rowid WHERE n.chat_id = ? AND n.number = ?
-"""
-_DROP_VECTORS = """
-DELETE FROM vec_tool_notes WHERE rowid IN (SELECT rowid FROM tool_notes WHERE chat_id = ? AND number = ?)
-"""
-_REMOVE = "DELETE FROM tool_notes WHERE chat_id = ? AND number = ?"
+        index_row(connection, "tool_notes", rowid)
 
 
 def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
     """Remove the notes of a summary, with their full text and vectors."""
-    for statement in (_UNINDEX, _DROP_VECTORS, _REMOVE):
-        connection.execute(statement, (chat, number))
+    query = "SELECT rowid FROM tool_notes WHERE chat_id = ? AND number = ?"
+    for (rowid,) in list(connection.execute(query, (chat, number))):
+        unindex_row(connection, "tool_notes", rowid)
+        connection.execute("DELETE FROM tool_notes WHERE rowid = ?", (rowid,))  # its vector goes with it
 
 
 @attrs.frozen(kw_only=True)

@@ -6,14 +6,15 @@ made from the logs has the same history. Every question names the user.
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import apsw
 import attrs
 
-from klaw.convert import JOURNAL, Form
+from klaw.convert import JOURNAL, Form, Wire
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import TopicId
+from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.kinds import topics
 from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
@@ -30,7 +31,7 @@ class TopicChange:
     entry: int
     """Of the memory journal; names the change."""
     at: str
-    chat: ChatId
+    chat: Annotated[ChatId, Wire("chat_id")]
     op: ChangeOp
     by: Author
     before: tuple[TopicState, ...]
@@ -43,30 +44,12 @@ class TopicChange:
     """The change that took this one back."""
 
 
-_SELECT = "SELECT entry, at, chat_id, op, by, before, after, undoes, undone_by FROM topic_changes WHERE "
-
-
-def _changes(connection: apsw.Connection, where: str, *bindings: Any) -> list[TopicChange]:
-    return [_change(row) for row in connection.execute(_SELECT + where, bindings)]
-
-
-def _change(row: Sequence[Any]) -> TopicChange:
-    return TopicChange(
-        entry=row[0],
-        at=row[1],
-        chat=ChatId(row[2]),
-        op=row[3],
-        by=row[4],
-        before=JOURNAL.read(json.loads(row[5]), tuple[TopicState, ...]),
-        after=tuple(TopicId(each) for each in json.loads(row[6])),
-        undoes=row[7],
-        undone_by=row[8],
-    )
+_CHANGES = rows.Rows(TopicChange, "topic_changes")
 
 
 def get(connection: apsw.Connection, user: UserId, entry: int) -> TopicChange | None:
     """A change of a user's topics."""
-    return next(iter(_changes(connection, "user_id = ? AND entry = ?", user, entry)), None)
+    return _CHANGES.one(connection, "WHERE user_id = ? AND entry = ?", user, entry)
 
 
 def of_user(
@@ -75,7 +58,9 @@ def of_user(
     """Changes of a user's topics, the newest first; of one topic, and before an entry."""
     found: list[TopicChange] = []
     while len(found) < limit:
-        page = _changes(connection, "user_id = ? AND entry < ? ORDER BY entry DESC LIMIT ?", user, before, limit)
+        page = _CHANGES.all(
+            connection, "WHERE user_id = ? AND entry < ? ORDER BY entry DESC LIMIT ?", user, before, limit
+        )
         found += [each for each in page if topic is None or topic in each.after or topic in _ids(each.before)]
         if len(page) < limit:
             break
@@ -98,7 +83,7 @@ def newest(connection: apsw.Connection, user: UserId) -> int | None:
     return int(found) if found is not None else None
 
 
-_OVERLAPPING = "user_id = ? AND entry > ? AND last_rowid >= ? AND first_rowid <= ? ORDER BY entry"
+_OVERLAPPING = "WHERE user_id = ? AND entry > ? AND last_rowid >= ? AND first_rowid <= ? ORDER BY entry"
 
 
 def _touching(
@@ -108,7 +93,7 @@ def _touching(
     if not rowids:
         return
     wanted = frozenset(rowids)
-    for change in _changes(connection, _OVERLAPPING, user, after, min(wanted), max(wanted)):
+    for change in _CHANGES.all(connection, _OVERLAPPING, user, after, min(wanted), max(wanted)):
         states = [state for state in change.before if not wanted.isdisjoint(state.members)]
         if states:
             yield change, states
@@ -223,7 +208,7 @@ def forget(
         entry: the memory journal's entry by which that happens.
     """
     forgotten, ended = frozenset(rowids), frozenset(gone)
-    for change in _changes(connection, "user_id = ? ORDER BY entry", user):
+    for change in _CHANGES.all(connection, "WHERE user_id = ? ORDER BY entry", user):
         left = [each for each in change.before if each.id not in ended and forgotten.isdisjoint(each.members)]
         if len(left) == len(change.before):
             continue
@@ -240,7 +225,7 @@ def _apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -
 
 # A topic with all its messages: that is where messages.topic_id is compared.
 _MEMBERS = "(SELECT group_concat(rowid) FROM (SELECT rowid FROM messages WHERE topic_id = t.id ORDER BY rowid))"
-_CHANGES = "entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, undone_by, changed"
+_COLUMNS = "entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, undone_by, changed"
 _CHANGED = "SELECT id FROM topics WHERE entry > ?1 UNION SELECT id FROM topic_ends WHERE entry > ?1"
 _REWRITTEN = "SELECT entry FROM topic_changes WHERE changed > ?"
 
@@ -254,7 +239,7 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     tables=(
         table("topics", "topics AS t", "t.id", f"t.*, {_MEMBERS}", bound="entry", changed=_CHANGED),
         table("ended topics", "topic_ends", "id", "id, entry, user_id, into_id", bound="entry", changed=_CHANGED),
-        entries("changes of topics", "topic_changes", _CHANGES, changed=_REWRITTEN),
+        entries("changes of topics", "topic_changes", _COLUMNS, changed=_REWRITTEN),
         full_text("full text of topics", "topics_fts"),
     ),
 )

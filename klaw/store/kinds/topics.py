@@ -14,6 +14,7 @@ from klaw.domain.topic import Topic, TopicId
 from klaw.store import rows
 from klaw.store.changes import Change, RowIds
 from klaw.store.kinds import messages
+from klaw.store.search.fulltext import index_row, unindex_row
 
 TOPICS = rows.Rows(Topic, "topics")
 
@@ -197,8 +198,6 @@ WHERE id = ?1 AND user_id = ?2
 _REMOVE = "DELETE FROM topics WHERE id = ? AND user_id = ?"
 _END = "INSERT OR REPLACE INTO topic_ends (id, entry, user_id, into_id) VALUES (?, ?, ?, ?)"
 _DROP_VECTOR = "DELETE FROM vec_topics WHERE rowid = ?"
-_UNINDEX = "INSERT INTO topics_fts (topics_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
-_INDEX = "INSERT INTO topics_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
 _COUNT_MEMBERS = """
 UPDATE topics SET entry = ?3, updated_at = ?4, (messages, chars, first_rowid, last_rowid, first_at, last_at) = (
     SELECT count(*), coalesce(sum(length(m.content)), 0), coalesce(min(m.rowid), 0), coalesce(max(m.rowid), 0),
@@ -272,24 +271,12 @@ def apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) ->
 
 def _put(connection: apsw.Connection, entry: Change[Any], chat: ChatId, state: TopicState) -> set[int]:
     """Store a topic and let its messages join. Returns the topics that they were in."""
-    _unindex(connection, entry.user, state.id)
-    connection.execute(
-        _PUT,
-        {
-            "id": state.id,
-            "entry": entry.entry,
-            "user": entry.user,
-            "chat": chat,
-            "summary": state.summary,
-            "general": state.general,
-            "time": entry.time,
-            "consolidated": state.consolidated,
-            "facts": state.facts,
-        },
-    )
+    unindex_row(connection, "topics", state.id)
+    own = {"entry": entry.entry, "user": entry.user, "chat": chat, "time": entry.time}
+    connection.execute(_PUT, {**rows.values(state), **own})
     if not connection.changes():
         raise apsw.ConstraintError("the topic is another user's or another chat's")
-    connection.execute(_INDEX, (state.id, state.summary, entry.user))
+    index_row(connection, "topics", state.id)
     connection.execute("DELETE FROM topic_ends WHERE id = ? AND user_id = ?", (state.id, entry.user))
     joining = (json.dumps(list(state.members)), entry.user, chat)
     losers = {int(row[0]) for row in connection.execute(_LOSERS, joining)}
@@ -298,17 +285,10 @@ def _put(connection: apsw.Connection, entry: Change[Any], chat: ChatId, state: T
     return losers
 
 
-def _unindex(connection: apsw.Connection, user: UserId, topic: TopicId) -> bool:
-    summary = connection.execute("SELECT summary FROM topics WHERE id = ? AND user_id = ?", (topic, user)).get
-    if summary is None:
-        return False
-    connection.execute(_UNINDEX, (topic, summary, user))
-    return True
-
-
 def end(connection: apsw.Connection, entry: Change[Any], topic: TopicId, into: TopicId | None) -> None:
     """Remove a topic by an entry of the memory journal; its messages have none then."""
-    if _unindex(connection, entry.user, topic):
+    if get(connection, entry.user, topic) is not None:
+        unindex_row(connection, "topics", topic)
         connection.execute(_LEAVE, (topic, entry.user))
         connection.execute(_REMOVE, (topic, entry.user))  # its vector goes with it
         connection.execute(_END, (topic, entry.entry, entry.user, into))
@@ -326,7 +306,7 @@ def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry
         return
     connection.execute(_DROP_VECTOR, (topic,))
     if not left:
-        _unindex(connection, user, topic)
+        unindex_row(connection, "topics", topic)
         connection.execute(_REMOVE, (topic, user))
         connection.execute(_END, (topic, entry, user, None))
 

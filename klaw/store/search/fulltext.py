@@ -133,6 +133,21 @@ def idf(found: int, messages: int) -> float:
     return max(_LEAST_IDF, math.log((max(messages, found) - found + 0.5) / (found + 0.5)))
 
 
+# -- rows of a table: what its view ``TABLE_search`` shows of them -----------------------------------------------------
+
+
+def index_row(connection: apsw.Connection, table: str, rowid: int) -> None:
+    """Make the full text of a row."""
+    row = f"SELECT rowid, content, scope FROM {table}_search WHERE rowid = ?"  # noqa: S608 - constant names
+    connection.execute(f"INSERT INTO {table}_fts (rowid, content, scope) {row}", (rowid,))
+
+
+def unindex_row(connection: apsw.Connection, table: str, rowid: int) -> None:
+    """Take the full text of a row out, before it is changed or removed; one that has none is left alone."""
+    row = f"SELECT 'delete', rowid, content, scope FROM {table}_search WHERE rowid = ?"  # noqa: S608 - constant names
+    connection.execute(f"INSERT INTO {table}_fts ({table}_fts, rowid, content, scope) {row}", (rowid,))
+
+
 # -- among what one user keeps ----------------------------------------------------------------------------------------
 
 _SATURATION, _BREVITY = 1.2, 0.75

@@ -151,7 +151,7 @@ SELECT (SELECT count(*) FROM vec_topics WHERE rowid NOT IN (SELECT id FROM topic
 """
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Flaws:
     """What must never be. All counts are 0."""
 
@@ -167,8 +167,7 @@ class Flaws:
 
 def flaws(connection: apsw.Connection) -> Flaws:
     """Look at all topics of all users; reads everything."""
-    found, homeless, strangers, spans = connection.execute(_DANGLING).get
-    return Flaws(vectors=found, homeless=homeless, strangers=strangers, spans=spans)
+    return Flaws(*connection.execute(_DANGLING).get)
 
 
 _COSINES = """
