@@ -1,8 +1,8 @@
 """Opening the whole store: migrated database, replayed journal, reconciled logs, reader pool."""
 
 import errno
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -16,7 +16,7 @@ from klaw.errors import KlawError, StorageError, StoreDamaged
 from klaw.store import migrations
 from klaw.store.engine import connect
 from klaw.store.engine.connect import DAMAGE, DAMAGED, prepare_reader
-from klaw.store.engine.database import CLOSE_S, Database, Readers, open_database, open_readers
+from klaw.store.engine.database import CLOSE_S, Database, Readers, open_readers
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.reconcile import reconcile
 from klaw.store.engine.writer import Writer
@@ -71,56 +71,40 @@ async def open_store(
         SchemaTooNew: the database is of a newer Klaw; nothing was changed.
         StorageError: the files cannot be opened or written; the text names the file and the reason.
     """
+    database = Database(path, connect.prepare_writer, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
-        journal.lock()  # before anything else: a reindex may be at work on the same files
-        recover(Places(path))
-    except OSError as error:
-        journal.release()
-        raise _refusal(path, error) from error
-    try:
-        made = await _make_missing(Places(path), journal, report)
-        async with _open_writable(path) as database:
-            try:
-                opened = await database.run(_prepare, journal, path.parent, made)
-            except (apsw.Error, OSError, *DAMAGE) as error:
-                raise _refusal(path, error) from error
-            log.info("store_opened", schema=opened.schema, count=opened.restored_lines)
-            try:
-                async with open_readers(path, readers) as pool:
-                    yield Store(writer=Writer(), readers=pool, database=database, journal=journal, opened=opened)
-            finally:
-                with trio.move_on_after(CLOSE_S, shield=True):
-                    if database.is_open:  # not after a swap that failed half-way
-                        await database.run(_close, journal)
+        with _refusing(path, OSError):
+            journal.lock()  # before anything else: a reindex may be at work on the same files
+            recover(Places(path))
+        with _refusing(path, apsw.Error, OSError):
+            made = await _make_missing(Places(path), journal, report)
+        with _refusing(path, apsw.Error, *DAMAGE):
+            await database.open()
+        with _refusing(path, apsw.Error, OSError, *DAMAGE):
+            opened = await database.run(_prepare, journal, path.parent, made)
+        log.info("store_opened", schema=opened.schema, count=opened.restored_lines)
+        try:
+            async with open_readers(path, readers) as pool:
+                yield Store(writer=Writer(), readers=pool, database=database, journal=journal, opened=opened)
+        finally:
+            with trio.move_on_after(CLOSE_S, shield=True):
+                if database.is_open:  # not after a swap that failed half-way
+                    await database.run(_close, journal)
     finally:
-        journal.release()
+        try:
+            await database.aclose()  # noqa: ASYNC102 - shielded with a deadline inside
+        finally:
+            journal.release()
 
 
 async def _make_missing(places: Places, journal: Journal, report: Callable[[Progress], None]) -> Tally | None:
     """Make the database if there is none. Returns what the logs held."""
-    try:
-        tally = None
-        if is_missing(places):
-            journal.open()
-            tally = await make_missing(places, report)
-        connect.private(places.database)
-    except (apsw.Error, OSError) as error:
-        raise _refusal(places.database, error) from error
+    tally = None
+    if is_missing(places):
+        journal.open()
+        tally = await make_missing(places, report)
+    connect.private(places.database)
     return tally
-
-
-@asynccontextmanager
-async def _open_writable(path: Path) -> AsyncIterator[Database]:
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    opening = open_database(path, connect.prepare_writer, flags)
-    try:
-        database = await opening.__aenter__()
-    except (apsw.Error, *DAMAGE) as error:
-        raise _refusal(path, error) from error
-    try:
-        yield database
-    finally:
-        await opening.__aexit__(None, None, None)  # noqa: ASYNC102 - shielded with a deadline inside
 
 
 def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path, made: Tally | None) -> Opened:
@@ -135,6 +119,14 @@ def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path, made
 def _close(connection: apsw.Connection, journal: Journal) -> None:
     journal.close()
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+@contextmanager
+def _refusing(path: Path, *errors: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except errors as error:
+        raise _refusal(path, error) from error
 
 
 def _refusal(path: Path, error: Exception) -> KlawError:

@@ -29,7 +29,7 @@ REPLACE_S = 30.0
 
 
 class Database:
-    """An open connection. Made by ``open_database``.
+    """A connection, once ``open`` has opened it; ``aclose`` it in the end, whatever happens.
 
     Args:
         path: the file.
@@ -126,21 +126,6 @@ async def _close(connection: "AsyncConnection") -> None:
         await connection.aclose()
 
 
-@asynccontextmanager
-async def open_database(path: Path, prepare: Callable[[apsw.Connection], None], flags: int) -> AsyncIterator[Database]:
-    """Open a connection and close it in the end, whatever happens.
-
-    Raises:
-        apsw.Error: the file cannot be opened or is no database.
-    """
-    database = Database(path, prepare, flags)
-    await database.open()
-    try:
-        yield database
-    finally:
-        await database.aclose()  # noqa: ASYNC102 - shielded with a deadline inside
-
-
 class Readers:
     """Hands out connections in turn; a caller waits while all are busy."""
 
@@ -214,8 +199,8 @@ async def open_readers(path: Path, count: int) -> AsyncIterator[Readers]:
         apsw.Error: the file cannot be opened.
     """
     async with AsyncExitStack() as stack:
-        databases = [
-            await stack.enter_async_context(open_database(path, prepare_reader, apsw.SQLITE_OPEN_READONLY))
-            for _ in range(count)
-        ]
+        databases = [Database(path, prepare_reader, apsw.SQLITE_OPEN_READONLY) for _ in range(count)]
+        for database in databases:
+            await database.open()
+            stack.push_async_callback(database.aclose)
         yield Readers(databases)

@@ -117,11 +117,7 @@ class LineInserter:
             self._taken(path, line, message.rowid)
             return None
 
-        def store() -> bool:
-            messages.restore(connection, message)
-            return True
-
-        if not self._stored(connection, path, line, store, message.rowid):
+        if not self._stored(connection, path, line, lambda: messages.restore(connection, message), message.rowid):
             return None
         self.count(messages=1)
         return message.rowid

@@ -2,7 +2,6 @@
 
 import os
 from array import array
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from sys import intern
@@ -209,18 +208,13 @@ def _is_torn(path: Path) -> bool:
 def _read_commit_log(path: Path, report: LogReport) -> None:
     """Count its lines, and learn what they name: the next start puts them into the logs."""
     try:
-        for log, line in _commit_lines(path):
-            report.pending_lines += 1
-            _take(report, log, line)
+        with path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    log, _, record = line.partition(b"\t")
+                    report.pending_lines += 1
+                    _take(report, log.decode(errors="replace"), record)
     except FileNotFoundError:
         pass
     except OSError:
         report.unreadable.append(COMMIT_LOG)
-
-
-def _commit_lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                log, _, record = line.partition(b"\t")
-                yield log.decode(errors="replace"), record

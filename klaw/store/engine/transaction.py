@@ -38,7 +38,7 @@ class Transaction:
     """Lines for the logs, in order."""
     published: list[Message] = attrs.Factory(list)
     """New messages, told to the listeners after the commit."""
-    after_commit: list[Callable[[], None]] = attrs.Factory(list)
+    after_commit: list[Callable[[], object]] = attrs.Factory(list)
     """Called in the writer's thread when all is durable; a KlawError of theirs is the request's answer."""
     touches_vectors: bool = False
 

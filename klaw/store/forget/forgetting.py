@@ -94,7 +94,8 @@ def forget(
     if document is not None:
         tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present), at))
     attachments.remove(tx, user, found.attachments)
-    tx.after_commit.append(lambda: _settle(tx))
+    # What cannot be written now the next start writes.
+    tx.after_commit.append(lambda: core_files.settle(connection, tx.data_dir))
     return attrs.evolve(done, rest=rest)
 
 
@@ -112,10 +113,6 @@ def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -
     """
     wanted = Wanted(user=user, rowids=tuple(rowids), followed=True)
     return forget(tx, wanted, at, with_facts=False, looked=Looked())
-
-
-def _settle(tx: Transaction) -> None:
-    core_files.settle(tx.connection, tx.data_dir)  # what cannot be written now the next start writes
 
 
 def note_forgotten(tx: Transaction, user: UserId, entry: int, at: str) -> None:

@@ -145,8 +145,8 @@ RETURNING chat_key
 """
 
 
-def restore(connection: apsw.Connection, message: Message) -> None:
-    """Insert a message of the logs with the ids it has there.
+def restore(connection: apsw.Connection, message: Message) -> bool:
+    """Insert a message of the logs with the ids it has there. Returns True.
 
     Raises:
         apsw.ConstraintError: the row or its place is taken by another message.
@@ -159,6 +159,7 @@ def restore(connection: apsw.Connection, message: Message) -> None:
     connection.execute(_INSERT, (message.rowid, message.seq, message.segment, *_row(message)))
     _index(connection, message.rowid, message, key)
     _choose_model(connection, message, message.seq)
+    return True
 
 
 MODEL_CHOICE = "model"

@@ -42,21 +42,19 @@ def read_rows(
         summarised: summaries stand in the place of the messages that they were made of.
     """
     with snapshot(connection):
-        return _read(connection, chat, sliding_window, summarised=summarised)
-
-
-def _read(connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool) -> ChatRows | None:
-    session = messages.session(connection, chat)
-    if session is None:
-        return None
-    pending = messages.pending(connection, chat, session.segment_start, MAX_PENDING)
-    return _rows(connection, session, pending, sliding_window, summarised=summarised) if pending else None
+        return read_next(connection, chat, sliding_window, summarised=summarised, only_pending=True)
 
 
 def read_next(
-    connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool = False
+    connection: apsw.Connection,
+    chat: ChatId,
+    sliding_window: int,
+    *,
+    summarised: bool = False,
+    only_pending: bool = False,
 ) -> ChatRows | None:
-    """What the next turn of a chat would read now, also while nothing is pending. None for an unknown chat.
+    """What the next turn of a chat would read now, also while nothing is pending, unless ``only_pending``. None for an
+    unknown chat.
 
     In the caller's snapshot.
     """
@@ -64,12 +62,8 @@ def read_next(
     if session is None:
         return None
     pending = messages.pending(connection, chat, session.segment_start, MAX_PENDING)
-    return _rows(connection, session, pending, sliding_window, summarised=summarised)
-
-
-def _rows(
-    connection: apsw.Connection, session: Session, pending: list[Message], sliding_window: int, *, summarised: bool
-) -> ChatRows:
+    if only_pending and not pending:
+        return None
     covered = summaries.covered_to(connection, session.chat, session.segment) if summarised else 0
     start = max(session.segment_start, covered + 1)
     # One more than the window shows, to know whether the segment has older ones.

@@ -11,7 +11,7 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
 from klaw.store.search import coverage, passages, vector_codes, vectors
 from klaw.store.search.coverage import Repaired
-from klaw.store.search.passages import FLOAT_BYTES, PassageVector
+from klaw.store.search.passages import PassageVector
 from klaw.store.search.vectors import Prepared
 
 
@@ -31,7 +31,7 @@ def store(tx: Transaction, model_id: str, made: Sequence[tuple[int, bytes]], as_
     model = vectors.model(tx.connection)
     if model is None or model[0] != model_id:
         return 0
-    if any(len(vector) != model[1] * FLOAT_BYTES for _, vector in made):
+    if any(len(vector) != model[1] * vectors.FLOAT_BYTES for _, vector in made):
         raise StorageError(f"a vector has another dimension than {model[1]}, the model's; none was stored")
     with tx.touching_vectors():
         count = vectors.store(tx.connection, made, as_of)

@@ -55,7 +55,7 @@ class Depth:
     """How many of the best by words share their scores with their neighbours."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Place:
     """What ranking wants to know of a row: where it stands and what it is, without its text."""
 
@@ -348,14 +348,4 @@ _ROLES = {role.value: role for role in Role}
 
 def _place(row: Sequence[Any]) -> Place:
     """A place from a row of its columns in their order."""
-    rowid, seq, role, created_at, tokens, head, previous, following = row
-    return Place(
-        rowid=rowid,
-        seq=seq,
-        role=_ROLES[role],
-        created_at=created_at,
-        tokens=tokens,
-        head=head,
-        previous=previous,
-        next=following,
-    )
+    return Place(row[0], row[1], _ROLES[row[2]], *row[3:])

@@ -155,14 +155,13 @@ _SATURATION, _BREVITY = 1.2, 0.75
 
 
 def ranked(
-    connection: apsw.Connection, fts: str, table: str, text: str, user: UserId, words: Sequence[str], limit: int
+    connection: apsw.Connection, table: str, text: str, user: UserId, words: Sequence[str], limit: int
 ) -> list[TextHit]:
     """A user's rows with any of the words, the best first; of equals the newest. BM25 with the user's rows as the
     collection: by all rows the order would tell how often another user's facts have a word.
 
     Args:
-        fts: the full-text table; its row ids are those of ``table``.
-        table: has the rows, and the column ``user_id``.
+        table: has the rows, and the column ``user_id``; its full text is in ``TABLE_fts``.
         text: SQL of a row's text.
         words: as written.
         limit: most hits.
@@ -172,7 +171,7 @@ def ranked(
     counted: Any = connection.execute(own, (user,)).fetchone()
     rows, average = counted
     having = (
-        f"SELECT t.rowid, {long} FROM (SELECT rowid FROM {fts} WHERE {fts} MATCH ?2) AS m"  # noqa: S608
+        f"SELECT t.rowid, {long} FROM (SELECT rowid FROM {table}_fts WHERE {table}_fts MATCH ?2) AS m"  # noqa: S608
         f" CROSS JOIN {table} AS t ON t.rowid = m.rowid WHERE t.user_id = ?1"
     )
     values: dict[int, float] = {}

@@ -18,44 +18,22 @@ from klaw.store.search.vector_search import Neighbour
 PassageKind: TypeAlias = Literal["fact", "chunk", "note"]
 KINDS: tuple[PassageKind, ...] = ("fact", "chunk", "note")
 
-FLOAT_BYTES = 4
-
 
 @attrs.frozen(kw_only=True)
 class _Kind:
-    """The names of a kind."""
+    """The names of a kind. The view ``TABLE_search`` has what may be found: row id and the text that is searched."""
 
     table: str
-    waits: str
+    waits: str = "TRUE"
     """Which rows should have a vector; a partial index knows them."""
-    search: str
-    """View of what may be found: row id and the text that is searched."""
-    fts: str
-    vec: str
-    text: str
+    text: str = "text"
     """SQL of a row's text."""
 
 
 _OF: dict[PassageKind, _Kind] = {
-    "fact": _Kind(
-        table="facts",
-        waits="superseded_by IS NULL",
-        search="facts_search",
-        fts="facts_fts",
-        vec="vec_facts",
-        text="text",
-    ),
-    "chunk": _Kind(
-        table="chunks", waits="TRUE", search="chunks_search", fts="chunks_fts", vec="vec_chunks", text="heading || text"
-    ),
-    "note": _Kind(
-        table="tool_notes",
-        waits="TRUE",
-        search="tool_notes_search",
-        fts="tool_notes_fts",
-        vec="vec_tool_notes",
-        text="text",
-    ),
+    "fact": _Kind(table="facts", waits="superseded_by IS NULL"),
+    "chunk": _Kind(table="chunks", text="heading || text"),
+    "note": _Kind(table="tool_notes"),
 }
 
 
@@ -70,7 +48,7 @@ class Unembedded:
 
 _UNEMBEDDED = {
     kind: f"""
-    SELECT rowid, content FROM {names.search} WHERE rowid IN (
+    SELECT rowid, content FROM {names.table}_search WHERE rowid IN (
         SELECT rowid FROM {names.table} WHERE vector_model IS NOT ?1 AND {names.waits} ORDER BY rowid DESC LIMIT ?2)
     ORDER BY rowid DESC
     """  # noqa: S608 - constant names
@@ -99,12 +77,12 @@ def count_unembedded(connection: apsw.Connection, model: str) -> int:
 _TAKE = {
     kind: f"""
     UPDATE {names.table} SET vector_model = ?2
-    WHERE rowid = ?1 AND EXISTS (SELECT 1 FROM {names.search} AS s WHERE s.rowid = ?1 AND s.content = ?3)
+    WHERE rowid = ?1 AND EXISTS (SELECT 1 FROM {names.table}_search AS s WHERE s.rowid = ?1 AND s.content = ?3)
     """  # noqa: S608 - constant names
     for kind, names in _OF.items()
 }
 _STORE = {
-    kind: f"INSERT OR REPLACE INTO {names.vec} (rowid, embedding) VALUES (?, ?)"  # noqa: S608 - constant names
+    kind: f"INSERT OR REPLACE INTO vec_{names.table} (rowid, embedding) VALUES (?, ?)"  # noqa: S608 - constant names
     for kind, names in _OF.items()
 }
 
@@ -122,23 +100,19 @@ class PassageVector:
 
 def store(connection: apsw.Connection, model: str, made: Sequence[PassageVector]) -> int:
     """Store vectors of the model in use. Returns how many: what has another text meanwhile, or is gone, is left out."""
-    now = vectors.model(connection)
-    if now is None or now[0] != model:
-        return 0  # made by a model that was replaced meanwhile
     stored = 0
-    for each in made:
-        if len(each.vector) == now[1] * FLOAT_BYTES:
-            connection.execute(_TAKE[each.kind], (each.rowid, model, each.text))
-            if connection.changes():
-                connection.execute(_STORE[each.kind], (each.rowid, each.vector))
-                stored += 1
+    for each in vectors.fitting(connection, model, made):
+        connection.execute(_TAKE[each.kind], (each.rowid, model, each.text))
+        if connection.changes():
+            connection.execute(_STORE[each.kind], (each.rowid, each.vector))
+            stored += 1
     return stored
 
 
 _NEAREST = {
     kind: f"""
     SELECT t.rowid, vec_distance_cosine(v.embedding, ?3) AS measured
-    FROM {names.table} AS t CROSS JOIN {names.vec} AS v ON v.rowid = t.rowid
+    FROM {names.table} AS t CROSS JOIN vec_{names.table} AS v ON v.rowid = t.rowid
     WHERE t.user_id = ?1 AND t.vector_model = ?2 AND {names.waits} AND length(v.embedding) = length(?3)
         AND measured IS NOT NULL
     ORDER BY measured, t.rowid DESC LIMIT ?4
@@ -151,10 +125,7 @@ def nearest(
     connection: apsw.Connection, kind: PassageKind, user: UserId, vector: bytes, limit: int
 ) -> Sequence[Neighbour]:
     """A user's nearest facts or chunks, nearest first; nothing while no model is in use."""
-    now = vectors.model(connection)
-    if now is None:
-        return ()
-    rows = connection.execute(_NEAREST[kind], (user, now[0], vector, limit))
+    rows = connection.execute(_NEAREST[kind], (user, vectors.model_id(connection), vector, limit))
     return [Neighbour(rowid, distance) for rowid, distance in rows]
 
 
@@ -163,7 +134,7 @@ def matching(
 ) -> list[TextHit]:
     """A user's facts or chunks with any of the words, the best first."""
     names = _OF[kind]
-    return ranked(connection, names.fts, names.table, names.text, user, words, limit) if words else []
+    return ranked(connection, names.table, names.text, user, words, limit) if words else []
 
 
 # -- for a reindex -----------------------------------------------------------------------------------------------------
@@ -176,6 +147,5 @@ WHERE f.vector_model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?
 
 def fact_vectors(connection: apsw.Connection, after: int, limit: int) -> list[PassageVector]:
     """The next facts' vectors of the model in use. Those of chunks are not asked for: the files are read again."""
-    now = vectors.model(connection)
-    rows = connection.execute(_VECTORS, (now[0] if now else "", after, limit))
+    rows = connection.execute(_VECTORS, (vectors.model_id(connection), after, limit))
     return [PassageVector("fact", rowid, text, bytes(vector)) for rowid, text, vector in rows]

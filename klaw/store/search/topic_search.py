@@ -63,7 +63,7 @@ def search_topics(
             if vector is not None
             else []
         )
-        hits = ranked(connection, "topics_fts", "topics", "summary", filters.user, words, depth) if words else []
+        hits = ranked(connection, "topics", "summary", filters.user, words, depth) if words else []
         by_words = [TopicId(hit.rowid) for hit in hits]
         of_messages = topics.topics_of(connection, filters.user, rowids)
         ids = {each.topic for each in near} | set(by_words) | set(of_messages.values())

@@ -14,8 +14,6 @@ from klaw.domain.topic import TopicId
 from klaw.store.engine import meta
 from klaw.store.search import vectors
 
-FLOAT_BYTES = 4
-
 
 @attrs.frozen
 class TopicVector:
@@ -36,14 +34,10 @@ SELECT id, user_id, ?3, ?4 FROM topics WHERE id = ?1 AND updated_at = ?2 AND NOT
 def store(connection: apsw.Connection, model: str, made: Sequence[TopicVector], as_of: int | None = None) -> int:
     """Store vectors of the model in use. Returns how many: of a topic that changed meanwhile, or is gone, or whose user
     has forgotten something since ``as_of``, none is."""
-    now = vectors.model(connection)
-    if now is None or now[0] != model:
-        return 0  # made by a model that was replaced meanwhile
     stored = 0
-    for each in made:
-        if len(each.vector) == now[1] * FLOAT_BYTES:
-            connection.execute(_STORE, (each.topic, each.updated_at, model, each.vector, as_of))
-            stored += connection.changes()
+    for each in vectors.fitting(connection, model, made):
+        connection.execute(_STORE, (each.topic, each.updated_at, model, each.vector, as_of))
+        stored += connection.changes()
     return stored
 
 
@@ -63,8 +57,7 @@ def unembedded(connection: apsw.Connection, after: int, limit: int) -> list[tupl
 
 def count_unembedded(connection: apsw.Connection) -> int:
     """How many topics wait for a vector."""
-    now = vectors.model(connection)
-    return int(connection.execute(_COUNT_UNEMBEDDED, (now[0] if now else "",)).get)
+    return int(connection.execute(_COUNT_UNEMBEDDED, (vectors.model_id(connection),)).get)
 
 
 _READ = "SELECT embedding FROM vec_topics WHERE rowid = ? AND user_id = ? AND model = ?"
@@ -72,8 +65,7 @@ _READ = "SELECT embedding FROM vec_topics WHERE rowid = ? AND user_id = ? AND mo
 
 def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> bytes | None:
     """The vector of a user's topic, of the model in use."""
-    now = vectors.model(connection)
-    found = connection.execute(_READ, (topic, user, now[0])).get if now else None
+    found = connection.execute(_READ, (topic, user, vectors.model_id(connection))).get
     return bytes(found) if found is not None else None
 
 
@@ -104,10 +96,8 @@ def nearest(
     chat: ChatId | None = None,
 ) -> list[Near]:
     """A user's nearest topics, nearest first; nothing while no model is in use."""
-    now = vectors.model(connection)
-    if now is None:
-        return []
-    rows = connection.execute(_NEAREST, (user, now[0], vector, min_cosine, limit, chat))
+    bound = (user, vectors.model_id(connection), vector, min_cosine, limit, chat)
+    rows = connection.execute(_NEAREST, bound)
     return [Near(TopicId(topic), cosine) for topic, cosine in rows]
 
 
@@ -125,10 +115,8 @@ FROM topics AS t WHERE t.id = ?
 def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
     """Take over the next vectors of topics that are the same in both databases. Returns up to which topic that was;
     None when there are no more."""
-    now = vectors.model(live)
-    if now is None:
-        return None
-    page = list(live.execute(_PAGE, (now[0], after, limit)))
+    model = vectors.model_id(live)
+    page = list(live.execute(_PAGE, (model, after, limit)))
     if not page:
         return None
     made = []
@@ -137,7 +125,7 @@ def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) 
         if mine is not None and mine == live.execute(_WHOLE, (topic,)).fetchone():
             made.append(TopicVector(TopicId(topic), mine[13], bytes(vector)))
     with built:
-        store(built, now[0], made)
+        store(built, model, made)
     return int(page[-1][0])
 
 
@@ -179,8 +167,5 @@ WHERE v.user_id = ?1 AND v.model = ?4 AND length(v.embedding) = length(?3)
 
 def cosines(connection: apsw.Connection, user: UserId, ids: Sequence[int], vector: bytes) -> dict[TopicId, float]:
     """How near some of a user's topics are; those without a vector are left out."""
-    now = vectors.model(connection)
-    if now is None:
-        return {}
-    rows = connection.execute(_COSINES, (user, json.dumps(list(ids)), vector, now[0]))
+    rows = connection.execute(_COSINES, (user, json.dumps(list(ids)), vector, vectors.model_id(connection)))
     return {TopicId(topic): cosine for topic, cosine in rows if cosine is not None}

@@ -6,6 +6,7 @@
 import math
 import struct
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 import apsw
 import attrs
@@ -20,6 +21,7 @@ from klaw.store.search.vector_quantizer import Item
 CHUNK_SIZE = 32
 """Rows a chunk of vec0. With 256 a chat of ten messages takes 400 KB and a vector read alone walks through 96 pages;
 with 32 it is 50 KB and 12 pages, and a KNN is no slower."""
+FLOAT_BYTES = 4
 _MODEL_KEY = "embedding_model"
 _DIMENSION_KEY = "embedding_dimension"
 _CLEARED_KEY = "embedding_cleared"
@@ -47,6 +49,25 @@ def model(connection: apsw.Connection) -> tuple[str, int] | None:
     """Id and dimension of the model whose vectors are stored."""
     name, dimension = meta.get(connection, _MODEL_KEY), meta.get(connection, _DIMENSION_KEY)
     return (name, int(dimension)) if name is not None and dimension is not None else None
+
+
+def model_id(connection: apsw.Connection) -> str:
+    """Id of the model whose vectors are stored; empty while none is in use: no vector has that."""
+    return (model(connection) or ("", 0))[0]
+
+
+class _Made(Protocol):
+    @property
+    def vector(self) -> bytes: ...
+
+
+V = TypeVar("V", bound=_Made)
+
+
+def fitting(connection: apsw.Connection, wanted: str, made: Sequence[V]) -> list[V]:
+    """Those of some vectors that fit the model in use; none when it took the place of the one that made them."""
+    now, dimension = model(connection) or ("", 0)
+    return [each for each in made if now == wanted and len(each.vector) == dimension * FLOAT_BYTES]
 
 
 def reembedding(connection: apsw.Connection) -> int | None:
