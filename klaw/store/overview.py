@@ -167,9 +167,6 @@ MANY = 1_000
 """How many messages of a chat hold a word is counted up to here."""
 
 
-_USERS = "SELECT DISTINCT user_id FROM sessions ORDER BY user_id"
-
-
 @attrs.frozen(kw_only=True)
 class Target:
     """Which message is meant: by its id (of one user, or of any), or by its chat and number."""
@@ -187,7 +184,7 @@ def find_message(connection: apsw.Connection, target: Target) -> list[Message]:
             return []
         found = messages.after(connection, target.chat, target.seq - 1, 1)
         return [message for message in found if message.seq == target.seq]
-    users = [target.user] if target.user else [UserId(row[0]) for row in connection.execute(_USERS)]
+    users = [target.user] if target.user else topics.users(connection)
     known = (messages.find(connection, user, target.id) for user in users)
     return [message for message in known if message is not None and target.chat in (None, message.chat)]
 

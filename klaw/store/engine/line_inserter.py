@@ -6,14 +6,15 @@ database itself is raised.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import apsw
 import attrs
 import structlog
 
+from klaw.domain.message import Message
 from klaw.store import changes
 from klaw.store.changes import MEMORY
 from klaw.store.engine import meta
@@ -49,10 +50,6 @@ def parse(line: bytes) -> dict[str, Any]:
     return record
 
 
-Insert: TypeAlias = Callable[[apsw.Connection, str, bytes], int | None]
-"""Inserts a line of a log, and returns its record's number; None when there is no use for it."""
-
-
 @attrs.frozen(kw_only=True)
 class LogKind:
     """What the logs of a folder hold."""
@@ -63,6 +60,10 @@ class LogKind:
     number: str | None
     """Of a record and of its line: by what records are ordered over all logs; None: they are in no order."""
     phase: Phase
+    known: Callable[[apsw.Connection, Any], bool]
+    """Whether the database has a record, or what came after it."""
+    insert: Callable[["LineInserter", apsw.Connection, str, bytes], int | None]
+    """Inserts a line of a log, by its path, and returns its record's number; None when there is no use for it."""
 
     @property
     def messages(self) -> bool:
@@ -71,16 +72,6 @@ class LogKind:
     def has(self, path: str) -> bool:
         """Whether a log, by its path below the data folder, is one of these; a run's transcript is none."""
         return path.startswith(f"{self.folder}/") and not runs.is_transcript(path)
-
-
-LOG_KINDS = (
-    # By rowid, so that chats get their keys in the order in which they first spoke.
-    LogKind(folder=messages.CONVERSATIONS, read=messages.parse_message, number="rowid", phase="messages"),
-    LogKind(folder=turns.TURNS, read=turns.parse, number=None, phase="turns"),
-    LogKind(folder=runs.RUNS, read=runs.parse_run, number="change", phase="runs"),
-    # Last: what was forgotten is taken out of all that is there.
-    LogKind(folder=MEMORY, read=memory_journal.read, number="entry", phase="tasks"),
-)
 
 
 class LineInserter:
@@ -93,16 +84,6 @@ class LineInserter:
         self._runs: set[str] = set()
         self._entry: tuple[int, bytes] = (0, b"")
         """Number and line of the last change of memory."""
-
-    def insert(self, kind: "LogKind") -> "Insert":
-        """What inserts the lines of a kind of log."""
-        of_folder: Mapping[str, Insert] = {
-            messages.CONVERSATIONS: self.message,
-            turns.TURNS: self.turn,
-            runs.RUNS: self.run,
-            MEMORY: self.memory,
-        }
-        return of_folder[kind.folder]
 
     def message(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
         """Insert a line's message, unless it is there. Returns its row id, None if there is no use for it."""
@@ -217,3 +198,44 @@ class LineInserter:
             return False
         self._highest[kind] = max(highest, number)
         return True
+
+
+def _has_message(connection: apsw.Connection, message: Message) -> bool:
+    found = messages.find(connection, message.user, message.id)
+    return found is not None and found.rowid == message.rowid
+
+
+LOG_KINDS = (
+    LogKind(  # by rowid, so that chats get their keys in the order in which they first spoke
+        folder=messages.CONVERSATIONS,
+        read=messages.parse_message,
+        number="rowid",
+        phase="messages",
+        known=_has_message,
+        insert=LineInserter.message,
+    ),
+    LogKind(
+        folder=turns.TURNS,
+        read=turns.parse,
+        number=None,
+        phase="turns",
+        known=lambda connection, turn: turns.exists(connection, turn.id),
+        insert=LineInserter.turn,
+    ),
+    LogKind(
+        folder=runs.RUNS,
+        read=runs.parse_run,
+        number="change",
+        phase="runs",
+        known=lambda connection, state: runs.change_of(connection, state.run.id) >= state.change,
+        insert=LineInserter.run,
+    ),
+    LogKind(  # last: what was forgotten is taken out of all that is there
+        folder=MEMORY,
+        read=memory_journal.read,
+        number="entry",
+        phase="tasks",
+        known=lambda connection, change: change.entry <= meta.last_entry(connection),
+        insert=LineInserter.memory,
+    ),
+)

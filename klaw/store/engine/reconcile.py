@@ -9,19 +9,16 @@ and the memory journal. Transcripts of runs are no chats' logs and are left alon
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import apsw
 import structlog
 
-from klaw.domain.message import Message
 from klaw.store.changes import MEMORY
 from klaw.store.engine import log_files, meta
 from klaw.store.engine.line_inserter import FAULTS, LOG_KINDS, LineInserter, LogKind, parse
 from klaw.store.engine.log_files import lines_backwards
-from klaw.store.kinds import messages, runs, turns
 from klaw.store.rebuild.values import Tally
 
 BATCH = 500
@@ -36,31 +33,22 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
     Raises:
         OSError, apsw.Error: the logs cannot be read or the database cannot be written.
     """
-    last = meta.last_entry(connection)
-    cut(data_dir, last)
+    cut(data_dir, meta.last_entry(connection))
     before, now = log_files.compared(connection), log_files.stamps(data_dir)
     changed = sorted(path for path, stamp in now.items() if before.get(path) != stamp)
-    walk = _Walk(connection, data_dir, changed)
-
-    def has_message(message: Message) -> bool:
-        found = messages.find(connection, message.user, message.id)
-        return found is not None and found.rowid == message.rowid
-
-    known: Mapping[str, Callable[[Any], bool]] = {
-        messages.CONVERSATIONS: has_message,
-        turns.TURNS: lambda turn: turns.exists(connection, turn.id),
-        runs.RUNS: lambda state: runs.change_of(connection, state.run.id) >= state.change,
-        MEMORY: lambda change: change.entry <= last,
-    }
+    lines = LineInserter(data_dir)
     for kind in LOG_KINDS:
-        walk.insert(kind, known[kind.folder])
+        paths = [path for path in changed if kind.has(path)]
+        found = [each for path in paths for each in reversed(list(_unknown(connection, lines, kind, data_dir, path)))]
+        found.sort(key=lambda each: each[0])
+        for place in range(0, len(found), BATCH):
+            with connection:
+                for _, path, line in found[place : place + BATCH]:
+                    kind.insert(lines, connection, path, line)
     if now != before:
         with connection:
             log_files.remember(connection, now)
-    return _told(walk.lines.tally)
-
-
-def _told(tally: Tally) -> Tally:
+    tally = lines.tally
     left_out = tally.malformed + tally.conflicts
     count = tally.changes()
     if count or left_out:
@@ -68,41 +56,19 @@ def _told(tally: Tally) -> Tally:
     return tally
 
 
-class _Walk:
-    """Over the ends of the logs that changed."""
-
-    def __init__(self, connection: apsw.Connection, data_dir: Path, changed: Sequence[str]) -> None:
-        self.lines = LineInserter(data_dir)
-        self._connection = connection
-        self._data_dir = data_dir
-        self._changed = changed
-
-    def insert(self, kind: LogKind, known: Callable[[Any], bool]) -> None:
-        """Insert what the logs of one kind have and the database lacks, in the order of the records' numbers."""
-        found = [
-            each
-            for path in self._changed
-            if kind.has(path)
-            for each in reversed(list(self._unknown(path, kind, known)))
-        ]
-        found.sort(key=lambda each: each[0])
-        insert = self.lines.insert(kind)
-        for place in range(0, len(found), BATCH):
-            with self._connection:
-                for _, path, line in found[place : place + BATCH]:
-                    insert(self._connection, path, line)
-
-    def _unknown(self, path: str, kind: LogKind, known: Callable[[Any], bool]) -> Iterator[tuple[int, str, bytes]]:
-        """The lines at a log's end that are not known, the newest first, each with its number and the log's path."""
-        for line in lines_backwards(self._data_dir / path):
-            try:
-                record = kind.read(parse(line))
-            except FAULTS as error:
-                self.lines.skip(path, line, type(error).__name__)
-                continue
-            if known(record):
-                return
-            yield getattr(record, kind.number) if kind.number else 0, path, line
+def _unknown(
+    connection: apsw.Connection, lines: LineInserter, kind: LogKind, data_dir: Path, path: str
+) -> Iterator[tuple[int, str, bytes]]:
+    """The lines at a log's end that the database lacks, the newest first, each with its number and the log's path."""
+    for line in lines_backwards(data_dir / path):
+        try:
+            record = kind.read(parse(line))
+        except FAULTS as error:
+            lines.skip(path, line, type(error).__name__)
+            continue
+        if kind.known(connection, record):
+            return
+        yield getattr(record, kind.number) if kind.number else 0, path, line
 
 
 # -- changes of several lines, as an earlier Klaw wrote them ----------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 import attrs
 
-from klaw.convert import JOURNAL, OMIT, Check, Form
+from klaw.convert import OMIT, Check, Form
 from klaw.domain.fact import FactId
 from klaw.domain.forget import fact_ids
 from klaw.domain.message import Message
@@ -17,10 +17,6 @@ from klaw.store.changes import Change, RowIds
 from klaw.store.kinds.summaries import read_key, summary_key
 
 
-def _read_key(value: object) -> tuple[ChatId, int]:
-    return read_key(JOURNAL.read(value, str))
-
-
 @attrs.frozen(kw_only=True)
 class Forgetting:
     """What goes by one forgetting; nothing in the note that an earlier one is finished in every log."""
@@ -30,7 +26,7 @@ class Forgetting:
     facts: tuple[FactId, ...] = ()
     topics: tuple[TopicId, ...] = ()
     """Made of the messages; they end."""
-    summaries: tuple[Annotated[tuple[ChatId, int], Form(_read_key, summary_key)], ...] = ()
+    summaries: tuple[Annotated[tuple[ChatId, int], Form(read_key, summary_key)], ...] = ()
     """Chat and number of those that were made of the messages."""
     people: tuple[PersonId, ...] = ()
     past: tuple[int, ...] = ()

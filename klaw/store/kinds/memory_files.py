@@ -11,6 +11,7 @@ from klaw.convert import Wire
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store import rows
 from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds import topics
 from klaw.store.search.fulltext import index_row, unindex_row
 
 
@@ -54,12 +55,9 @@ def files(connection: apsw.Connection) -> list[MemoryFile]:
     return _FILES.all(connection, "ORDER BY user_id, path")
 
 
-_USERS = "SELECT DISTINCT user_id FROM sessions"
-
-
 def users(connection: apsw.Connection) -> list[UserId]:
     """Everybody who may have a workspace."""
-    return sorted({LOCAL_USER, *(UserId(user) for (user,) in connection.execute(_USERS))})
+    return sorted({LOCAL_USER, *topics.users(connection)})
 
 
 _BY_ROWIDS = f"""

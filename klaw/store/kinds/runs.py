@@ -179,11 +179,6 @@ def _write(connection: apsw.Connection, change: int | None, run: Run) -> None:
     connection.execute(_INSERT, {**rows.values(run), "change": change})
 
 
-def clear(connection: apsw.Connection) -> None:
-    """Remove all runs; for a database that is being made from the logs."""
-    connection.execute("DELETE FROM runs")
-
-
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 _OF_USER = """
@@ -215,15 +210,10 @@ def newest(
     return _RUNS.all(connection, _OF_TASK, user, status, before, limit, task)
 
 
-_FAILED = """
-SELECT count(*) FROM runs WHERE status = 'failed' AND error = ? AND started_at >= ?
-"""
-
-
 def count_failed(connection: apsw.Connection, error: str, since: str) -> int:
     """How many runs of all users failed with an error code. ``since``: ISO-8601 UTC; only those begun from then on."""
-    found: list[tuple[int]] = list(connection.execute(_FAILED, (error, since)))
-    return found[0][0]
+    query = "SELECT count(*) FROM runs WHERE status = 'failed' AND error = ? AND started_at >= ?"
+    return int(connection.execute(query, (error, since)).get)
 
 
 _OF_IDS = "WHERE user_id = ? AND id IN (SELECT value FROM json_each(?)) ORDER BY started_at, id"

@@ -1,12 +1,13 @@
 """Summaries of what left the window. Every question names the chat, which is one user's."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import apsw
 import attrs
 
 from klaw.config.paths import encode_name
-from klaw.convert import JOURNAL, Form
+from klaw.convert import JOURNAL, Form, Wire
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import MAX_NOTE, NewSummary, Summary, SummaryState, ToolNote, check
@@ -134,7 +135,7 @@ def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[
 class Failure:
     """A chat whose last attempt failed."""
 
-    chat: ChatId
+    chat: Annotated[ChatId, Wire("chat_id")]
     failures: int
     """In a row."""
     retry_at: str
@@ -142,23 +143,18 @@ class Failure:
     code: str
 
 
-_FAILURES = "SELECT chat_id, failures, retry_at, code FROM summary_failures ORDER BY retry_at LIMIT ?"
+_FAILURES = rows.Rows(Failure, "summary_failures")
 
 
 def failures(connection: apsw.Connection, limit: int) -> list[Failure]:
     """Chats that wait for another attempt, the earliest first."""
-    rows = connection.execute(_FAILURES, (limit,))
-    return [Failure(chat=ChatId(chat), failures=n, retry_at=at, code=code) for chat, n, at, code in rows]
+    return _FAILURES.all(connection, "ORDER BY retry_at LIMIT ?", limit)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def next_number(connection: apsw.Connection, chat: ChatId) -> int:
-    """The number of a chat's next summary."""
-    return int(connection.execute("SELECT coalesce(max(number), 0) + 1 FROM summaries WHERE chat_id = ?", (chat,)).get)
-
-
+_NEXT_NUMBER = "SELECT coalesce(max(number), 0) + 1 FROM summaries WHERE chat_id = ?"
 _INSERT = rows.insert("summaries", Summary, "rowid", "changed")
 _SET_STATE = "UPDATE summaries SET state = ?3, changed = ?4 WHERE chat_id = ?1 AND number = ?2"
 
@@ -171,9 +167,9 @@ def summary_key(key: tuple[ChatId, int]) -> str:
     return f"{key[0]}#{key[1]}"
 
 
-def read_key(key: str) -> tuple[ChatId, int]:
-    """Raises ValueError."""
-    chat, mark, number = key.rpartition("#")
+def read_key(key: object) -> tuple[ChatId, int]:
+    """Raises ValueError or TypeError."""
+    chat, mark, number = JOURNAL.read(key, str).rpartition("#")
     if not mark or ":" not in chat or not number.isdecimal():
         raise ValueError("key is no summary's")
     return ChatId(chat), JOURNAL.read(int(number), int)
@@ -301,7 +297,7 @@ def put(
         or (not held and new.first_seq <= covered)
     ):
         raise SummaryOutdated("its range does not follow the summaries that are there")
-    number = next_number(connection, new.chat)
+    number = int(connection.execute(_NEXT_NUMBER, (new.chat,)).get)
     put = SummaryPut(
         **attrs.asdict(new, recurse=False),
         number=number,
@@ -314,10 +310,10 @@ def put(
     return put.summary
 
 
-_PUT_FAILURE = "INSERT OR REPLACE INTO summary_failures (chat_id, failures, retry_at, code) VALUES (?, ?, ?, ?)"
+_PUT_FAILURE = rows.insert("summary_failures", Failure).replace("INSERT", "INSERT OR REPLACE", 1)
 
 
 def note_failure(tx: Transaction, failure: Failure) -> None:
     """Remember that a chat's summary failed and when it may be tried again, also over a restart. It is no part of the
     logs."""
-    tx.connection.execute(_PUT_FAILURE, (failure.chat, failure.failures, failure.retry_at, failure.code))
+    tx.connection.execute(_PUT_FAILURE, rows.values(failure))

@@ -94,7 +94,8 @@ def store(
     _check_nothing_forgotten(tx, user, as_of)
     if not topics.are_free(tx.connection, user, chat, rowids, replaces):
         raise TopicChanged("some of the messages are in a topic already, or not the user's, or not of the chat")
-    first = topics.last_id(tx.connection) + 1
+    last = tx.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").get  # that any ever had
+    first = int(last or 0) + 1
     states = [
         TopicState(
             id=TopicId(first + place),

@@ -154,11 +154,6 @@ def unfinished(connection: apsw.Connection, *, with_facts: bool, after: int, lim
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def last_id(connection: apsw.Connection) -> int:
-    """The highest id that a topic ever had; 0 for none."""
-    return int(connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").get or 0)
-
-
 _MINE = f"""
 SELECT count(*) FROM messages
 WHERE rowid IN (SELECT value FROM json_each(?1)) AND +user_id = ?2 AND +chat_id = ?3 AND {ARCHIVED}

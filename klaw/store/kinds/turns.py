@@ -61,8 +61,3 @@ def get(connection: apsw.Connection, user: UserId, turn_id: str) -> TurnRecord |
 def last(connection: apsw.Connection, chat: ChatId) -> TurnRecord | None:
     """The newest turn of a chat."""
     return _TURNS.one(connection, "WHERE chat_id = ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1", chat)
-
-
-def clear(connection: apsw.Connection) -> None:
-    """Remove all turns; for a database that is being made from the logs."""
-    connection.execute("DELETE FROM turns")

@@ -18,7 +18,7 @@ from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.line_inserter import LOG_KINDS, LineInserter, LogKind
 from klaw.store.engine.log_files import files
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.kinds import memory_journal, runs, turns
+from klaw.store.kinds import memory_journal, runs
 from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.logs import RecordIndex, grown, lines
 from klaw.store.rebuild.tables import count_messages
@@ -91,9 +91,8 @@ class Building:
         if migrations.current(self.connection) == migrations.latest() and meta.get(self.connection, STATE_KEY) == state:
             # Few bytes each and quickly made, so not worth a comparison.
             with self.connection:
-                turns.clear(self.connection)
+                self.connection.execute("DELETE FROM turns; DELETE FROM runs")
                 memory_journal.clear(self.connection)
-                runs.clear(self.connection)
             log.info("reindex_resumed")
             return True
         return False
@@ -182,7 +181,6 @@ class Building:
         """Insert the records of a kind in the order of their numbers. Returns how many numbers have a record."""
         index = RecordIndex(self._root, kind.number, self._lines.skip)
         yield from self._scan(index, parts, "scan" if kind.number else kind.phase)
-        insert = self._lines.insert(kind)
         done = accepted = last = 0
         more = True
         with closing(index.lines()) as work:
@@ -190,7 +188,7 @@ class Building:
                 more, begin = False, time.monotonic()
                 with self.connection:
                     for path, line in work:
-                        number = insert(self.connection, path, line)
+                        number = kind.insert(self._lines, self.connection, path, line)
                         accepted += number not in (None, last)
                         last = number or last
                         done += 1

@@ -110,24 +110,14 @@ def state(connection: apsw.Connection) -> State | None:
     """How far the codes are; None when there are none yet."""
     stored = meta.get(connection, _KEY)
     values = json.loads(stored) if stored is not None else {}
-    if values.get("layout") != _LAYOUT:
+    if values.pop("layout", None) != _LAYOUT:
         return None
-    return State(
-        centre=codes.load(values["centre"]),
-        coded=values["coded"],
-        complete=values["complete"],
-        generation=values.get("generation", ""),  # of a database from before there were any
-    )
+    # The first is of a database from before there were any.
+    return State(**{"generation": "", **values, "centre": codes.load(values["centre"])})
 
 
 def _put_state(connection: apsw.Connection, new: State) -> None:
-    values = {
-        "layout": _LAYOUT,
-        "coded": new.coded,
-        "complete": new.complete,
-        "generation": new.generation,
-        "centre": codes.dump(new.centre),
-    }
+    values = {"layout": _LAYOUT, **attrs.asdict(new), "centre": codes.dump(new.centre)}
     meta.put(connection, _KEY, json.dumps(values))
 
 

@@ -92,8 +92,7 @@ def test_sums_add_up_for_every_question(work: list[tuple[str, str | None, int, d
     assert all(
         days.get(iso(START + day * DAY_S)[:10], Spent()) == expected(lambda e, d=day: e[2] == d) for day in range(4)
     )
-    turns.clear(connection)
-    connection.execute("DELETE FROM runs")
+    connection.execute("DELETE FROM turns; DELETE FROM runs")
     assert usage.total(connection, UsageFilters()) == Spent()
     connection.close()
 
