@@ -229,10 +229,6 @@ class Whereabouts:
 _HOLD = "SELECT count(*) FROM (SELECT 1 FROM messages_fts WHERE messages_fts MATCH ? LIMIT ?)"
 
 
-def _count_holding(connection: apsw.Connection, word: str, chat_key: int) -> int:
-    return int(connection.execute(_HOLD, (fulltext.match_in([word], messages.chat_word(chat_key)), MANY)).get)
-
-
 _ENDED = "SELECT seq, created_at FROM messages WHERE chat_id = ? AND type = 'session_break' AND segment = ? LIMIT 1"
 _TURNS = rows.Rows(Turn, "turns")
 _TURNS_FROM = "WHERE chat_id = ? AND last_seq >= ? ORDER BY last_seq DESC, ended_at DESC LIMIT ?"
@@ -277,6 +273,7 @@ def locate(
         newest = _TURNS.all(connection, _TURNS_FROM, message.chat, message.seq, turns)
         shown = (message.user, message.chat, message.rowid, ELSEWHERE, turns)
         newest += map(_TURNS.read, connection.execute(_SHOWN_ELSEWHERE, shown))
+        chat_word = messages.chat_word(session.key)
         topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
         return Whereabouts(
             session=session,
@@ -288,5 +285,7 @@ def locate(
             topic=topics.get(connection, message.user, topic) if topic is not None else None,
             summary=summaries.holding(connection, message.chat, message.segment, message.seq),
             next_rows=read_next(connection, message.chat, window_rows, summarised=summarised),
-            frequencies={word: _count_holding(connection, word, session.key) for word in words},
+            frequencies={
+                word: connection.execute(_HOLD, (fulltext.match_in([word], chat_word), MANY)).get for word in words
+            },
         )

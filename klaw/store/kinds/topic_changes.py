@@ -183,14 +183,8 @@ def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicSt
     found = topics.get(connection, user, topic)
     if found is None:
         return None
-    return TopicState(
-        id=found.id,
-        summary=found.summary,
-        general=found.general,
-        members=tuple(topics.members(connection, user, topic)),
-        consolidated=found.consolidated,
-        facts=found.facts,
-    )
+    same = {name: getattr(found, name) for name in ("id", "summary", "general", "consolidated", "facts")}
+    return TopicState(**same, members=tuple(topics.members(connection, user, topic)))
 
 
 _TAKE_OUT = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"

@@ -16,7 +16,7 @@ from klaw.domain.task import Run
 from klaw.domain.turn import TurnRecord
 from klaw.store.kinds import messages
 from klaw.store.kinds.memory_journal import KINDS
-from klaw.store.rebuild.tables import END, PAGE_ROWS, Bound, Row, Table, full_text, table
+from klaw.store.rebuild.tables import Bound, Row, Table, full_text, table
 from klaw.store.rebuild.values import Progress, Side, TableComparison
 from klaw.store.rows import columns, dumps
 from klaw.store.search import vectors
@@ -53,14 +53,6 @@ def _words(connection: apsw.Connection) -> Iterator[Row]:
     connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.klaw_words USING fts5vocab (main, messages_fts, 'col')")
     for word, found in groupby(connection.execute(_WORDS), key=itemgetter(0)):
         yield word, [list(row[1:]) for row in found]
-
-
-def _vector_rows(connection: apsw.Connection) -> Iterator[Row]:
-    """Which message, chat and place each vector is of, by row id."""
-    key = -END
-    while found := vectors.page(connection, key, END, PAGE_ROWS):
-        yield from found
-        key = found[-1][0]
 
 
 class _Table:
@@ -195,15 +187,17 @@ def _compare_vectors(live: apsw.Connection, built: apsw.Connection) -> Steps:
             return one is None and other is not None  # damaged in the live database, made again in the new one
         return one == other or vectors.distance(built, one, other) <= 1 - MIN_COSINE
 
-    rows = _vector_rows
-    return (yield from _merge(_Table("vectors"), rows(live), rows(built), also=same_direction, missing_is_fine=True))
+    places = vectors.places
+    return (
+        yield from _merge(_Table("vectors"), places(live), places(built), also=same_direction, missing_is_fine=True)
+    )
 
 
 def digests(connection: apsw.Connection) -> dict[str, str]:
     """The content digest of each table of a database that nobody writes to."""
     found = {}
     tables = {table.name: table.rows(connection) for table in TABLES}
-    for name, rows in {**tables, "vectors": _vector_rows(connection), "words": _words(connection)}.items():
+    for name, rows in {**tables, "vectors": vectors.places(connection), "words": _words(connection)}.items():
         state = _Table(name)
         for row in rows:
             state.take(0, _canonical(row))

@@ -172,7 +172,8 @@ def repair(connection: apsw.Connection, damage: Damage) -> Repaired:
     Raises:
         apsw.Error: an index is damaged itself.
     """
-    texts = sum(_add_text(connection, rowid) for rowid in damage.missing_texts)
+    missing = (rowid for rowid in damage.missing_texts if not has_text(connection, rowid))
+    texts = sum(messages.index_again(connection, rowid) for rowid in missing)
     if not has_vector_table(connection):
         # Without the table there is nothing to be marked for; the embedder makes it with the model's first load.
         return Repaired(texts=texts)
@@ -184,10 +185,6 @@ def repair(connection: apsw.Connection, damage: Damage) -> Repaired:
 def has_text(connection: apsw.Connection, rowid: int) -> bool:
     """Whether full text has a row for a message."""
     return bool(connection.execute(_HAS_TEXT, (rowid,)).get)
-
-
-def _add_text(connection: apsw.Connection, rowid: int) -> bool:
-    return not connection.execute(_HAS_TEXT, (rowid,)).get and messages.index_again(connection, rowid)
 
 
 def _forget_lost(connection: apsw.Connection, rowid: int) -> bool:

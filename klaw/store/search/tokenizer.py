@@ -90,14 +90,10 @@ def _stem(word: str) -> str:
         # Not stripped: voicing marks and vowel signs tell words apart.
         return unicodedata.normalize("NFKC", word).translate(_KATAKANA_TO_HIRAGANA)
     folded = apsw.unicode.casefold(word)[:_MAX_WORD]
-    if _is_cyrillic(folded):
+    if "\u0400" <= folded[:1] <= "\u04ff":
         return str(_russian.stemWord(_plain_cyrillic(folded)))
     stripped = apsw.unicode.casefold(str(apsw.unicode.strip(folded))) or folded
     return str(_english.stemWord(stripped)) if stripped.isascii() else stripped
-
-
-def _is_cyrillic(word: str) -> bool:
-    return "\u0400" <= word[:1] <= "\u04ff"
 
 
 def _plain_cyrillic(word: str) -> str:
@@ -128,7 +124,7 @@ def is_lone(word: str) -> bool:
 def words(text: str) -> Iterator[str]:
     """Everything by which a text can be found, as written, in order: words, emoji, and of runs the pairs and single
     characters. Found as they are asked for."""
-    if not _has_run(text):
+    if text.isascii() or _LETTER.search(text) is None:
         for _, _, word in _words_with_offsets(text):
             yield word
         return
@@ -186,10 +182,6 @@ def _tokens_with_runs(text: str, *, is_query: bool) -> Iterator[tuple[int, int, 
         tokens = _pairs(text, start, end, with_last=not is_query) if is_run else [(start, end)]
         for begin, stop in tokens:
             yield begin, stop, stem(text[begin:stop])
-
-
-def _has_run(text: str) -> bool:
-    return not text.isascii() and _LETTER.search(text) is not None
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, bool]]:

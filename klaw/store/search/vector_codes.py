@@ -147,14 +147,8 @@ def advance(connection: apsw.Connection) -> bool:
     if now is None or now.complete:
         return False
     rowids = [row[0] for row in connection.execute(_NEXT, (now.coded, STEP))]
-    found = [
-        Coded(
-            chat_key=row[0],
-            user=UserId(row[1]),
-            item=codes.Item(rowid=row[2], seq=row[3], created_s=row[4], role=row[5], vector=row[6]),
-        )
-        for row in connection.execute(_ITEMS, (json.dumps(rowids),))
-    ]
+    items = connection.execute(_ITEMS, (json.dumps(rowids),))
+    found = [Coded(chat_key=row[0], user=UserId(row[1]), item=codes.Item(*row[2:])) for row in items]
     _append(connection, now, found)
     complete = len(rowids) < STEP
     _put_state(connection, attrs.evolve(now, coded=rowids[-1] if rowids else now.coded, complete=complete))

@@ -32,7 +32,7 @@ _TINY, _HUGE = 1e-6, 1e6
 _MAX_UINT32 = 2**32 - 1
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Item:
     """A vector to encode, with what a search filters by."""
 

@@ -5,7 +5,7 @@
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import apsw
@@ -14,6 +14,7 @@ import attrs
 from klaw.domain.message import SESSION_PAUSE_S
 from klaw.domain.names import UserId
 from klaw.store.engine import meta
+from klaw.store.rebuild.tables import END, PAGE_ROWS
 from klaw.store.search import vector_codes
 from klaw.store.search.vector_codes import Coded
 from klaw.store.search.vector_quantizer import Item
@@ -282,9 +283,12 @@ FROM vec_messages WHERE rowid = ?
 """
 
 
-def page(connection: apsw.Connection, after: int, end: int, limit: int) -> list[tuple[int, str | None, int | None]]:
-    """The next vectors' rows: row id, chat and seq as the vector table has them, None where that is damaged."""
-    return [(rowid, *_place(connection, rowid)) for rowid in rowids(connection, after, end, limit)]
+def places(connection: apsw.Connection) -> Iterator[tuple[int, str | None, int | None]]:
+    """Row id, chat and seq of every vector, as the vector table has them; None where that is damaged."""
+    after = -END
+    while found := rowids(connection, after, END, PAGE_ROWS):
+        for after in found:
+            yield after, *_place(connection, after)
 
 
 def _place(connection: apsw.Connection, rowid: int) -> tuple[str | None, int | None]:
