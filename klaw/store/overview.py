@@ -59,18 +59,11 @@ def counts(connection: apsw.Connection) -> Counts:
     return Counts(migrations.current(connection), *connection.execute(_COUNTS).get)
 
 
-_COUNT_PENDING = """
-SELECT count(*) FROM messages
-WHERE chat_id = ?1 AND role = 'user' AND type = 'text'
-    AND seq >= (SELECT segment_start FROM sessions WHERE chat_id = ?1)
-    AND seq > coalesce(
-        (SELECT max(last_seq) FROM turns WHERE chat_id = ?1 AND status IN ('done', 'stopped')), 0)
-"""
-
-
 def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
     """How many user messages of the chat's segment no turn has dealt with."""
-    return int(connection.execute(_COUNT_PENDING, (chat,)).get)
+    session = messages.session(connection, chat)
+    query = f"SELECT count(*) FROM messages {messages.PENDING}"  # noqa: S608 - a constant condition
+    return int(connection.execute(query, (chat, session.segment_start)).get) if session is not None else 0
 
 
 _NEWEST = "SELECT turn_id FROM turns WHERE ?1 IS NULL OR user_id = ?1 ORDER BY ended_at DESC, turn_id DESC LIMIT 1"

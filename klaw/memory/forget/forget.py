@@ -279,7 +279,7 @@ class Forgetter:
         for own in (False, True):
             if own:  # after this round a start does not know any more what else to look for
                 await self.files.run(forget_logs.remove_copies, self.data_dir, done.entry, done.pieces)
-            cleaner = Cleaner(done.entry, done.pieces, own, done.lines)
+            cleaner = Cleaner(done.entry, done.pieces, own=own, lines=done.lines)
             for _ in range(ROUNDS):
                 paths = await self.files.run(forget_logs.logs_with, self.data_dir, cleaner)
                 changed = await self.writer.run_alone(forgetting.clean_logs, cleaner, paths) if paths else 0

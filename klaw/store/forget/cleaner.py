@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from klaw.domain.forget import MARK, Quotes
 from klaw.domain.names import name_of
 from klaw.store import changes, rows
@@ -35,7 +33,6 @@ def _parts(piece: str) -> tuple[str, ...]:
     return (piece[:40], piece[middle : middle + 40]) if len(piece) > 120 else ()
 
 
-@attrs.frozen
 class Cleaner:
     """What the lines of logs become.
 
@@ -46,19 +43,11 @@ class Cleaner:
         lines: what lines are to say.
     """
 
-    entry: ForgetEntry
-    pieces: Sequence[str]
-    own: bool
-    lines: Lines = attrs.field(factory=Lines)
-    _quotes: Quotes = attrs.field(
-        init=False, default=attrs.Factory(lambda self: Quotes.of(self.pieces), takes_self=True)
-    )
-    _messages: frozenset[int] = attrs.field(
-        init=False, default=attrs.Factory(lambda self: frozenset(self.entry.messages), takes_self=True)
-    )
-    _first: int = attrs.field(
-        init=False, default=attrs.Factory(lambda self: min(self.entry.asked, default=0), takes_self=True)
-    )
+    def __init__(self, entry: ForgetEntry, pieces: Sequence[str], *, own: bool, lines: Lines) -> None:
+        self.entry, self.pieces, self.own, self.lines = entry, pieces, own, lines
+        self._quotes = Quotes.of(pieces)
+        self._messages = frozenset(entry.messages)
+        self._first = min(entry.asked, default=0)
 
     @property
     def _deleted(self) -> list[str]:

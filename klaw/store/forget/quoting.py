@@ -82,7 +82,8 @@ def look(
         asked: of those of them that say the texts.
     """
     quotes = Quotes.of(fragments(texts))
-    up_to = {place.table: _last(connection, place) for place in PLACES}
+    last = {place.table: f"SELECT coalesce(max({place.change}), 0) FROM {place.table}" for place in PLACES}  # noqa: S608
+    up_to = {table: int(connection.execute(query).get) for table, query in last.items()}
     if not quotes:
         return Looked(up_to=up_to)
     whole = {text.strip() for text in texts}
@@ -174,10 +175,6 @@ def _quotes(quotes: Quotes, column: str, value: Any) -> bool:
     if column not in JSON_COLUMNS:
         return bool(quotes.found_in(value))
     return quotes.may_stand_in(value) and any(True for _ in quotes.texts_with(json.loads(value)))
-
-
-def _last(connection: apsw.Connection, place: Place) -> int:
-    return int(connection.execute(f"SELECT max({place.change}) FROM {place.table}").get or 0)  # noqa: S608 - constants
 
 
 # -- who is named -----------------------------------------------------------------------------------------------------

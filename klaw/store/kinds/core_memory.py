@@ -43,16 +43,6 @@ class CoreRow:
 _ROWS = rows.Rows(CoreRow, "core_memory")
 
 
-def get(connection: apsw.Connection, user: UserId) -> CoreRow | None:
-    """A user's row."""
-    return _ROWS.one(connection, "WHERE user_id = ?", user)
-
-
-def everybodys(connection: apsw.Connection) -> list[CoreRow]:
-    """All users' rows: for whoever writes the files."""
-    return _ROWS.all(connection, "ORDER BY user_id")
-
-
 _PUT = "INSERT OR REPLACE INTO core_memory (user_id, document, replaces, updated_at, pending) VALUES (?, ?, ?, ?, 1)"
 
 
@@ -107,7 +97,7 @@ def current(connection: apsw.Connection, data_dir: Path, user: UserId) -> CoreFi
     Raises:
         CoreUnreadable: the file is none.
     """
-    row = get(connection, user)
+    row = _ROWS.one(connection, "WHERE user_id = ?", user)
     try:
         data = guarded.read(data_dir, _name(user), MAX_BYTES)
         if row is not None and _is_stale(row, data):
@@ -130,7 +120,7 @@ def settle(connection: apsw.Connection, data_dir: Path) -> int:
     Outside of a transaction. A file that cannot be read is left alone.
     """
     failed = 0
-    for row in everybodys(connection):
+    for row in _ROWS.all(connection, "ORDER BY user_id"):
         try:
             data = guarded.read(data_dir, _name(row.user), MAX_BYTES)
             if _is_stale(row, data):

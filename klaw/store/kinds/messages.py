@@ -326,17 +326,17 @@ def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
     return [ChatId(row[0]) for row in connection.execute(_PENDING_CHATS, (since,))]
 
 
-_PENDING = """
+PENDING = """
 WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2
     AND seq > coalesce(
         (SELECT max(last_seq) FROM turns WHERE chat_id = ?1 AND status IN ('done', 'stopped')), 0)
-ORDER BY seq DESC LIMIT ?3
 """
+"""What no turn of a chat has dealt with, of the segment that begins with a message."""
 
 
 def pending(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
     """User messages of the segment that no turn has dealt with, oldest first."""
-    return MESSAGES.all(connection, _PENDING, chat, segment_start, limit)[::-1]
+    return MESSAGES.all(connection, f"{PENDING} ORDER BY seq DESC LIMIT ?3", chat, segment_start, limit)[::-1]
 
 
 _ROWID_BOUNDS = """

@@ -156,12 +156,20 @@ def search_lists(
         bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
         if session is None or bounds is None:
             return Lists()
-        bound = (scope.chat, scope.first_seq, scope.end_seq)
+        key, bound = session.key, (scope.chat, scope.first_seq, scope.end_seq)
+
+        def nearest(first_seq: int, end_seq: int) -> Sequence[Neighbour]:
+            if vector is None:
+                return ()
+            return vector_search.nearest(connection, vector, key, first_seq, end_seq, depth.vectors)
+
         steps = _Steps(connection, now, now() + seconds)
         with steps.bounded():
-            hits = steps.run("words", lambda: _hits(connection, words, session.key, bounds, scope, depth, steps))
-            near = steps.run("vectors", lambda: _nearest(connection, vector, session.key, scope, depth.vectors))
-            dated = steps.run("dated", lambda: _dated(connection, vector, session.key, scope, days, depth.vectors))
+            hits = steps.run("words", lambda: _hits(connection, words, key, bounds, scope, depth, steps))
+            near = steps.run("vectors", lambda: nearest(scope.first_seq, scope.end_seq))
+            dated = steps.run(
+                "dated", lambda: _dated(connection, nearest, scope, days if vector else ())[: depth.vectors]
+            )
             rowids = [each.rowid for each in (*(near or ())[:placed], *(dated or ())) if each.rowid not in known]
             rowids += [hit.rowid for hit in hits or ()]
             near_hits = [hit.rowid for hit in hits or ()]
@@ -250,33 +258,20 @@ def _hits(
     return found.best(depth.words)
 
 
-def _nearest(
-    connection: apsw.Connection, vector: bytes | None, chat_key: int, scope: Scope, depth: int
-) -> Sequence[Neighbour]:
-    if vector is None:
-        return ()
-    return vector_search.nearest(connection, vector, chat_key, scope.first_seq, scope.end_seq, depth)
-
-
 def _dated(
     connection: apsw.Connection,
-    vector: bytes | None,
-    chat_key: int,
+    nearest: Callable[[int, int], Sequence[Neighbour]],
     scope: Scope,
     days: Sequence[tuple[date, date]],
-    depth: int,
 ) -> list[Neighbour]:
     """The nearest messages of some days, over all of them; the day after each counts, for what is told afterwards."""
     found: dict[int, Neighbour] = {}
-    if vector is None:
-        return []
     for first, last in days:
         begin = _first_seq_at(connection, scope, first.isoformat())
         end = _first_seq_at(connection, scope, (last + timedelta(days=2)).isoformat())
-        if begin < end:
-            for near in vector_search.nearest(connection, vector, chat_key, begin, end, depth):
-                found.setdefault(near.rowid, near)
-    return sorted(found.values(), key=lambda near: near.distance)[:depth]
+        for near in nearest(begin, end) if begin < end else ():
+            found.setdefault(near.rowid, near)
+    return sorted(found.values(), key=lambda near: near.distance)
 
 
 _CREATED_FROM = """
