@@ -122,12 +122,10 @@ def unknown_messages(connection: apsw.Connection, wanted: Iterable[Told]) -> dic
     return lacking
 
 
-_BETWEEN = "SELECT count(*) FROM messages WHERE chat_id = ? AND seq BETWEEN ? AND ?"
-
-
 def has_any(connection: apsw.Connection, gaps: Mapping[ChatId, Sequence[tuple[int, int]]]) -> int:
     """How many messages the database has that the logs lack, by the gaps in their numbers."""
-    return sum(connection.execute(_BETWEEN, (chat, *gap)).get for chat, found in gaps.items() for gap in found)
+    query = "SELECT count(*) FROM messages WHERE chat_id = ? AND seq BETWEEN ? AND ?"
+    return sum(connection.execute(query, (chat, *gap)).get for chat, found in gaps.items() for gap in found)
 
 
 def unknown_turns(connection: apsw.Connection, wanted: Sequence[str]) -> int:

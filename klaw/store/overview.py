@@ -66,16 +66,14 @@ def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
     return int(connection.execute(query, (chat, session.segment_start)).get) if session is not None else 0
 
 
-_NEWEST = "SELECT turn_id FROM turns WHERE ?1 IS NULL OR user_id = ?1 ORDER BY ended_at DESC, turn_id DESC LIMIT 1"
-
-
 def find_turn(
     connection: apsw.Connection, turn: str | None, chat: ChatId | None, user: UserId | None
 ) -> TurnRecord | None:
     """A turn of any user: by its id, else the newest of a chat, else the one that ended last of a user or of all."""
     if turn is None and chat is not None:
         return turns.last(connection, chat)
-    found = turn if turn is not None else connection.execute(_NEWEST, (user,)).get
+    query = "SELECT turn_id FROM turns WHERE ?1 IS NULL OR user_id = ?1 ORDER BY ended_at DESC, turn_id DESC LIMIT 1"
+    found = turn if turn is not None else connection.execute(query, (user,)).get
     owner = connection.execute("SELECT user_id FROM turns WHERE turn_id = ?", (found,)).get
     return turns.get(connection, UserId(owner), found) if owner is not None else None
 
@@ -91,9 +89,7 @@ class StoredRecall:
     """Where its recall looked, or would have; None when the window held all of the segment, or no context was made."""
 
 
-_TEXTS = """
-SELECT content FROM messages WHERE chat_id = ? AND seq IN (SELECT value FROM json_each(?)) ORDER BY seq
-"""
+_TEXTS = "SELECT content FROM messages WHERE chat_id = ? AND seq IN (SELECT value FROM json_each(?)) ORDER BY seq"
 _SEGMENT_START = "SELECT min(seq) FROM messages WHERE chat_id = ? AND segment = ?"
 
 

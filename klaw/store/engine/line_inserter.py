@@ -15,11 +15,13 @@ import attrs
 import structlog
 
 from klaw.domain.message import Message
+from klaw.domain.turn import TurnRecord
 from klaw.store import changes
-from klaw.store.changes import MEMORY
+from klaw.store.changes import MEMORY, Change
 from klaw.store.engine import meta
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.kinds import memory_journal, messages, runs, turns
+from klaw.store.kinds.runs import RunState
 from klaw.store.rebuild.tables import last_numbers
 from klaw.store.rebuild.values import Phase, Tally
 
@@ -50,7 +52,7 @@ def parse(line: bytes) -> dict[str, Any]:
     return record
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class LogKind:
     """What the logs of a folder hold."""
 
@@ -205,37 +207,23 @@ def _has_message(connection: apsw.Connection, message: Message) -> bool:
     return found is not None and found.rowid == message.rowid
 
 
+def _has_turn(connection: apsw.Connection, turn: TurnRecord) -> bool:
+    return turns.exists(connection, turn.id)
+
+
+def _has_state(connection: apsw.Connection, state: RunState) -> bool:
+    return runs.change_of(connection, state.run.id) >= state.change
+
+
+def _has_entry(connection: apsw.Connection, change: Change[Any]) -> bool:
+    return change.entry <= meta.last_entry(connection)
+
+
 LOG_KINDS = (
-    LogKind(  # by rowid, so that chats get their keys in the order in which they first spoke
-        folder=messages.CONVERSATIONS,
-        read=messages.parse_message,
-        number="rowid",
-        phase="messages",
-        known=_has_message,
-        insert=LineInserter.message,
-    ),
-    LogKind(
-        folder=turns.TURNS,
-        read=turns.parse,
-        number=None,
-        phase="turns",
-        known=lambda connection, turn: turns.exists(connection, turn.id),
-        insert=LineInserter.turn,
-    ),
-    LogKind(
-        folder=runs.RUNS,
-        read=runs.parse_run,
-        number="change",
-        phase="runs",
-        known=lambda connection, state: runs.change_of(connection, state.run.id) >= state.change,
-        insert=LineInserter.run,
-    ),
-    LogKind(  # last: what was forgotten is taken out of all that is there
-        folder=MEMORY,
-        read=memory_journal.read,
-        number="entry",
-        phase="tasks",
-        known=lambda connection, change: change.entry <= meta.last_entry(connection),
-        insert=LineInserter.memory,
-    ),
+    # By rowid, so that chats get their keys in the order in which they first spoke.
+    LogKind(messages.CONVERSATIONS, messages.parse_message, "rowid", "messages", _has_message, LineInserter.message),
+    LogKind(turns.TURNS, turns.parse, None, "turns", _has_turn, LineInserter.turn),
+    LogKind(runs.RUNS, runs.parse_run, "change", "runs", _has_state, LineInserter.run),
+    # Last: what was forgotten is taken out of all that is there.
+    LogKind(MEMORY, memory_journal.read, "entry", "tasks", _has_entry, LineInserter.memory),
 )

@@ -8,11 +8,9 @@ def get(connection: apsw.Connection, key: str) -> str | None:
     return str(value) if value is not None else None
 
 
-_PUT = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-
-
 def put(connection: apsw.Connection, key: str, value: str) -> None:
-    connection.execute(_PUT, (key, value))
+    query = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    connection.execute(query, (key, value))
 
 
 def remove(connection: apsw.Connection, key: str) -> None:

@@ -26,12 +26,10 @@ def get(connection: apsw.Connection, user: UserId, fact: FactId) -> Fact | None:
     return _FACTS.one(connection, "WHERE user_id = ? AND id = ?", user, fact)
 
 
-_SAME = "WHERE user_id = ? AND normal = ? AND superseded_by IS NULL AND id <> ? LIMIT 1"
-
-
 def same_text(connection: apsw.Connection, user: UserId, text: str, other_than: FactId) -> Fact | None:
     """A user's active fact that says the same in the same words."""
-    return _FACTS.one(connection, _SAME, user, normal_form(text), other_than)
+    query = "WHERE user_id = ? AND normal = ? AND superseded_by IS NULL AND id <> ? LIMIT 1"
+    return _FACTS.one(connection, query, user, normal_form(text), other_than)
 
 
 _BY_ROWIDS = f"""
@@ -79,12 +77,10 @@ def standing(connection: apsw.Connection, user: UserId) -> list[Fact]:
     return _FACTS.all(connection, _STANDING, user, STANDING_IMPORTANCE, STANDING_CATEGORY, _MOST_STANDING)
 
 
-_COUNT = "SELECT count(*) FROM facts WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2)"
-
-
 def count(connection: apsw.Connection, user: UserId, *, category: str | None = None) -> int:
     """How many active facts a user has; of a category."""
-    return int(connection.execute(_COUNT, (user, category)).get)
+    query = "SELECT count(*) FROM facts WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2)"
+    return int(connection.execute(query, (user, category)).get)
 
 
 def superseded_by(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:

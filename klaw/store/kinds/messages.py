@@ -99,9 +99,7 @@ def turns_with_tools(
     return {row[0] for row in connection.execute(_TURNS_WITH_TOOLS, bound)}
 
 
-_ADD_SESSION = """
-INSERT INTO sessions (chat_id, user_id, name, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)
-"""
+_ADD_SESSION = "INSERT INTO sessions (chat_id, user_id, name, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)"
 _NEXT_SEQ = """
 UPDATE sessions SET
     last_seq = last_seq + 1,

@@ -161,12 +161,10 @@ def mentions(connection: apsw.Connection, user: UserId, person: PersonId, *, lim
     ]
 
 
-_MENTIONED = "SELECT 1 FROM person_mentions WHERE user_id = ? AND person_id = ? AND topic = ?"
-
-
 def is_mentioned(connection: apsw.Connection, user: UserId, person: PersonId, topic: str) -> bool:
     """Whether it is noted that a topic names a person."""
-    return connection.execute(_MENTIONED, (user, person, topic)).get is not None
+    query = "SELECT 1 FROM person_mentions WHERE user_id = ? AND person_id = ? AND topic = ?"
+    return connection.execute(query, (user, person, topic)).get is not None
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -295,9 +293,7 @@ def change(
             tx.journal(MENTION.put(user, named, mention, at))
 
 
-_STATES = """
-SELECT entry, person_id, value FROM person_changes WHERE user_id = ? AND value IS NOT NULL ORDER BY entry
-"""
+_STATES = "SELECT entry, person_id, value FROM person_changes WHERE user_id = ? AND value IS NOT NULL ORDER BY entry"
 
 
 def own_names(connection: apsw.Connection, user: UserId, persons: Iterable[PersonId]) -> dict[str, str]:

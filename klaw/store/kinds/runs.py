@@ -136,12 +136,10 @@ def get(connection: apsw.Connection, user: UserId, run: str) -> Run | None:
     return _RUNS.one(connection, "WHERE user_id = ? AND id = ?", user, run)
 
 
-_AT = "WHERE user_id = ? AND task = ? AND kind = ? AND due = ? AND attempt = ?"
-
-
 def same_start(connection: apsw.Connection, run: Run) -> Run | None:
     """The run of the same user, task, kind, due and attempt; at most one."""
-    return _RUNS.one(connection, _AT, run.user, run.task, run.kind, run.due, run.attempt)
+    query = "WHERE user_id = ? AND task = ? AND kind = ? AND due = ? AND attempt = ?"
+    return _RUNS.one(connection, query, run.user, run.task, run.kind, run.due, run.attempt)
 
 
 def change_of(connection: apsw.Connection, run: str) -> int:
@@ -216,12 +214,10 @@ def count_failed(connection: apsw.Connection, error: str, since: str) -> int:
     return int(connection.execute(query, (error, since)).get)
 
 
-_OF_IDS = "WHERE user_id = ? AND id IN (SELECT value FROM json_each(?)) ORDER BY started_at, id"
-
-
 def by_ids(connection: apsw.Connection, user: UserId, ids: Sequence[str]) -> list[Run]:
     """A user's runs by their ids, the oldest first; missing ones are left out."""
-    return _RUNS.all(connection, _OF_IDS, user, json.dumps(list(ids)))
+    query = "WHERE user_id = ? AND id IN (SELECT value FROM json_each(?)) ORDER BY started_at, id"
+    return _RUNS.all(connection, query, user, json.dumps(list(ids)))
 
 
 def running(connection: apsw.Connection) -> list[Run]:
@@ -229,12 +225,10 @@ def running(connection: apsw.Connection) -> list[Run]:
     return _RUNS.all(connection, "WHERE status = 'running' ORDER BY started_at, id")
 
 
-_ATTEMPTS = "WHERE user_id = ? AND task = ? AND kind = ? AND due = ? ORDER BY attempt"
-
-
 def attempts(connection: apsw.Connection, user: UserId, task: TaskName, kind: RunKind, due: str) -> list[Run]:
     """All attempts at one fire time, in order."""
-    return _RUNS.all(connection, _ATTEMPTS, user, task, kind, due)
+    query = "WHERE user_id = ? AND task = ? AND kind = ? AND due = ? ORDER BY attempt"
+    return _RUNS.all(connection, query, user, task, kind, due)
 
 
 # -- spending ---------------------------------------------------------------------------------------------------------

@@ -23,20 +23,17 @@ from klaw.store.rebuild.tables import full_text, table
 
 _SUMMARIES = rows.Rows(Summary, "summaries")
 
-_LIVE = "WHERE chat_id = ? AND segment = ? AND state = 'live' ORDER BY first_seq"
-
 
 def live(connection: apsw.Connection, chat: ChatId, segment: int) -> list[Summary]:
     """The summaries that stand for older parts of a segment, oldest first; their ranges do not overlap."""
-    return _SUMMARIES.all(connection, _LIVE, chat, segment)
-
-
-_COVERED = "SELECT coalesce(max(last_seq), 0) FROM summaries WHERE chat_id = ? AND segment = ?"
+    query = "WHERE chat_id = ? AND segment = ? AND state = 'live' ORDER BY first_seq"
+    return _SUMMARIES.all(connection, query, chat, segment)
 
 
 def covered_to(connection: apsw.Connection, chat: ChatId, segment: int) -> int:
     """The last message of a segment that was ever summarised; 0 for none. The window begins after it."""
-    return int(connection.execute(_COVERED, (chat, segment)).get)
+    query = "SELECT coalesce(max(last_seq), 0) FROM summaries WHERE chat_id = ? AND segment = ?"
+    return int(connection.execute(query, (chat, segment)).get)
 
 
 def of_chat(connection: apsw.Connection, chat: ChatId) -> list[Summary]:

@@ -71,12 +71,10 @@ def resolve(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicI
     return None
 
 
-_MEMBERS = "SELECT rowid FROM messages WHERE topic_id = ? AND user_id = ? ORDER BY rowid"
-
-
 def members(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[int]:
     """Row ids of a user's topic's messages."""
-    return [rowid for (rowid,) in connection.execute(_MEMBERS, (topic, user))]
+    query = "SELECT rowid FROM messages WHERE topic_id = ? AND user_id = ? ORDER BY rowid"
+    return [rowid for (rowid,) in connection.execute(query, (topic, user))]
 
 
 def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[Message]:

@@ -117,13 +117,12 @@ def join(by_words: Lists, by_vector: Lists) -> Lists:
 
 
 def _latest_day(connection: apsw.Connection, scope: Scope) -> date | None:
-    created_at = connection.execute(_CREATED_BEFORE, (scope.chat, scope.first_seq, scope.end_seq)).get
+    query = "SELECT created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT 1"
+    created_at = connection.execute(query, (scope.chat, scope.first_seq, scope.end_seq)).get
     return date.fromisoformat(created_at[:10]) if created_at is not None else None
 
 
-_CREATED_BEFORE = """
-SELECT created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT 1
-"""
+_CREATED_BEFORE = "SELECT created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT 1"
 
 
 def search_lists(
@@ -274,9 +273,7 @@ def _dated(
     return sorted(found.values(), key=lambda near: near.distance)
 
 
-_CREATED_FROM = """
-SELECT seq, created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq LIMIT 1
-"""
+_CREATED_FROM = "SELECT seq, created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq LIMIT 1"
 
 
 def _first_seq_at(connection: apsw.Connection, scope: Scope, created_at: str) -> int:

@@ -159,7 +159,6 @@ class Repaired:
     """Vectors that will be made again, and orphans that were removed."""
 
 
-_HAS_TEXT = "SELECT count(*) FROM messages_fts_docsize WHERE id = ?"
 _HAS_VECTOR = "SELECT count(*) FROM vec_messages_rowids WHERE rowid = ?"
 
 
@@ -184,7 +183,7 @@ def repair(connection: apsw.Connection, damage: Damage) -> Repaired:
 
 def has_text(connection: apsw.Connection, rowid: int) -> bool:
     """Whether full text has a row for a message."""
-    return bool(connection.execute(_HAS_TEXT, (rowid,)).get)
+    return bool(connection.execute("SELECT count(*) FROM messages_fts_docsize WHERE id = ?", (rowid,)).get)
 
 
 def _forget_lost(connection: apsw.Connection, rowid: int) -> bool:

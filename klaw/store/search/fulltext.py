@@ -25,9 +25,7 @@ class TextHit:
     """How many of the words it has."""
 
 
-_POSTINGS = """
-SELECT group_concat(rowid) FROM messages_fts WHERE messages_fts MATCH ? AND rowid >= ? AND rowid < ?
-"""
+_POSTINGS = "SELECT group_concat(rowid) FROM messages_fts WHERE messages_fts MATCH ? AND rowid >= ? AND rowid < ?"
 """One text instead of thousands of rows: handing over each row costs more than finding it."""
 
 IDF_POWER = 0.8
@@ -204,9 +202,6 @@ class Plan:
     """Where to begin: above 0 when every word is so frequent that only the newest messages are ranked."""
 
 
-_COUNT = "SELECT count(*) FROM messages_fts WHERE messages_fts MATCH ? AND rowid >= ? AND rowid < ?"
-
-
 def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowid: int) -> Plan:
     """Choose the words for a search.
 
@@ -242,5 +237,6 @@ def _estimate(connection: apsw.Connection, word: str, last_rowid: int) -> float:
     expression = match_in([word], None)
     size = min(_WINDOW_ROWS, last_rowid // _WINDOWS + 1)
     starts = [last_rowid * window // _WINDOWS for window in range(_WINDOWS)]
-    found = sum(connection.execute(_COUNT, (expression, start, start + size)).get for start in starts)
+    query = "SELECT count(*) FROM messages_fts WHERE messages_fts MATCH ? AND rowid >= ? AND rowid < ?"
+    found = sum(connection.execute(query, (expression, start, start + size)).get for start in starts)
     return float(found) * last_rowid / (_WINDOWS * size)

@@ -60,12 +60,10 @@ def count_unembedded(connection: apsw.Connection) -> int:
     return int(connection.execute(_COUNT_UNEMBEDDED, (vectors.model_id(connection),)).get)
 
 
-_READ = "SELECT embedding FROM vec_topics WHERE rowid = ? AND user_id = ? AND model = ?"
-
-
 def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> bytes | None:
     """The vector of a user's topic, of the model in use."""
-    found = connection.execute(_READ, (topic, user, vectors.model_id(connection))).get
+    query = "SELECT embedding FROM vec_topics WHERE rowid = ? AND user_id = ? AND model = ?"
+    found = connection.execute(query, (topic, user, vectors.model_id(connection))).get
     return bytes(found) if found is not None else None
 
 
@@ -103,9 +101,7 @@ def nearest(
 
 # -- for a reindex -----------------------------------------------------------------------------------------------------
 
-_PAGE = """
-SELECT v.rowid, v.embedding FROM vec_topics AS v WHERE v.model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?
-"""
+_PAGE = "SELECT v.rowid, v.embedding FROM vec_topics AS v WHERE v.model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?"
 _WHOLE = """
 SELECT t.*, (SELECT group_concat(rowid) FROM (SELECT rowid FROM messages WHERE topic_id = t.id ORDER BY rowid))
 FROM topics AS t WHERE t.id = ?

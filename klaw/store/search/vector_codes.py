@@ -169,9 +169,7 @@ def _new_generation() -> str:
     return secrets.token_hex(8)
 
 
-_LAST = """
-SELECT block, used, capacity FROM vec_blocks WHERE chat_key = ? ORDER BY block DESC LIMIT 1
-"""
+_LAST = "SELECT block, used, capacity FROM vec_blocks WHERE chat_key = ? ORDER BY block DESC LIMIT 1"
 _NEW_BLOCK = "INSERT INTO vec_blocks (user_id, chat_key, used, capacity) VALUES (?, ?, 0, ?)"
 _NEW_DATA = "INSERT INTO vec_block_data (block, records) VALUES (?, zeroblob(?))"
 

@@ -265,16 +265,13 @@ def count_embedded(connection: apsw.Connection) -> int:
 
 # -- for a reindex -----------------------------------------------------------------------------------------------------
 
-_ROWIDS = """
-SELECT rowid FROM vec_messages_rowids WHERE rowid > :after AND rowid <= :end ORDER BY rowid LIMIT :limit
-"""
-
 
 def rowids(connection: apsw.Connection, after: int, end: int, limit: int) -> list[int]:
     """The next rows that have a vector, after < rowid <= end."""
     if model(connection) is None:
         return []
-    return [rowid for (rowid,) in connection.execute(_ROWIDS, {"after": after, "end": end, "limit": limit})]
+    query = "SELECT rowid FROM vec_messages_rowids WHERE rowid > :after AND rowid <= :end ORDER BY rowid LIMIT :limit"
+    return [rowid for (rowid,) in connection.execute(query, {"after": after, "end": end, "limit": limit})]
 
 
 _PLACE = """
