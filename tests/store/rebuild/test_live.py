@@ -12,13 +12,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import apsw
+import attrs
 import pytest
 import trio
 
 from klaw.errors import StorageFull
-from klaw.store.engine.line_inserter import LineInserter
+from klaw.store.engine.line_inserter import LOG_KINDS, LineInserter
 from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.rebuild import building
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.handover import hand_over
 from klaw.store.rebuild.tables import count_messages
@@ -143,14 +145,14 @@ class Outrunning:
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = store
         self.written = self.read = 0
-        insert = LineInserter.message
+        insert = LOG_KINDS[0].insert
 
         def counted(lines: LineInserter, connection: apsw.Connection, path: str, line: bytes) -> int | None:
             self.read += 1
             time.sleep(0.001)
             return insert(lines, connection, path, line)
 
-        monkeypatch.setattr(LineInserter, "message", counted)
+        monkeypatch.setattr(building, "LOG_KINDS", (attrs.evolve(LOG_KINDS[0], insert=counted), *LOG_KINDS[1:]))
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
