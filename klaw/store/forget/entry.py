@@ -43,7 +43,7 @@ class Forgetting:
     """Made of the messages; they were removed with them."""
     core: Annotated[bool, OMIT] = False
     """Whether something of it was in core memory: of what that was before nothing stays."""
-    deleted: Annotated[tuple[Annotated[tuple[ChatId, int], Form(_read_key, summary_key)], ...], OMIT] = ()
+    deleted: Annotated[tuple[Annotated[tuple[ChatId, int], Form(read_key, summary_key)], ...], OMIT] = ()
     """Chats that go as a whole, up to a ``seq``, with their titles."""
 
 
