@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import attrs
+import structlog
 
 from klaw.actor.failure import error_class
 from klaw.agent.agent import Agent
@@ -21,13 +22,16 @@ from klaw.context.request import make_room
 from klaw.domain import tokens
 from klaw.errors import ConfigError, KlawError, StorageFull
 from klaw.llm.client import Meter
-from klaw.llm.errors import ContextTooLong, ProviderError
-from klaw.llm.providers.adapt import message_tokens, request_tokens, tools_tokens
+from klaw.llm.errors import ContextTooLong, ProviderError, ProviderRefused
+from klaw.llm.providers.adapt import images_as_text, message_tokens, request_tokens, tools_tokens
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall, prepare
 from klaw.toolbox.executor import MAX_CALLS, CallResult
 from klaw.toolbox.spec import ToolContext
 
+log = structlog.get_logger("klaw.turn")
+
+BAD_REQUEST = frozenset({400, 413, 415, 422})
 LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 """Stands behind the last result of the request that must be answered without tools. Not stored."""
 
@@ -252,6 +256,14 @@ class Conversation:
                 raise
             self._shortened = True
             self._prompt = await self._shorter(messages, error)
+            messages = self._request(final=final)
+            completion = await self._call(messages, tools)
+        except ProviderRefused as error:
+            if error.status not in BAD_REQUEST or not any(message.images for message in messages):
+                raise
+            # It may be a picture that it cannot read, which would fail every turn as long as it is in the window.
+            log.warning("asked_without_pictures", status=error.status)
+            self._prompt = attrs.evolve(self._prompt, messages=images_as_text(self._prompt.messages))
             messages = self._request(final=final)
             completion = await self._call(messages, tools)
         self._llm_calls += 1

@@ -9,7 +9,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
@@ -65,15 +65,15 @@ def opened(data_dir: Path, user: UserId, sha256: str) -> Iterator[OpenedFile]:
         yield file
 
 
-def mark_sent(data_dir: Path, user: UserId, sha256: str) -> None:
-    """A message refers to the file. Blocks. Raises AttachmentRefused: ``unknown_file``; OSError."""
+def mark_sent(data_dir: Path, user: UserId, digests: Iterable[str]) -> None:
+    """A message refers to the files. Blocks. Raises AttachmentRefused: ``unknown_file``; OSError."""
     with _folder(data_dir, user) as folder:
-        try:
-            os.rename(sha256 + NEW, sha256, src_dir_fd=folder, dst_dir_fd=folder)
-        except FileNotFoundError:
-            if not _size(folder, sha256):
-                raise unknown() from None
-            return
+        for sha256 in digests:
+            try:
+                os.rename(sha256 + NEW, sha256, src_dir_fd=folder, dst_dir_fd=folder)
+            except FileNotFoundError:
+                if not _size(folder, sha256):
+                    raise unknown() from None
         os.fsync(folder)
 
 
@@ -98,8 +98,7 @@ class Draft:
         self._head = b""
         self._file = secrets.token_hex(16) + PART
         with _folder(data_dir, user) as folder:
-            with os.scandir(folder) as entries:
-                self._used = sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+            self._used = sum(_size(folder, name) for name in os.listdir(folder))  # noqa: PTH208  of a descriptor
             self._fd = os.open(self._file, _DRAFT, 0o600, dir_fd=folder)
 
     def add(self, piece: bytes) -> None:
@@ -266,7 +265,7 @@ def sweep(data_dir: Path, before: float) -> int:
     removed = 0
     for below in (FOLDER, *(f"{USERS_FOLDER}/{each.name}/{FOLDER}" for each in data_dir.glob(f"{USERS_FOLDER}/*"))):
         with suppress(FileNotFoundError, guarded.NotPlain), guarded.opened_folder(data_dir, below) as folder:
-            for name in os.listdir(folder):  # noqa: PTH208  a descriptor has no other way
+            for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
                 with suppress(FileNotFoundError):  # it is being sent
                     old = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before
                     if old and name.endswith((NEW, PART)):

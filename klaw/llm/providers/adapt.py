@@ -69,16 +69,16 @@ def _rounds_as_text(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
 
 def without_images(request: Request) -> Request:
     """The request for a model that takes no images: each becomes a note."""
-    return attrs.evolve(
-        request,
-        messages=tuple(
-            attrs.evolve(
-                message,
-                content="\n".join(filter(None, [message.content, *[NO_IMAGE] * len(message.images)])),
-                images=(),
-            )
-            for message in request.messages
-        ),
+    return attrs.evolve(request, messages=images_as_text(request.messages))
+
+
+def images_as_text(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """The messages with a note in place of each image."""
+    return tuple(
+        attrs.evolve(
+            message, content="\n".join(filter(None, [message.content, *[NO_IMAGE] * len(message.images)])), images=()
+        )
+        for message in messages
     )
 
 

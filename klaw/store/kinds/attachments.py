@@ -64,8 +64,7 @@ def _looked_up(data_dir: Path, user: UserId, files: Sequence[Named], limits: Att
         text, cut = beginning(head, size, room) if kind == TEXT else ("", False)
         room = max(0, room - tokens.estimate(text))
         found.append(Attachment(sha256=named.sha256, name=named.name, type=kind, bytes=size, text=text, cut=cut))
-    for named in files:
-        attachments.mark_sent(data_dir, user, named.sha256)
+    attachments.mark_sent(data_dir, user, [each.sha256 for each in found])
     return found
 
 

@@ -11,7 +11,7 @@ from klaw.domain.attachment import Named
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import AttachmentRefused
 from tests.support.chats_world import World, world
-from tests.support.llm_server import text_reply
+from tests.support.llm_server import error_reply, text_reply
 from tests.support.programs.anthropic_server import serve_anthropic
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
@@ -113,3 +113,15 @@ async def test_the_learned_length_of_tokens_is_not_spoiled_by_pictures(tmp_path:
         assert learned != unknown
         await say(w, 2, "What is this?", await kept(w, "house.png", PNG))
         assert w.app.llm.correction.of("stub/model") == learned
+
+
+async def test_a_picture_that_the_provider_cannot_read_does_not_end_the_chat(tmp_path: Path) -> None:
+    async with world(tmp_path, models=SEES) as w:
+        w.llm.replies += [error_reply(400), text_reply("I cannot see it.")]
+        assert await say(w, 1, "What is this?", await kept(w, "broken.png", PNG)) == "I cannot see it."
+        assert w.contents() == ["What is this?\n[picture broken.png]\n[an image that this model cannot see]"]
+        assert [type(request.body["messages"][-1]["content"]) for request in w.llm.requests] == [list, str]
+        w.llm.replies += [error_reply(401)]
+        await w.app.chats.send(LOCAL_USER, "main", "m2", "And now?")
+        assert (await w.turn(2)).code == "llm_refused"
+        assert len(w.llm.requests) == 3
