@@ -114,7 +114,7 @@ class Client:
                 raise RequestRefused("id_conflict", "a message with this id is being sent")
             unacked = _Unacked(frame=frame, reply=Reply())
             self._unacked[frame.id] = unacked
-            self._wake()
+            self._work.nudge()
             try:
                 return await unacked.reply.wait()
             finally:
@@ -297,9 +297,6 @@ class Client:
         if self._failure is not None:
             raise self._failure
 
-    def _wake(self) -> None:
-        self._work.nudge()
-
     def _tell_change(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
@@ -310,7 +307,7 @@ class Client:
 
     def _append(self, frame: ClientFrame) -> None:
         self._posts.append(frame)
-        self._wake()
+        self._work.nudge()
 
     def _answer(self, ref: str | None, frame: ServerFrame) -> bool:
         """Returns whether somebody had asked for it."""

@@ -51,15 +51,18 @@ class Questions:
 
     def answer(self, text: str, now: float) -> Approve | None:
         """What a typed line means as the answer to the question that is shown; None if it is a message."""
-        word = text.strip().casefold().rstrip(".!")
-        if self._shown is None or word not in _YES | _NO or (word in _YES and now - self._shown_at < READ_S):
+        word = _word(text)
+        if self._shown is None or word not in _YES | _NO or self.too_soon(text, now):
             return None
         return Approve(id=self._shown, allow=word in _YES)
 
     def too_soon(self, text: str, now: float) -> bool:
         """Whether the line is a yes that came before the question could be read."""
-        is_yes = text.strip().casefold().rstrip(".!") in _YES
-        return self._shown is not None and is_yes and now - self._shown_at < READ_S
+        return self._shown is not None and _word(text) in _YES and now - self._shown_at < READ_S
+
+
+def _word(text: str) -> str:
+    return text.strip().casefold().rstrip(".!")
 
 
 def question_text(approval: Approval) -> str:

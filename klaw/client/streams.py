@@ -6,7 +6,6 @@ without room stored messages are left on the server and fetched later, pieces of
 events last.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
@@ -116,37 +115,28 @@ CAPACITY = 256
 class Inbox:
     """Events in order; one consumer."""
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
-        self._events: deque[Event] = deque()
-        self._capacity = capacity
-        self._lot = trio.lowlevel.ParkingLot()
+    def __init__(self) -> None:
+        self._events, self._out = trio.open_memory_channel[Event](CAPACITY)
         self._end: Exception | None = None
-        self.dropped = 0
-        """Events lost because the consumer was slow; never messages."""
 
     @property
     def takes_entries(self) -> bool:
         """Whether a stored message may be offered now."""
-        return len(self._events) < self._capacity * 3 // 4
+        return self._waiting < CAPACITY * 3 // 4
 
     @property
     def is_half_empty(self) -> bool:
-        return len(self._events) <= self._capacity // 2
+        return self._waiting <= CAPACITY // 2
 
     def offer(self, event: Event) -> None:
-        """Queue an event, or drop and count it if its kind has no room. Entries need ``takes_entries`` before."""
-        limit = self._capacity // 2 if isinstance(event, Delta) else self._capacity
-        if self._end is not None or (len(self._events) >= limit and not isinstance(event, ChatMessage)):
-            self.dropped += 1
-            return
-        self._events.append(event)
-        self._lot.unpark()
+        """Queue an event, or drop it if its kind has no room. Entries need ``takes_entries`` before."""
+        if self._end is None and self._waiting < (CAPACITY // 2 if isinstance(event, Delta) else CAPACITY):
+            self._events.send_nowait(event)
 
     def end(self, error: Exception) -> None:
         """Nothing comes any more: ``get`` raises ``error`` after what is queued. The first end counts."""
-        if self._end is None:
-            self._end = error
-        self._lot.unpark_all()
+        self._end = self._end or error
+        self._events.close()
 
     async def get(self) -> Event:
         """The next event; waits for one.
@@ -156,12 +146,15 @@ class Inbox:
 
         Cancellation: no event is lost.
         """
-        await trio.lowlevel.checkpoint()
-        while not self._events:
-            if self._end is not None:
-                raise self._end
-            await self._lot.park()
-        return self._events.popleft()
+        try:
+            return await self._out.receive()
+        except trio.EndOfChannel:
+            assert self._end is not None
+            raise self._end from None
+
+    @property
+    def _waiting(self) -> int:
+        return self._events.statistics().current_buffer_used
 
 
 PAGE = 20

@@ -32,11 +32,6 @@ _CONTROL_CHARACTERS = 6
 DEFAULT_SIZE = (80, 24)
 
 
-def is_usable(terminal_type: str | None) -> bool:
-    """Whether a terminal of this ``TERM`` understands cursor movements."""
-    return terminal_type not in (None, "", "dumb")
-
-
 def size_of(fd: int) -> tuple[int, int]:
     """Columns and rows of a terminal now; the usual ones if it does not know."""
     try:
