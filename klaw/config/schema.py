@@ -170,7 +170,7 @@ class AttachmentsConfig:
     max_file_bytes: int = key("Bytes of one file.", 20_000_000, within=(1, 1_000_000_000))
     max_message_bytes: int = key("Bytes of all files of one message.", 50_000_000, within=(1, 10_000_000_000))
     max_user_bytes: int = key(
-        "Bytes of all files of one user, those too that were not sent.",
+        "Bytes of all files of one user, those too that were not sent; each counts as 16384 at least.",
         2_000_000_000,
         within=(1, 1_000_000_000_000_000),
     )

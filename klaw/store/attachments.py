@@ -35,6 +35,8 @@ UNSENT_S = 86_400.0
 SWEEP_S = 3_600.0
 """Between two looks for what was not sent."""
 DISCARD_S = 5.0
+LEAST_BYTES = 16_384
+"""As so much each file counts among a user's, so that their number is limited too."""
 NEW, PART = ".new", ".part"
 _HEX = frozenset("0123456789abcdef")
 _DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -98,7 +100,8 @@ class Draft:
         self._head = b""
         self._file = secrets.token_hex(16) + PART
         with _folder(data_dir, user) as folder:
-            self._used = sum(_size(folder, name) for name in os.listdir(folder))  # noqa: PTH208  of a descriptor
+            sizes = (_size(folder, name) for name in os.listdir(folder))  # noqa: PTH208  of a descriptor
+            self._used = sum(max(size, LEAST_BYTES) for size in sizes)
             self._fd = os.open(self._file, _DRAFT, 0o600, dir_fd=folder)
 
     def add(self, piece: bytes) -> None:

@@ -161,11 +161,11 @@ async def test_no_link_is_followed(tmp_path: Path) -> None:
 
 
 async def test_each_limit_is_named(tmp_path: Path) -> None:
-    limited = keeper(tmp_path, AttachmentsConfig(max_file_bytes=100, max_user_bytes=150))
+    limited = keeper(tmp_path, AttachmentsConfig(max_file_bytes=100, max_user_bytes=16_400))
     with pytest.raises(AttachmentRefused, match=r"100 bytes.*attachments\.maxFileBytes"):
         await limited.keep(LOCAL, "a", Pieces(bytes(101)))
     await limited.keep(LOCAL, "a", Pieces(b"a" * 90))
-    with pytest.raises(AttachmentRefused, match=r"150 bytes.*attachments\.maxUserBytes"):
+    with pytest.raises(AttachmentRefused, match=r"16,400 bytes.*attachments\.maxUserBytes"):
         await limited.keep(LOCAL, "b", Pieces(b"b" * 61))
     await limited.keep(ANNA, "b", Pieces(b"b" * 61))
     with pytest.raises(AttachmentRefused, match="empty"):
