@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, where
-from klaw.api import login, messages, metrics, ollama, openai, rest
+from klaw.api import files, login, messages, metrics, ollama, openai, rest
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
 from klaw.web import page
@@ -49,6 +49,7 @@ def make_app(api: Api) -> ASGIApp:
         Route("/healthz", healthz, methods=["GET"]),
         *login.routes(api),
         *messages.routes(api),
+        *files.routes(api),
         *rest.routes(api),
         *metrics.routes(api),
         *openai.routes(api),

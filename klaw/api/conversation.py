@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from klaw.chats.directory import ChatDirectory
+from klaw.domain.attachment import Named
 from klaw.domain.events import Noticed, Progressed, Step, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id, name_of, user_of
@@ -142,13 +143,21 @@ class Asked:
 
 @asynccontextmanager
 async def ask(
-    chats: ChatDirectory, hub: Hub, user: UserId, name: str, message_id: str, text: str, instructions: str = ""
+    chats: ChatDirectory,
+    hub: Hub,
+    user: UserId,
+    name: str,
+    message_id: str,
+    text: str,
+    instructions: str = "",
+    files: tuple[Named, ...] = (),
 ) -> AsyncIterator[Asked]:
     """Send a message; it is durable when the block begins. A repetition of an id that was sent before is not stored
     again, and brings the answer that there is. ``instructions`` are of the program that asks; they are not stored.
 
     Raises:
-        InvalidName, IdConflict, TooManyChats, ChatBusy, StorageFull, ActorStopped: nothing was stored.
+        InvalidName, IdConflict, AttachmentRefused, TooManyChats, ChatBusy, StorageFull, ActorStopped: nothing was
+            stored.
 
     Cancellation: it may or may not be stored.
     """
@@ -157,7 +166,7 @@ async def ask(
     watcher = _Watcher(send)
     hub.watch(watcher, chat)
     try:
-        sent = await chats.send(user, name, message_id, text, channel=CHANNEL, instructions=instructions)
+        sent = await chats.send(user, name, message_id, text, files, channel=CHANNEL, instructions=instructions)
         yield Asked(chats, chat, sent, receive)
     finally:
         hub.leave(watcher)

@@ -17,6 +17,7 @@ from klaw.api.conversation import Asked, ChatNews, Outcome, ask
 from klaw.api.problems import MODEL_FAILED
 from klaw.api.streams import Stream
 from klaw.convert import FRAMES, REQUESTS, Bounds, Converter
+from klaw.domain.attachment import MAX_FILES, Named
 from klaw.domain.events import TextStreamed
 from klaw.domain.message import Message
 from klaw.domain.names import name_of
@@ -24,6 +25,7 @@ from klaw.errors import ChatBusy
 from klaw.gateway import answers, requests
 from klaw.wire.codec import encode
 from klaw.wire.frames import Delta, GetHistory, GetReceipt, RequestFrame, Send, Stop
+from klaw.wire.values import ChatName
 
 QUERY = Converter(forbid_unknown=True, lenient=True)
 """Reads what stands in a URL, where all values are texts."""
@@ -34,7 +36,10 @@ _PATH = "/api/v1/chats/{chat}"
 class NewMessage:
     """Body of a message that is sent."""
 
-    text: Annotated[str, Bounds(1)]
+    text: str = ""
+    """Not blank, unless there are files."""
+    files: Annotated[tuple[Named, ...], Bounds(at_most=MAX_FILES)] = ()
+    """That were uploaded before."""
     stream: bool = False
     """Answer with server-sent events."""
     wait: bool = True
@@ -62,10 +67,9 @@ def routes(api: Api) -> list[Route]:
     async def send(request: Request) -> Response:
         user, services = api.asker(request).user, api.services
         new = REQUESTS.read(await api.json(request), NewMessage)
-        frame = FRAMES.read(
-            {"id": message_id(request.headers, api), "chat": request.path_params["chat"], "text": new.text}, Send
-        )
-        asking = ask(services.chats, services.hub, user, frame.chat, frame.id, frame.text)
+        chat = FRAMES.read(request.path_params["chat"], ChatName)
+        frame = Send(id=message_id(request.headers, api), chat=chat, text=new.text, files=new.files)
+        asking = ask(services.chats, services.hub, user, frame.chat, frame.id, frame.text, files=new.files)
         if new.stream or "text/event-stream" in request.headers.get("accept", ""):
             return cast("Response", Stream(partial(_tell, asking)))
         async with asking as asked:

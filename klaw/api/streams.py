@@ -32,16 +32,17 @@ class Stream:
         self._sending = trio.Lock()
         self._sent_at = 0.0
 
-    async def put(self, text: str) -> None:
+    async def put(self, piece: str | bytes) -> None:
         """Send a piece."""
         assert self._send is not None
+        data = piece.encode() if isinstance(piece, str) else piece
         async with self._sending:
             self._sent_at = trio.current_time()
             if not self.begun:
                 self.begun = True
                 raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers.items()]
                 await self._send({"type": "http.response.start", "status": 200, "headers": raw})
-            await self._send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         self._send, self._sent_at = send, trio.current_time()

@@ -188,10 +188,11 @@ async def klaw(*words, home):
 
 
 async def until_served(client, status=200):
-    """The server looks at the tokens file once a second."""
+    """The server looks at the tokens file once a second; before the first token everybody here is ``local``."""
 
     async def is_served():
-        return (await client.get("/api/v1/me")).status_code == status
+        answer = await client.get("/api/v1/me")
+        return answer.status_code == status and answer.json().get("user") != "local"
 
     await until(is_served)
 
