@@ -27,7 +27,7 @@ from klaw.store.forget.applying import FORGET
 from klaw.store.forget.cleaner import Cleaner
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, merged, together
 from klaw.store.forget.quoting import Looked
-from klaw.store.forget.scope import Scope, Wanted, scope
+from klaw.store.forget.scope import Scope, Wanted, scope, topics_with
 from klaw.store.kinds import attachments, memory_journal, messages, people, tasks
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
@@ -65,10 +65,13 @@ def forget(
         raise StorageError("what is to be forgotten is not there any more: nothing was changed")
     present, document = _core_without(tx, found)
     rest = found.asked[len(found.asked) if most is None else most :]
+    going = sorted({each.rowid for each in found.own} - set(rest))
+    # Topics of the rest end with it: the archivist must not find messages without one, and make new ones.
+    topics = found.topics if not rest else tuple(sorted({*wanted.topics, *topics_with(connection, user, going)}))
     forgotten = Forgetting(
-        messages=tuple(sorted({each.rowid for each in found.own} - set(rest))),
+        messages=tuple(going),
         facts=found.facts,
-        topics=found.topics,
+        topics=topics,
         summaries=found.summaries,
         people=found.people,
         asked=found.asked,

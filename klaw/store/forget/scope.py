@@ -148,6 +148,12 @@ class Scope:
     """All that was named. Content: never logged."""
 
 
+def topics_with(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[TopicId]:
+    """Topics that have one of a user's messages, or once had."""
+    now = {TopicId(row[0]) for row in connection.execute(_TOPICS, (user, json.dumps(list(rowids))))}
+    return sorted(now | topic_changes.past_topics(connection, user, rowids))
+
+
 def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> Scope:
     """What was made of a user's messages, and what says the same. Others' messages are left out.
 
@@ -164,8 +170,7 @@ def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> S
         derived = derivation.follow(connection, user, rowids, with_tasks=with_facts)
     own = messages.by_rowids(connection, [*derived.rowids, *derived.shown])
     marked = json.dumps(derived.rowids)
-    now = {TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))}
-    ended = sorted(now | topic_changes.past_topics(connection, user, derived.rowids))
+    ended = topics_with(connection, user, derived.rowids)
     covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
     alone = attachments.only_of(connection, user, own)
     texts = [*(each.content for each in asked), *attachments.texts_of(alone)]

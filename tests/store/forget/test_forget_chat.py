@@ -4,6 +4,7 @@ by the next start."""
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -14,6 +15,8 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import NoSuchChat
 from klaw.memory.forget import forget as forgetting
 from klaw.store.forget import applying
+from klaw.store.forget.entry import ForgetEntry, merged, together
+from klaw.store.forget.forgetting import forget_rest
 from klaw.store.kinds import chats, facts, messages, topics
 from klaw.store.store import Store
 from tests.store.forget.test_forget import CANARY, KILLED, REPOSITORY
@@ -21,7 +24,8 @@ from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding, lose_database
 from tests.support.reindexing import differing, digests_of, run
 from tests.support.stores import new, running_store
-from tests.support.topics import ANNA, AT, NO_FLAWS, archive, flaws_of
+from tests.support.topics import ANNA, AT, NO_FLAWS, archive, flaws_of, say
+from tests.support.writing import Real, instead
 
 BORIS = UserId("boris")
 GARDEN, MAIN = chat_id(ANNA, "сад"), chat_id(ANNA, "main")
@@ -101,6 +105,27 @@ async def test_nothing_is_left_but_numbers(tmp_path: Path, monkeypatch: pytest.M
     assert holding(tmp_path, TOLD, TITLE) == {}
 
 
+_WITHOUT_TOPIC = "SELECT count(*) FROM messages WHERE chat_id = ? AND topic_id IS NULL AND content <> ''"
+
+
+async def test_no_message_is_without_its_topic_before_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the archivist would make new topics of what is about to go."""
+    monkeypatch.setattr(forgetting, "AT_ONCE", 4)
+    without = []
+
+    async def looking(real: Real, *args: Any) -> Any:
+        without.append(await store.readers.run(lambda connection: connection.execute(_WITHOUT_TOPIC, (GARDEN,)).get))
+        return await real(*args)
+
+    async with running_store(tmp_path) as store:
+        rowids = await say(store, *(f"Грядка номер {number}" for number in range(12)), chat="сад")
+        await archive(store, *(rowids[first : first + 4] for first in (0, 4, 8)), user="anna", chat="сад")
+        instead(store.writer, forget_rest, looking)
+        tool = forgetter(store, tmp_path)
+        await tool.forget(await tool.find("chat:сад", ANNA))
+        assert (without, await store.readers.run(topics.count, ANNA)) == ([0, 0], 0)
+
+
 async def test_a_title_that_quotes_what_is_forgotten_says_so_no_more(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await past(store)
@@ -161,3 +186,13 @@ async def test_a_kill_leaves_all_of_it_or_nothing(tmp_path: Path, steps: int) ->
     assert differing(run(tmp_path)) == set()
     assert digests_of(tmp_path / "klaw.db") == before
     assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+
+
+def test_forgettings_of_the_same_moment_are_not_mixed() -> None:
+    def entry(number: int, user: UserId, asked: tuple[int, ...], messages: tuple[int, ...] = ()) -> ForgetEntry:
+        return ForgetEntry(entry=number, time=AT, user=user, asked=asked, messages=messages)
+
+    first, second = entry(1, ANNA, (1, 2, 3, 4), (1, 2, 7)), entry(2, ANNA, (3, 4), (3, 4))
+    others = entry(3, ANNA, (9,)), entry(4, BORIS, (9,)), entry(5, BORIS, ())
+    assert together([first, second, *others]) == [[first, second], *([each] for each in others)]
+    assert merged([first, second]).messages == (1, 2, 3, 4, 7)
