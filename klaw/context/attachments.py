@@ -50,7 +50,8 @@ def with_files(snapshot: Snapshot, limit: int) -> Snapshot:
     given = [each.sha256 for each in pictures(messages) if each.sha256 in snapshot.pictures][:most]
     at: dict[int, list[str]] = {}
     for message in reversed(messages):  # each picture stands where it was sent last
-        at[message.rowid] = [each.sha256 for each in files_of(message.metadata) if each.sha256 in given]
+        own = dict.fromkeys(each.sha256 for each in files_of(message.metadata))
+        at[message.rowid] = [each for each in own if each in given]
         given = [each for each in given if each not in at[message.rowid]]
 
     def read(message: Message, room: int) -> Message:

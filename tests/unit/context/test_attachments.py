@@ -61,6 +61,11 @@ def test_pictures_stand_with_their_message_in_the_window_and_in_the_question() -
     assert (last.content, last.images) == ("[picture фото 2.jpg]", (image(new),))
 
 
+def test_a_picture_that_a_message_names_twice_is_given_once() -> None:
+    (only,) = asked(snapshot(sent(5, picture(1), picture(1))))
+    assert only.images == (image(picture(1)),)
+
+
 def test_a_model_without_eyes_is_told_so() -> None:
     (only,) = asked(snapshot(sent(5, picture(1)), sees=False, pictures={}))
     assert only.content == "смотри\n[picture фото 1.jpg, which this model cannot see]"
