@@ -165,6 +165,21 @@ async def show(asked: OfRun, user: UserId, scheduling: "Scheduling") -> dict[str
     return {"run": scheduling.run_json(await _found(scheduling, user, asked.run), whole=True)}
 
 
+def _transcript(answer: dict[str, Any]) -> op.Lines:
+    lines = ["the beginning is left out: the run is very long", ""] if answer["cut"] else []
+    for said in answer["messages"]:
+        calls = [f"{call['name']} {call['arguments']}" for call in said["calls"]]
+        lines += [said["role"], *_indented(said["content"]), *_indented("\n".join(calls))]
+    return lines or ["nothing was said in this run"]
+
+
+@NOUN.operation("run_transcript", OfRun, cli="transcript", show=_transcript)
+async def transcript(asked: OfRun, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """Show what was said in a run: its request, calls of tools with their results, and answers."""
+    run = await _found(scheduling, user, asked.run)
+    return {"run": run.id, **await scheduling.transcript(run)}
+
+
 def _cancelled(answer: dict[str, Any]) -> op.Lines:
     return [f"The run {answer['run']['id']} of {answer['run']['task']} is being ended."]
 

@@ -26,14 +26,20 @@ class OfTask(op.OfUser):
 
 
 @attrs.frozen(kw_only=True)
-class TaskFields:
-    """Names and help of a task's fields; ``runs.drafting`` checks their values, all of them together."""
+class TriggerFields:
+    """When a task runs; ``runs.drafting`` checks the values, all of them together."""
 
     cron: str | None = op.argument("when it runs: five fields, for instance '0 9 * * MON-FRI'", metavar="FIELDS")
     zone: str | None = op.argument("time zone of --cron, for instance Europe/Berlin", metavar="ZONE")
     every: str | None = op.argument("or an interval: 30m, 2h, 1d; at least a minute", metavar="TIME")
     at: str | None = op.argument("or once: 2026-12-24T18:00+01:00", metavar="TIME")
     now: bool | None = op.argument("with --at: if the time has passed, run at once")
+
+
+@attrs.frozen(kw_only=True)
+class TaskFields(TriggerFields):
+    """Names and help of a task's fields; ``runs.drafting`` checks their values likewise."""
+
     message: str | None = op.argument(
         "what the model is asked; - reads it from standard input, @FILE from a file",
         metavar="TEXT",
@@ -154,6 +160,10 @@ def _task(answer: dict[str, Any]) -> op.Lines:
     return [op.details(rows)]
 
 
+def _preview(answer: dict[str, Any]) -> op.Lines:
+    return [clock_text(moment) for moment in answer["next_fires"]]
+
+
 def _in_chat(answer: dict[str, Any]) -> op.Lines:
     tasks = answer["tasks"]
     if not tasks:
@@ -199,6 +209,12 @@ _HEARTBEAT = op.Slash(
 async def list_tasks(user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
     """List the tasks with their next and their last runs."""
     return {"user": user, "tasks": await scheduling.tasks(user)}
+
+
+@NOUN.operation("schedule_preview", TriggerFields, cli="preview", show=_preview, scope=op.Scope.USER)
+async def preview(asked: TriggerFields, scheduling: "Scheduling") -> dict[str, Any]:
+    """Show the next times of a schedule without making a task: give one of --cron, --every and --at."""
+    return scheduling.preview({name: value for name, value in attrs.asdict(asked).items() if value is not None})
 
 
 @NOUN.operation("schedule_add", TaskAdd, cli="add", show=_task, changes=True)

@@ -157,7 +157,7 @@ def draft(
         enabled=asked.enabled is not False,
         created_at=moment,
         updated_at=moment,
-        anchor_at=_anchor(trigger, now),
+        anchor_at=iso(anchor(trigger, now)),
         **{name: getattr(asked, name) for name in CLEARABLE.values()},
     )
 
@@ -199,8 +199,19 @@ def edit(
     if changed == task:
         return task
     if enabling or changed.trigger != task.trigger:
-        changed = attrs.evolve(changed, anchor_at=_anchor(changed.trigger, now))
+        changed = attrs.evolve(changed, anchor_at=iso(anchor(changed.trigger, now)))
     return attrs.evolve(changed, updated_at=iso(now))
+
+
+def trigger_of(raw: Mapping[str, Any], *, now: float, default_zone: str) -> Trigger:
+    """The trigger that ``cron``, ``every`` or ``at`` gives, for a task that is not made yet. Raises TaskError, with
+    every wrong field."""
+    given, problems = _given(raw, TaskFields, None)
+    asked = _read(given, TaskFields, problems) or _sound(given, problems)
+    trigger = _trigger(asked, given, problems, now=now, default_zone=default_zone, old=None)
+    if problems or trigger is None:
+        raise TaskError(problems)
+    return trigger
 
 
 def subagent_order(raw: Mapping[str, Any], *, providers: Collection[str] | None = None) -> SubagentOrder:
@@ -276,8 +287,6 @@ def _trigger(
     return asked.every
 
 
-def _anchor(trigger: Trigger, now: float) -> str:
-    """Fire times up to now are over, but for a one-shot that was asked for now."""
-    if isinstance(trigger, At):
-        return iso(min(now, from_iso(trigger.instant) - 1))
-    return iso(now)
+def anchor(trigger: Trigger, now: float) -> float:
+    """Fire times up to this moment are over: up to now, but for a one-shot that was asked for now."""
+    return min(now, from_iso(trigger.instant) - 1) if isinstance(trigger, At) else now

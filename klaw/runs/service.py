@@ -19,9 +19,9 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
 from klaw.domain.names import UserId, chat_id, local_time
 from klaw.domain.prompt_files import HEARTBEAT_FILE
-from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, task_name
+from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, Trigger, task_name
 from klaw.errors import InvalidName, NoSuchTask, Problem, TaskError
-from klaw.runs import drafting, heartbeat
+from klaw.runs import drafting, heartbeat, transcripts
 from klaw.runs.beginning import Spawn
 from klaw.runs.due import next_fire
 from klaw.runs.run_state import NO_SUCH_CHAT
@@ -29,12 +29,14 @@ from klaw.runs.scheduler import CancelRun, Msg, RunNow, Scheduler
 from klaw.runs.triggers import next_fires, shown
 from klaw.store.kinds import chats, runs
 from klaw.store.kinds import tasks as stored_tasks
+from klaw.store.kinds.messages import CONVERSATIONS
 
 _T = TypeVar("_T")
 ANSWER_S = 30.0
 MAX_TASKS = 200
 """Tasks that one user may have."""
 SHOWN_FIRES = 3
+PREVIEWED_FIRES = 5
 WAITING = "waiting"
 """Status that is shown of a run that is stored as running and has no place yet."""
 _LONG = frozenset({"message", "result", "notify", "depth", "details"})
@@ -55,6 +57,8 @@ class Scheduling:
         self._writer = core.writer
         self._config = core.config
         self._clock = core.clock
+        self._files = core.files
+        self._conversations = core.paths.data_dir / CONVERSATIONS
         self._zone = default_zone
 
     # -- tasks -----------------------------------------------------------------------------------------------------
@@ -113,6 +117,19 @@ class Scheduling:
     async def tasks(self, user: UserId) -> list[dict[str, Any]]:
         """All tasks of a user, by name."""
         return [await self._view(task) for task in await self._readers.run(stored_tasks.of_user, user)]
+
+    def preview(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """When a task with these raw fields (``cron`` and ``zone``, ``every`` or ``at``) would run next. Raises
+        TaskError: fields are wrong; all are named."""
+        now = self._clock.now()
+        trigger = drafting.trigger_of(raw, now=now, default_zone=self._zone)
+        zone, anchor = raw.get("zone") or self._zone, drafting.anchor(trigger, now)
+        fires = next_fires(trigger, anchor=anchor, after=anchor, count=PREVIEWED_FIRES)
+        return {
+            "trigger": _trigger_json(trigger),
+            "zone": zone,
+            "next_fires": [local_time(moment, zone) for moment in fires],
+        }
 
     async def pair_heartbeat(self, user: UserId, chat: str | None) -> Task | None:
         """Let the heartbeat speak in a chat, or nowhere. Returns it as it is now."""
@@ -219,6 +236,19 @@ class Scheduling:
             return job.run
         return await self._readers.run(runs.get, user, run)
 
+    async def transcript(self, run: Run) -> dict[str, Any]:
+        """What was said in a run, oldest first, as JSON; of a very long one the end (``cut``)."""
+        found = await self._files.run(transcripts.of_run, self._conversations, run)
+        messages = [
+            {
+                "role": said.role,
+                "content": said.content,
+                "calls": [{"name": call.name, "arguments": call.arguments} for call in said.tool_calls],
+            }
+            for said in reversed(found.messages)
+        ]
+        return {"messages": messages, "cut": bool(messages) and not found.whole}
+
     async def runs(
         self,
         user: UserId,
@@ -310,7 +340,7 @@ class Scheduling:
         jobs = self._scheduler.live.values()
         return {
             **_fields(shown_task, without={"anchor_at"}),
-            "trigger": {"kind": type(trigger).__name__.lower(), **attrs.asdict(trigger), "shown": shown(trigger)},
+            "trigger": _trigger_json(trigger),
             "zone": zone,
             "next_fires": [local_time(moment, zone) for moment in fires],
             "running": any((job.run.task, job.run.user) == (task.name, task.user) for job in jobs),
@@ -332,6 +362,10 @@ def _name(text: str) -> TaskName:
         return task_name(text)
     except InvalidName as error:
         raise NoSuchTask(str(error)) from error
+
+
+def _trigger_json(trigger: Trigger) -> dict[str, Any]:
+    return {"kind": type(trigger).__name__.lower(), **attrs.asdict(trigger), "shown": shown(trigger)}
 
 
 def _fields(value: Task | Run, without: Container[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from klaw.actor.failure import error_class
 from klaw.convert import JOURNAL, Bounds, Check
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, user_id
-from klaw.domain.task import TaskName, run_folder, task_name
+from klaw.domain.task import Run, TaskName, run_folder, task_name
 from klaw.errors import BadValue, Problem
 from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage, ToolCall
@@ -166,6 +166,42 @@ def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_to
     return collector.result()
 
 
+MAX_SHOWN_CHARS = 500_000
+"""Of a longer run the last messages are shown."""
+
+
+@attrs.define
+class Transcript:
+    """Takes lines newest first and keeps those of one run."""
+
+    run: str
+    messages: list[ChatMessage] = attrs.field(factory=list)
+    """Newest first."""
+    whole: bool = False
+    """Whether its request was found."""
+    chars: int = 0
+
+    def add(self, run: str, message: PastMessage) -> bool:
+        """Take the next line. Returns False when it shows that no further line is needed."""
+        if run == self.run:
+            said = message.said
+            self.chars += len(said.content) + sum(len(call.arguments) for call in said.tool_calls)
+            if self.chars > MAX_SHOWN_CHARS and self.messages:
+                return False
+            self.messages.append(said)
+            self.whole = said.role == "user"
+        return not self.whole
+
+
+def of_run(conversations: Path, run: Run) -> Transcript:
+    """What was said in a run; no messages if it came to none. What cannot be read is left out, with a warning."""
+    found = Transcript(run.id)
+    path = conversations / run_folder(run.user, run.task) / f"{run.started_at[:10]}.jsonl"
+    if path.exists():
+        _collect(path, found, _Left(parsed=MAX_SCANNED_BYTES, scanned=MAX_SCANNED_BYTES))
+    return found
+
+
 @attrs.define
 class _Left:
     """Bytes that may still be used."""
@@ -186,7 +222,7 @@ def _files(folder: Path) -> list[str]:
     return sorted(names, reverse=True)
 
 
-def _collect(path: Path, collector: Collector, left: _Left) -> bool:
+def _collect(path: Path, collector: Collector | Transcript, left: _Left) -> bool:
     """Give the file's lines to the collector, last first. Returns False when no more are needed."""
     warned = False
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 import trio
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import ConsoleMessage, Page, sync_playwright
 
 from tests.support.waiting import HANG_S
 
@@ -16,9 +16,14 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not in
 _LIMITER = trio.CapacityLimiter(2)
 
 
+def _is_wrong(said: ConsoleMessage) -> bool:
+    """An answer that says no is told as an error too."""
+    return said.type == "error" and not said.text.startswith(("Failed to load resource", "WebSocket connection"))
+
+
 async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context: Any) -> T:
-    """Open the page and let ``look`` use it; it is also given what went wrong in the browser: errors of scripts, and
-    requests to any other server.
+    """Open the page and let ``look`` use it; it is also given what went wrong in the browser: errors of scripts, what
+    the policy forbids, and requests to any other server.
 
     Args:
         base: of the server.
@@ -32,6 +37,7 @@ async def in_browser(look: Callable[[Page, list[str]], T], base: str, **context:
             page = browser.new_context(**context).new_page()
             page.set_default_timeout(HANG_S * 1000)
             page.on("pageerror", lambda error: wrong.append(str(error)))
+            page.on("console", lambda said: wrong.append(said.text) if _is_wrong(said) else None)
             page.on(
                 "request",
                 lambda asked: None if asked.url.startswith((base, "data:", "blob:")) else wrong.append(asked.url),

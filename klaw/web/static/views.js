@@ -2,7 +2,9 @@
 // address, `go(where)` changes that. With `operator` only whoever runs the server has it.
 
 import "/static/views/chats.js";
+import "/static/views/tasks.js";
 
 export const VIEWS = [
   { path: "chats", name: "Chats", sign: "✉", element: "klaw-chats" },
+  { path: "tasks", name: "Tasks", sign: "◔", element: "klaw-tasks" },
 ];

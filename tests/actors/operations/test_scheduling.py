@@ -146,3 +146,26 @@ async def test_the_status_tells_of_tasks(app: App, commands: Commands) -> None:
     assert [(each["user"], each["task"]) for each in tasks["failing"]] == [("local", "day")]
     await commands.run(asked("schedule_remove", name="day"))
     await answered(commands, asked("status"), lambda answer: not answer["tasks"]["failing"])
+
+
+async def test_the_next_times_of_a_schedule_are_shown_without_a_task(commands: Commands) -> None:
+    shown = await commands.run(asked("schedule_preview", **DAILY))
+    assert len(shown["next_fires"]) == 5
+    assert all(moment[10:19] == "T09:00:00" for moment in shown["next_fires"])
+    assert shown["zone"] == "Europe/Berlin"
+    once = await commands.run(asked("schedule_preview", at="2001-01-01T00:00:00Z", now=True))
+    assert len(once["next_fires"]) == 1
+    for field, value in {"cron": "61 * * * *", "every": "5s", "at": "tomorrow"}.items():
+        error = await refused(commands, "schedule_preview", **{field: value})
+        assert (error.code, [problem.path for problem in error.problems]) == ("bad_task", [field])
+    assert (await refused(commands, "schedule_preview", cron="0 9 * * *", zone="Mars/Base")).problems[0].path == "zone"
+    assert (await refused(commands, "schedule_preview")).code == "bad_task"
+    assert (await commands.run(asked("schedule_list")))["tasks"] == []
+
+
+async def test_what_was_said_in_a_run_is_its_users_alone(commands: Commands) -> None:
+    await add(commands, user="anna")
+    run = await run_to_its_end(commands, "day", user="anna")
+    said = await commands.run(asked("run_transcript", run=run["id"], user="anna"))
+    assert (said["run"], said["cut"]) == (run["id"], False)
+    assert (await refused(commands, "run_transcript", run=run["id"])).code == "unknown_run"

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klaw.domain.names import UserId
+from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.errors import InvalidName
 from klaw.llm.providers.adapt import request_tokens
 from klaw.runs import transcripts
@@ -48,6 +49,25 @@ def test_one_run_with_its_tool_calls(tmp_path, warnings):
     assert run.messages[2].said.tool_call_id == "c1"
     assert run.tokens > request_tokens([message.said for message in run.messages[2:]])
     assert not warnings
+
+
+def a_stored_run(run):
+    times = {"due": "2026-11-22T09:00:00.000Z", "started_at": "2026-11-22T09:00:00.000Z"}
+    kind, status = RunKind.MANUAL, RunStatus.FAILED
+    return Run(id=run, user="local", task="news", kind=kind, status=status, message="x", model="p/m", **times)
+
+
+def test_what_was_said_in_one_run(tmp_path, monkeypatch, warnings):
+    assert transcripts.of_run(tmp_path, a_stored_run("r2")).messages == []
+    write(tmp_path, "news", "2026-11-22", [*a_run("r1"), *a_run("r2")[:3], *a_run("r3")])
+    found = transcripts.of_run(tmp_path, a_stored_run("r2"))
+    assert [said.role for said in found.messages] == ["tool", "assistant", "user"]
+    assert found.whole
+    assert not warnings
+    monkeypatch.setattr(transcripts, "MAX_SHOWN_CHARS", 1)
+    found = transcripts.of_run(tmp_path, a_stored_run("r2"))
+    assert [said.role for said in found.messages] == ["tool"]
+    assert not found.whole
 
 
 def test_the_last_runs_oldest_first_over_several_files(tmp_path):

@@ -1,0 +1,276 @@
+// Scheduled tasks: the list, one task's runs, one run with all that was said in it.
+
+import { get, patch, post, Problem, remove } from "/static/api.js";
+import { h, toast } from "/static/dom.js";
+import { currentLanguage, number, t, when, words } from "/static/i18n.js";
+import { field, formDialog, Panel, showProblems, textOf } from "/static/panel.js";
+
+words({
+  "New task": "Новая задача",
+  "Task": "Задача",
+  "All runs": "Все запуски",
+  "Runs": "Запуски",
+  "No tasks yet. A task asks the model something by a calendar.": "Задач ещё нет. Задача спрашивает модель о чём-то по расписанию.",
+  "No runs yet.": "Запусков ещё нет.",
+  "Next": "Следующий запуск",
+  "Next times": "Ближайшие запуски",
+  "never": "никогда",
+  "switched off": "выключена",
+  "running now": "идёт сейчас",
+  "Last run": "Последний запуск",
+  "Run now": "Запустить",
+  "Edit": "Изменить",
+  "Switch off": "Выключить",
+  "Switch on": "Включить",
+  "Remove": "Удалить",
+  "Remove this task? Its runs stay.": "Удалить эту задачу? Её запуски останутся.",
+  "Name": "Имя",
+  "a-z, 0-9, _ and -": "a-z, 0-9, _ и -",
+  "Request": "Запрос",
+  "When": "Когда",
+  "by a calendar": "по календарю",
+  "at intervals": "через промежутки",
+  "once": "один раз",
+  "Calendar": "Календарь",
+  "minute, hour, day, month, weekday: 0 9 * * MON-FRI": "минута, час, день, месяц, день недели: 0 9 * * MON-FRI",
+  "Interval": "Промежуток",
+  "for instance 30m, 2h or 1d": "например 30m, 2h или 1d",
+  "Time": "Время",
+  "Time zone": "Часовой пояс",
+  "Chat that gets the results": "Чат, куда идут ответы",
+  "More settings": "Ещё настройки",
+  "Model": "Модель",
+  "provider/model; empty: the usual one": "provider/model; пусто: обычная",
+  "One run takes at most": "Один запуск длится не дольше",
+  "for instance 5m": "например 5m",
+  "Tokens of one run": "Токенов на один запуск",
+  "Tokens of one day": "Токенов в день",
+  "Cancel run": "Прервать",
+  "Status": "Состояние",
+  "Started": "Начат",
+  "Tokens": "Токены",
+  "Note": "Заметка",
+  "Answer": "Ответ",
+  "Transcript": "Ход работы",
+  "Nothing was said in this run.": "В этом запуске ничего не сказано.",
+  "The beginning is left out: the run is very long.": "Начало опущено: запуск очень длинный.",
+  "running": "идёт", "waiting ": "ждёт очереди", "done": "сделан", "silent": "без ответа", "failed": "не удался",
+  "timed_out": "время вышло", "cancelled": "прерван", "interrupted": "прерван остановкой", "refused": "отклонён",
+});
+
+const MOMENT = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
+
+/** A time at which a task runs, on the clock of its zone. */
+function moment(iso, zone) {
+  return new Intl.DateTimeFormat(currentLanguage(), { ...MOMENT, timeZone: zone, timeZoneName: "short" }).format(new Date(iso));
+}
+
+const status = (run) => t(run.status === "waiting" ? "waiting " : run.status).trim();
+const path = (...names) => `#/tasks/${names.map(encodeURIComponent).join("/")}`;
+const tokens = (run) => number(run.prompt_tokens + run.completion_tokens);
+
+class Tasks extends Panel {
+  every = 3000;
+
+  async load() {
+    const [task, run] = this.where;
+    if (run) {
+      const [shown, said] = await Promise.all(["", "/transcript"].map((more) => get(`/runs/${encodeURIComponent(run)}${more}`)));
+      return { run: shown.run, said };
+    }
+    if (task) return get("/runs", { task: task === "*" ? null : task, limit: this.limit || 20 });
+    return get("/schedule");
+  }
+
+  go(where) {
+    this.limit = 20;
+    super.go(where);
+  }
+
+  draw(data) {
+    return data.run ? this.drawRun(data.run, data.said) : data.runs ? this.drawRuns(data) : this.drawTasks(data.tasks);
+  }
+
+  drawTasks(tasks) {
+    return [
+      h("header", { class: "row" }, h("h1", {}, t("Tasks")),
+        h("button", { class: "main", "data-key": "new", onclick: () => this.edit() }, t("New task")),
+        h("a", { href: path("*") }, t("All runs"))),
+      !tasks.length && h("p", { class: "hint" }, t("No tasks yet. A task asks the model something by a calendar.")),
+      h("ul", { class: "cards" }, tasks.map((task) => this.card(task))),
+    ];
+  }
+
+  card(task) {
+    const { name, enabled, last_run: last } = task;
+    const url = `/schedule/${encodeURIComponent(name)}`;
+    const next = !enabled ? t("switched off") : task.running ? t("running now") : task.next_fires.length ? moment(task.next_fires[0], task.zone) : t("never");
+    const button = (word, done) => h("button", { "data-key": `${name} ${word}`, "aria-label": `${t(word)}: ${name}`, onclick: done }, t(word));
+    return h("li", { "data-task": name },
+      h("h2", {}, h("a", { href: path(name), "data-key": name }, name), " ", h("code", {}, task.trigger.shown)),
+      h("p", { class: "clamp" }, task.message),
+      h("dl", {},
+        h("dt", {}, t("Next")), h("dd", {}, next),
+        task.inject_into && [h("dt", {}, t("Chat that gets the results")), h("dd", {}, task.inject_into)],
+        last && [h("dt", {}, t("Last run")), h("dd", {}, h("a", { href: path(name, last.id) }, `${status(last)}, ${when(last.started_at)}`))]),
+      task.warning && h("p", { class: "warn" }, task.warning),
+      h("div", { class: "buttons" },
+        button("Run now", () => this.change(() => post(`${url}/run`))),
+        button("Edit", () => this.edit(task)),
+        button(enabled ? "Switch off" : "Switch on", () => this.change(() => post(`${url}/${enabled ? "disable" : "enable"}`))),
+        button("Remove", () => this.change(() => remove(url), `${t("Remove this task? Its runs stay.")} (${name})`))));
+  }
+
+  // -- the form --------------------------------------------------------------------------------------------------------
+
+  async edit(task) {
+    let chats = [];
+    try {
+      chats = (await get("/chats", { limit: 100 })).chats;
+    } catch (error) {
+      return toast(textOf(error));
+    }
+    const before = valuesOf(task);
+    const input = (name, more = {}) => h("input", { name, value: before[name], autocomplete: "off", ...more });
+    const kind = h("select", { name: "kind" },
+      [["cron", "by a calendar"], ["every", "at intervals"], ["at", "once"]].map(([value, text]) => h("option", { value, selected: value === before.kind }, t(text))));
+    const zones = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
+    const message = h("textarea", { name: "message", rows: 4, required: true });
+    message.value = before.message;
+    const places = {
+      cron: field(t("Calendar"), input("cron"), t("minute, hour, day, month, weekday: 0 9 * * MON-FRI")),
+      every: field(t("Interval"), input("every"), t("for instance 30m, 2h or 1d")),
+      at: field(t("Time"), input("at", { type: "datetime-local" })),
+      zone: field(t("Time zone"), input("zone", { list: "zones" })),
+    };
+    const times = h("ol", { class: "times", "aria-live": "polite", "aria-label": t("Next times") });
+    const form = formDialog(task ? `${t("Task")} ${task.name}` : t("New task"), [
+      !task && field(t("Name"), input("name", { required: true }), t("a-z, 0-9, _ and -")),
+      field(t("Request"), message),
+      field(t("When"), kind), Object.values(places),
+      h("p", { class: "hint" }, t("Next times")), times,
+      field(t("Chat that gets the results"), input("injectInto", { list: "chats" })),
+      h("details", {}, h("summary", {}, t("More settings")),
+        field(t("Model"), input("model"), t("provider/model; empty: the usual one")),
+        field(t("One run takes at most"), input("timeout"), t("for instance 5m")),
+        field(t("Tokens of one run"), input("maxTokens", { inputMode: "numeric" })),
+        field(t("Tokens of one day"), input("dailyTokens", { inputMode: "numeric" }))),
+      h("datalist", { id: "chats" }, chats.map((chat) => h("option", { value: chat.name }))),
+      h("datalist", { id: "zones" }, zones.map((zone) => h("option", { value: zone }))),
+    ], async () => {
+      const values = Object.fromEntries(new FormData(form));
+      if (task) await change(task, before, values);
+      else await post("/schedule", { ...given(values), [values.kind]: values[values.kind] || " " });
+      await this.refresh();
+    });
+    const arrange = () => Object.entries(places).forEach(([name, place]) => { place.hidden = !shownFor(kind.value).includes(name); });
+    const preview = () => previewTimes(form, times);
+    arrange();
+    preview();
+    let timer;
+    form.addEventListener("input", (event) => {
+      if (!["kind", "cron", "every", "at", "zone"].includes(event.target.name)) return;
+      arrange();
+      clearTimeout(timer);
+      timer = setTimeout(preview, 250);
+    });
+  }
+
+  // -- runs ------------------------------------------------------------------------------------------------------------
+
+  drawRuns({ task, runs, next }) {
+    return [
+      h("header", { class: "row" }, h("a", { href: "#/tasks", "aria-label": t("Tasks") }, "‹"), h("h1", {}, task ? `${t("Runs")}: ${task}` : t("All runs"))),
+      runs.length ? h("table", {},
+        h("thead", {}, h("tr", {}, ["Started", "Task", "Status", "Tokens", "Note"].map((name) => h("th", { scope: "col" }, t(name))))),
+        h("tbody", {}, runs.map((run) => h("tr", {},
+          h("td", {}, h("a", { href: path(run.task, run.id), "data-key": run.id }, when(run.started_at))),
+          h("td", {}, run.task), h("td", {}, status(run)), h("td", { class: "number" }, tokens(run)),
+          h("td", {}, run.note || run.error || "")))))
+        : h("p", { class: "hint" }, t("No runs yet.")),
+      next && this.limit < 100 && h("button", { "data-key": "more", onclick: () => { this.limit = 100; this.refresh(); } }, t("More")),
+    ];
+  }
+
+  drawRun(run, said) {
+    const goesOn = ["running", "waiting"].includes(run.status);
+    return [
+      h("header", { class: "row" }, h("a", { href: path(run.task), "aria-label": t("Runs") }, "‹"), h("h1", {}, run.task),
+        goesOn && h("button", { "data-key": "cancel", onclick: () => this.change(() => post("/runs/cancel", { run: run.id })) }, t("Cancel run"))),
+      h("dl", {},
+        h("dt", {}, t("Status")), h("dd", {}, status(run), run.error && ` (${run.error})`),
+        h("dt", {}, t("Started")), h("dd", {}, when(run.started_at)),
+        h("dt", {}, t("Model")), h("dd", {}, run.model),
+        h("dt", {}, t("Tokens")), h("dd", {}, tokens(run)),
+        run.note && [h("dt", {}, t("Note")), h("dd", {}, run.note)]),
+      h("h2", {}, t("Request")), h("pre", {}, run.message),
+      run.result && [h("h2", {}, t("Answer")), h("pre", { class: "answer" }, run.result)],
+      h("details", { "data-key": "transcript" }, h("summary", {}, t("Transcript")),
+        said.cut && h("p", { class: "hint" }, t("The beginning is left out: the run is very long.")),
+        said.messages.length ? said.messages.map((each) => h("div", { class: "said" },
+          h("strong", {}, each.role), each.content && h("pre", {}, each.content),
+          each.calls.map((call) => h("pre", { class: "tool" }, `${call.name} ${call.arguments}`))))
+          : h("p", { class: "hint" }, t("Nothing was said in this run."))),
+    ];
+  }
+}
+
+// -- values of the form ------------------------------------------------------------------------------------------------
+
+const FIELDS = { injectInto: "inject_into", model: "model", maxTokens: "max_tokens", dailyTokens: "daily_tokens" };
+const shownFor = (kind) => (kind === "every" ? ["every"] : [kind, "zone"]);
+const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** What the form shows of a task as it is stored, or of a new one. */
+function valuesOf(task) {
+  const values = { name: "", message: "", kind: "cron", cron: "0 9 * * *", every: "", at: "", zone: OWN_ZONE, timeout: "" };
+  for (const name of Object.keys(FIELDS)) values[name] = "";
+  if (!task) return values;
+  const { kind, expression, zone, seconds, instant, shown } = task.trigger;
+  if (kind === "cron") Object.assign(values, { cron: expression, zone });
+  else values.cron = "";
+  if (kind === "every") values.every = shown.replace("every ", "") || String(seconds);
+  if (kind === "at") values.at = localMinute(new Date(instant));
+  for (const [name, stored] of Object.entries(FIELDS)) values[name] = String(task[stored] ?? "");
+  return { ...values, kind, message: task.message, timeout: task.timeout_s === null ? "" : `${task.timeout_s}s` };
+}
+
+function localMinute(time) {
+  return new Date(time - time.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+}
+
+/** The fields that are given, without those of the other kinds of times. */
+function given({ kind, ...values }) {
+  const hidden = ["cron", "every", "at", "zone"].filter((name) => !shownFor(kind).includes(name));
+  return Object.fromEntries(Object.entries(values).filter(([name, value]) => value && !hidden.includes(name)));
+}
+
+async function change(task, before, values) {
+  const now = given(values), old = given(before), when = shownFor(values.kind);
+  const isMoved = values.kind !== before.kind || when.some((name) => values[name] !== before[name]);
+  const body = Object.fromEntries(Object.entries(now).filter(([name, value]) => (when.includes(name) ? isMoved : value !== old[name])));
+  const clear = ["timeout", ...Object.keys(FIELDS)].filter((name) => old[name] && !now[name]);
+  if (clear.length) body.clear = clear;
+  if (!values.message.trim()) body.message = " ";
+  if (isMoved && !now[values.kind]) body[values.kind] = " ";
+  if (Object.keys(body).length) await patch(`/schedule/${encodeURIComponent(task.name)}`, body);
+}
+
+/** Show the next times that the form means, or what is wrong with them at its field. */
+async function previewTimes(form, times) {
+  const values = given(Object.fromEntries(new FormData(form)));
+  const kind = form.elements.kind.value, asked = JSON.stringify(values);
+  times.dataset.asked = asked;
+  let answer = null, problem = null;
+  try {
+    if (values[kind]) answer = await get("/schedule/preview", { [kind]: values[kind], zone: values.zone });
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    problem = error;
+  }
+  if (times.dataset.asked !== asked) return;
+  showProblems(form, problem, ["cron", "every", "at", "zone"]);
+  times.replaceChildren(...(answer ? answer.next_fires : []).map((each) => h("li", {}, moment(each, answer.zone))));
+}
+
+customElements.define("klaw-tasks", Tasks);

@@ -1,0 +1,77 @@
+"""Tasks, usage and the system on the page, in a real browser."""
+
+from tests.e2e.test_page import base
+from tests.support.browser import in_browser, needs_chromium
+from tests.support.llm_server import serve_llm, text_reply
+from tests.support.server import served, write_home
+
+pytestmark = needs_chromium
+
+
+def type_into(page, name, text):
+    page.fill(f"dialog [name={name}]", text)
+
+
+def error_at(page, name):
+    return page.wait_for_selector(f"#field-{name}-error:not(:empty)").inner_text()
+
+
+def make_a_task(page):
+    page.click("text=New task")
+    assert page.locator("dialog .times li").count() in (0, 5)  # of what stands there at first
+    type_into(page, "cron", "61 * * * *")
+    assert "minute" in error_at(page, "cron")
+    assert page.locator("dialog .times li").count() == 0
+    type_into(page, "cron", "30 7 * * *")
+    type_into(page, "zone", "Europe/Berlin")
+    page.wait_for_selector("dialog .times li:nth-child(5)")
+    assert all("07:30" in each or "7:30" in each for each in page.locator("dialog .times li").all_inner_texts())
+    page.click("dialog button.main")
+    assert error_at(page, "name")
+    assert error_at(page, "message")
+    type_into(page, "name", "news")
+    type_into(page, "message", "<b>Что нового?</b>")
+    page.click("dialog button.main")
+    page.wait_for_selector("dialog", state="detached")
+    assert page.inner_text("[data-task=news] .clamp") == "<b>Что нового?</b>"
+
+
+def change_the_task(page):
+    page.click("[data-task=news] [data-key='news Edit']")
+    page.select_option("dialog [name=kind]", "every")
+    assert not page.is_visible("dialog [name=cron]")
+    type_into(page, "every", "5s")
+    assert error_at(page, "every")
+    type_into(page, "every", "2h")
+    page.wait_for_selector("dialog .times li:nth-child(5)")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog", state="detached")
+    page.wait_for_selector("[data-task=news] code:text-is('every 2h')")
+    page.click("[data-key='news Switch off']")
+    page.click("[data-key='news Switch on']")
+    page.wait_for_selector("[data-key='news Switch off']")
+
+
+async def test_tasks(tmp_path):
+    def look(page, wrong):
+        page.click("nav >> text=Tasks")
+        page.wait_for_selector("klaw-tasks header")
+        make_a_task(page)
+        change_the_task(page)
+        page.click("[data-key='news Run now']")
+        page.click("[data-task=news] dd a:has-text('done')")
+        page.wait_for_selector("pre.answer")
+        assert page.inner_text("pre.answer") == "Ничего <i>нового</i>."
+        page.click("summary:text-is('Transcript')")
+        assert page.locator(".said strong").all_inner_texts() == ["user", "assistant"]
+        page.click("klaw-tasks header a")
+        page.wait_for_selector("klaw-tasks tbody tr")
+        page.click("klaw-tasks header a")
+        page.click("[data-key='news Remove']")
+        page.click("dialog button.main")
+        page.wait_for_selector("[data-task=news]", state="detached")
+        assert wrong == []
+
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+        llm.respond = lambda _: text_reply("Ничего <i>нового</i>.")
+        await in_browser(look, base(server), locale="en-US")
