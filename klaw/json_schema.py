@@ -7,6 +7,7 @@ grammars of local models are made of them.
 
 import enum
 import inspect
+from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -26,7 +27,7 @@ class Told:
     """Also a tuple: one of these texts."""
 
 
-def schema_of(kind: Any, *, closed: bool = False) -> dict[str, Any]:
+def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[str, Any]:
     """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``Literal``, an
     enum of texts, ``T | None``, an attrs class, or one of these in ``Annotated`` with a description (a text),
     ``Bounds`` and ``Told``.
@@ -34,49 +35,59 @@ def schema_of(kind: Any, *, closed: bool = False) -> dict[str, Any]:
     Args:
         kind: the type.
         closed: as every provider takes the form of an answer: objects have all their members and no others.
+        exact: also what helps no model: what may be null, and that objects have no other members.
 
     Raises:
         TypeError: another type.
     """
     origin, inner = get_origin(kind), get_args(kind)
+    part = partial(schema_of, closed=closed, exact=exact)
     if origin is Annotated:
         told = next((note.kind for note in inner[1:] if isinstance(note, Told)), inner[0])
-        made = schema_of(told, closed=closed)
+        made = part(told)
         for note in inner[1:] if not closed else ():  # some refuse bounds in the form of an answer
             made |= {"description": note} if isinstance(note, str) else _bounds(note, made["type"])
         return made
     if origin in (Union, UnionType) and len(inner) == 2 and NoneType in inner:
-        return schema_of(next(each for each in inner if each is not NoneType), closed=closed)
+        made = part(next(each for each in inner if each is not NoneType))
+        return _or_null(made) if exact else made
     if isinstance(kind, tuple):
         return {"type": "string", "enum": list(kind)}
     if origin is Literal and len({type(each) for each in inner}) == 1:
         return {**schema_of(type(inner[0])), "enum": list(inner)}
     if origin in (list, tuple):
-        return {"type": "array", "items": schema_of(inner[0], closed=closed)}
+        return {"type": "array", "items": part(inner[0])}
     if inspect.isclass(kind) and issubclass(kind, enum.StrEnum):
         return {"type": "string", "enum": [each.value for each in kind]}
     if inspect.isclass(kind) and attrs.has(kind):
-        return _object(kind, closed=closed)
+        return _object(kind, closed=closed, exact=exact)
     if inspect.isclass(kind) and kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     raise TypeError(f"a model cannot be told of the type {kind!r}")
 
 
-def _object(kind: type[attrs.AttrsInstance], *, closed: bool) -> dict[str, Any]:
+def _or_null(made: dict[str, Any]) -> dict[str, Any]:
+    values = {"enum": [*made["enum"], None]} if "enum" in made else {}
+    return {**made, "type": [made["type"], "null"], **values}
+
+
+def _object(kind: type[attrs.AttrsInstance], *, closed: bool, exact: bool) -> dict[str, Any]:
     fields = attrs.fields(attrs.resolve_types(kind, include_extras=True))
-    properties = {wire_name(field): schema_of(field.type, closed=closed) for field in fields}
+    properties = {wire_name(field): schema_of(field.type, closed=closed, exact=exact) for field in fields}
     if closed:
         return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
     for field in fields:
         if isinstance(field.default, str | int | float):  # a boolean is one
             properties[wire_name(field)]["default"] = field.default
     required = [wire_name(field) for field in fields if field.default is attrs.NOTHING]
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    made = {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    return {**made, "additionalProperties": False} if exact else made
 
 
-def _bounds(note: object, kind: str) -> dict[str, Any]:
+def _bounds(note: object, kind: str | list[str]) -> dict[str, Any]:
     if not isinstance(note, Bounds):
         return {}
+    kind = kind if isinstance(kind, str) else kind[0]
     low, high = _BOUNDS.get(kind, ("minimum", "maximum"))
     pattern = None if note.pattern is None else f"^(?:{note.pattern})$"
     told = {low: note.at_least, high: note.at_most, "pattern": pattern}

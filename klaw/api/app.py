@@ -73,11 +73,16 @@ async def _unhandled(_request: Request, error: Exception) -> Response:
     raise error  # to ``_Outermost``
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == 404:
         text = "there is nothing here; the API is described at /api/openapi.json, the WebSocket is at /ws"
         return problem(404, "not_found", text)
-    return of_error(error)
+    response = of_error(error)
+    if response.status_code == 405:  # a path has a route for each method; Starlette names those of one of them
+        path, there = request.scope["path"], (each for each in request.app.routes if isinstance(each, Route))
+        may = {method for route in there if route.path_regex.match(path) for method in route.methods or ()}
+        response.headers["allow"] = ", ".join(sorted(may))
+    return response
 
 
 class _Outermost:

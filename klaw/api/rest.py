@@ -14,6 +14,7 @@ others     GET, or POST where they change, of     reading ones in the URL, other
 """
 
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, get_args, get_origin
 
 import attrs
@@ -186,7 +187,7 @@ def description() -> dict[str, Any]:
 def _described(found: Door) -> dict[str, Any]:
     operation = found.operation
     fields = attrs.fields_dict(attrs.resolve_types(operation.arguments, include_extras=True))
-    told_of = {name: _schema(field) for name, field in fields.items()}
+    told_of = {name: _schema(field, in_body=name in found.of_body) for name, field in fields.items()}
     problem = {"content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     answer: dict[str, Any] = {
         "operationId": operation.name,
@@ -221,6 +222,9 @@ def _needed(field: "attrs.Attribute[Any]") -> bool:
     return field.default is attrs.NOTHING
 
 
-def _schema(field: "attrs.Attribute[Any]") -> dict[str, Any]:
+def _schema(field: "attrs.Attribute[Any]", *, in_body: bool) -> dict[str, Any]:
     help_text = field.metadata["argument"].help if "argument" in field.metadata else ""
-    return {**schema_of(field.type), **({"description": help_text} if help_text else {})}
+    kind = field.type
+    if not in_body and NoneType in get_args(kind):  # a URL holds no null
+        kind = next(each for each in get_args(kind) if each is not NoneType)
+    return {**schema_of(kind, exact=True), **({"description": help_text} if help_text else {})}

@@ -36,7 +36,7 @@ def _category(name: str) -> str:
 
 
 Text = Annotated[str, Check(op.without_field(fact_text))]
-Category = Annotated[str, Check(_category)]
+Category = Annotated[str, Check(_category), Bounds(1, 32, r"[a-z][a-z0-9_-]*")]
 Importance = Annotated[int, Bounds(0, 100)]
 
 _CATEGORY = "identity, preference, person, project, event and so on"

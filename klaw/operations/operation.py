@@ -37,7 +37,7 @@ Limit: TypeAlias = Annotated[int, Bounds(1, 100)]
 """How many results a page has."""
 Whole: TypeAlias = Annotated[int, Bounds(1)]
 """Number of a page, or of an entry."""
-UserName: TypeAlias = Annotated[str, Check(user_id)]
+UserName: TypeAlias = Annotated[str, Check(user_id), Bounds(1, 32, r"[a-z0-9][a-z0-9_-]*")]
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[..., Any]

@@ -80,6 +80,7 @@ async def test_a_wrong_request_is_a_problem_that_names_the_field(server):
             problem = answer.json()
             assert (answer.status_code, problem["status"], problem["code"]) == (status, status, code), problem
             assert field is None or field in [each["field"] for each in problem["errors"]]
+            assert status != 405 or answer.headers["allow"] == "GET, HEAD, POST"
 
 
 @pytest.fixture
