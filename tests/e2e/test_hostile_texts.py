@@ -59,6 +59,9 @@ def frames(text):
         for name, value in whole.items():
             if name == "chats":
                 yield {"type": cls.type, **whole, "chats": {text: 1}}
+            elif name == "files":
+                yield {"type": cls.type, **whole, "files": [{"sha256": "0" * 64, "name": text}]}
+                yield {"type": cls.type, **whole, "files": [{"sha256": text}]}
             elif isinstance(value, str) and not (cls is Send and name == "text"):
                 yield {"type": cls.type, **whole, name: text}
     yield {"type": text}
@@ -68,6 +71,7 @@ def frames(text):
 GOOD = {
     "version": 1, "client": "test", "token": "t", "chats": {}, "id": "m1", "chat": "main", "text": "x", "before": None,
     "after": 1, "limit": 5, "ref": "r", "turn": "t", "seq": 0, "allow": True,
+    "archived": True, "files": None, "name": "a.txt", "offset": 0, "data": "YQ==", "last": False, "sha256": "0" * 64,
 }  # fmt: skip
 
 
