@@ -1,5 +1,7 @@
 """Tasks, usage and the system on the page, in a real browser."""
 
+import json
+
 from tests.e2e.test_page import base
 from tests.support.browser import in_browser, needs_chromium
 from tests.support.llm_server import serve_llm, text_reply
@@ -52,7 +54,23 @@ def change_the_task(page):
     page.wait_for_selector("[data-key='news Switch off']")
 
 
-async def test_tasks(tmp_path):
+def look_at_usage(page):
+    page.click("nav >> text=Usage")
+    page.wait_for_selector("svg.chart")
+    today, total = (page.locator(f"klaw-usage table >> nth=0 >> {part} tr") for part in ("tbody", "tfoot"))
+    page.click("klaw-usage summary")
+    assert today.count() == 1
+    assert today.inner_text().split("\t")[1:4] == total.inner_text().split("\t")[1:4]
+    assert page.inner_text("klaw-usage tbody >> nth=2").startswith("runs of tasks")
+    page.select_option("[data-key=measure]", "cost")
+    page.wait_for_selector("svg.chart[aria-label^=Cost]")
+    page.select_option("[data-key=days]", "7")
+    page.wait_for_selector("svg.chart rect:nth-child(7):last-child", state="attached")
+    meter = page.locator("klaw-usage meter")
+    assert "of 1,000,000 tokens of unknown price" in meter.get_attribute("aria-label")
+
+
+async def test_tasks_and_what_they_used(tmp_path):
     def look(page, wrong):
         page.click("nav >> text=Tasks")
         page.wait_for_selector("klaw-tasks header")
@@ -70,8 +88,13 @@ async def test_tasks(tmp_path):
         page.click("[data-key='news Remove']")
         page.click("dialog button.main")
         page.wait_for_selector("[data-task=news]", state="detached")
+        look_at_usage(page)
         assert wrong == []
 
-    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+    async with serve_llm() as llm:
+        home = write_home(tmp_path, llm=llm.url)
+        config = json.loads((home / "config" / "engine.json").read_text())
+        (home / "config" / "engine.json").write_text(json.dumps({**config, "llm": {"dailyTokens": 1_000_000}}))
         llm.respond = lambda _: text_reply("Ничего <i>нового</i>.")
-        await in_browser(look, base(server), locale="en-US")
+        async with served(home) as server:
+            await in_browser(look, base(server), locale="en-US")

@@ -3,8 +3,10 @@
 
 import "/static/views/chats.js";
 import "/static/views/tasks.js";
+import "/static/views/usage.js";
 
 export const VIEWS = [
   { path: "chats", name: "Chats", sign: "✉", element: "klaw-chats" },
   { path: "tasks", name: "Tasks", sign: "◔", element: "klaw-tasks" },
+  { path: "usage", name: "Usage", sign: "∑", element: "klaw-usage" },
 ];

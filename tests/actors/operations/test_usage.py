@@ -10,16 +10,17 @@ import pytest
 import trio
 
 from klaw.admin.socket import parse
-from klaw.app.app import App, running
+from klaw.app.app import App, operation_parts, running
 from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind
 from klaw.domain.usage import NANO, Spent, record
 from klaw.operations.operation import OperationError
+from klaw.operations.perform import Caller, perform
 from klaw.store.kinds import messages
 from klaw.store.kinds.usage import UsageFilters, total
-from tests.support.admin import SETTINGS, Commands, parts_of, served
+from tests.support.admin import ANNA, SETTINGS, Commands, parts_of, served
 from tests.support.stores import new
 from tests.support.turns import record as turn_record
 from tests.support.waiting import HANG_S
@@ -129,3 +130,16 @@ async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pyt
 def test_without_a_home_there_is_nothing_to_ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert usage_command(arguments(tmp_path)) == 1
     assert "no server is running" in capsys.readouterr().err
+
+
+async def test_only_whoever_runs_the_server_may_name_another_user(app: App) -> None:
+    await two_users(app)
+
+    async def users(named: str | None, *, operator: bool) -> str:
+        caller = Caller(user=ANNA, operator=operator)
+        return (await perform(asked(user=named), caller, operation_parts(app)))["user"]
+
+    assert (await users("boris", operator=True), await users(None, operator=True)) == ("boris", "anna")
+    assert await users("anna", operator=False) == "anna"
+    with pytest.raises(OperationError, match="only whoever runs the server"):
+        await users("boris", operator=False)

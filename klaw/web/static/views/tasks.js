@@ -54,10 +54,12 @@ words({
   "Transcript": "Ход работы",
   "Nothing was said in this run.": "В этом запуске ничего не сказано.",
   "The beginning is left out: the run is very long.": "Начало опущено: запуск очень длинный.",
-  "running": "идёт", "waiting ": "ждёт очереди", "done": "сделан", "silent": "без ответа", "failed": "не удался",
-  "timed_out": "время вышло", "cancelled": "прерван", "interrupted": "прерван остановкой", "refused": "отклонён",
 });
 
+const STATUS_RU = {
+  running: "идёт", waiting: "ждёт очереди", done: "сделан", silent: "без ответа", failed: "не удался", timed_out: "время вышло",
+  cancelled: "прерван", interrupted: "прерван остановкой", refused: "отклонён",
+};
 const MOMENT = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
 
 /** A time at which a task runs, on the clock of its zone. */
@@ -65,7 +67,7 @@ function moment(iso, zone) {
   return new Intl.DateTimeFormat(currentLanguage(), { ...MOMENT, timeZone: zone, timeZoneName: "short" }).format(new Date(iso));
 }
 
-const status = (run) => t(run.status === "waiting" ? "waiting " : run.status).trim();
+const status = (run) => (currentLanguage() === "ru" ? STATUS_RU[run.status] : run.status.replace("_", " "));
 const path = (...names) => `#/tasks/${names.map(encodeURIComponent).join("/")}`;
 const tokens = (run) => number(run.prompt_tokens + run.completion_tokens);
 

@@ -1,0 +1,138 @@
+// What calls to models used and cost: by day, model and source, and how far the daily limits are used.
+
+import { get } from "/static/api.js";
+import { h } from "/static/dom.js";
+import { currentLanguage, number, t, words } from "/static/i18n.js";
+import { Panel } from "/static/panel.js";
+
+words({
+  "Days": "Дней",
+  "Show": "Показать",
+  "Tokens": "Токены",
+  "Cost": "Стоимость",
+  "Calls": "Вызовы",
+  "By day": "По дням",
+  "By model": "По моделям",
+  "By source": "По источникам",
+  "Day": "День",
+  "Model": "Модель",
+  "Source": "Источник",
+  "Tokens in": "Токены запросов",
+  "Tokens out": "Токены ответов",
+  "Total": "Всего",
+  "Nothing was used.": "Ничего не израсходовано.",
+  "Calls of unknown price": "Вызовы с неизвестной ценой",
+  "Estimated calls": "Вызовы с приблизительной оценкой",
+  "Limits of today, of all users together": "Пределы на сегодня, для всех пользователей вместе",
+  "No limits are set.": "Пределы не заданы.",
+  "tokens of unknown price": "токенов с неизвестной ценой",
+  "of": "из",
+  "Refused requests": "Отклонено запросов",
+  "As a table": "Таблицей",
+  "at most": "не больше",
+  "answers in chats": "ответы в чатах", "runs of tasks": "запуски задач", "summaries": "пересказы", "making topics": "сбор тем",
+  "learning facts": "сбор фактов", "choosing what is recalled": "выбор воспоминаний",
+});
+
+const SOURCES = {
+  turn: "answers in chats", run: "runs of tasks", summary: "summaries", topics: "making topics", facts: "learning facts",
+  reranker: "choosing what is recalled",
+};
+const DAY_MS = 86_400_000;
+
+function dollars(value) {
+  const digits = value && value < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 2 };
+  return new Intl.NumberFormat(currentLanguage(), { style: "currency", currency: "USD", ...digits }).format(value);
+}
+
+const MEASURES = {
+  tokens: { name: "Tokens", of: (each) => each.prompt_tokens + each.completion_tokens, text: number },
+  cost: { name: "Cost", of: (each) => each.cost_usd, text: dollars },
+};
+
+function svg(name, given, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+class Usage extends Panel {
+  every = 30_000;
+  days = 30;
+  measure = null;
+
+  async load() {
+    const [day, model, source] = await Promise.all(["day", "model", "source"].map((by) => get("/usage", { by, days: this.days })));
+    return { day, model, source, measure: this.measure };
+  }
+
+  draw({ day, model, source }) {
+    const measure = MEASURES[this.measure || (day.total.cost_nano ? "cost" : "tokens")];
+    const choose = (key, label, options, chosen, set) => h("label", {}, t(label), " ",
+      h("select", { "data-key": key, onchange: (event) => { set(event.target.value); this.refresh(); } },
+        options.map(([value, text]) => h("option", { value, selected: value === chosen }, text))));
+    return [
+      h("header", { class: "row" }, h("h1", {}, t("Usage")),
+        choose("days", "Days", [7, 30, 90, 365].map((each) => [each, number(each)]), this.days, (value) => { this.days = Number(value); }),
+        choose("measure", "Show", Object.entries(MEASURES).map(([key, each]) => [key, t(each.name)]), Object.keys(MEASURES).find((key) => MEASURES[key] === measure), (value) => { this.measure = value; })),
+      this.limits(day.budget),
+      day.total.calls ? [
+        h("section", {}, h("h2", {}, t("By day")), this.daysChart(day, measure),
+          h("details", { "data-key": "days table" }, h("summary", {}, t("As a table")), table("Day", day.groups, day.total, measure, dayText))),
+        h("section", {}, h("h2", {}, t("By model")), table("Model", model.groups, model.total, measure)),
+        h("section", {}, h("h2", {}, t("By source")), table("Source", source.groups, source.total, measure, (key) => t(SOURCES[key] || key))),
+        day.total.unpriced_calls > 0 && h("p", { class: "hint" }, `${t("Calls of unknown price")}: ${number(day.total.unpriced_calls)}`),
+        day.total.estimated_calls > 0 && h("p", { class: "hint" }, `${t("Estimated calls")}: ${number(day.total.estimated_calls)}`),
+      ] : h("p", { class: "hint" }, t("Nothing was used.")),
+    ];
+  }
+
+  limits(budget) {
+    const rows = !budget ? [] : [
+      budget.limit_nano !== null && [budget.spent_nano / budget.limit_nano, `${dollars(budget.spent_nano / 1e9)} ${t("of")} ${dollars(budget.limit_nano / 1e9)}`],
+      budget.limit_tokens !== null && [budget.unpriced_tokens / budget.limit_tokens,
+        `${number(budget.unpriced_tokens)} ${t("of")} ${number(budget.limit_tokens)} ${t("tokens of unknown price")}`],
+    ].filter(Boolean);
+    return h("section", {}, h("h2", {}, t("Limits of today, of all users together")),
+      rows.length ? rows.map(([share, text]) => h("p", { class: "limit" },
+        h("meter", { min: 0, max: 1, high: budget.warn_share, optimum: 0, value: Math.min(1, share), "aria-label": text }), " ", text))
+        : h("p", { class: "hint" }, t("No limits are set.")),
+      budget && budget.refused > 0 && h("p", { class: "warn" }, `${t("Refused requests")}: ${number(budget.refused)}`));
+  }
+
+  daysChart({ since, days, groups }, measure) {
+    const known = new Map(groups.map((each) => [each.key, measure.of(each)]));
+    const dates = Array.from({ length: days }, (_, place) => new Date(Date.parse(since) + place * DAY_MS).toISOString().slice(0, 10));
+    const highest = Math.max(...known.values(), 0);
+    const bars = dates.map((date, place) => {
+      const value = known.get(date) || 0;
+      const height = highest ? (96 * value) / highest : 0;
+      return svg("rect", { x: place * 10 + 1, y: 100 - height, width: 8, height }, svg("title", {}, `${dayText(date)}: ${measure.text(value)}`));
+    });
+    const label = `${t(measure.name)}, ${dayText(dates[0])} – ${dayText(dates.at(-1))}, ${t("at most")} ${measure.text(highest)}`;
+    return h("figure", {}, svg("svg", { class: "chart", viewBox: `0 0 ${days * 10} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label }, ...bars),
+      h("figcaption", { class: "hint", "aria-hidden": "true" }, h("span", {}, dayText(dates[0])),
+        h("span", {}, `${t("at most")} ${measure.text(highest)}`), h("span", {}, dayText(dates.at(-1)))));
+  }
+}
+
+function dayText(date) {
+  return new Intl.DateTimeFormat(currentLanguage(), { day: "numeric", month: "short", timeZone: "UTC" }).format(new Date(date));
+}
+
+/** Sums with a bar in each row. */
+function table(name, groups, total, measure, shown = (key) => key) {
+  const highest = Math.max(...groups.map(measure.of), 0);
+  const cells = (each) => [each.calls, each.prompt_tokens, each.completion_tokens].map((value) => h("td", { class: "number" }, number(value)));
+  const cost = (each) => h("td", { class: "number" }, each.unpriced_calls >= each.calls ? "–" : dollars(each.cost_usd) + (each.unpriced_calls ? " + ?" : ""));
+  const row = (key, each, bar) => h("tr", {}, h("th", { scope: "row" }, key), cells(each), cost(each), h("td", { "aria-hidden": "true" }, bar));
+  return h("table", {},
+    h("thead", {}, h("tr", {}, [name, "Calls", "Tokens in", "Tokens out", "Cost"].map((each) => h("th", { scope: "col" }, t(each))), h("td", { "aria-hidden": "true" }))),
+    h("tbody", {}, groups.map((each) => row(shown(each.key || "–"), each,
+      svg("svg", { class: "bar", viewBox: "0 0 100 10", preserveAspectRatio: "none" },
+        svg("rect", { x: 0, y: 0, width: highest ? (100 * measure.of(each)) / highest : 0, height: 10 }))))),
+    h("tfoot", {}, row(t("Total"), total)));
+}
+
+customElements.define("klaw-usage", Usage);
