@@ -16,6 +16,7 @@ from klaw.operations.operation import Lines, Name, Noun, OfUser, Query, Scope, S
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.memory.forget.forget import Forgetter, Preview, Proof
+    from klaw.operations.perform import Caller
     from klaw.store.forget.scope import Wanted
 
 NOUN = Noun(
@@ -248,21 +249,15 @@ def _positive(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 @NOUN.operation(
-    "forget",
-    Forget,
-    cli="",
-    show=lines,
-    scope=Scope.OPERATOR,
-    changes=True,
-    deadline_s=600.0,
-    confirm="This cannot be undone. Forget it?",
+    "forget", Forget, cli="", show=lines, changes=True, deadline_s=600.0, confirm="This cannot be undone. Forget it?"
 )
-async def forget(asked: Forget, user: UserId, forgetter: "Forgetter") -> dict[str, Any]:
+async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forgetter") -> dict[str, Any]:
     """Remove a message, a chat, a topic, a fact or a person from logs, database and files; show what still holds it."""
     wanted = await forgetter.find(asked.what, user, with_messages=asked.with_messages)
+    everywhere = caller.any_user  # else the files would tell how often others said the same
     if asked.dry_run:
-        return preview(await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=True))
-    return proof(await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=True))
+        return preview(await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere))
+    return proof(await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere))
 
 
 @NOUN.operation(

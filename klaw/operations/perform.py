@@ -36,6 +36,11 @@ class Caller:
     chat: ChatId | None = None
     """Where a slash command was given."""
 
+    @property
+    def any_user(self) -> bool:
+        """Whether other users' data may be asked for."""
+        return self.user is None or self.operator
+
 
 OPERATOR = Caller()
 
@@ -76,7 +81,7 @@ async def perform(call: Call, caller: Caller, parts: Mapping[str, Any]) -> dict[
     """
     operation = call.operation
     user = _allowed(call, caller)
-    asked = await lengthened(parts["readers"], user, call.asked)
+    asked = await lengthened(parts["readers"], user, call.asked, any_turn=caller.any_user)
     told = {"parts": parts, "asked": asked, "user": user, "caller": caller, "chat": caller.chat}
     available = ChainMap(told, cast("dict[str, Any]", parts))  # some parts are made when they are asked for
     try:
@@ -125,8 +130,13 @@ ID = re.compile(rf"[0-9][0-9a-f]{{{SHORTEST - 1},63}}")
 """How Klaw's ids look; a name or a number is none."""
 
 
-async def lengthened(readers: "Readers", user: UserId, asked: Any) -> Any:
+async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: bool) -> Any:
     """The arguments with every id whole; what is no beginning of one stays as it is, for the handler to refuse.
+
+    Args:
+        readers, asked: what is read, and for what.
+        user: whose ids.
+        any_turn: turns are found whosever they are, as ``klaw receipt`` finds them.
 
     Raises:
         OperationError: ``ambiguous_id`` with those that begin so.
@@ -143,7 +153,8 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any) -> Any:
         of, _, text = given.rpartition(":")  # ``klaw forget`` names facts and people by ``fact:ID``
         if of not in ("", "fact", "person") or not ID.fullmatch(text) or (kind == "message" and text.isdecimal()):
             continue
-        found = await readers.run(beginning_with, of or kind, user, text, MOST_TOLD + 1)
+        whose = None if any_turn and kind == "turn" else user
+        found = await readers.run(beginning_with, of or kind, whose, text, MOST_TOLD + 1)
         if len(found) > 1:
             more = " …" if len(found) > MOST_TOLD else ""
             several = f"several ids begin so: {', '.join(found[:MOST_TOLD])}{more}"

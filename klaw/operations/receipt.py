@@ -1,4 +1,5 @@
-"""What an answer was made from, and what its turn did with one message. No answer holds what was said."""
+"""What an answer was made from, and what its turn did with one message. Only with ``texts`` the answer holds what was
+said; it never goes into a log."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -6,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, UserName, argument, chat_of
+from klaw.operations.operation import Lines, Name, Noun, OperationError, UserName, argument, chat_of
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
+    from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
 
 NOUN = Noun("receipt", "show what an answer was made from (docs/receipts.md)")
@@ -25,6 +27,7 @@ class Receipt:
     why: Name | None = argument(
         "tell why this message was recalled or not: its number, main#12, or its id", metavar="MESSAGE", id_of="message"
     )
+    texts: bool = argument("also what its lines quote: messages, facts, topics", default=False, hidden=True)
 
 
 def _lines(answer: dict[str, Any]) -> Lines:
@@ -33,23 +36,29 @@ def _lines(answer: dict[str, Any]) -> Lines:
     return why_lines(answer) if "why" in answer else lines(answer)
 
 
-@NOUN.operation("receipt", Receipt, cli="", show=_lines, scope=Scope.OPERATOR, offline=True)
-async def receipt(asked: Receipt, user: UserId, readers: "Readers", parts: Mapping[str, Any]) -> dict[str, Any]:
+@NOUN.operation("receipt", Receipt, cli="", show=_lines, offline=True)
+async def receipt(
+    asked: Receipt, user: UserId, caller: "Caller", readers: "Readers", parts: Mapping[str, Any]
+) -> dict[str, Any]:
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message_outcome import explain_message, with_search
     from klaw.store import overview
 
     if asked.turn is not None and (asked.chat is not None or asked.user is not None):
         raise OperationError("bad_args", "give a turn, or a chat or user whose newest turn is meant", field="turn")
-    chat = chat_of(asked.chat, user, any_user=asked.user is None)
-    turn = await readers.run(overview.find_turn, asked.turn, chat, user if asked.user is not None else None)
+    whose = user if asked.user is not None or not caller.any_user else None
+    chat = chat_of(asked.chat, user, any_user=whose is None)
+    turn = await readers.run(overview.find_turn, asked.turn, chat, whose)
     if turn is None:
         raise OperationError("unknown_turn", "there is no such turn")
     answer = attrs.asdict(turn)
+    if asked.texts:
+        answer["texts"] = await readers.run(overview.quoted, turn)
     if asked.why is None:
         return answer
     of_chat = turn.chat if asked.why.isdecimal() else None
-    message = await find_message(readers, asked.why, of_chat, None if ":" in asked.why else turn.user, field="why")
+    of_user = None if ":" in asked.why and caller.any_user else turn.user
+    message = await find_message(readers, asked.why, of_chat, of_user, field="why")
     told = explain_message(turn, message)
     if told["as"] == "not_found":  # the receipt itself does not say what became of it
         stored = await readers.run(overview.stored_recall, turn)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.recall import Recall
     from klaw.operations.explain.message_place import Found
+    from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
     from klaw.store.overview import Target
 
@@ -226,9 +227,16 @@ def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "T
 # -- the operation ----------------------------------------------------------------------------------------------------
 
 
-@NOUN.operation("why", Why, cli="", show=lines, scope=op.Scope.OPERATOR, offline=True)
+@NOUN.operation("why", Why, cli="", show=lines, offline=True)
 async def why(
-    asked: Why, readers: "Readers", paths: "Paths", config: "EngineConfig", recall: "Recall", embedder: "Embedder"
+    asked: Why,
+    user: UserId,
+    caller: "Caller",
+    readers: "Readers",
+    paths: "Paths",
+    config: "EngineConfig",
+    recall: "Recall",
+    embedder: "Embedder",
 ) -> dict[str, Any]:
     """Tell where a message is now, and what would bring it back into a request."""
     from klaw.agent.workspace import Workspace
@@ -237,8 +245,8 @@ async def why(
     from klaw.store import overview
     from klaw.store.kinds import facts
 
-    user = UserId(asked.user) if asked.user is not None else None
-    message = await find_message(readers, asked.message, asked.chat, user)
+    whose = user if asked.user is not None or not caller.any_user else None
+    message = await find_message(readers, asked.message, asked.chat, whose)
     fixed = await Workspace(paths.workspace, paths.data_dir).fetch(message.user)
     kept = await readers.run(facts.standing, message.user)
     fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)

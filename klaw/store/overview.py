@@ -13,17 +13,22 @@ import attrs
 
 from klaw.convert import Wire
 from klaw.domain.coverage import IndexRow
+from klaw.domain.fact import FactId
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
+from klaw.domain.text import cut
 from klaw.domain.topic import Topic
 from klaw.domain.turn import TurnRecord
 from klaw.store import migrations, rows
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import messages, summaries, topics, turns
+from klaw.store.kinds import facts, messages, summaries, topics, turns
 from klaw.store.kinds.pending import ChatRows, read_next
 from klaw.store.search import coverage, fulltext, vectors
 from klaw.store.search.candidates import Scope
+
+MAX_QUOTED = 500
+"""Characters of a message that is quoted."""
 
 
 @attrs.frozen
@@ -69,13 +74,32 @@ def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
 def find_turn(
     connection: apsw.Connection, turn: str | None, chat: ChatId | None, user: UserId | None
 ) -> TurnRecord | None:
-    """A turn of any user: by its id, else the newest of a chat, else the one that ended last of a user or of all."""
+    """A turn of a user, or of any: by its id, else the newest of a chat, else the one that ended last."""
     if turn is None and chat is not None:
         return turns.last(connection, chat)
     query = "SELECT turn_id FROM turns WHERE ?1 IS NULL OR user_id = ?1 ORDER BY ended_at DESC, turn_id DESC LIMIT 1"
     found = turn if turn is not None else connection.execute(query, (user,)).get
     owner = connection.execute("SELECT user_id FROM turns WHERE turn_id = ?", (found,)).get
-    return turns.get(connection, UserId(owner), found) if owner is not None else None
+    return turns.get(connection, UserId(owner), found) if owner is not None and user in (None, owner) else None
+
+
+def quoted(connection: apsw.Connection, turn: TurnRecord) -> dict[str, dict[str, Any]]:
+    """What the lines of a turn's receipt quote and is still there: messages by their numbers, facts and topics by their
+    ids."""
+    receipt = turn.receipt
+    seqs = [each["seq"] for each in receipt.get("recall", {}).get("candidates", ())]
+    said = (each for seq in seqs for each in messages.after(connection, turn.chat, seq - 1, 1) if each.seq == seq)
+    shown = [FactId(each["id"]) for each in receipt.get("facts", {}).get("shown", ())]
+    ids = [each["id"] for each in receipt.get("topics", {}).get("candidates", ())]
+    known = (facts.get(connection, turn.user, each) for each in shown)
+    return {
+        "messages": {
+            str(each.seq): {"id": each.id, "text": cut(each.content, MAX_QUOTED), "at": each.created_at}
+            for each in said
+        },
+        "facts": {each.id: each for each in known if each is not None},
+        "topics": {str(each): topic.summary for each, topic in topics.by_ids(connection, turn.user, ids).items()},
+    }
 
 
 @attrs.frozen(kw_only=True)
@@ -139,13 +163,13 @@ _AMONG: dict[IdKind, str] = {
     "fact": "SELECT DISTINCT fact_id AS id FROM fact_changes WHERE user_id = ?1 AND fact_id",
     "person": "SELECT DISTINCT person_id AS id FROM person_changes WHERE user_id = ?1 AND person_id",
     "run": "SELECT id FROM runs WHERE user_id = ?1 AND id",
-    "turn": "SELECT turn_id AS id FROM turns WHERE ?1 IS NOT NULL AND turn_id",
+    "turn": "SELECT turn_id AS id FROM turns WHERE (?1 IS NULL OR user_id = ?1) AND turn_id",
     "message": "SELECT id FROM messages WHERE user_id = ?1 AND id",
 }
-"""Of a user; turns are found whosever they are, as ``klaw receipt`` finds them. What was removed has a history."""
+"""Of a user; turns also of all. What was removed has a history."""
 
 
-def beginning_with(connection: apsw.Connection, kind: IdKind, user: UserId, text: str, limit: int) -> list[str]:
+def beginning_with(connection: apsw.Connection, kind: IdKind, user: UserId | None, text: str, limit: int) -> list[str]:
     """The ids that begin with a text, in their order; the text alone where it is one itself."""
     query = f"{_AMONG[kind]} BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4"
     found = [str(row[0]) for row in connection.execute(query, (user, text, text + "\U0010ffff", limit))]
