@@ -88,14 +88,15 @@ def quoted(connection: apsw.Connection, turn: TurnRecord) -> dict[str, dict[str,
     ids."""
     receipt = turn.receipt
     seqs = [each["seq"] for each in receipt.get("recall", {}).get("candidates", ())]
-    said = (each for seq in seqs for each in messages.after(connection, turn.chat, seq - 1, 1) if each.seq == seq)
+    found = (each for seq in seqs for each in messages.after(connection, turn.chat, seq - 1, 1) if each.seq == seq)
     shown = [FactId(each["id"]) for each in receipt.get("facts", {}).get("shown", ())]
     ids = [each["id"] for each in receipt.get("topics", {}).get("candidates", ())]
     known = (facts.get(connection, turn.user, each) for each in shown)
     return {
         "messages": {
             str(each.seq): {"id": each.id, "text": cut(each.content, MAX_QUOTED), "at": each.created_at}
-            for each in said
+            for each in found
+            if each.content  # else it was forgotten
         },
         "facts": {each.id: each for each in known if each is not None},
         "topics": {str(each): topic.summary for each, topic in topics.by_ids(connection, turn.user, ids).items()},

@@ -64,9 +64,10 @@ export const LANGUAGES = { en: "English", ru: "Русский" };
 let language = localStorage.getItem("klaw.language") || (navigator.language.startsWith("ru") ? "ru" : "en");
 document.documentElement.lang = language;
 
-/** A text of the page in the person's language. */
-export function t(text) {
-  return (language === "ru" && RU[text]) || text;
+/** A text of the page in the person's language; what stands in braces is taken from `values`. */
+export function t(text, values = {}) {
+  const found = (language === "ru" && RU[text]) || text;
+  return found.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
 }
 
 /** More words, of a view. */

@@ -6,6 +6,7 @@ import { get, post, rendered, Problem } from "/static/api.js";
 import { h, setRendered, toast } from "/static/dom.js";
 import { t, when } from "/static/i18n.js";
 import { setSeen } from "/static/views/chats.js";
+import { showMadeFrom } from "/static/views/made_from.js";
 
 const PAGE = 50;
 const MOST = 300;
@@ -94,7 +95,7 @@ class Chat extends HTMLElement {
   put(message) {
     if (this.rows.has(message.seq)) return;
     this.body.querySelector(".empty")?.remove();
-    const row = messageRow(this.chat, message);
+    const row = messageRow(this.chat, message, () => this.load());
     this.rows.set(message.seq, row);
     if (message.seq < this.first) this.body.prepend(row);
     else this.body.append(row);
@@ -286,8 +287,8 @@ const TAKES = {
   },
 };
 
-/** A stored message. */
-function messageRow(chat, message) {
+/** A stored message; `changed` is called when something was forgotten. */
+function messageRow(chat, message, changed) {
   const row = h("article", { class: `${message.role} ${message.kind}`, "data-seq": message.seq });
   if (message.kind === "session_break") {
     row.append(h("p", { class: "hint" }, t("A new segment begins here.")));
@@ -302,7 +303,9 @@ function messageRow(chat, message) {
     return row;
   }
   const text = h("div", { class: "text plain" }, message.content);
-  row.append(text, h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at))));
+  row.append(text, h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
+    message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => showMadeFrom(chat, message.turn, changed) },
+      t("Made from"))));
   if (message.role === "assistant" && /[*_`#>|\[\]~\-\d]/.test(message.content)) {
     rendered(message.content).then((html) => {
       text.classList.remove("plain");

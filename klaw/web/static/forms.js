@@ -1,0 +1,73 @@
+// Forms and dialogs that several views have.
+
+import { h } from "/static/dom.js";
+import { t } from "/static/i18n.js";
+
+let made = 0;
+
+/**
+ * A form. An error of the server stands beside the field that it names.
+ *
+ * `fields`: of each its `name`, `label` and `value`; `rows` makes it a long text, `choices` a list ([value, text]), a
+ * `value` of true or false a box to tick; all else goes to the element. `send` gets the values by their names.
+ */
+export function form(fields, send, { button = t("Save"), more = [] } = {}) {
+  const told = h("p", { class: "error", role: "alert" });
+  const inputs = new Map(fields.map((field) => [field.name, input(field)]));
+  const save = h("button", { class: "main" }, button);
+  const whole = h("form", { class: "fields", noValidate: true }, [...inputs.values()].map((each) => each.row), told,
+    h("div", { class: "buttons" }, more, save));
+  whole.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    inputs.forEach((each) => each.complain(""));
+    told.textContent = "";
+    save.disabled = true;
+    try {
+      await send(Object.fromEntries([...inputs].map(([name, each]) => [name, each.value()])));
+    } catch (error) {
+      const wrong = (error.fields || []).filter(({ field }) => inputs.has(nameOf(field)));
+      wrong.forEach(({ field, message }) => inputs.get(nameOf(field)).complain(message));
+      if (wrong.length) inputs.get(nameOf(wrong[0].field)).element.focus();
+      else told.textContent = error.message || t("The server does not answer.");
+    }
+    save.disabled = false;
+  });
+  return whole;
+}
+
+const nameOf = (field) => (field || "").split(/[.[]/)[0];
+
+function input({ name, label, value = "", rows, choices, hint, ...how }) {
+  made += 1;
+  const id = `field-${made}`, problem = h("span", { class: "error", id: `${id}-problem` });
+  const given = { id, name, "aria-describedby": problem.id, ...how };
+  const ticked = typeof value === "boolean";
+  const element = choices
+    ? h("select", given, choices.map(([key, text]) => h("option", { value: key, selected: key === value }, text)))
+    : rows ? h("textarea", { ...given, rows, value }) : ticked ? h("input", { ...given, type: "checkbox", checked: value }) : h("input", { ...given, value });
+  return {
+    element,
+    row: h("div", { class: ticked ? "tick" : "field" }, h("label", { htmlFor: id }, label), element,
+      hint && h("span", { class: "hint" }, hint), problem),
+    value: () => (ticked ? element.checked : element.type === "number" ? (element.value === "" ? null : Number(element.value)) : element.value.trim()),
+    complain: (text) => {
+      problem.textContent = text;
+      element.toggleAttribute("aria-invalid", Boolean(text));
+    },
+  };
+}
+
+/** A dialog with a title and a place for what it shows; it is gone once it is closed. */
+export function openDialog(title, ...content) {
+  const body = h("div", { class: "dialog-body" }, content);
+  const dialog = h("dialog", { class: "wide", "aria-label": title, onclose: () => dialog.remove() },
+    h("header", {}, h("h1", {}, title), h("button", { class: "icon", "aria-label": t("Close"), onclick: () => dialog.close() }, "✕")), body);
+  document.body.append(dialog);
+  dialog.showModal();
+  return { body, show: (...more) => body.replaceChildren(...more.flat()), close: () => dialog.close() };
+}
+
+/** A failure as a paragraph. */
+export function failure(error) {
+  return h("p", { class: "error", role: "alert" }, error.message || t("The server does not answer."));
+}

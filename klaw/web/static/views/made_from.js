@@ -1,0 +1,230 @@
+// What an answer was made from, and what a person can do about each line of it (docs/receipts.md).
+
+import { get, patch, post } from "/static/api.js";
+import { h, toast } from "/static/dom.js";
+import { failure, form, openDialog } from "/static/forms.js";
+import { number, t, when, words } from "/static/i18n.js";
+import { forgetting } from "/static/views/forgetting.js";
+
+words({
+  "Loading …": "Загрузка …",
+  "System prompt": "Инструкции", "Core memory and facts": "Основная память и факты", "Summaries": "Сводки", "Topics": "Темы",
+  "Recalled": "Вспомнено", "Window": "Окно разговора", "Question": "Вопрос", "Tools": "Инструменты", "Free": "Свободно",
+  "shortened": "сокращено", "{count} tokens": "токенов: {count}",
+  "{used} of {usable} tokens": "Токенов: {used} из {usable}",
+  "{model}, {input} tokens in, {output} out": "{model}, токенов: на входе {input}, на выходе {output}",
+  "No context was put together for this turn.": "Для этого ответа контекст не собирался.",
+  "Facts in every prompt": "Факты в каждом запросе",
+  "Nothing was recalled.": "Ничего не вспомнено.",
+  "Recall is switched off.": "Вспоминание выключено.",
+  "Nothing had to be recalled: the whole segment was in the window.": "Вспоминать было незачем: весь сегмент был в окне.",
+  "What was cut": "Что отсечено",
+  "Messages {first} to {last} of this chat were shown whole; left out: {out}.": "Сообщения этого чата с {first} по {last} показаны целиком; не вошло: {out}.",
+  "Facts without room: {count}": "Фактов, которым не хватило места: {count}",
+  "Why not that one?": "Почему не это?",
+  "Message": "Сообщение", "Its number, chat#number, or its id": "Номер, чат#номер или id",
+  "Ask": "Спросить",
+  "Wrong": "Неверно", "Say what is right": "Напишите, как верно",
+  "It is kept as a fact that is part of every prompt.": "Это сохранится как факт, который есть в каждом запросе.",
+  "Then forget this message": "Затем забыть это сообщение",
+  "Corrected.": "Исправлено.",
+  "Open": "Открыть",
+  "distance": "расстояние", "shared words": "общих слов", "score": "оценка", "rank by meaning": "место по смыслу", "rank by words": "место по словам",
+  "rank by date": "место по дате", "tokens": "токенов",
+  "is not there any more": "этого больше нет",
+  "near by meaning": "близко по смыслу",
+  "shares {shared} of {asked} content words": "общих слов с вопросом: {shared} из {asked}",
+  "recalled by its rank": "вспомнено по месту среди найденных",
+  "the question is small talk": "в вопросе нет содержательных слов",
+  "not about the question: too far": "не о том: слишком далеко",
+  "better ones filled the places (topK {topK})": "места заняли лучшие (topK {topK})",
+  "no room: {left} of {maxTokens} tokens were left": "не хватило места: осталось токенов {left} из {maxTokens}",
+  "message {by} is newer and says the same": "сообщение {by} новее и говорит то же",
+  "the window shows it": "его показывает окно", "a topic shows it": "его показывает тема",
+  "chosen": "выбрана", "the reranker left it out": "отсеяна при выборе", "neither its vector nor its words fit": "не подходит ни по смыслу, ни по словам",
+  "enough better ones were found": "нашлось достаточно лучших", "no room was left": "не хватило места",
+  "all of its messages are in the prompt anyway": "все её сообщения и так в запросе", "it was gone": "её уже не было",
+  "importance": "важность", "identity": "о вас",
+  "It was the question of that turn.": "Это и был вопрос.",
+  "No context was put together for that turn.": "Контекст для этого ответа не собирался.",
+  "It is of another chat; recall looks in its own chat only.": "Оно из другого чата; вспоминание ищет только в своём.",
+  "It is of another segment; recall does not look beyond /new.": "Оно из другого сегмента; вспоминание не смотрит дальше /new.",
+  "It was said later.": "Оно сказано позже.",
+  "The window showed it.": "Его показало окно.",
+  "Messages of this kind are not searched.": "Такие сообщения не ищутся.",
+  "A summary in the prompt tells of it.": "О нём говорит сводка в запросе.",
+  "It came in as a part of a topic.": "Оно вошло как часть темы.",
+  "It was recalled.": "Оно вспомнено.", "It was found and cut.": "Оно найдено и отсечено.", "It was not found.": "Оно не найдено.",
+});
+
+const LAYERS = {
+  system_prompt: "System prompt", core_memory: "Core memory and facts", summary: "Summaries", topics: "Topics", recall: "Recalled",
+  window: "Window", pending: "Question", tools: "Tools",
+};
+
+/** Why a message was recalled or cut, from the numbers of its line. */
+const DECISIONS = {
+  near: () => t("near by meaning"),
+  words: (each, { query_words: asked }) => t("shares {shared} of {asked} content words", { shared: each.shared_words ?? 0, asked }),
+  ranked: () => t("recalled by its rank"),
+  no_content: () => t("the question is small talk"),
+  too_far: () => t("not about the question: too far"),
+  over_top_k: (_, { settings }) => t("better ones filled the places (topK {topK})", settings),
+  over_budget: (each, { settings }) => t("no room: {left} of {maxTokens} tokens were left", { left: each.left_tokens, ...settings }),
+  repeated: (each) => t("message {by} is newer and says the same", { by: each.repeated_by }),
+  in_window: () => t("the window shows it"),
+  in_topic: () => t("a topic shows it"),
+};
+const OF_TOPICS = {
+  chosen: "chosen", not_chosen: "the reranker left it out", too_far: "neither its vector nor its words fit",
+  over_count: "enough better ones were found", over_budget: "no room was left",
+  in_context: "all of its messages are in the prompt anyway", gone: "it was gone",
+};
+const NUMBERS = {
+  distance: "distance", shared_words: "shared words", vector_rank: "rank by meaning", text_rank: "rank by words", dated_rank: "rank by date",
+  score: "score", tokens: "tokens",
+};
+const BECAME = {
+  question: "It was the question of that turn.", no_context: "No context was put together for that turn.",
+  other_chat: "It is of another chat; recall looks in its own chat only.",
+  other_segment: "It is of another segment; recall does not look beyond /new.", later: "It was said later.", window: "The window showed it.",
+  not_searched: "Messages of this kind are not searched.", guard_disabled: "Recall is switched off.",
+  guard_all_in_context: "Nothing had to be recalled: the whole segment was in the window.", summary: "A summary in the prompt tells of it.",
+  topic: "It came in as a part of a topic.", recalled: "It was recalled.", cut: "It was found and cut.", not_found: "It was not found.",
+};
+
+/** Open what a turn's answer was made from. `changed` is called when something was forgotten. */
+export async function showMadeFrom(chat, turn, changed) {
+  const dialog = openDialog(t("Made from"), h("p", { class: "hint", role: "status" }, t("Loading …")));
+  const load = async () => {
+    try {
+      dialog.show(...sections(chat, await get("/receipt", { turn, texts: true }), () => { changed(); load(); }));
+    } catch (error) {
+      dialog.show(failure(error));
+    }
+  };
+  await load();
+}
+
+function sections(chat, told, changed) {
+  const { receipt, texts, usage } = told;
+  const head = h("p", { class: "hint" }, t("{model}, {input} tokens in, {output} out",
+    { model: told.model || "–", input: number(usage.prompt_tokens ?? 0), output: number(usage.completion_tokens ?? 0) }));
+  if (!receipt.layers) return [head, h("p", {}, t("No context was put together for this turn.")), whyNot(chat, told)];
+  const { recall, window } = receipt, topics = receipt.topics ? receipt.topics.candidates : [];
+  const message = (each) => messageLine(chat, each, recall, texts.messages[each.seq], changed);
+  const topic = (each) => topicLine(each, texts.topics[each.id], changed);
+  const isKept = (each) => recall.kept.includes(each.seq), isChosen = (each) => each.decision === "chosen";
+  const facts = receipt.facts || { shown: [], left_out: 0 };
+  const cut = [...recall.candidates.filter((each) => !isKept(each)).map(message), ...topics.filter((each) => !isChosen(each)).map(topic)];
+  return [
+    head, bar(receipt),
+    group(t("Facts in every prompt"), facts.shown.map((each) => factLine(each, texts.facts[each.id], changed))),
+    group(t("Recalled"), recall.candidates.filter(isKept).map(message)) || h("p", {}, nothing(recall.guard)),
+    group(t("Topics"), topics.filter(isChosen).map(topic)),
+    window.messages ? h("p", {}, t("Messages {first} to {last} of this chat were shown whole; left out: {out}.",
+      { first: window.first_seq, last: window.last_seq, out: window.left_out })) : null,
+    [...recall.degraded, ...(receipt.problems || [])].map((each) => h("p", { class: "error", lang: "en" }, each)),
+    cut.length || facts.left_out ? h("details", { class: "cut" }, h("summary", {}, `${t("What was cut")}: ${cut.length + facts.left_out}`),
+      facts.left_out > 0 && h("p", {}, t("Facts without room: {count}", { count: facts.left_out })), h("ul", { class: "lines" }, cut)) : null,
+    whyNot(chat, told),
+  ].flat().filter(Boolean);
+}
+
+function nothing(guard) {
+  if (guard === "disabled") return t("Recall is switched off.");
+  return guard === "all_in_context" ? t(BECAME.guard_all_in_context) : t("Nothing was recalled.");
+}
+
+function bar({ layers, budget }) {
+  const shown = layers.filter((each) => each.tokens > 0);
+  const free = { name: "free", tokens: Math.max(0, budget.usable_tokens - budget.used_tokens) };
+  const name = (each) => t(LAYERS[each.name] || (each.name === "free" ? "Free" : each.name));
+  const spent = t("{used} of {usable} tokens", { used: number(budget.used_tokens), usable: number(budget.usable_tokens) });
+  const parts = [...shown, free].map((each) => {
+    const part = h("span", { class: `layer ${each.name}`, title: `${name(each)}: ${number(each.tokens)}` });
+    part.style.flexGrow = each.tokens;
+    return part;
+  });
+  return [h("div", { class: "bar", role: "img", "aria-label": spent }, parts), h("p", { class: "hint" }, spent),
+    h("ul", { class: "legend" }, shown.map((each) => h("li", {}, h("span", { class: `layer ${each.name}` }),
+      `${name(each)}: ${number(each.tokens)}${each.shortened ? ` (${t("shortened")})` : ""}`)))];
+}
+
+function group(title, lines) {
+  return lines.length ? [h("h2", {}, title), h("ul", { class: "lines" }, lines)] : null;
+}
+
+/** One thing that the prompt had, or had not: its text, why, its numbers, and what can be done about it. */
+function line(text, because, numbers, ...actions) {
+  return h("li", {}, h("p", { class: "quote" }, text ?? t("is not there any more")), h("p", { class: "because" }, because),
+    numbers && h("p", { class: "hint" }, numbers), text !== undefined && h("div", { class: "buttons" }, actions));
+}
+
+function numbersOf(each) {
+  return Object.keys(NUMBERS).filter((name) => each[name] !== undefined && each[name] !== null)
+    .map((name) => `${t(NUMBERS[name])} ${number(each[name])}`).join(" · ");
+}
+
+function messageLine(chat, each, recall, said, changed) {
+  const because = DECISIONS[each.decision] ? DECISIONS[each.decision](each, recall) : each.decision;
+  const where = h("a", { href: `#/chats/${encodeURIComponent(chat)}/${each.seq}` }, `#${each.seq}`);
+  return line(said?.text, [where, said && ` ${when(said.at)}`, ` — ${because}`], numbersOf(each),
+    button(t("Wrong"), () => correctMessage(said, changed)), button(t("Forget"), () => forgetting(said.id, changed)));
+}
+
+function factLine(each, fact, changed) {
+  const because = each.because === "importance" ? `${t("importance")} ${each.importance}` : t(each.because);
+  return line(fact?.text, because, t("{count} tokens", { count: each.tokens }), button(t("Wrong"), () => correctFact(fact, changed)),
+    button(t("Forget"), () => forgetting(`fact:${each.id}`, changed)));
+}
+
+function topicLine(each, summary, changed) {
+  return line(summary, t(OF_TOPICS[each.decision] || each.decision), numbersOf({ ...each, distance: undefined }),
+    h("a", { class: "button", href: `#/memory/topics/${each.id}`, onclick: (event) => event.target.closest("dialog").close() }, t("Open")),
+    button(t("Forget"), () => forgetting(`topic:${each.id}`, changed)));
+}
+
+function button(text, onclick) {
+  return h("button", { type: "button", onclick }, text);
+}
+
+function correctMessage(said, changed) {
+  const dialog = openDialog(t("Wrong"));
+  dialog.show(h("p", { class: "quote" }, said.text), form([
+    { name: "text", label: t("Say what is right"), rows: 3, hint: t("It is kept as a fact that is part of every prompt.") },
+    { name: "forget", label: t("Then forget this message"), value: false },
+  ], async ({ text, forget }) => {
+    await post("/facts", { text, importance: 90 });
+    dialog.close();
+    toast(t("Corrected."));
+    if (forget) forgetting(said.id, changed);
+  }));
+}
+
+function correctFact(fact, changed) {
+  const dialog = openDialog(t("Wrong"));
+  dialog.show(form([{ name: "text", label: t("Say what is right"), rows: 3, value: fact.text }], async ({ text }) => {
+    await patch(`/facts/${fact.id}`, { text });
+    dialog.close();
+    toast(t("Corrected."));
+    changed();
+  }));
+}
+
+/** Ask what became of a message of one's choice. */
+function whyNot(chat, told) {
+  const answer = h("div", { role: "status" });
+  const asking = form([{ name: "why", label: t("Message"), hint: t("Its number, chat#number, or its id") }], async ({ why }) => {
+    answer.replaceChildren();
+    const { why: found } = await get("/receipt", { turn: told.id, why: why.replace(/^#/, "") });
+    const { seq, chat: of } = found.message, recall = told.receipt.recall, name = of.split(":").pop();
+    const numbers = numbersOf(found.candidate || found.searched_now || {});
+    answer.replaceChildren(
+      h("p", {}, h("a", { href: `#/chats/${encodeURIComponent(name)}/${seq}` }, `${name}#${seq}`), ` — ${t(BECAME[found.as] || found.as)} `,
+        found.candidate && DECISIONS[found.candidate.decision]?.(found.candidate, recall)),
+      numbers ? h("p", { class: "hint" }, numbers) : "",
+      ...found.text.map((text) => h("p", { lang: "en" }, text)));
+  }, { button: t("Ask") });
+  return h("section", { class: "why" }, h("h2", {}, t("Why not that one?")), asking, answer);
+}
