@@ -14,23 +14,27 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Annotated, Any, NoReturn, TypeAlias
 
+import attrs
 import structlog
 import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.config.paths import ensure_private_dir
-from klaw.errors import ActorStopped, ActorTooSlow, KlawError, Problem, StorageError
-from klaw.operations.operation import OperationError
-from klaw.operations.perform import Call, operations, read
+from klaw.convert import REQUESTS, Bounds
+from klaw.domain.names import UserId
+from klaw.errors import ActorStopped, ActorTooSlow, BadValue, KlawError, Problem, StorageError
+from klaw.operations.operation import OperationError, UserName
+from klaw.operations.perform import Call, Caller, operations, read
 
 ACTOR_NAME = "admin.socket"
 MAX_LINE_BYTES = 65_536
 """Longest request, without its line end."""
 MAX_CONNECTIONS = 8
 """More are told so and closed: an operator and a monitor need two."""
+MAX_CLIENT = 64
 IDLE_S = 300.0
 """A connection without a request for so long is closed."""
 WRITE_S = 10.0
@@ -199,6 +203,8 @@ class _Server:
 def parse(line: bytes) -> Call:
     """Read one request: ``{"command": NAME, "args": {...}}``. Errors never quote a value.
 
+    ``as`` may say as whom: ``{"user": NAME, "client": PROGRAM}``, who then may no more than this user may.
+
     Raises:
         OperationError: ``bad_json``, ``bad_request``, ``unknown_command``, ``bad_args``, or what is wrong with fields.
     """
@@ -209,8 +215,8 @@ def parse(line: bytes) -> Call:
         raise OperationError("bad_json", "a request is one JSON object in one line of UTF-8") from None
     if not isinstance(tree, dict):
         raise OperationError("bad_request", "a request is a JSON object")
-    if set(tree) - {"command", "args"}:
-        text = f"a request has the fields command and args only, and this has {len(tree)}"
+    if set(tree) - {"command", "args", "as"}:
+        text = f"a request has the fields command, args and as only, and this has {len(tree)}"
         raise OperationError("bad_request", text)
     name, args = tree.get("command"), tree.get("args", {})
     if not isinstance(name, str):
@@ -221,7 +227,23 @@ def parse(line: bytes) -> Call:
         raise OperationError("unknown_command", f"command: there is no such command; known are {known}")
     if not isinstance(args, dict):
         raise OperationError("bad_request", "args: must be an object")
-    return read(operations()[name], args)
+    call = read(operations()[name], args)
+    return attrs.evolve(call, caller=_caller(tree["as"])) if "as" in tree else call
+
+
+@attrs.frozen(kw_only=True)
+class _As:
+    user: UserName
+    client: Annotated[str, Bounds(1, MAX_CLIENT)] | None = None
+
+
+def _caller(given: Any) -> Caller:
+    try:
+        named = REQUESTS.read(given, _As)
+    except BadValue as error:
+        problems = [Problem(f"as.{each.path}".rstrip("."), each.message) for each in error.problems]
+        raise OperationError("bad_request", problems=problems) from None
+    return Caller(user=UserId(named.user), client=named.client)
 
 
 def _refuse_constant(_text: str) -> NoReturn:

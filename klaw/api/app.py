@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, where
-from klaw.api import files, login, messages, metrics, ollama, openai, rest
+from klaw.api import files, login, mcp, messages, metrics, ollama, openai, rest
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
 from klaw.web import page
@@ -54,6 +54,7 @@ def make_app(api: Api) -> ASGIApp:
         *metrics.routes(api),
         *openai.routes(api),
         *ollama.routes(api),
+        *mcp.routes(api),
         *page.routes(api),
     ]
     app: ASGIApp = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _unhandled})
@@ -133,6 +134,6 @@ def _as_face(path: str, response: JSONResponse) -> Response:
 
 def _missing(given: set[bytes], path: str) -> list[tuple[bytes, bytes]]:
     more: list[Any] = [each for each in _HEADERS if each[0] not in given]
-    if b"cache-control" not in given and path.startswith(("/api/", "/v1/")):
+    if b"cache-control" not in given and path.startswith(("/api/", "/v1/", mcp.PATH)):
         more.append((b"cache-control", b"no-store"))
     return more

@@ -26,12 +26,15 @@ class Refused(KlawError):
         self.problems = tuple(problems)
 
 
-def call(paths: Paths, command: str, *, timeout_s: float | None = None, **args: object) -> dict[str, Any]:
+def call(
+    paths: Paths, command: str, *, timeout_s: float | None = None, asker: object = None, **args: object
+) -> dict[str, Any]:
     """Ask one thing.
 
     Args:
         paths: of the server's home.
         command: its name.
+        asker: as whom, if not as whoever runs the server: see ``admin.socket.parse``.
         timeout_s: how long to wait for the answer; None: ``TIMEOUT_S``.
         args: its arguments; those that are None are left out.
 
@@ -39,7 +42,11 @@ def call(paths: Paths, command: str, *, timeout_s: float | None = None, **args: 
         NoServer: there is none, or it does not answer.
         Refused: it answered with an error.
     """
-    request = {"command": command, "args": {name: value for name, value in args.items() if value is not None}}
+    request: dict[str, object] = {
+        "command": command,
+        "args": {name: value for name, value in args.items() if value is not None},
+    }
+    request |= {"as": asker} if asker is not None else {}
     line = _exchange(paths, json.dumps(request).encode() + b"\n", timeout_s or TIMEOUT_S)
     try:
         answer = json.loads(line)

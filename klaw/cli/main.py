@@ -52,34 +52,45 @@ def parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
 def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
     """Add the commands made of operations; their modules are imported only where they are needed."""
     words = [each for each in given or () if not each.startswith("-")]
-    if any(each in commands.choices for each in words[:2]):  # the second, where the first is the value of --home
+    own = any(each in commands.choices for each in words[:2])  # the second, where the first is the value of --home
+    if own and words[0] != "mcp":  # which has a `serve`, too
         return
     from klaw.cli import operations
     from klaw.operations.perform import modules, nouns_of
 
     known = {each: f"klaw.operations.{each}" for each in modules()} | {each: f"klaw.cli.{each}" for each in LOCAL}
     named = (each.replace("-", "_") for each in words[:2])
-    own = [known[each] for each in named if each in known]
-    for module in own or known.values():
+    meant = [known[each] for each in named if each in known]
+    for module in meant or known.values():
         for noun in nouns_of(module):
-            operations.add(commands, noun)
+            group = operations.add(commands, noun)
+            if noun.word == "mcp":
+                _mcp_serve(group)
 
 
-def _command(commands: Any, name: str, text: str) -> Parser:
-    """Make a command: ``NAME_command`` of the module of its name, imported when it is called: `klaw --help` stays
-    quick."""
+def _command(commands: Any, name: str, text: str, group: str = "") -> Parser:
+    """Make a command: ``NAME_command`` of the module of its name, or ``GROUP_NAME_command`` of its group's, imported
+    when it is called: `klaw --help` stays quick."""
 
     def run(arguments: argparse.Namespace) -> int:
         from klaw.config.owner import enter
         from klaw.config.paths import Paths
 
         enter(Paths.resolve(arguments.home))
-        return int(getattr(import_module(f"klaw.cli.{name}"), f"{name}_command")(arguments))
+        function = f"{group}_{name}_command".lstrip("_")
+        return int(getattr(import_module(f"klaw.cli.{group or name}"), function)(arguments))
 
     command: Parser = commands.add_parser(name, help=text, description=text)
     add_home(command)
-    command.set_defaults(run=run, run_by_systemd=name == "serve")
+    command.set_defaults(run=run, run_by_systemd=name == "serve" and not group)
     return command
+
+
+def _mcp_serve(commands: Any) -> None:
+    made = _command(commands, "serve", "give programs of this machine tools for what Klaw remembers, on stdio", "mcp")
+    made.add_argument("--user", metavar="NAME", default="local", help="whose memory (default: local)")
+    client = "how the program is called where a fact names what saved it (default: stdio)"
+    made.add_argument("--client", metavar="NAME", default="stdio", help=client)
 
 
 def _server_commands(commands: Any) -> None:

@@ -32,18 +32,19 @@ REFRESH_S = 2.0
 _CLEAR = "\x1b[H\x1b[J"
 
 
-def add(commands: Any, noun: Noun) -> None:
-    """Make the command of a noun with one for each of its operations."""
+def add(commands: Any, noun: Noun) -> Any:
+    """Make the command of a noun with one for each of its operations. Returns the group of these, if there is one."""
     made = [each for each in noun.operations if each.cli is not None]
     own = next((each for each in made if not each.cli), None)
     if not made:
-        return
+        return None
     parser = commands.add_parser(noun.word, help=noun.help, description=own.help if own else noun.help)
     if own is not None:
         _fill(parser, own)
     else:
         add_home(parser)
         parser.set_defaults(run=lambda _arguments: parser.print_help() or 2)
+    group = None
     if own is None or len(made) > 1:
         group = parser.new_group()
         for each in made:
@@ -52,6 +53,7 @@ def add(commands: Any, noun: Noun) -> None:
                 text = f"{first[0].lower()}{first[1:]}"
                 inherited = {"argument_default": argparse.SUPPRESS} if own else {}
                 _fill(group.add_parser(each.cli, help=text, description=each.help, **inherited), each)
+    return group
 
 
 def _fill(parser: argparse.ArgumentParser, operation: Operation) -> None:

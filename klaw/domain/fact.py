@@ -78,6 +78,8 @@ class Fact:
     """The newer statement that took its place. Then it is history: no search finds it."""
     day: Annotated[str | None, OMIT] = None
     """Date of the day whose talk it was drawn from, such as 2026-11-21."""
+    client: Annotated[str | None, OMIT] = None
+    """The program that saved it over MCP: ``mcp:`` and the id of its token."""
 
     @property
     def active(self) -> bool:

@@ -13,6 +13,7 @@ from klaw.domain.names import UserId
 from klaw.domain.text import cut, one_line
 from klaw.errors import CoreUnreadable, NoSuchFact
 from klaw.operations import operation as op
+from klaw.operations.perform import Caller
 
 if TYPE_CHECKING:
     from klaw.memory.facts.facts import Facts, KnownFact
@@ -103,7 +104,8 @@ def _table(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
     ]
 
 
-def _fact(answer: dict[str, Any]) -> op.Lines:
+def fact_lines(answer: dict[str, Any]) -> op.Lines:
+    """A fact with all that is known of it."""
     fact = answer["fact"]
     later = fact["superseded_by"]
     rows = [
@@ -112,6 +114,7 @@ def _fact(answer: dict[str, Any]) -> op.Lines:
         ("category", fact["category"]),
         ("importance", str(fact["importance"])),
         ("source", f"{fact['source']}, in the words of: {fact['origin']}"),
+        ("saved by", fact["client"]),
         ("topic", fact["topic"]),
         ("day", fact["day"]),
         ("changed", op.minute(fact["updated_at"])),
@@ -141,7 +144,7 @@ def _change(change: dict[str, Any]) -> list[str]:
 
 def _undone(answer: dict[str, Any]) -> op.Lines:
     back = [f"valid again: {each['id']}: {each['text']}" for each in answer["revived"]]
-    return [*(_fact(answer) if answer["fact"] is not None else [f"removed {answer['id']}"]), *back]
+    return [*(fact_lines(answer) if answer["fact"] is not None else [f"removed {answer['id']}"]), *back]
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
@@ -156,9 +159,20 @@ def _written(outcome: "T | KnownFact") -> T:
     return outcome
 
 
-@NOUN.operation("fact_list", FactList, cli="list", show=_table, offline=True)
+def _author(caller: Caller) -> dict[str, Any]:
+    """Whose statement it is that the caller writes down. What a program says is a model's, which may have read anything
+    before."""
+    if caller.client is None:
+        return {"source": FactSource.USER, "origin": Origin.USER}
+    return {"source": FactSource.TOOL, "origin": Origin.TOOL, "client": caller.client}
+
+
+@NOUN.operation("fact_list", FactList, cli="list", show=_table, offline=True, mcp="list")
 async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> dict[str, Any]:
-    """List the facts, the most important first."""
+    """List the facts, the most important first.
+
+    What is known of the user at a glance; to find something use search.
+    """
     from klaw.store.kinds import facts
 
     of, limit = asked.category, asked.limit
@@ -168,21 +182,19 @@ async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> dict[
     return {"user": user, "category": of, **page}
 
 
-@NOUN.operation("fact_add", FactAdd, cli="add", show=_fact, changes=True)
-async def add(asked: FactAdd, user: UserId, facts: "Facts") -> dict[str, Any]:
-    """Add a statement, unless it is known already."""
+@NOUN.operation("fact_add", FactAdd, cli="add", show=fact_lines, changes=True, mcp="save")
+async def add(asked: FactAdd, user: UserId, caller: Caller, facts: "Facts") -> dict[str, Any]:
+    """Add a statement, unless it is known already.
+
+    Save what the user tells of themselves and their world and what shall last, with names instead of he or she and
+    dates instead of tomorrow; not what can be looked up. Only after this has answered may you say that you remember it.
+    """
     from klaw.memory.facts.facts import NoOlder, Saved
 
     new = asked.fields
     replaces = FactId(new.replaces) if new.replaces is not None else None
     done = await facts.save(
-        user,
-        new.text,
-        category=new.category,
-        importance=new.importance,
-        source=FactSource.USER,
-        origin=Origin.USER,
-        replaces=replaces,
+        user, new.text, category=new.category, importance=new.importance, replaces=replaces, **_author(caller)
     )
     if isinstance(done, NoOlder):
         raise op.OperationError(
@@ -191,10 +203,14 @@ async def add(asked: FactAdd, user: UserId, facts: "Facts") -> dict[str, Any]:
     return {"fact": done.fact, "added": isinstance(done, Saved)}
 
 
-@NOUN.operation("fact_edit", FactEdit, cli="edit", show=_fact, changes=True)
-async def edit(asked: FactEdit, user: UserId, facts: "Facts") -> dict[str, Any]:
-    """Change a fact; what is not given stays as it is."""
-    return {"fact": _written(await facts.edit(user, FactId(asked.fact), **attrs.asdict(asked.fields))).fact}
+@NOUN.operation("fact_edit", FactEdit, cli="edit", show=fact_lines, changes=True, mcp="correct")
+async def edit(asked: FactEdit, user: UserId, caller: Caller, facts: "Facts") -> dict[str, Any]:
+    """Change a fact; what is not given stays as it is.
+
+    For a fact that is wrong or out of date. search and list tell its id; its history stays.
+    """
+    changes = {**attrs.asdict(asked.fields), **_author(caller)}
+    return {"fact": _written(await facts.edit(user, FactId(asked.fact), **changes)).fact}
 
 
 @NOUN.operation("fact_delete", OfFact, cli="delete", show=_removed, changes=True)

@@ -249,10 +249,21 @@ def _positive(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 @NOUN.operation(
-    "forget", Forget, cli="", show=lines, changes=True, deadline_s=600.0, confirm="This cannot be undone. Forget it?"
+    "forget",
+    Forget,
+    cli="",
+    show=lines,
+    changes=True,
+    deadline_s=600.0,
+    confirm="This cannot be undone. Forget it?",
+    mcp="forget",
 )
 async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forgetter") -> dict[str, Any]:
-    """Remove a message, a chat, a topic, a fact or a person from logs, database and files; show what still holds it."""
+    """Remove a message, a chat, a topic, a fact or a person from logs, database and files; show what still holds it.
+
+    It cannot be undone. Without dry_run=false nothing is removed and the answer lists what would go (goes: true): show
+    that to the user, and ask again with dry_run=false only after they have agreed.
+    """
     wanted = await forgetter.find(asked.what, user, with_messages=asked.with_messages)
     everywhere = caller.any_user  # else the files would tell how often others said the same
     if asked.dry_run:

@@ -318,6 +318,9 @@ class Operation:
     """What a terminal shows of the result as JSON has it. It may also take ``again(field=value)``, the command as it
     was given, but for some arguments."""
     slash: Slash | None = None
+    mcp: str | None = None
+    """Its name among the tools of ``operations.model_tools``, which programs call for their models; they are told the
+    whole docstring of the handler."""
 
     @property
     def help(self) -> str:

@@ -139,7 +139,8 @@ def _person(answer: dict[str, Any]) -> op.Lines:
     return [op.details(rows), *([f"others have one of these names: {same}"] if same else [])]
 
 
-def _with_topics(answer: dict[str, Any]) -> op.Lines:
+def with_topics(answer: dict[str, Any]) -> op.Lines:
+    """A person with the topics that name it."""
     was = [f"was also known as {each['id']}: {each['name']}" for each in answer["was"]]
     topics = [
         [op.minute(each["at"]), f"day {each['day']}" if each["day"] else f"topic {each['topic']}"]
@@ -230,9 +231,12 @@ _SLASH = op.Slash(
 )
 
 
-@NOUN.operation("person_list", op.Paged, cli="list", show=_table, offline=True, slash=_SLASH)
+@NOUN.operation("person_list", op.Paged, cli="list", show=_table, offline=True, slash=_SLASH, mcp="people")
 async def list_people(asked: op.Paged, user: UserId, readers: "Readers") -> dict[str, Any]:
-    """List the people, those named most often first."""
+    """List the people, those named most often first.
+
+    Who the user speaks of, with other names and who they are to the user; fetch person:ID shows what is known of one.
+    """
     from klaw.store.kinds import people as sql
 
     found = await readers.run(sql.of_user, user, limit=asked.limit, offset=asked.offset)
@@ -251,7 +255,7 @@ async def find(asked: PersonFind, user: UserId, readers: "Readers") -> dict[str,
     return {"user": user, "people": found}
 
 
-@NOUN.operation("person_show", OfPerson, cli="show", show=_with_topics)
+@NOUN.operation("person_show", OfPerson, cli="show", show=with_topics)
 async def show(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
     """Show a person with the topics that name it."""
     from klaw.store.kinds import people as sql

@@ -35,6 +35,8 @@ class Caller:
     """Whether this user may ask what whoever runs the server may."""
     chat: ChatId | None = None
     """Where a slash command was given."""
+    client: str | None = None
+    """The program that asks on behalf of a model: what it writes down is not the user's own words."""
 
     @property
     def any_user(self) -> bool:
@@ -51,6 +53,8 @@ class Call:
 
     operation: Operation
     asked: Any
+    caller: Caller | None = None
+    """As whom whoever runs the server asks."""
 
 
 def read(operation: Operation, given: Mapping[str, Any]) -> Call:
@@ -70,7 +74,7 @@ async def perform(call: Call, caller: Caller, parts: Mapping[str, Any]) -> dict[
 
     Args:
         call: what is asked.
-        caller: who asks.
+        caller: who asks, unless the call itself says so.
         parts: of the server, by the names that handlers use for them.
 
     Raises:
@@ -80,6 +84,7 @@ async def perform(call: Call, caller: Caller, parts: Mapping[str, Any]) -> dict[
     Cancellation: what changes something may or may not be done.
     """
     operation = call.operation
+    caller = call.caller or caller
     user = _allowed(call, caller)
     asked = await lengthened(parts["readers"], user, call.asked, any_turn=caller.any_user)
     told = {"parts": parts, "asked": asked, "user": user, "caller": caller, "chat": caller.chat}

@@ -122,11 +122,16 @@ def _results(answer: dict[str, Any]) -> str:
 # -- the operation ----------------------------------------------------------------------------------------------------
 
 
-@NOUN.operation("search", Search, cli="", show=show, offline=True)
+@NOUN.operation("search", Search, cli="", show=show, offline=True, mcp="search")
 async def search(
     asked: Search, user: UserId, caller: Caller, search: "MemorySearch", readers: "Readers", embedder: "Embedder"
 ) -> dict[str, Any]:
-    """Search all that was said, by words and by meaning."""
+    """Search all that was said, by words and by meaning.
+
+    Finds messages of all chats, facts, memory files, topics and people. Use it first for every question about the user
+    or about what was said before; fetch then shows a result whole, by its chat and number like main#12, or as fact:ID,
+    topic:ID, person:ID.
+    """
     from klaw.memory.search.search_order import Cursor, read_cursor
     from klaw.store.search.history_search import HistoryFilters
 

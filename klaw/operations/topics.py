@@ -13,6 +13,7 @@ from klaw.operations.chat import session_of
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
+    from klaw.domain.message import Message
     from klaw.memory.topics.control import TopicControl
     from klaw.memory.topics.search import TopicSearch
     from klaw.store.engine.database import Readers
@@ -121,7 +122,8 @@ def _rows(topics: list[dict[str, Any]]) -> op.Table:
     return op.Table(rows)
 
 
-def _shown(answer: dict[str, Any]) -> op.Lines:
+def lines(answer: dict[str, Any]) -> op.Lines:
+    """A topic with its messages."""
     topic = answer["topic"]
     span = f"{topic['first_at'][:16]} to {topic['last_at'][:16]}"
     return [
@@ -187,9 +189,12 @@ _SLASH = op.Slash(
 )
 
 
-@NOUN.operation("topics_list", TopicsList, cli="list", show=_table, offline=True, slash=_SLASH)
+@NOUN.operation("topics_list", TopicsList, cli="list", show=_table, offline=True, slash=_SLASH, mcp="topics")
 async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> dict[str, Any]:
-    """List the topics, those last talked about first."""
+    """List the topics, those last talked about first.
+
+    What the user talked about lately, each with a summary; fetch topic:ID shows the messages.
+    """
     from klaw.store.kinds import topics
 
     chat = op.chat_of(asked.chat, user)
@@ -206,7 +211,7 @@ async def search(asked: TopicsSearch, user: UserId, topic_search: "TopicSearch")
     return {"user": user, "topics": [hit.topic for hit in page.hits], "degraded": page.degraded}
 
 
-@NOUN.operation("topics_show", TopicsShow, cli="show", show=_shown, offline=True)
+@NOUN.operation("topics_show", TopicsShow, cli="show", show=lines, offline=True)
 async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> dict[str, Any]:
     """Show a topic with its messages."""
     from klaw.store.kinds import topics
@@ -218,14 +223,12 @@ async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> dict[str,
         into = await readers.run(topics.resolve, user, topic)
         hint = f"; topic {into} took it in" if into is not None else ""
         raise op.OperationError("unknown_topic", f"there is no such topic{hint}", field="topic")
-    said = await readers.run(topics.read, user, topic)
-    return {
-        "topic": found,
-        "messages": [
-            {"seq": each.seq, "role": each.role, "type": each.type, "at": each.created_at, "content": each.content}
-            for each in said
-        ],
-    }
+    return {"topic": found, "messages": list(map(said, await readers.run(topics.read, user, topic)))}
+
+
+def said(each: "Message") -> dict[str, Any]:
+    """A message as JSON has it."""
+    return {"seq": each.seq, "role": each.role, "type": each.type, "at": each.created_at, "content": each.content}
 
 
 @NOUN.operation("topics_merge", TopicsMerge, cli="merge", show=_replaced, changes=True, deadline_s=60.0)

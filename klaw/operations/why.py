@@ -227,7 +227,7 @@ def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "T
 # -- the operation ----------------------------------------------------------------------------------------------------
 
 
-@NOUN.operation("why", Why, cli="", show=lines, offline=True)
+@NOUN.operation("why", Why, cli="", show=lines, offline=True, mcp="why")
 async def why(
     asked: Why,
     user: UserId,
@@ -238,7 +238,11 @@ async def why(
     recall: "Recall",
     embedder: "Embedder",
 ) -> dict[str, Any]:
-    """Tell where a message is now, and what would bring it back into a request."""
+    """Tell where a message is now, and what would bring it back into a request.
+
+    For the question why Klaw did or did not remember something that was said: search tells the message's chat and
+    number; with query it is also tested whether that question would recall it.
+    """
     from klaw.agent.workspace import Workspace
     from klaw.context.pinned_facts import standing
     from klaw.operations.explain.message_place import combine, describe, words_of

@@ -124,6 +124,7 @@ class Facts:
         message: str | None = None,
         turn: str | None = None,
         topic: str | None = None,
+        client: str | None = None,
         background: bool = False,
         as_of: int | None = None,
     ) -> Outcome:
@@ -131,7 +132,7 @@ class Facts:
 
         Args:
             text: the statement; control characters and space around it are left out.
-            category, importance, source, origin, chat, message, turn, topic: see ``domain.fact.Fact``.
+            category, importance, source, origin, chat, message, turn, topic, client: see ``domain.fact.Fact``.
             replaces: an active fact that becomes history by it.
             background: nobody waits: its vector is made behind those that somebody waits for, however long it takes.
             as_of: the memory journal's last entry before what it is drawn from was read.
@@ -157,6 +158,7 @@ class Facts:
             message=message,
             turn=turn,
             topic=topic,
+            client=client,
             created_at=now,
             updated_at=now,
         )
@@ -170,12 +172,23 @@ class Facts:
             except NoSuchFact:
                 return NoOlder()
 
-    async def edit(self, user: UserId, fact: FactId, *, text: str | None = None, **changes: Any) -> Saved | KnownFact:
-        """Change what is given, on the person's behalf. With another text it is the person's own statement from then
-        on, and its vector is made anew.
+    async def edit(
+        self,
+        user: UserId,
+        fact: FactId,
+        *,
+        text: str | None = None,
+        source: FactSource = FactSource.USER,
+        origin: Origin = Origin.USER,
+        client: str | None = None,
+        **changes: Any,
+    ) -> Saved | KnownFact:
+        """Change what is given. With another text it is the statement of whoever changes it from then on, by default
+        the person, and its vector is made anew.
 
         Args:
             text: the new statement.
+            source, origin, client: of the new statement.
             changes: other fields of ``domain.fact.Fact``; None leaves one as it is.
 
         Raises:
@@ -195,7 +208,7 @@ class Facts:
             changed = attrs.evolve(present, **{name: each for name, each in changes.items() if each is not None})
             vector = None
             if wanted is not None and wanted != present.text:
-                changed = attrs.evolve(changed, text=wanted, source=FactSource.USER, origin=Origin.USER)
+                changed = attrs.evolve(changed, text=wanted, source=source, origin=origin, client=client)
                 vector = await self._vector(wanted)
             if changed == present:
                 return Saved(present)

@@ -1,0 +1,67 @@
+"""``/mcp``: MCP over streamable HTTP. No session is kept: every request is answered by itself, as JSON, and the tasks
+of the SDK end with it. The first request loads the SDK.
+"""
+
+import importlib
+import importlib.util
+import json
+from functools import partial
+from typing import Any, cast
+
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Message, Receive, Scope, Send
+
+from klaw.actor.threads import Threads
+from klaw.api.asker import Api
+from klaw.api.problems import of_error, problem
+from klaw.errors import INSTALL_AGAIN
+from klaw.operations.model_tools import tools
+from klaw.operations.perform import Caller, perform, read
+
+PATH = "/mcp"
+
+
+def routes(api: Api) -> list[BaseRoute]:
+    """The one that programs of models ask."""
+    threads = Threads("loading MCP", 1)
+
+    async def answer(request: Request) -> Response:
+        grant = api.asker(request)
+        body = await api.body(request)
+        if importlib.util.find_spec("mcp") is None:
+            return problem(501, "not_implemented", f"the Python package mcp is missing: {INSTALL_AGAIN}")
+        sdk = await threads.run(importlib.import_module, "klaw.api.mcp_server")
+        # Never more than the user's own: an operator's token is one in the hands of a model here.
+        caller = Caller(user=grant.user, client=f"mcp:{grant.token or 'local'}")
+        return cast("Response", partial(_answer, sdk, partial(_ask, sdk, api, caller), body))
+
+    return [Route(PATH, answer, methods=["POST"])]
+
+
+async def _answer(sdk: Any, ask: Any, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    """Let the SDK answer one request whose body was read."""
+    begun = False
+
+    async def again() -> Message:
+        nonlocal begun
+        if begun:
+            return await receive()
+        begun = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async with sdk.answering(ask) as manager:
+        await manager.handle_request(scope, again, send)
+
+
+async def _ask(sdk: Any, api: Api, caller: Caller, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    tool = tools()[name]
+    try:
+        call = read(tool.operation, tool.arguments(given))
+        with trio.fail_after(tool.operation.deadline_s):
+            return await perform(call, caller, api.parts)
+    except Exception as error:  # noqa: BLE001  the boundary where every error becomes an answer
+        told = json.loads(bytes(of_error(error).body))
+    raise sdk.Refused({name: told[name] for name in ("code", "detail", "errors") if name in told})

@@ -1,0 +1,65 @@
+"""``klaw mcp serve``: an MCP server on standard input and output for programs of this machine, which asks the running
+Klaw over its admin socket. Standard output holds nothing but the protocol.
+"""
+
+import argparse
+import importlib.util
+import signal
+from functools import partial
+from typing import Any
+
+from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.config.paths import Paths
+from klaw.domain.names import user_id
+from klaw.errors import INSTALL_AGAIN, KlawError
+from klaw.operations.model_tools import tools
+from klaw.operations.operation import OperationError
+
+AT_ONCE = 2
+"""Calls at the same time; the admin socket has 8 connections."""
+
+
+def mcp_serve_command(args: argparse.Namespace) -> int:
+    """Serve until standard input ends. Raises KlawError: a package is missing."""
+    if importlib.util.find_spec("mcp") is None:
+        raise KlawError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
+    import trio
+
+    from klaw.actor.log import configure
+
+    user_id(args.user)
+    configure("error", "console")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads standard input would hold up an orderly end
+    trio.run(_serve, Paths.resolve(args.home), {"user": args.user, "client": f"mcp:{args.client}"})
+    return 0
+
+
+async def _serve(paths: Paths, asker: dict[str, str]) -> None:
+    from mcp.server.stdio import stdio_server
+
+    from klaw.actor.threads import Threads
+    from klaw.api.mcp_server import make_server
+
+    threads = Threads("admin socket", AT_ONCE)
+
+    async def ask(name: str, given: dict[str, Any]) -> dict[str, Any]:
+        return await threads.run(partial(_ask, paths, asker, name, given))
+
+    server = make_server(ask)
+    async with stdio_server() as (reads, writes):
+        await server.run(reads, writes, server.create_initialization_options())
+
+
+def _ask(paths: Paths, asker: dict[str, str], name: str, given: dict[str, Any]) -> dict[str, Any]:
+    from klaw.api import mcp_server
+
+    tool = tools()[name]
+    try:
+        arguments, operation = tool.arguments(given), tool.operation
+        return call(paths, operation.name, timeout_s=operation.deadline_s + 5, asker=asker, **arguments)
+    except NoServer as error:
+        told: dict[str, Any] = {"code": "unavailable", "detail": str(error)}
+    except (Refused, OperationError) as error:
+        errors = [{"field": each.path, "message": each.message} for each in error.problems]
+        told = {"code": error.code, "detail": str(error), **({"errors": errors} if errors else {})}
+    raise mcp_server.Refused(told)

@@ -1,0 +1,75 @@
+"""Operations as tools that other programs call for their models (MCP), and what these read. Without any SDK."""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import attrs
+
+from klaw.convert import wire_name
+from klaw.json_schema import schema_of
+from klaw.operations.operation import Operation, OperationError, told, without_none
+from klaw.operations.perform import operations
+
+
+@attrs.frozen(kw_only=True)
+class ModelTool:
+    """An operation as a tool."""
+
+    operation: Operation
+    name: str
+
+    @property
+    def help(self) -> str:
+        """What the model is told of it."""
+        return inspect.getdoc(self.operation.handler) or ""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Of its arguments. The user is none: that is whoever's token it is."""
+        fields = {wire_name(each): each for each, _ in _fields(self.operation.arguments)}
+        properties = {name: {**_described(each), **_default(each)} for name, each in fields.items()}
+        required = [name for name, each in fields.items() if each.default is attrs.NOTHING]
+        return {
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": False,
+            **({"required": required} if required else {}),
+        }
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The operation's arguments. Raises OperationError: a user is named."""
+        if "user" in given:
+            raise OperationError("bad_args", "is not known", field="user")
+        nested = {wire_name(field): outer for field, outer in _fields(self.operation.arguments) if outer is not None}
+        made: dict[str, Any] = {outer: {} for outer in nested.values()}
+        for name, value in given.items():
+            (made[nested[name]] if name in nested else made)[name] = value
+        return made
+
+
+@cache
+def tools() -> Mapping[str, ModelTool]:
+    """All tools by their names."""
+    marked = (each for each in operations().values() if each.mcp is not None)
+    return {each.mcp: ModelTool(operation=each, name=each.mcp) for each in marked if each.mcp is not None}
+
+
+def _described(field: "attrs.Attribute[Any]") -> dict[str, Any]:
+    help_text = told(field).help if "argument" in field.metadata else ""
+    return {**schema_of(field.type), **({"description": help_text} if help_text else {})}
+
+
+def _default(field: "attrs.Attribute[Any]") -> dict[str, Any]:
+    return {"default": field.default} if isinstance(field.default, str | int) else {}
+
+
+def _fields(cls: type[Any]) -> Iterator[tuple["attrs.Attribute[Any]", str | None]]:
+    """The arguments, each with the one that it stands in, if it stands in one."""
+    for field in attrs.fields(attrs.resolve_types(cls, include_extras=True)):
+        inner = without_none(field.type)
+        if attrs.has(inner):
+            yield from ((each, field.name) for each, _ in _fields(inner))
+        elif field.name != "user":
+            yield field, None
