@@ -1,25 +1,22 @@
 """The ASGI application: all routes, and around them what holds for each: limits, errors, headers, log lines."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import structlog
 import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, where
-from klaw.api import files, login, mcp, messages, metrics, ollama, openai, rest
+from klaw.api import files, login, mcp, messages, metrics, ollama, openai, openapi, rest
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
 from klaw.web import page
-
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _POLICY = (
     b"default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
@@ -33,6 +30,8 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
+LINGER_S = 5.0
+"""So long a client that was answered already may go on sending its body."""
 _OLLAMA = frozenset({"/api/tags", "/api/show", "/api/version", "/api/chat"})
 
 log = structlog.get_logger("klaw.api")
@@ -45,17 +44,21 @@ def make_app(api: Api) -> ASGIApp:
         degraded = bool(api.core.health.problems())
         return JSONResponse({"status": "degraded" if degraded else "ok"})
 
-    routes: list[BaseRoute] = [
-        Route("/healthz", healthz, methods=["GET"]),
+    described: list[BaseRoute] = [
         *login.routes(api),
         *messages.routes(api),
         *files.routes(api),
         *rest.routes(api),
+        *page.routes(api),
+    ]
+    routes: list[BaseRoute] = [
+        Route("/healthz", healthz, methods=["GET"]),
+        *described,
+        *openapi.routes(described),
         *metrics.routes(api),
         *openai.routes(api),
         *ollama.routes(api),
         *mcp.routes(api),
-        *page.routes(api),
     ]
     app: ASGIApp = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _unhandled})
     origins = api.services.config.allowed_origins
@@ -64,7 +67,7 @@ def make_app(api: Api) -> ASGIApp:
             app,
             allow_origins=origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Klaw-Chat"],
+            allow_headers=["Authorization", "Content-Type", "Content-Disposition", "Idempotency-Key", "X-Klaw-Chat"],
             expose_headers=["X-Klaw-Receipt", "Retry-After"],
         )
     return _Outermost(app)
@@ -95,7 +98,7 @@ class _Outermost:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        begun = False
+        begun, body = False, _Body(receive)
 
         async def sending(message: Message) -> None:
             nonlocal begun
@@ -103,10 +106,19 @@ class _Outermost:
                 begun = True
                 given = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *_missing(given, scope["path"])]
-            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                with trio.move_on_after(LINGER_S):
+                    await body.read_rest()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(body.read_rest)
+                    await send(message)
+            else:
+                await send(message)
 
         try:
-            await self._answer(scope, receive, sending)
+            await self._answer(scope, body.receive, sending)
+        except ClientDisconnect:
+            pass
         except Exception as error:  # noqa: BLE001  the boundary where every error becomes an answer
             response = of_error(error)
             if isinstance(error, TooFast):
@@ -114,13 +126,31 @@ class _Outermost:
             if begun:
                 log.error("response_broken_off", error=error_class(error), where=where(error))
                 raise ConnectionAbortedError from None
-            await _as_face(scope["path"], response)(scope, receive, sending)
+            await _as_face(scope["path"], response)(scope, body.receive, sending)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         wait_s = connection_of(Request(scope)).pace.take(trio.current_time())
         if wait_s > 0:
             raise TooFast(wait_s)
         await self._app(scope, receive, send)
+
+
+class _Body:
+    """A request's body. What nobody read of it is read before an answer ends: otherwise the client might never see the
+    answer, and hypercorn would wait forever for somebody to take the rest."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._ended = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._ended = not message.get("more_body", False)  # also of a disconnect
+        return message
+
+    async def read_rest(self) -> None:
+        while not self._ended:
+            await self.receive()
 
 
 def _as_face(path: str, response: JSONResponse) -> Response:

@@ -9,7 +9,7 @@ import attrs
 import trio
 from starlette.requests import Request
 
-from klaw.convert import FRAMES
+from klaw.convert import FRAMES, Converter
 from klaw.core import Core
 from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
@@ -19,6 +19,8 @@ from klaw.gateway.session import HttpConnection, Services
 from klaw.operations.perform import Caller
 from klaw.wire.values import MessageId
 
+QUERY = Converter(forbid_unknown=True, lenient=True)
+"""Reads what stands in a URL, where all values are texts."""
 BODY_S = 60.0
 """A body must have come within this time."""
 
@@ -40,8 +42,12 @@ class Api:
     parts: Mapping[str, Any]
     """Of the server, for operations."""
 
-    def asker(self, request: Request) -> Grant:
+    def asker(self, request: Request, *, body_counts: bool = True) -> Grant:
         """Who asks.
+
+        Args:
+            request: what is asked.
+            body_counts: whether the whole body is taken from what the user may send before it has come.
 
         Raises:
             HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections of the user.
@@ -56,7 +62,8 @@ class Api:
             raise HttpRefusal(401, "a token is needed: Authorization: Bearer TOKEN (klaw token add), or log in")
         if grant.token is None and not place.is_own(headers.get("host")):
             raise HttpRefusal(403, "this host name is not the server's; ask by its address")
-        self._count(connection_of(request), grant.user, headers.get("content-length", "0"))
+        length = headers.get("content-length", "0") if body_counts else "0"
+        self._count(connection_of(request), grant.user, length)
         return grant
 
     async def body(self, request: Request, at_most: int | None = None) -> bytes:

@@ -1,53 +1,121 @@
-"""Files of messages over HTTP: uploaded before the message that names them, and fetched."""
+"""Files of messages over HTTP: upload one, whose SHA-256 a message may then name, and fetch one."""
 
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from functools import partial
-from typing import cast
+from email.message import Message
+from typing import Annotated, cast
 from urllib.parse import quote
 
+import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.asker import Api
+from klaw.api.asker import BODY_S, QUERY, Api, connection_of
+from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.streams import Stream
-from klaw.convert import FRAMES
-from klaw.domain.attachment import OTHER, Attachment
-from klaw.domain.names import UserId
+from klaw.convert import FRAMES, Bounds
+from klaw.domain.attachment import OTHER, PICTURES
 from klaw.errors import HttpRefusal
+from klaw.gateway.admission import UserAllowance
 from klaw.gateway.answers import frame_of
+from klaw.wire.files import File
 
-UPLOAD_S = 600.0
-"""A file must have come within this time."""
-PIECE_BYTES = 262_144
+SLOWEST = 4_096
+"""Bytes a second that a body must bring on average, or after ``BODY_S`` it is given up."""
+PIECE_BYTES = 65_536
+"""Of a file that are read and sent at once."""
+
+
+@attrs.frozen(kw_only=True)
+class OfUpload:
+    """What the URL says of a file that is uploaded."""
+
+    name: Annotated[str, Bounds(0, 1_000)] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Uploaded:
+    """The answer: what a message names it by."""
+
+    file: File
+
+
+@attrs.frozen(kw_only=True)
+class OfFetch:
+    """What the URL says of a file that is fetched."""
+
+    name: Annotated[str, Bounds(0, 1_000)] = ""
+    """What it is to be called when it is saved; the disk does not know."""
 
 
 def routes(api: Api) -> list[Route]:
-    """Of a user's files."""
-    attachments = api.core.attachments
+    """Upload and fetch."""
 
     async def upload(request: Request) -> Response:
-        user, name = api.asker(request).user, request.query_params.get("name", "file")
-        with trio.move_on_after(UPLOAD_S):
-            async with aclosing(request.stream()) as pieces:
-                kept = await attachments.keep(user, name, pieces)
-            return JSONResponse({"file": FRAMES.write(frame_of(kept))}, 201)
-        raise HttpRefusal(408, f"the file did not come within {UPLOAD_S:g} s")
+        user = api.asker(request, body_counts=False).user
+        asked = QUERY.read(dict(request.query_params), OfUpload)
+        name = _name_of(request) if asked.name is None else asked.name
+        allowance = connection_of(request).allowance
+        assert allowance is not None
+        async with aclosing(request.stream()) as stream:
+            kept = await api.services.attachments.keep(user, name, _Pieces(stream, allowance))
+        return JSONResponse({"file": FRAMES.write(frame_of(kept))}, 201)
 
     async def fetch(request: Request) -> Response:
-        user, sha256 = api.asker(request).user, request.path_params["sha256"]
-        file = await attachments.find(user, sha256, request.query_params.get("name", sha256))
-        answer = Stream(partial(send, user, file), file.type if file.is_picture else OTHER)
-        kind = "inline" if file.is_picture else "attachment"
-        answer.headers |= {
-            "content-length": str(file.bytes),
-            "content-disposition": f"{kind}; filename*=UTF-8''{quote(file.name)}",
-        }
+        user = api.asker(request).user
+        asked = QUERY.read(dict(request.query_params), OfFetch)
+        file = await api.services.attachments.find(user, request.path_params["sha256"], asked.name)
+
+        async def give(stream: Stream) -> None:
+            for offset in range(0, file.bytes, PIECE_BYTES):
+                await stream.put(await api.services.attachments.read(user, file.sha256, offset, PIECE_BYTES))
+
+        answer = Stream(give, file.type if file.is_picture else OTHER)
+        # Only a picture is shown; everything else is saved, whatever a browser takes it for.
+        how = "inline" if file.is_picture else "attachment"
+        answer.headers["content-disposition"] = f"{how}; filename*=UTF-8''{quote(file.name, safe='')}"
+        answer.headers["content-length"] = str(file.bytes)
         return cast("Response", answer)
 
-    async def send(user: UserId, file: Attachment, stream: Stream) -> None:
-        for offset in range(0, file.bytes, PIECE_BYTES):
-            await stream.put(await attachments.read(user, file.sha256, offset, PIECE_BYTES))
+    kept = About(name="file_upload", help="Keep a file for a message.", tag="files", query=OfUpload, takes=OTHER)
+    given = About(
+        name="file_fetch", help="A file.", tag="files", of_path="sha256", query=OfFetch, gives=(*PICTURES, OTHER)
+    )
+    return [
+        DescribedRoute(f"{PREFIX}/files", upload, "POST", attrs.evolve(kept, answer=Uploaded, status=201)),
+        DescribedRoute(f"{PREFIX}/files/{{sha256}}", fetch, "GET", given),
+    ]
 
-    return [Route("/api/v1/files", upload, methods=["POST"]), Route("/api/v1/files/{sha256}", fetch, methods=["GET"])]
+
+class _Pieces:
+    """A body as it comes, not faster than its user may send. Raises HttpRefusal: it comes too slowly."""
+
+    def __init__(self, stream: AsyncIterator[bytes], allowance: UserAllowance) -> None:
+        self._stream, self._allowance = stream, allowance
+        self._patience_s = BODY_S
+
+    def __aiter__(self) -> "_Pieces":
+        return self
+
+    async def __anext__(self) -> bytes:
+        since = trio.current_time()
+        with trio.move_on_after(self._patience_s) as waiting:
+            piece = await anext(self._stream)
+        if waiting.cancelled_caught:
+            raise HttpRefusal(408, f"the body came too slowly: it takes {SLOWEST} bytes a second")
+        waited_s = trio.current_time() - since
+        self._patience_s = min(BODY_S, self._patience_s - waited_s + len(piece) / SLOWEST)
+        # What may be sent comes back with time.
+        while (wait_s := self._allowance.take(len(piece), trio.current_time())) > 0:  # noqa: ASYNC110
+            await trio.sleep(wait_s)
+        return piece
+
+
+def _name_of(request: Request) -> str:
+    """The name in ``Content-Disposition``, in any of its forms."""
+    head = Message()
+    raw = request.headers.get("content-disposition", "").encode("latin-1")  # many programs send UTF-8 as it is
+    head["content-disposition"] = raw.decode("utf-8", "replace")
+    return head.get_filename("file")[:1_000]

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from klaw import __version__
 from klaw.actor.clock import iso
 from klaw.api.asker import Api, connection_of, headers_of, place_of
+from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.problems import problem
 from klaw.convert import REQUESTS, Bounds
 from klaw.errors import HttpRefusal
@@ -20,7 +21,6 @@ from klaw.gateway import auth
 from klaw.gateway.access import COOKIE, session_of
 
 _DAY_S = 86_400.0
-_PATH = "/api/v1"
 
 
 @attrs.frozen(kw_only=True)
@@ -72,10 +72,14 @@ def routes(api: Api) -> list[Route]:
         _set_cookie(response, request, "", 0)
         return response
 
+    def told_of(name: str, help_text: str, **more: Any) -> About:
+        return About(name=name, help=help_text, tag="login", **more)
+
+    ended = told_of("log_out", "End a browser's login.", status=204, gives=())
     return [
-        Route(f"{_PATH}/me", who, methods=["GET"]),
-        Route(f"{_PATH}/login", log_in, methods=["POST"]),
-        Route(f"{_PATH}/logout", log_out, methods=["POST"]),
+        DescribedRoute(f"{PREFIX}/me", who, "GET", told_of("me", "Who I am.")),
+        DescribedRoute(f"{PREFIX}/login", log_in, "POST", told_of("log_in", "Get a cookie for a token.", body=LogIn)),
+        DescribedRoute(f"{PREFIX}/logout", log_out, "POST", ended),
     ]
 
 

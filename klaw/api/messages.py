@@ -12,11 +12,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.asker import Api, message_id
+from klaw.api.asker import QUERY, Api, message_id
 from klaw.api.conversation import Asked, ChatNews, Outcome, ask
+from klaw.api.openapi import JSON, PREFIX, About, DescribedRoute
 from klaw.api.problems import MODEL_FAILED
-from klaw.api.streams import Stream
-from klaw.convert import FRAMES, REQUESTS, Bounds, Converter
+from klaw.api.streams import EVENTS, Stream
+from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import MAX_FILES, Named
 from klaw.domain.events import TextStreamed
 from klaw.domain.message import Message
@@ -24,12 +25,10 @@ from klaw.domain.names import name_of
 from klaw.errors import ChatBusy
 from klaw.gateway import answers, requests
 from klaw.wire.codec import encode
-from klaw.wire.frames import Delta, GetHistory, GetReceipt, RequestFrame, Send, Stop
+from klaw.wire.frames import Delta, GetHistory, GetReceipt, History, RequestFrame, Send, Stop, Stopped
 from klaw.wire.values import ChatName
 
-QUERY = Converter(forbid_unknown=True, lenient=True)
-"""Reads what stands in a URL, where all values are texts."""
-_PATH = "/api/v1/chats/{chat}"
+_PATH = f"{PREFIX}/chats/{{chat}}"
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +38,7 @@ class NewMessage:
     text: str = ""
     """Not blank, unless there are files."""
     files: Annotated[tuple[Named, ...], Bounds(at_most=MAX_FILES)] = ()
-    """That were uploaded before."""
+    """That were uploaded before. A message with files is never a command."""
     stream: bool = False
     """Answer with server-sent events."""
     wait: bool = True
@@ -80,11 +79,18 @@ def routes(api: Api) -> list[Route]:
             {"message": told(asked.message), **ended(outcome)}, MODEL_FAILED if outcome.code is not None else 200
         )
 
+    def told_of(name: str, help_text: str, **more: Any) -> About:
+        return About(name=name, help=help_text, tag="chats", of_path="chat", **more)
+
+    read = told_of("messages_list", "Messages of a chat.", query=GetHistory, answer=History)
+    sent = told_of("messages_send", "Send a message; wait for the answer or follow it.", body=NewMessage)
+    made = told_of("turn_receipt", "What an answer was made from.", query=GetReceipt)
+    stopped = told_of("turn_stop", "Stop the running answer.", query=Stop, answer=Stopped)
     return [
-        Route(f"{_PATH}/messages", history, methods=["GET"]),
-        Route(f"{_PATH}/messages", send, methods=["POST"]),
-        Route(f"{_PATH}/receipt", receipt, methods=["GET"]),
-        Route(f"{_PATH}/stop", stop, methods=["POST"]),
+        DescribedRoute(f"{_PATH}/messages", history, "GET", read),
+        DescribedRoute(f"{_PATH}/messages", send, "POST", attrs.evolve(sent, gives=(JSON, EVENTS))),
+        DescribedRoute(f"{_PATH}/receipt", receipt, "GET", made),
+        DescribedRoute(f"{_PATH}/stop", stop, "POST", stopped),
     ]
 
 

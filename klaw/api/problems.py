@@ -2,18 +2,22 @@
 those of operations, which never quote what was given.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
+from typing import TypeAlias
 
 import structlog
 import trio
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from klaw.actor.failure import error_class, where
 from klaw.errors import ActorStopped, ActorTooSlow, BadValue, HttpRefusal, InvalidName, Problem, StorageError
 from klaw.gateway.answers import refusal
 from klaw.operations.operation import OperationError
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _STATUS = {
     "forbidden": 403,

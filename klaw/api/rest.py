@@ -1,4 +1,4 @@
-"""The operations as routes, and their description (OpenAPI 3.1). A new operation is here without a line.
+"""The operations as routes, and what the description (OpenAPI) says of them. A new operation is here without a line.
 
 =========  =====================================  ======================================
 operation  its route                              its arguments
@@ -14,6 +14,7 @@ others     GET, or POST where they change, of     reading ones in the URL, other
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import NoneType
 from typing import Any, get_args, get_origin
 
@@ -21,16 +22,14 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
-from klaw import __version__
-from klaw.api.asker import Api, caller
-from klaw.api.messages import QUERY
+from klaw.api import openapi
+from klaw.api.asker import QUERY, Api, caller
+from klaw.api.openapi import PREFIX, DescribedRoute
 from klaw.json_schema import schema_of
 from klaw.operations.operation import Operation, OperationError, Scope, told, without_none
 from klaw.operations.perform import operations, perform, read
 
-PREFIX = "/api/v1"
 _METHODS = {"list": "GET", "": "GET", "show": "GET", "add": "POST"}
 _METHODS |= {"edit": "PATCH", "delete": "DELETE", "remove": "DELETE"}
 _IDS = frozenset({"name", "chat", "topic"})
@@ -91,23 +90,19 @@ def door(operation: Operation) -> Door:
     )
 
 
-def routes(api: Api) -> list[Route]:
-    """One for each operation, and the description of all."""
-
-    async def describe(_request: Request) -> Response:
-        return JSONResponse(description())
-
-    return [Route("/api/openapi.json", describe, methods=["GET"]), *(_route(api, each) for each in doors())]
+def routes(api: Api) -> list[DescribedRoute]:
+    """One for each operation."""
+    return [_route(api, each) for each in doors()]
 
 
-def _route(api: Api, found: Door) -> Route:
+def _route(api: Api, found: Door) -> DescribedRoute:
     async def handle(request: Request) -> Response:
         who = caller(api.asker(request))
         call = read(found.operation, await _given(api, request, found))
         with trio.fail_after(found.operation.deadline_s):
             return JSONResponse(await perform(call, who, api.parts))
 
-    return Route(found.path, handle, methods=[found.method], name=found.operation.name)
+    return DescribedRoute(found.path, handle, found.method, partial(_described, found))
 
 
 async def _given(api: Api, request: Request, found: Door) -> dict[str, Any]:
@@ -141,67 +136,18 @@ def _meant(values: Sequence[str], kind: Any) -> Any:
         return values[-1]
 
 
-# -- the description --------------------------------------------------------------------------------------------------
-
-_PROBLEM = {
-    "type": "object",
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string"},
-        "detail": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
-                "required": ["field", "message"],
-            },
-        },
-    },
-    "required": ["type", "title", "status", "code", "detail"],
-}
-
-
-def description() -> dict[str, Any]:
-    """The OpenAPI 3.1 document."""
-    paths: dict[str, dict[str, Any]] = {}
-    for each in doors():
-        paths.setdefault(each.path, {})[each.method.lower()] = _described(each)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Klaw", "version": __version__, "license": {"name": "Apache-2.0"}},
-        "security": [{"token": []}, {"login": []}, {}],
-        "paths": dict(sorted(paths.items())),
-        "components": {
-            "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer"},
-                "login": {"type": "apiKey", "in": "cookie", "name": "klaw_session"},
-            },
-            "schemas": {"Problem": _PROBLEM},
-        },
-    }
-
-
 def _described(found: Door) -> dict[str, Any]:
     operation = found.operation
     fields = attrs.fields_dict(attrs.resolve_types(operation.arguments, include_extras=True))
     told_of = {name: _schema(field, in_body=name in found.of_body) for name, field in fields.items()}
-    problem = {"content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     answer: dict[str, Any] = {
-        "operationId": operation.name,
-        "summary": operation.help,
-        "tags": [operation.noun.word],
+        **openapi.head(operation.name, operation.help, operation.noun.word),
         "parameters": [
             {"name": name, "in": where, "required": where == "path" or _needed(fields[name]), "schema": told_of[name]}
             for where, names in (("path", [found.of_path] if found.of_path else []), ("query", sorted(found.of_query)))
             for name in names
         ],
-        "responses": {
-            "200": {"description": "done", "content": {"application/json": {"schema": {"type": "object"}}}},
-            "default": {"description": "a problem", **problem},
-        },
+        "responses": openapi.responses(),
     }
     if found.of_body:
         schema = told_of["fields"] if found.takes_fields else _object(found.of_body, fields, told_of)

@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from klaw.actor.threads import Threads
 from klaw.api.asker import Api
+from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.convert import REQUESTS, Bounds
 from klaw.web import markdown
 
@@ -49,10 +50,11 @@ def routes(api: Api) -> list[BaseRoute]:
         asked = REQUESTS.read(await api.json(request), ToRender)
         return JSONResponse({"html": await threads.run(lambda: [markdown.to_html(text) for text in asked.texts])})
 
+    rendered = About(name="render", help="Markdown as HTML that is harmless.", tag="page", body=ToRender)
     return [
         Route("/", page, methods=["GET"]),
         Route("/static/code.css", code_colours, methods=["GET"]),
-        Route("/api/v1/render", render, methods=["POST"]),
+        DescribedRoute(f"{PREFIX}/render", render, "POST", rendered),
         Mount("/static", _Revalidated(directory=STATIC)),
     ]
 

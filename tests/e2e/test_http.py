@@ -158,8 +158,9 @@ async def test_users_see_only_their_own_and_operators_all(tmp_path):
         _, hers = token_for(server, "anna")
         _, his = token_for(server, "boris")
         _, root = token_for(server, "root", operator=True)
+        async with http(server) as nobody:
+            await until_served(nobody, 401)
         async with http(server, hers) as anna, http(server, his) as boris, http(server, root) as operator:
-            await until_served(anna)
             fact = (await anna.post("/api/v1/facts", json={"text": "secret"})).json()["fact"]["id"]
             await anna.post("/api/v1/chats/diary/messages", json={"text": "secret"})
             for method, path in (
