@@ -15,7 +15,7 @@ from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway.access import Place, admit, passed_on
 from klaw.gateway.auth import Grant
-from klaw.gateway.session import HttpConnection, Services
+from klaw.gateway.services import HttpConnection, Services
 from klaw.operations.perform import Caller
 from klaw.wire.values import MessageId
 

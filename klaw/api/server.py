@@ -10,7 +10,7 @@ import trio
 
 from klaw.actor.threads import Threads
 from klaw.gateway.handshake import MAX_HEAD_BYTES
-from klaw.gateway.session import HttpConnection
+from klaw.gateway.services import HttpConnection
 
 if TYPE_CHECKING:
     from hypercorn.config import Config
@@ -28,7 +28,7 @@ log = structlog.get_logger("klaw.api")
 
 
 class HttpServer:
-    """Implements ``gateway.session.HttpDoor``.
+    """Implements ``gateway.services.HttpDoor``.
 
     Args:
         make_app: makes the ASGI application, in a thread; imports what it needs itself.

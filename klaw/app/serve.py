@@ -23,7 +23,7 @@ from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
-from klaw.gateway.session import Services
+from klaw.gateway.services import Services
 from klaw.operations.perform import OPERATOR, perform
 from klaw.store.rebuild.values import Progress
 

@@ -21,7 +21,8 @@ from klaw.errors import HttpRefusal
 from klaw.gateway.access import Place, admit, passed_on
 from klaw.gateway.admission import AT_ONCE_S, TokenBucket, UserAllowance
 from klaw.gateway.auth import Grant
-from klaw.gateway.session import HttpConnection, Services, Session
+from klaw.gateway.services import HttpConnection, Services
+from klaw.gateway.session import Session
 
 MAX_HEAD_BYTES = 16_384
 _READ_BYTES = 4096

@@ -24,7 +24,8 @@ from klaw.errors import CannotListen, ConfigError, Problem
 from klaw.gateway.access import Place, is_loopback
 from klaw.gateway.admission import Admission, Arrival
 from klaw.gateway.handshake import respond, serve_stream
-from klaw.gateway.session import Services, Session, SessionReport
+from klaw.gateway.services import Services
+from klaw.gateway.session import Session, SessionReport
 
 STOP_S = 5.0
 """How long sessions get to say goodbye."""

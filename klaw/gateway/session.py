@@ -4,7 +4,6 @@ import math
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 import attrs
 import structlog
@@ -12,27 +11,22 @@ import trio
 from wsproto.connection import Connection
 
 from klaw import __version__
-from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import answer_within
-from klaw.chats.directory import ChatDirectory
-from klaw.config.schema import GatewayConfig
 from klaw.domain.events import Noticed
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
-from klaw.gateway.access import Place
 from klaw.gateway.admission import TokenBucket, UserAllowance
 from klaw.gateway.answers import StoredOnce, refusal, with_marks
-from klaw.gateway.auth import Authenticator, Grant
+from klaw.gateway.auth import Grant
 from klaw.gateway.delivery import MAX_WATCHED, Delivery
 from klaw.gateway.files import Files
-from klaw.gateway.hub import ChatEvent, Hub
+from klaw.gateway.hub import ChatEvent
 from klaw.gateway.link import Close, WebSocketLink
 from klaw.gateway.requests import answer
 from klaw.gateway.sending import ANSWER_S, Sending
-from klaw.store.attachments import Attachments
-from klaw.toolbox.approvals import Approvals
+from klaw.gateway.services import Services
 from klaw.wire.codec import byte_size, decode_client
 from klaw.wire.frames import (
     PROTOCOL_VERSION,
@@ -62,47 +56,6 @@ LOCAL_REFUSED = (
 _TOO_MANY = Error(code="busy", message="too many requests without an answer; ask again a little later", retryable=True)
 
 log = structlog.get_logger("klaw.gateway")
-
-
-@attrs.define(eq=False)
-class HttpConnection:
-    """A connection that speaks HTTP, for the doors behind it."""
-
-    id: str
-    place: Place
-    log_in: Callable[[UserId], UserAllowance | None]
-    """To be told of the user at the first good request: see ``Session``."""
-    pace: TokenBucket
-    """Of its requests."""
-    user: UserId | None = None
-    allowance: UserAllowance | None = None
-
-
-class HttpDoor(Protocol):
-    """Serves plain HTTP on the gateway's port; ``klaw.api.server`` does."""
-
-    async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: HttpConnection) -> None:
-        """Serve a connection of which ``read`` was read already, until it ends."""
-        ...
-
-    async def close(self) -> None:
-        """End connections when their requests are answered."""
-        ...
-
-
-@attrs.frozen(kw_only=True)
-class Services:
-    """What every session needs."""
-
-    config: GatewayConfig
-    chats: ChatDirectory
-    hub: Hub
-    auth: Authenticator
-    approvals: Approvals
-    attachments: Attachments
-    clock: Clock
-    http: HttpDoor | None = None
-    """None: WebSockets only."""
 
 
 @attrs.frozen(kw_only=True)

@@ -20,7 +20,7 @@ from klaw.errors import IdConflict
 from klaw.gateway.auth import Authenticator
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
-from klaw.gateway.session import Services
+from klaw.gateway.services import Services
 from klaw.store.attachments import Attachments
 from klaw.store.kinds.chats import Chat
 from klaw.store.kinds.messages import Appended, Session

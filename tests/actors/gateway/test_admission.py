@@ -17,7 +17,7 @@ from klaw.errors import CannotListen, ConfigError
 from klaw.gateway.auth import Authenticator, add_token, allow_local, revoke_tokens
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
-from klaw.gateway.session import Services
+from klaw.gateway.services import Services
 from klaw.store.attachments import Attachments
 from klaw.toolbox.approvals import Approvals
 from tests.support.gateway_world import QUICK, UPGRADE, FakeChats, _Started, world

@@ -1,0 +1,59 @@
+"""What every connection of the gateway needs, and what is behind those that speak HTTP."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+import trio
+
+from klaw.actor.clock import Clock
+from klaw.chats.directory import ChatDirectory
+from klaw.config.schema import GatewayConfig
+from klaw.domain.names import UserId
+from klaw.gateway.access import Place
+from klaw.gateway.admission import TokenBucket, UserAllowance
+from klaw.gateway.auth import Authenticator
+from klaw.gateway.hub import Hub
+from klaw.store.attachments import Attachments
+from klaw.toolbox.approvals import Approvals
+
+
+@attrs.define(eq=False)
+class HttpConnection:
+    """A connection that speaks HTTP, for the doors behind it."""
+
+    id: str
+    place: Place
+    log_in: Callable[[UserId], UserAllowance | None]
+    """To be told of the user at the first good request: see ``Session``."""
+    pace: TokenBucket
+    """Of its requests."""
+    user: UserId | None = None
+    allowance: UserAllowance | None = None
+
+
+class HttpDoor(Protocol):
+    """Serves plain HTTP on the gateway's port; ``klaw.api.server`` does."""
+
+    async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: HttpConnection) -> None:
+        """Serve a connection of which ``read`` was read already, until it ends."""
+        ...
+
+    async def close(self) -> None:
+        """End connections when their requests are answered."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Services:
+    """What every session needs."""
+
+    config: GatewayConfig
+    chats: ChatDirectory
+    hub: Hub
+    auth: Authenticator
+    approvals: Approvals
+    attachments: Attachments
+    clock: Clock
+    http: HttpDoor | None = None
+    """None: WebSockets only."""
