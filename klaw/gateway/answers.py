@@ -23,7 +23,7 @@ from klaw.domain.events import (
     TurnEnded,
     TurnStarted,
 )
-from klaw.domain.message import Message
+from klaw.domain.message import Kind, Message
 from klaw.domain.names import name_of
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import (
@@ -40,7 +40,18 @@ from klaw.errors import (
 from klaw.wire import frames
 from klaw.wire.codec import encode
 from klaw.wire.files import File
-from klaw.wire.frames import HISTORY_LIMIT, ChatMessage, Degraded, Error, Limits, Receipt, Status, StoredMessage, Tool
+from klaw.wire.frames import (
+    HISTORY_LIMIT,
+    Call,
+    ChatMessage,
+    Degraded,
+    Error,
+    Limits,
+    Receipt,
+    Status,
+    StoredMessage,
+    Tool,
+)
 
 HISTORY_CHARS = 500_000
 """A page of history is cut at this many characters of content, so that its frame stays near 1 MiB."""
@@ -83,8 +94,21 @@ def _told(message: Message) -> dict[str, Any]:
         "content": message.content,
         "created_at": message.created_at,
         "files": [frame_of(each) for each in files_of(message.metadata)] or None,
+        "calls": _calls(message) or None,
         **{name: text for name, text in texts.items() if isinstance(text, str)},
     }
+
+
+def _calls(message: Message) -> list[Call]:
+    told = message.metadata
+    match message.type:
+        case Kind.TOOL_CALL:
+            calls = told.get("calls", ())
+            return [Call(id=each["id"], name=each["name"], arguments=str(each["arguments"])) for each in calls]
+        case Kind.TOOL_RESULT:
+            return [Call(id=str(told.get("call")), name=str(told.get("name")), failed=bool(told.get("error")))]
+        case _:
+            return []
 
 
 def frame_of(file: Attachment) -> File:

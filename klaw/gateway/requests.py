@@ -106,7 +106,7 @@ def _fitting(messages: list[Message]) -> list[Message]:
     """The first messages that fit into one frame; at least one."""
     room = answers.HISTORY_CHARS
     for count, message in enumerate(messages):
-        room -= len(message.content)
+        room -= len(message.content) + len(str(message.metadata.get("calls", "")))
         if room < 0 and count > 0:
             return messages[:count]
     return messages

@@ -174,6 +174,18 @@ class Ack:
 
 
 @attrs.frozen(kw_only=True)
+class Call:
+    """A tool call of a stored message."""
+
+    id: str
+    name: str
+    arguments: str | None = None
+    """JSON as the model wrote it, where the call was made."""
+    failed: bool | None = None
+    """Where its result is."""
+
+
+@attrs.frozen(kw_only=True)
 class StoredMessage:
     """One message in a ``history``. ``role`` is user, assistant, tool or system, ``turn`` the one that made it."""
 
@@ -188,6 +200,8 @@ class StoredMessage:
     turn: str | None = None
     task: str | None = None
     files: list[File] | None = None
+    calls: list[Call] | None = None
+    """Of a tool_call those it makes, of a tool_result the one whose it is."""
 
     @property
     def is_answer(self) -> bool:

@@ -1,11 +1,13 @@
 """The page in a real browser."""
 
+import json
+
 import httpx2
 import trio
 
 from klaw.gateway.auth import add_token, tokens_file
 from tests.support.browser import in_browser, needs_chromium
-from tests.support.llm_server import serve_llm, text_reply
+from tests.support.llm_server import Tool, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
 from tests.support.waiting import until
 
@@ -98,3 +100,87 @@ async def test_logging_in(tmp_path):
 
             await until(is_refused)
         await in_browser(look, base(server))
+
+
+async def test_what_can_be_done_with_a_chat(tmp_path):
+    """Tools folded, permissions, search, export, archive and deletion, and a second tab that follows."""
+    command = "wc -w 'мой текст.md'"
+
+    def respond(request):
+        if request.messages[-1]["role"] == "tool":
+            return text_reply("Готово.")
+        if request.last_user == "Сколько слов?":
+            return tool_reply(Tool("call_1", "host_exec", json.dumps({"command": command})))
+        if request.last_user == "Который час?":
+            return tool_reply(Tool("call_0", "current_time", json.dumps({"zone": "Europe/Moscow"})))
+        return text_reply("Вы сказали: пион")
+
+    def entry(page, word, place="klaw-chat header"):
+        page.click(f"{place} .menu summary")
+        page.click(f"{place} .menu >> text={word}")
+
+    def look(page, wrong):
+        begin_chat(page, "огород", "New chat")
+        say(page, "Мой любимый цветок: пион")
+        page.wait_for_selector("article.assistant[data-seq='2']")
+        say(page, "Который час?")
+        page.wait_for_selector("article.assistant.text[data-seq='6']")
+        assert page.locator("article.tool_call pre").text_content() == '{\n  "zone": "Europe/Moscow"\n}'
+        assert page.locator("article.tool_result details[open]").count() == 0
+
+        other = page.context.new_page()
+        other.goto(page.url)
+        other.wait_for_selector("article[data-seq='6']")
+        entry(page, "Answer again")
+        other.wait_for_selector("article[data-seq='7']")
+
+        say(page, "Сколько слов?")
+        page.wait_for_selector(".approval pre")
+        told = page.inner_text(".approval pre")
+        assert told.endswith(command)
+        page.reload()
+        page.wait_for_selector(".approval pre")
+        page.evaluate("location.hash = '#/chats'")
+        page.wait_for_selector("klaw-chat", state="detached")
+        page.click("li a")
+        page.wait_for_selector(".approval pre")
+        assert page.inner_text(".approval pre") == told
+        page.click(".approval >> text=Refuse")
+        page.wait_for_selector("article.tool_result details[data-state=failed]", state="attached")
+        page.wait_for_selector("p.state:empty", state="attached")
+
+        with page.expect_download() as saved:
+            entry(page, "Save as Markdown")
+        assert saved.value.suggested_filename == "огород.md"
+        assert "Мой любимый цветок: пион" in saved.value.path().read_text()
+
+        page.fill("input[type=search]", "пион")
+        page.click("li a:has(mark) >> nth=-1")
+        page.wait_for_selector("article.found")
+        page.go_back()
+        page.wait_for_url("**/#/chats/*")
+        page.fill("input[type=search]", "")
+        page.wait_for_selector("li[data-chat]")
+        page.click("li .menu summary")
+        page.keyboard.press("Escape")
+        assert page.locator("details.menu[open]").count() == 0
+
+        entry(page, "Archive", "li")
+        page.wait_for_selector("text=No chats yet.")
+        page.click("text=Archived chats")
+        entry(page, "Delete", "li")
+        page.wait_for_selector("dialog ul.things >> text=огород")
+        page.click("dialog button.main")
+        page.wait_for_selector("text=A search of all files finds its words nowhere.")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("text=No archived chats.")
+        assert page.url.endswith("#/chats")
+        assert wrong == []
+
+    async with serve_llm() as llm:
+        llm.respond = respond
+        provider = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True}}}
+        tools = {"exec": {"enabled": True, "sandbox": "none"}}
+        home = write_home(tmp_path, llm=llm.url, providers={"stub": provider}, tools=tools)
+        async with served(home) as server:
+            await in_browser(look, base(server))

@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h } from "/static/dom.js";
+import { h, setCurrent } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -86,7 +86,7 @@ function showFrame() {
   const show = () => {
     const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");
     const view = VIEWS.find((each) => each.path === path) || VIEWS[0];
-    links.forEach((link) => link.toggleAttribute("aria-current", link.getAttribute("href") === `#/${view.path}`));
+    links.forEach((link) => setCurrent(link, link.getAttribute("href") === `#/${view.path}`));
     document.title = `${t(view.name)} – Klaw`;
     const open = place.firstElementChild;
     const where = rest.map(decodeURIComponent);

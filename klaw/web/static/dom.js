@@ -40,3 +40,27 @@ export function toast(text) {
   document.body.append(made);
   setTimeout(() => made.remove(), 5000);
 }
+
+/** Say of a link whether it leads to what is shown now. */
+export function setCurrent(link, current) {
+  if (current) link.setAttribute("aria-current", "page");
+  else link.removeAttribute("aria-current");
+}
+
+/** A menu behind a button. Escape, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
+export function menu(label, entries) {
+  const summary = h("summary", { role: "button", "aria-label": label, title: label }, "⋯");
+  const close = () => { made.open = false; };
+  const made = h("details", { class: "menu",
+    onkeydown: (event) => {
+      if (event.key === "Escape" && made.open) {
+        event.stopPropagation();
+        close();
+        summary.focus();
+      }
+    },
+    onfocusout: (event) => made.contains(event.relatedTarget) || event.relatedTarget === null || close(),
+    ontoggle: () => made.open && addEventListener("pointerdown", (event) => made.contains(event.target) || close(), { once: true }) },
+  summary, h("div", {}, entries.map(([text, act]) => h("button", { type: "button", onclick: () => { close(); act(); } }, text))));
+  return made;
+}

@@ -66,9 +66,8 @@ export class Socket extends EventTarget {
     this.say("frame", frame);
   }
 
-  /** Watch a chat from after `seq`. */
+  /** Watch a chat from after `seq`. Asked again it also brings what is open now: its state, permissions, the answer so far. */
   watch(chat, seq) {
-    if (this.chats.has(chat)) return;
     this.chats.set(chat, seq);
     if (this.online) this.raw({ type: "watch", chat, seq });
   }

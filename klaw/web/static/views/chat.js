@@ -2,9 +2,10 @@
 // in the document; older and newer messages are loaded while one scrolls.
 
 import { app } from "/static/app.js";
-import { get, post, rendered, Problem } from "/static/api.js";
+import { get, rendered } from "/static/api.js";
 import { h, setRendered, toast } from "/static/dom.js";
 import { t, when } from "/static/i18n.js";
+import { chatMenu } from "/static/views/chat_menu.js";
 import { setSeen } from "/static/views/chats.js";
 import { showMadeFrom } from "/static/views/made_from.js";
 
@@ -33,8 +34,9 @@ class Chat extends HTMLElement {
     this.composer = h("form", { class: "composer", onsubmit: (event) => this.submit(event) }, this.field, this.stop, this.button);
     this.offline = h("p", { class: "offline", role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
     this.heading = h("h1", {}, this.chat);
+    this.menu = h("span", { class: "menu-place" });
     this.replaceChildren(
-      h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading),
+      h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.menu),
       this.scroll, this.newest, this.state, this.offline, this.composer);
     this.body = h("div", { class: "body" });
     this.scroll.replaceChildren(this.body, this.live, this.pending);
@@ -43,14 +45,28 @@ class Chat extends HTMLElement {
     app.socket.addEventListener("frame", this.onFrame);
     app.socket.addEventListener("online", this.onOnline);
     this.offline.hidden = app.socket.online;
+    this.onVisible = () => this.read();
+    document.addEventListener("visibilitychange", this.onVisible);
     this.typed();
+    this.named();
     this.show(this.at);
-    this.field.focus({ preventScroll: true });
+    if (!this.at && matchMedia("(pointer: fine)").matches) this.field.focus({ preventScroll: true });
+  }
+
+  /** Take what the list of chats knows of this one. */
+  named(chat = { name: this.chat, title: "" }) {
+    const written = JSON.stringify([chat.title, chat.archived]);
+    if (written === this.written) return;
+    this.written = written;
+    this.heading.textContent = chat.title || chat.name;
+    this.menu.replaceChildren(chatMenu(chat, () => this.closest("klaw-chats")?.refresh(), true));
   }
 
   disconnectedCallback() {
     app.socket.removeEventListener("frame", this.onFrame);
     app.socket.removeEventListener("online", this.onOnline);
+    document.removeEventListener("visibilitychange", this.onVisible);
+    clearTimeout(this.timer);
   }
 
   // -- what was said ---------------------------------------------------------------------------------------------------
@@ -62,21 +78,26 @@ class Chat extends HTMLElement {
     if (row) {
       row.scrollIntoView({ block: "center" });
       row.classList.add("found");
+      row.tabIndex = -1;
+      row.focus({ preventScroll: true });
     }
   }
 
   async load(query = {}) {
+    const asked = this.asked = {};
     let page;
     try {
       page = await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
     } catch (error) {
-      if (!(error instanceof Problem) || error.code !== "unknown_chat") {
+      if (asked !== this.asked) return;
+      if (error.code !== "unknown_chat") {
         this.state.textContent = error.message || t("The server does not answer.");
-        this.timer = setTimeout(() => this.isConnected && this.load(query), 2000);
+        if (!error.status || error.status >= 429) this.timer = setTimeout(() => this.isConnected && this.load(query), 2000);
         return;
       }
       page = { messages: [], more: false };
     }
+    if (asked !== this.asked || !this.isConnected) return;
     this.rows.clear();
     this.body.replaceChildren();
     this.first = this.last = 0;
@@ -97,8 +118,10 @@ class Chat extends HTMLElement {
     this.body.querySelector(".empty")?.remove();
     const row = messageRow(this.chat, message, () => this.load());
     this.rows.set(message.seq, row);
-    if (message.seq < this.first) this.body.prepend(row);
-    else this.body.append(row);
+    let before = message.seq < this.first ? null : this.body.lastElementChild;
+    while (before && Number(before.dataset.seq) > message.seq) before = before.previousElementSibling;
+    if (before) before.after(row);
+    else this.body.prepend(row);
     this.first = this.first ? Math.min(this.first, message.seq) : message.seq;
     this.last = Math.max(this.last, message.seq);
   }
@@ -109,26 +132,30 @@ class Chat extends HTMLElement {
     if (this.loading || !this.first) return;
     if (scrollTop < 4 * NEAR && this.more && this.first > 1) await this.extend({ before: this.first });
     else if (this.atEnd && this.detached) await this.extend({ after: this.last });
-    if (this.atEnd && !this.detached) setSeen(this.chat, this.last);
+    this.read();
+  }
+
+  /** Remember how far this was read. */
+  read() {
+    if (this.atEnd && !this.detached && !document.hidden) setSeen(this.chat, this.last);
   }
 
   async extend(query) {
     this.loading = true;
     try {
       const page = await get(`/chats/${encodeURIComponent(this.chat)}/messages`, { limit: PAGE, ...query });
-      const height = this.scroll.scrollHeight, top = this.scroll.scrollTop;
-      if (query.before) {
-        [...page.messages].reverse().forEach((message) => this.put(message));
-        this.more = page.more;
-        this.scroll.scrollTop = top + this.scroll.scrollHeight - height;
-        this.trim((seqs) => seqs.slice(MOST));
-      } else {
-        page.messages.forEach((message) => this.put(message));
-        this.detached = page.more;
-        if (!page.more) app.socket.watch(this.chat, this.last);
-        this.trim((seqs) => seqs.slice(0, Math.max(0, seqs.length - MOST)));
-        this.more = true;
-      }
+      this.keepPlace(() => {
+        if (query.before) {
+          [...page.messages].reverse().forEach((message) => this.put(message));
+          this.more = page.more;
+          this.trim((seqs) => seqs.slice(MOST));
+        } else {
+          page.messages.forEach((message) => this.put(message));
+          this.detached = page.more;
+          this.trim((seqs) => seqs.slice(0, Math.max(0, seqs.length - MOST)));
+        }
+      });
+      if (query.after && !page.more) app.socket.watch(this.chat, this.last);
       this.newest.hidden = !this.detached;
     } catch (error) {
       toast(error.message || t("The server does not answer."));
@@ -136,11 +163,21 @@ class Chat extends HTMLElement {
     this.loading = false;
   }
 
+  /** Change what is in the document while what is looked at stays where it is. */
+  keepPlace(change) {
+    const top = this.scroll.getBoundingClientRect().top;
+    const seen = [...this.body.children].find((row) => row.getBoundingClientRect().bottom > top);
+    const was = seen?.getBoundingClientRect().top;
+    change();
+    if (seen?.isConnected) this.scroll.scrollTop += seen.getBoundingClientRect().top - was;
+  }
+
   /** Take the messages that are far away out of the document. */
   trim(far) {
-    const seqs = [...this.rows.keys()].sort((one, two) => one - two);
-    for (const seq of far(seqs)) {
-      if (seq > seqs[0]) this.detached = true;
+    const seqs = [...this.rows.keys()].sort((one, two) => one - two), gone = far(seqs);
+    if (gone.length && gone[0] === seqs[0]) this.more = true;
+    else if (gone.length) this.detached = true;
+    for (const seq of gone) {
       this.rows.get(seq).remove();
       this.rows.delete(seq);
     }
@@ -152,11 +189,16 @@ class Chat extends HTMLElement {
   toEnd() {
     this.scroll.scrollTop = this.scroll.scrollHeight;
     this.atEnd = true;
-    setSeen(this.chat, this.last);
+    this.read();
   }
 
+  /** Stay at the end, once in each frame of the screen. */
   follow() {
-    if (this.atEnd && !this.detached) this.toEnd();
+    if (!this.atEnd || this.detached || this.following) return;
+    this.following = requestAnimationFrame(() => {
+      this.following = 0;
+      if (this.atEnd && !this.detached) this.toEnd();
+    });
   }
 
   // -- what happens ----------------------------------------------------------------------------------------------------
@@ -197,7 +239,7 @@ class Chat extends HTMLElement {
   }
 
   setState(text, running) {
-    this.state.textContent = text;
+    if (this.state.textContent !== text) this.state.textContent = text;
     this.stop.hidden = !running;
   }
 
@@ -267,6 +309,10 @@ const TAKES = {
     line.dataset.state = frame.state;
     this.follow();
   },
+  caught_up() {
+    this.hideLive();
+    this.live.querySelectorAll(".approval").forEach((each) => each.remove());
+  },
   status(frame) {
     const words = { waiting: t("waiting"), thinking: t(frame.doing || "thinking"), answering: t("answering") };
     this.setState(words[frame.state] || "", ["thinking", "answering"].includes(frame.state));
@@ -279,6 +325,7 @@ const TAKES = {
     this.live.querySelector(`[data-approval="${frame.id}"]`)?.replaceChildren(t(frame.outcome));
   },
   error(frame) {
+    if (frame.code === "seq_ahead") return this.load();
     const told = h("section", { class: "error", role: "alert" }, frame.message);
     if (frame.turn) told.append(" ", h("button", { onclick: () => { told.remove(); app.socket.send(this.chat, "/retry"); } }, t("Retry")));
     if (frame.turn || !frame.retryable) this.live.append(told);
@@ -294,18 +341,21 @@ function messageRow(chat, message, changed) {
     row.append(h("p", { class: "hint" }, t("A new segment begins here.")));
     return row;
   }
+  const calls = message.calls || [];
   if (message.kind === "tool_result") {
-    row.append(h("details", {}, h("summary", {}, t("result")), h("pre", {}, message.content)));
+    const [call = { name: "" }] = calls;
+    row.append(folded(`${t("result")} ${call.name}`, message.content, call.failed));
     return row;
   }
+  const folds = calls.map((call) => folded(`${t("tool call")} ${call.name}`, readable(call.arguments || "")));
   if (message.kind === "tool_call" && !message.content.trim()) {
-    row.append(h("p", { class: "hint" }, t("tool call")));
+    row.append(...folds);
     return row;
   }
   const text = h("div", { class: "text plain" }, message.content);
   row.append(text, h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => showMadeFrom(chat, message.turn, changed) },
-      t("Made from"))));
+      t("Made from"))), ...folds);
   if (message.role === "assistant" && /[*_`#>|\[\]~\-\d]/.test(message.content)) {
     rendered(message.content).then((html) => {
       text.classList.remove("plain");
@@ -313,6 +363,19 @@ function messageRow(chat, message, changed) {
     }).catch(() => null);
   }
   return row;
+}
+
+function folded(head, text, failed) {
+  return h("details", { class: "fold", "data-state": failed && "failed" }, h("summary", {}, head), h("pre", { tabIndex: 0 }, text));
+}
+
+/** JSON with a line for each of its parts; anything else as it is. */
+function readable(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
 }
 
 customElements.define("klaw-chat", Chat);

@@ -1,12 +1,22 @@
 // The list of chats beside one of them.
 
 import { app } from "/static/app.js";
-import { get, patch, post, Problem } from "/static/api.js";
-import { confirmed, h, toast } from "/static/dom.js";
-import { t, when } from "/static/i18n.js";
+import { get, Problem } from "/static/api.js";
+import { h, setCurrent, toast } from "/static/dom.js";
+import { t, when, words } from "/static/i18n.js";
 import "/static/views/chat.js";
+import { asked, chatMenu } from "/static/views/chat_menu.js";
+
+words({
+  "More": "Ещё", "fact": "факт", "file": "файл", "note": "заметка", "topic": "тема", "person": "человек",
+  "Letters, digits, spaces and _ - . only": "Только буквы, цифры, пробелы и _ - .",
+  "No chats yet.": "Чатов ещё нет.", "No archived chats.": "В архиве ничего нет.",
+  "Only words are looked for now, not meaning.": "Сейчас ищутся только слова, не смысл.",
+});
 
 const SEEN = "klaw.seen.";
+const FOLLOWED = 40;
+const NAME = "[\\p{L}\\p{N}](?:[\\p{L}\\p{N}\\p{M}_. \\-]*[\\p{L}\\p{N}\\p{M}_.\\-])?";
 
 /** How far a person has read a chat on this device. */
 export function seen(chat) {
@@ -20,34 +30,43 @@ export function setSeen(chat, seq) {
 class Chats extends HTMLElement {
   where = [];
   archived = false;
+  pages = 1;
 
   connectedCallback() {
     this.list = h("ul", { class: "list" });
     this.search = h("input", { type: "search", placeholder: t("Search in everything"), "aria-label": t("Search"),
       oninput: () => this.findSoon() });
+    this.more = h("button", { class: "quiet", hidden: true }, t("More"));
     this.place = h("div", { class: "chat-place" });
     this.side = h("section", { class: "side", "aria-label": t("Chats") },
       h("div", { class: "row" }, h("button", { class: "main", onclick: () => this.begin() }, t("New chat")), this.search),
-      this.list,
+      this.list, this.more,
       h("button", { class: "quiet", onclick: (event) => this.toggleArchived(event.target) }, t("Archived chats")));
     this.replaceChildren(this.side, this.place);
     this.onFrame = ({ detail }) => ["message", "ack"].includes(detail.type) && this.refreshSoon();
+    this.onBack = () => document.hidden || this.refreshSoon();
     app.socket.addEventListener("frame", this.onFrame);
+    app.socket.addEventListener("online", this.onBack);
+    document.addEventListener("visibilitychange", this.onBack);
     this.refresh();
     this.go(this.where);
   }
 
   disconnectedCallback() {
     app.socket.removeEventListener("frame", this.onFrame);
+    app.socket.removeEventListener("online", this.onBack);
+    document.removeEventListener("visibilitychange", this.onBack);
   }
 
   go(where) {
     this.where = where;
     const [chat, seq] = where;
     this.classList.toggle("with-chat", Boolean(chat));
-    if (!chat) return this.place.replaceChildren();
     const open = this.place.firstElementChild;
-    if (open && open.chat === chat) open.show(Number(seq) || 0);
+    if (!chat) {
+      this.place.replaceChildren();
+      if (open) [...this.list.querySelectorAll("a")].find((link) => link.dataset.chat === open.chat)?.focus();
+    } else if (open && open.chat === chat) open.show(Number(seq) || 0);
     else this.place.replaceChildren(Object.assign(document.createElement("klaw-chat"), { chat, at: Number(seq) || 0 }));
     this.mark();
   }
@@ -59,32 +78,62 @@ class Chats extends HTMLElement {
 
   async refresh() {
     if (this.search.value.trim()) return;
+    let chats, more;
     try {
-      this.chats = (await get("/chats", { archived: this.archived || undefined, limit: 100 })).chats;
+      ({ chats, more } = await this.all(this.archived));
     } catch (error) {
       if (error instanceof Problem && error.status) toast(error.message);
       return;
     }
-    this.list.replaceChildren(...this.chats.map((chat) => this.entry(chat)));
+    if (this.search.value.trim()) return;
+    const news = chats.slice(0, FOLLOWED).filter((chat) => !this.archived && !app.socket.chats.has(chat.name));
+    news.forEach((chat) => app.socket.watch(chat.name, chat.last_seq));
+    this.more.hidden = !more;
+    this.more.onclick = () => {
+      this.pages += 1;
+      this.refresh();
+    };
+    this.place.firstElementChild?.named(chats.find((chat) => chat.name === this.where[0]));
+    const shown = chats.map((chat) => ({ ...chat, unread: this.unread(chat) }));
+    const written = JSON.stringify([this.archived, shown]);
+    if (written === this.written) return this.mark();
+    if (this.list.querySelector("details[open]")) return this.refreshSoon();
+    this.written = written;
+    const focused = this.list.contains(document.activeElement) && document.activeElement.closest("li").dataset.chat;
+    this.list.replaceChildren(...shown.map((chat) => this.entry(chat)));
+    if (!shown.length) this.list.append(h("li", { class: "hint" }, t(this.archived ? "No archived chats." : "No chats yet.")));
+    if (focused) [...this.list.querySelectorAll("a")].find((link) => link.dataset.chat === focused)?.focus();
     this.mark();
   }
 
-  entry(chat) {
-    const isOpen = chat.name === this.where[0];
-    const unread = isOpen ? 0 : Math.max(0, chat.last_seq - (seen(chat.name) || chat.last_seq));
+  /** As many pages of the list as are open. */
+  async all(archived) {
+    const found = [];
+    let next = 1;
+    for (let page = 1; page <= this.pages && next; page += 1) {
+      const told = await get("/chats", { archived: archived || undefined, limit: 100, page });
+      found.push(...told.chats);
+      next = told.next;
+    }
+    return { chats: found, more: next };
+  }
+
+  /** How many messages came since the chat was read on this device. */
+  unread(chat) {
     if (!seen(chat.name)) setSeen(chat.name, chat.last_seq);
-    return h("li", {}, h("a", { href: `#/chats/${encodeURIComponent(chat.name)}` },
+    return chat.name === this.where[0] ? 0 : Math.max(0, chat.last_seq - seen(chat.name));
+  }
+
+  entry(chat) {
+    return h("li", { "data-chat": chat.name }, h("a", { href: `#/chats/${encodeURIComponent(chat.name)}`, "data-chat": chat.name },
       h("span", { class: "name" }, chat.title || chat.name), h("time", {}, when(chat.updated_at)),
-      unread > 0 && h("span", { class: "badge" }, String(unread))),
-    h("details", { class: "menu" }, h("summary", { "aria-label": `${t("Menu")}: ${chat.title || chat.name}` }, "⋯"),
-      h("div", {},
-        h("button", { onclick: () => this.rename(chat) }, t("Rename")),
-        h("button", { onclick: () => this.change(chat, this.archived ? "restore" : "archive") }, this.archived ? t("Restore") : t("Archive")))));
+      chat.unread > 0 && h("span", { class: "badge", title: t("messages") }, String(chat.unread))),
+    chatMenu(chat, () => this.refresh()));
   }
 
   mark() {
     for (const link of this.list.querySelectorAll("a")) {
-      link.toggleAttribute("aria-current", decodeURIComponent(link.hash) === `#/chats/${this.where[0]}`);
+      setCurrent(link, link.dataset.chat === this.where[0]);
     }
   }
 
@@ -95,31 +144,9 @@ class Chats extends HTMLElement {
   }
 
   begin() {
-    const name = h("input", { required: true, maxLength: 64, "aria-label": t("Name of the chat"), placeholder: t("Name of the chat") });
-    this.dialog(name, () => { location.hash = `#/chats/${encodeURIComponent(name.value.trim())}`; });
-  }
-
-  rename(chat) {
-    const title = h("input", { value: chat.title || chat.name, maxLength: 200, "aria-label": t("Title") });
-    this.dialog(title, () => this.change(chat, "rename", { title: title.value.trim() }));
-  }
-
-  dialog(field, done) {
-    const dialog = h("dialog", { class: "ask", onclose: () => { if (dialog.returnValue === "yes" && field.value.trim()) done(); dialog.remove(); } },
-      h("form", { method: "dialog" }, field, h("div", { class: "buttons" },
-        h("button", { value: "yes", class: "main" }, t("Save")), h("button", { value: "no", formNoValidate: true }, t("Cancel")))));
-    document.body.append(dialog);
-    dialog.showModal();
-    field.select();
-  }
-
-  async change(chat, word, body) {
-    try {
-      await post(`/chats/${encodeURIComponent(chat.name)}/${word}`, body);
-    } catch (error) {
-      toast(error.message);
-    }
-    this.refresh();
+    const name = h("input", { required: true, maxLength: 64, pattern: NAME, title: t("Letters, digits, spaces and _ - . only"),
+      "aria-label": t("Name of the chat"), placeholder: t("Name of the chat") });
+    asked(name, () => { location.hash = `#/chats/${encodeURIComponent(name.value.trim().normalize("NFC"))}`; });
   }
 
   findSoon() {
@@ -127,20 +154,60 @@ class Chats extends HTMLElement {
     this.timer = setTimeout(() => this.find(), 250);
   }
 
-  async find() {
+  async find(page) {
     const query = this.search.value.trim();
+    this.written = "";
     if (!query) return this.refresh();
     let found;
     try {
-      found = (await get("/search", { query, limit: 30 })).results;
+      found = await get("/search", { query, limit: 30, page });
     } catch (error) {
-      return toast(error.message);
+      return toast(error.message || t("The server does not answer."));
     }
-    const chat = (each) => (each.chat || "").split(":").pop();
-    this.list.replaceChildren(...found.map((each) => h("li", {}, h("a", { href: `#/chats/${encodeURIComponent(chat(each))}/${each.seq || ""}` },
-      h("span", { class: "name" }, chat(each)), h("time", {}, when(each.created_at)), h("span", { class: "excerpt" }, each.text || each.excerpt || "")))));
-    if (!found.length) this.list.replaceChildren(h("li", { class: "hint" }, t("Nothing was found.")));
+    if (query !== this.search.value.trim()) return;
+    const hits = [...(found.people || []).map(person), ...(found.topics || []).map(topic), ...found.results.map(result)];
+    if (page) this.list.append(...hits);
+    else this.list.replaceChildren(...(found.degraded.length ? [h("li", { class: "hint" }, t("Only words are looked for now, not meaning."))] : []), ...hits);
+    if (!page && !hits.length) this.list.append(h("li", { class: "hint" }, t("Nothing was found.")));
+    this.more.hidden = !found.next;
+    this.more.onclick = () => this.find(found.next);
   }
+}
+
+// -- what a search finds ---------------------------------------------------------------------------------------------------
+
+const nameOf = (chat) => chat.slice(chat.indexOf(":") + 1);
+
+function hit(href, name, time, ...more) {
+  return h("li", {}, h("a", { href }, h("span", { class: "name" }, name), time && h("time", {}, when(time)), more));
+}
+
+function person(found) {
+  return hit(`#/memory/people/${found.id}`, `${t("person")}: ${found.name}`, found.last_at,
+    h("span", { class: "excerpt" }, [found.relation, ...found.facts.map((fact) => fact.text)].filter(Boolean).join(" · ")));
+}
+
+function topic(found) {
+  return hit(`#/memory/topics/${found.id}`, `${t("topic")}: ${nameOf(found.chat)}`, found.last_at, h("span", { class: "excerpt" }, found.summary));
+}
+
+function result(found) {
+  const text = h("span", { class: "excerpt" }, marked(found.snippet, found.marks));
+  if (found.kind === "fact") return hit(`#/memory/facts/${found.id}`, t("fact"), found.updated_at, text);
+  if (found.kind === "file") return hit("#/memory/files", `${t("file")}: ${found.path}:${found.line}`, null, text);
+  const about = found.kind === "note" ? ` · ${found.tool}` : "";
+  return hit(`#/chats/${encodeURIComponent(nameOf(found.chat))}/${found.seq}`, nameOf(found.chat) + about, found.created_at, text);
+}
+
+/** A text with its matches marked. The server counts characters, JavaScript their halves. */
+function marked(text, marks) {
+  const characters = Array.from(text), pieces = [];
+  let at = 0;
+  for (const [begin, end] of marks) {
+    pieces.push(characters.slice(at, begin).join(""), h("mark", {}, characters.slice(begin, end).join("")));
+    at = end;
+  }
+  return [...pieces, characters.slice(at).join("")];
 }
 
 customElements.define("klaw-chats", Chats);

@@ -1,0 +1,62 @@
+// What can be done with a chat as a whole.
+
+import { app } from "/static/app.js";
+import { get, post } from "/static/api.js";
+import { h, menu, toast } from "/static/dom.js";
+import { t, words } from "/static/i18n.js";
+import { forgetChat } from "/static/views/forget_chat.js";
+
+words({
+  "Save as Markdown": "Сохранить как Markdown", "Save as JSON": "Сохранить как JSON",
+  "Answer again": "Ответить ещё раз", "Begin a new segment": "Начать новый сегмент",
+  "The chat is being read …": "Чат читается …",
+});
+
+const at = (chat) => `/chats/${encodeURIComponent(chat.name)}`;
+
+/** The menu of a chat (`name`, `title`, `archived`). `changed` is called after a change; `open`: the chat is shown. */
+export function chatMenu(chat, changed, open = false) {
+  const change = (word, body) => post(`${at(chat)}/${word}`, body).catch((error) => toast(error.message)).then(changed);
+  const say = (text) => () => app.socket.send(chat.name, text);
+  const rename = () => {
+    const title = h("input", { value: chat.title || chat.name, maxLength: 200, "aria-label": t("Title") });
+    asked(title, () => change("rename", { title: title.value.trim() }));
+  };
+  return menu(`${t("Menu")}: ${chat.title || chat.name}`, [
+    ...(open ? [[t("Answer again"), say("/retry")], [t("Begin a new segment"), say("/new")]] : []),
+    [t("Rename"), rename],
+    chat.archived ? [t("Restore"), () => change("restore")] : [t("Archive"), () => change("archive")],
+    [t("Save as Markdown"), () => exported(chat, "markdown", "md")],
+    [t("Save as JSON"), () => exported(chat, "json", "json")],
+    [t("Delete"), () => forgetChat(chat, changed)],
+  ]);
+}
+
+/** Ask for one text in a dialog; `done` is called when it is to be saved. */
+export function asked(field, done) {
+  const dialog = h("dialog", { class: "ask", "aria-label": field.getAttribute("aria-label"),
+    onclose: () => { if (dialog.returnValue === "yes" && field.value.trim()) done(); dialog.remove(); } },
+  h("form", { method: "dialog" }, field, h("div", { class: "buttons" },
+    h("button", { value: "yes", class: "main" }, t("Save")), h("button", { value: "no", formNoValidate: true }, t("Cancel")))));
+  document.body.append(dialog);
+  dialog.showModal();
+  field.select();
+}
+
+/** Download a chat; the server gives it in parts. */
+async function exported(chat, format, ending) {
+  toast(t("The chat is being read …"));
+  const parts = [];
+  try {
+    for (let after = 0; after !== null;) {
+      const part = await get(`${at(chat)}/export`, { format, after });
+      parts.push(part.text);
+      after = part.next;
+    }
+  } catch (error) {
+    return toast(error.message || t("The server does not answer."));
+  }
+  const url = URL.createObjectURL(new Blob(parts, { type: format === "json" ? "application/json" : "text/markdown" }));
+  h("a", { href: url, download: `${chat.name}.${ending}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
+}
