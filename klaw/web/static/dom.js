@@ -35,10 +35,10 @@ export function confirmed(text, yes, no) {
 }
 
 /** Show a short text for a moment. */
-export function toast(text) {
+export function toast(text, ms = 5000) {
   const made = h("div", { class: "toast", role: "status" }, text);
   document.body.append(made);
-  setTimeout(() => made.remove(), 5000);
+  setTimeout(() => made.remove(), ms);
 }
 
 /** Say of a link whether it leads to what is shown now. */

@@ -2,11 +2,13 @@
 // address, `go(where)` changes that. With `operator` only whoever runs the server has it.
 
 import "/static/views/chats.js";
+import "/static/views/memory.js";
 import "/static/views/tasks.js";
 import "/static/views/usage.js";
 
 export const VIEWS = [
   { path: "chats", name: "Chats", sign: "✉", element: "klaw-chats" },
+  { path: "memory", name: "Memory", sign: "❋", element: "klaw-memory" },
   { path: "tasks", name: "Tasks", sign: "◔", element: "klaw-tasks" },
   { path: "usage", name: "Usage", sign: "∑", element: "klaw-usage" },
 ];

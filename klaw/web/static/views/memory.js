@@ -1,0 +1,93 @@
+// What is remembered: facts, people and topics, each noun in a module of its own.
+
+import { get, post } from "/static/api.js";
+import { h, toast } from "/static/dom.js";
+import { failure, openDialog } from "/static/forms.js";
+import { t, when, words } from "/static/i18n.js";
+import { showFacts } from "/static/views/memory/facts.js";
+import { showPeople } from "/static/views/memory/people.js";
+import { showTopics } from "/static/views/memory/topics.js";
+
+words({
+  "Facts": "Факты", "People": "Люди", "Topics": "Темы", "Add": "Добавить", "Edit": "Изменить", "History": "История", "Undo": "Вернуть",
+  "More": "Ещё", "Removed.": "Удалено.", "Done.": "Готово.", "(removed)": "(удалено)", "Back to this": "Вернуть к этому",
+  "Nothing is here yet.": "Здесь пока ничего нет.", "Forget": "Забыть", "Merge": "Объединить",
+});
+
+const TABS = { facts: ["Facts", showFacts], people: ["People", showPeople], topics: ["Topics", showTopics] };
+
+class Memory extends HTMLElement {
+  where = [];
+
+  connectedCallback() {
+    this.place = h("section", {});
+    this.tabs = Object.entries(TABS).map(([noun, [name]]) => h("a", { class: "button", href: `#/memory/${noun}` }, t(name)));
+    this.replaceChildren(h("nav", { class: "tabs", "aria-label": t("Memory") }, this.tabs), this.place);
+    this.go(this.where);
+  }
+
+  go(where) {
+    this.where = where;
+    const noun = TABS[where[0]] ? where[0] : "facts";
+    this.tabs.forEach((tab) => tab.toggleAttribute("aria-current", tab.hash === `#/memory/${noun}`));
+    const place = h("section", { "aria-label": t(TABS[noun][0]) });
+    this.place.replaceWith(place);
+    this.place = place;
+    TABS[noun][1](place, where[1]).catch((error) => place.append(failure(error)));
+  }
+}
+
+/** Show again what the address names. */
+export function showAgain() {
+  document.querySelector("klaw-memory")?.go(document.querySelector("klaw-memory").where);
+}
+
+/** Say that something was done, with a button that takes it back, and show what there is now; elsewhere with `hash`. */
+export function done(text, undo, hash = location.hash) {
+  toast([text, " ", h("button", { onclick: (event) => {
+    event.target.disabled = true;
+    undo().then(showAgain, (error) => toast(error.message));
+  } }, t("Undo"))], 15000);
+  if (hash === location.hash) showAgain();
+  else location.hash = hash;
+}
+
+/** Do something at once; what goes wrong is said for a moment. */
+export async function attempt(work) {
+  try {
+    await work();
+  } catch (error) {
+    toast(error.message || t("The server does not answer."));
+  }
+}
+
+/** All versions of a fact or a person, the newest first; any of them can be gone back to. `told` says what one was. */
+export async function showHistory(path, told) {
+  const dialog = openDialog(t("History"));
+  try {
+    const { changes } = await get(`${path}/history`);
+    const problem = h("div", {});
+    dialog.show(h("ol", { class: "lines" }, [...changes].reverse().map((each, index) => h("li", {},
+      h("p", { class: "hint" }, when(each.at)), h("p", { class: "quote" }, told(each) || t("(removed)")),
+      index > 0 && h("div", { class: "buttons" }, h("button", { onclick: () => post(`${path}/undo`, { entry: each.entry }).then(
+        () => { dialog.close(); showAgain(); }, (error) => problem.replaceChildren(failure(error))) }, t("Back to this")))))), problem);
+  } catch (error) {
+    dialog.show(failure(error));
+  }
+}
+
+/** A list whose next pages come by a button. */
+export async function paged(place, path, query, entries, entry) {
+  const list = h("ul", { class: "lines" }), more = h("button", { hidden: true }, t("More"));
+  place.append(list, more);
+  const load = async (page) => {
+    const found = await get(path, { ...query, page, limit: 50 });
+    list.append(...found[entries].map(entry));
+    more.hidden = found.next === null;
+    more.onclick = () => attempt(() => load(found.next));
+    if (!found.count) list.append(h("li", { class: "hint" }, t("Nothing is here yet.")));
+  };
+  await load(1);
+}
+
+customElements.define("klaw-memory", Memory);

@@ -1,0 +1,54 @@
+// Facts: list, add, edit, remove, history, undo, forget.
+
+import { patch, post, remove } from "/static/api.js";
+import { h } from "/static/dom.js";
+import { form, openDialog } from "/static/forms.js";
+import { t, when, words } from "/static/i18n.js";
+import { forgetting } from "/static/views/forgetting.js";
+import { attempt, done, paged, showAgain, showHistory } from "/static/views/memory.js";
+
+words({
+  "Category": "Категория", "all": "все", "Text": "Текст", "Importance": "Важность",
+  "0 to 100; from 90 on it is part of every prompt": "от 0 до 100; с 90 — в каждом запросе",
+  "one statement that makes sense alone": "одно утверждение, понятное само по себе",
+  "Known already.": "Уже известно.",
+  "identity": "о вас", "preference": "предпочтение", "person": "человек", "project": "проект", "event": "событие", "other": "другое",
+});
+
+const CATEGORIES = ["identity", "preference", "person", "project", "event", "other"];
+let category = "";
+
+/** Show the facts, the most important first. */
+export async function showFacts(place) {
+  const filter = h("select", { id: "category", onchange: () => { category = filter.value; showAgain(); } },
+    [["", t("all")], ...CATEGORIES.map((each) => [each, t(each)])].map(([value, text]) => h("option", { value, selected: value === category }, text)));
+  place.append(h("div", { class: "row" }, h("label", { htmlFor: "category" }, t("Category")), filter,
+    h("button", { class: "main", onclick: () => write() }, t("Add"))));
+  await paged(place, "/facts", { category }, "facts", entry);
+}
+
+function entry(fact) {
+  const path = `/facts/${fact.id}`;
+  return h("li", { "data-id": fact.id }, h("p", { class: "quote" }, fact.text),
+    h("p", { class: "hint" }, `${t(fact.category)} · ${t("Importance").toLowerCase()} ${fact.importance} · ${when(fact.updated_at)}`),
+    h("div", { class: "buttons" },
+      h("button", { onclick: () => write(fact) }, t("Edit")),
+      h("button", { onclick: () => showHistory(path, (each) => each.fact && `${each.fact.text} (${t(each.fact.category)}, ${each.fact.importance})`) }, t("History")),
+      h("button", { onclick: () => attempt(async () => { await remove(path); done(t("Removed."), () => post(`${path}/undo`)); }) }, t("Delete")),
+      h("button", { onclick: () => forgetting(`fact:${fact.id}`, showAgain) }, t("Forget"))));
+}
+
+/** Add a fact, or edit one. */
+function write(fact) {
+  const dialog = openDialog(fact ? t("Edit") : t("Add"));
+  const known = [...new Set([...CATEGORIES, ...(fact ? [fact.category] : [])])];
+  dialog.show(form([
+    { name: "text", label: t("Text"), rows: 3, value: fact ? fact.text : "", hint: t("one statement that makes sense alone") },
+    { name: "category", label: t("Category"), value: fact ? fact.category : "other", choices: known.map((each) => [each, t(each)]) },
+    { name: "importance", label: t("Importance"), type: "number", value: fact ? fact.importance : 50, min: 0, max: 100, hint: t("0 to 100; from 90 on it is part of every prompt") },
+  ], async (given) => {
+    const told = fact ? await patch(`/facts/${fact.id}`, given) : await post("/facts", given);
+    dialog.close();
+    done(told.added === false ? t("Known already.") : t("Done."), () => post(`/facts/${told.fact.id}/undo`));
+  }));
+}

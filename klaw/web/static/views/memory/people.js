@@ -1,0 +1,84 @@
+// People a user speaks of: list, show, add, edit, merge, remove, history, undo, forget.
+
+import { get, patch, post, remove } from "/static/api.js";
+import { h } from "/static/dom.js";
+import { form, openDialog } from "/static/forms.js";
+import { t, when, words } from "/static/i18n.js";
+import { forgetting } from "/static/views/forgetting.js";
+import { attempt, done, paged, showHistory } from "/static/views/memory.js";
+
+words({
+  "Name": "Имя", "Other names": "Другие имена", "separated by commas": "через запятую", "Who it is to you": "Кто это для вас",
+  "was also known as": "раньше отдельно:", "Named in": "Упоминания", "topic": "тема", "Same person as": "Это тот же человек, что и",
+  "All names go to the other one.": "Все имена перейдут к нему.", "There is nobody else.": "Больше никого нет.",
+  "last named": "последний раз", "topics: {count}": "тем: {count}",
+});
+
+/** Show the people, those named most often first; or one of them. */
+export async function showPeople(place, id) {
+  if (id) return showPerson(place, id);
+  place.append(h("div", { class: "row" }, h("button", { class: "main", onclick: () => write() }, t("Add"))));
+  return paged(place, "/people", {}, "people", (person) => h("li", {},
+    h("a", { href: link(person) }, h("strong", {}, person.name)), about(person)));
+}
+
+const link = (person) => `#/memory/people/${person.id}`;
+const pathOf = (person) => `/people/${person.id}`;
+
+function about(person) {
+  const told = [person.relation, person.aliases.join(", "), t("topics: {count}", { count: person.topics }),
+    person.last_at && `${t("last named")} ${when(person.last_at)}`];
+  return h("p", { class: "hint" }, told.filter(Boolean).join(" · "));
+}
+
+const ALL = "#/memory/people";
+
+async function showPerson(place, id) {
+  const { person, was, mentions } = await get(`/people/${encodeURIComponent(id)}`);
+  const path = pathOf(person);
+  place.append(...[h("h1", {}, person.name), about(person),
+    was.map((each) => h("p", {}, `${t("was also known as")} ${each.name}`)),
+    h("div", { class: "buttons start" },
+      h("button", { onclick: () => write(person) }, t("Edit")),
+      h("button", { onclick: () => merge(person) }, t("Merge")),
+      h("button", { onclick: () => showHistory(path, ({ person: each }) => each && [each.name, ...each.aliases, each.relation].filter(Boolean).join(", ")) }, t("History")),
+      h("button", { onclick: () => attempt(async () => {
+        await remove(path);
+        done(t("Removed."), () => post(`${path}/undo`), ALL);
+      }) }, t("Delete")),
+      h("button", { onclick: () => forgetting(`person:${person.id}`, () => { location.hash = ALL; }) }, t("Forget"))),
+    mentions.length ? [h("h2", {}, t("Named in")), h("ul", { class: "lines" }, mentions.map((each) => h("li", {}, when(each.at), " ",
+      each.topic !== null && h("a", { href: `#/memory/topics/${each.topic}` }, `${t("topic")} ${each.topic}`), each.day)))] : []].flat(2));
+}
+
+function write(person) {
+  const dialog = openDialog(person ? t("Edit") : t("Add"));
+  const aliases = person ? person.aliases : [];
+  const others = person ? "add_aliases" : "aliases";
+  dialog.show(form([
+    { name: "name", label: t("Name"), value: person ? person.name : "" },
+    { name: others, label: t("Other names"), value: aliases.join(", "), hint: t("separated by commas") },
+    { name: "relation", label: t("Who it is to you"), value: person ? person.relation : "" },
+  ], async ({ name, relation, [others]: said }) => {
+    const wanted = said.split(",").map((each) => each.trim()).filter(Boolean);
+    const told = person ? await patch(pathOf(person), {
+      ...(name === person.name ? {} : { name }), relation,
+      add_aliases: wanted.filter((each) => !aliases.includes(each)), remove_aliases: aliases.filter((each) => !wanted.includes(each)),
+    }) : await post("/people", { name, aliases: wanted, relation });
+    dialog.close();
+    done(t("Done."), () => post(`${pathOf(told.person)}/undo`));
+  }));
+}
+
+async function merge(person) {
+  const dialog = openDialog(t("Merge"));
+  const others = (await get("/people", { limit: 100 })).people.filter((each) => each.id !== person.id);
+  if (!others.length) return dialog.show(h("p", {}, t("There is nobody else.")));
+  const choices = others.map((each) => [each.id, [each.name, each.relation].filter(Boolean).join(", ")]);
+  return dialog.show(form([{ name: "into", label: t("Same person as"), choices, hint: t("All names go to the other one.") }], async ({ into }) => {
+    const told = await post(`${pathOf(person)}/merge`, { into });
+    dialog.close();
+    done(t("Done."), () => post(`/people/${told.merged}/undo`), link(told.person));
+  }, { button: t("Merge") }));
+}
+

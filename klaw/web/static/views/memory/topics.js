@@ -1,0 +1,117 @@
+// Topics: a time line, one with its messages, search, edit, merge, split, history, undo, forget.
+
+import { get, post } from "/static/api.js";
+import { h } from "/static/dom.js";
+import { failure, form, openDialog } from "/static/forms.js";
+import { currentLanguage, t, when, words } from "/static/i18n.js";
+import { forgetting } from "/static/views/forgetting.js";
+import { attempt, done, showAgain } from "/static/views/memory.js";
+
+words({
+  "Search in topics": "Искать в темах", "messages: {count}": "сообщений: {count}", "Choose topic {id}": "Выбрать тему {id}",
+  "Merge the chosen": "Объединить выбранные", "Choose two or more topics of one chat.": "Выберите две или больше тем одного чата.",
+  "Summary": "Содержание", "empty: the old ones, one after the other": "пусто: прежние, одно за другим",
+  "Split": "Разделить", "A new topic begins here": "Здесь начинается новая тема",
+  "Tick where a new topic begins; without a tick a model decides.": "Отметьте, где начинается новая тема; без отметок решит модель.",
+  "Changes of topics": "Изменения тем", "Take back": "Отменить", "taken back by {entry}": "отменено: {entry}", "takes back {entry}": "отменяет {entry}",
+  "merge": "объединение", "split": "разделение", "rebuild": "заново", "undo": "отмена", "put": "создание", "remove": "удаление", "mark": "пометка",
+  "person": "человек", "archivist": "архивариус", "The first {count} of {all} topics.": "Первые {count} тем из {all}.",
+  "Nothing is here yet.": "Здесь пока ничего нет.",
+});
+
+/** Show the topics along the time, the last talked about first; or one of them. */
+export async function showTopics(place, id) {
+  if (id) return showTopic(place, id);
+  const chosen = new Set(), list = h("div", {}), search = h("input", { type: "search", placeholder: t("Search in topics"), "aria-label": t("Search in topics") });
+  search.onchange = () => attempt(async () => line(list, search.value.trim() ? (await get("/topics/search", { query: search.value.trim(), limit: 30 })).topics : all.topics, chosen));
+  place.append(h("div", { class: "row" }, search),
+    h("div", { class: "buttons start" }, h("button", { onclick: () => merge([...chosen]) }, t("Merge the chosen")), h("button", { onclick: () => changes() }, t("History"))), list);
+  const all = await get("/topics", { limit: 100 });
+  line(list, all.topics, chosen);
+  if (all.count > all.topics.length) place.append(h("p", { class: "hint" }, t("The first {count} of {all} topics.", { count: all.topics.length, all: all.count })));
+}
+
+/** Topics below the months in which they were last talked about; a bar says where in the whole time each of them lies. */
+function line(list, found, chosen) {
+  chosen.clear();
+  const first = Math.min(...found.map((each) => Date.parse(each.first_at))), whole = Math.max(1, ...found.map((each) => Date.parse(each.last_at) - first));
+  const months = new Map();
+  for (const each of found) {
+    const month = new Intl.DateTimeFormat(currentLanguage(), { month: "long", year: "numeric" }).format(new Date(each.last_at));
+    if (!months.has(month)) months.set(month, []);
+    months.get(month).push(each);
+  }
+  const row = (each) => {
+    const span = h("span", { class: "span" });
+    span.style.marginLeft = `${(98 * (Date.parse(each.first_at) - first)) / whole}%`;
+    span.style.width = `${Math.max(2, (100 * (Date.parse(each.last_at) - Date.parse(each.first_at))) / whole)}%`;
+    return h("li", {}, h("div", { class: "row" },
+      h("input", { type: "checkbox", "aria-label": t("Choose topic {id}", { id: each.id }), onchange: (event) => (event.target.checked ? chosen.add(each.id) : chosen.delete(each.id)) }),
+      h("a", { href: `#/memory/topics/${each.id}` }, each.summary)), h("div", { class: "track", "aria-hidden": "true" }, span), about(each));
+  };
+  list.replaceChildren(...[...months].flatMap(([month, topics]) => [h("h2", {}, month), h("ul", { class: "lines" }, topics.map(row))]));
+  if (!found.length) list.replaceChildren(h("p", { class: "hint" }, t("Nothing is here yet.")));
+}
+
+function about(topic) {
+  const span = topic.first_at.slice(0, 10) === topic.last_at.slice(0, 10) ? when(topic.last_at) : `${when(topic.first_at)} – ${when(topic.last_at)}`;
+  return h("p", { class: "hint" }, `${nameOf(topic)} · ${span} · ${t("messages: {count}", { count: topic.messages })}`);
+}
+
+const nameOf = (topic) => topic.chat.split(":").pop();
+
+async function showTopic(place, id) {
+  const { topic, messages } = await get(`/topics/${encodeURIComponent(id)}`);
+  const chat = nameOf(topic), cuts = new Set(), problem = h("div", {});
+  const split = async () => {
+    problem.replaceChildren();
+    try {
+      await post(`/topics/${topic.id}/split`, { at: [...cuts] });
+      done(t("Done."), () => post("/topics/undo"), "#/memory/topics");
+    } catch (error) {
+      problem.replaceChildren(failure(error));
+    }
+  };
+  place.append(h("h1", {}, topic.summary), about(topic),
+    h("div", { class: "buttons start" },
+      h("button", { onclick: () => changes(topic.id) }, t("History")),
+      h("button", { onclick: () => forgetting(`topic:${topic.id}`, () => { location.hash = "#/memory/topics"; }) }, t("Forget")),
+      messages.length > 1 && h("button", { onclick: split }, t("Split"))), problem,
+    messages.length > 1 ? h("p", { class: "hint" }, t("Tick where a new topic begins; without a tick a model decides.")) : "",
+    h("ul", { class: "lines" }, messages.map((each, index) => h("li", {},
+      h("p", { class: "hint" }, h("a", { href: `#/chats/${encodeURIComponent(chat)}/${each.seq}` }, `${chat}#${each.seq}`), ` ${when(each.at)}`),
+      h("p", { class: "quote" }, each.content),
+      index > 0 && h("label", { class: "tick" }, t("A new topic begins here"), h("input", { type: "checkbox",
+        onchange: (event) => (event.target.checked ? cuts.add(`${chat}#${each.seq}`) : cuts.delete(`${chat}#${each.seq}`)) }))))));
+}
+
+function merge(topics) {
+  const dialog = openDialog(t("Merge"));
+  if (topics.length < 2) return dialog.show(h("p", {}, t("Choose two or more topics of one chat.")));
+  return dialog.show(h("p", {}, topics.join(", ")), form([
+    { name: "summary", label: t("Summary"), rows: 3, hint: t("empty: the old ones, one after the other") },
+  ], async ({ summary }) => {
+    const told = await post("/topics/merge", { topics, ...(summary ? { summary } : {}) });
+    dialog.close();
+    done(t("Done."), () => post("/topics/undo"), `#/memory/topics/${told.topic.id}`);
+  }, { button: t("Merge") }));
+}
+
+/** What was done to topics, the newest first; each can be taken back. */
+async function changes(topic) {
+  const dialog = openDialog(t("Changes of topics"));
+  try {
+    const found = (await get("/topics/history", { topic, limit: 50 })).changes;
+    const problem = h("div", {});
+    dialog.show(h("ol", { class: "lines" }, found.map((each) => h("li", {},
+      h("p", {}, `${each.entry}: ${t(each.op)} · ${each.before.map((one) => one.id).join(", ") || "–"} → ${each.after.join(", ") || "–"}`),
+      each.before.map((one) => h("p", { class: "quote" }, one.summary)),
+      h("p", { class: "hint" }, [when(each.at), t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
+        each.undone_by && t("taken back by {entry}", { entry: each.undone_by })].filter(Boolean).join(" · ")),
+      !each.undone_by && h("div", { class: "buttons" }, h("button", { onclick: () => post("/topics/undo", { entry: each.entry }).then(
+        () => { dialog.close(); showAgain(); }, (error) => problem.replaceChildren(failure(error))) }, t("Take back"))))),
+    !found.length && h("li", { class: "hint" }, t("Nothing is here yet."))), problem);
+  } catch (error) {
+    dialog.show(failure(error));
+  }
+}
