@@ -32,8 +32,11 @@ class HasProblems(Protocol):
 class Health:
     """What is degraded now: asked of the parts on demand, so it is never stale."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._sources: list[Problems] = []
+        self.since: dict[str, float] = {}
+        """Code to the time (Unix seconds) when each was first noticed; ``klaw.health`` looks every other second."""
 
     def add(self, *sources: Problems) -> None:
         """Ask these parts too, after those before."""
@@ -41,7 +44,10 @@ class Health:
 
     def problems(self) -> Mapping[str, str]:
         """See ``HasProblems``."""
-        return {code: text for source in self._sources for code, text in source().items()}
+        found = {code: text for source in self._sources for code, text in source().items()}
+        now = self._clock.now()
+        self.since = {code: self.since.get(code, now) for code in found}
+        return found
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +61,7 @@ class Core:
     events: EventSink
     supervisor: Supervisor
     new_id: Callable[[], str] = new_id
-    health: Health = attrs.Factory(Health)
+    health: Health = attrs.Factory(lambda self: Health(self.clock), takes_self=True)
     metrics: Metrics = attrs.Factory(Metrics)
     files: Threads = attrs.Factory(lambda: Threads("files", 2))
     """For small work on Klaw's own files."""

@@ -6,7 +6,7 @@ SIGTERM and SIGINT stop in stages; a second one ends the process at once. Nothin
 import gc
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ import structlog
 import trio
 
 from klaw import __version__
+from klaw.actor.threads import Threads
 from klaw.admin import notify
 from klaw.admin import socket as admin_socket
 from klaw.admin.notify import Notifier
@@ -108,7 +109,7 @@ class _Listener:
             clock=app.core.clock,
             http=HttpServer(self._make_api) if app.core.config.gateway.http.enabled else None,
         )
-        self._app, self._services = app, services
+        self._app, self._services, self.auth = app, services, auth
         self.gateway = Gateway(services, self._listening)
 
     def _make_api(self) -> Any:
@@ -130,8 +131,24 @@ class _Listener:
 
 def listener_parts(app: App, listener: _Listener) -> dict[str, Any]:
     """What handlers of operations may ask for, by name."""
-    more = {"connections": listener.gateway.connections, "address": lambda: listener.url}
+    more = {
+        "connections": listener.gateway.connections,
+        "address": lambda: listener.url,
+        "auth": listener.auth,
+        "check_up": partial(_check_up, app.core.paths, Threads("check-up", 1)),
+    }
     return {**operation_parts(app), **more}
+
+
+async def _check_up(
+    paths: Paths, threads: Threads, status: Mapping[str, Any], health: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What `klaw doctor` finds, of a server whose status and health are these."""
+    from klaw.doctor.checkup import check_up
+    from klaw.doctor.places import Server
+
+    look = partial(check_up, paths, Server(status=status, health=health), whole=False, version=__version__)
+    return (await threads.run(look, abandon=True)).told()
 
 
 async def _start_admin(app: App, listener: _Listener) -> None:

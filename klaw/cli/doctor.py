@@ -45,17 +45,8 @@ def doctor(asked: Doctor, paths: Paths) -> dict[str, Any]:
     """Check the installation and say what to do. It changes nothing. The exit code is 1 if there is a problem."""
     from klaw import __version__
     from klaw.doctor.checkup import check_up
-    from klaw.doctor.judge import Level
 
-    done = check_up(paths, _server(paths), whole=asked.full, version=__version__)
-    problems = done.count(Level.PROBLEM)
-    return {
-        "ok": not problems,
-        "problems": problems,
-        "warnings": done.count(Level.WARNING),
-        "findings": done.findings,
-        "chats": done.chats,
-    }
+    return check_up(paths, _server(paths), whole=asked.full, version=__version__).told()
 
 
 def _server(paths: Paths) -> "Server":

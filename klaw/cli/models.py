@@ -15,8 +15,7 @@ from klaw.operations.operation import Noun, OperationError, Shown, argument, siz
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
-    from klaw.llm.router import Router
-    from klaw.llm.trial import ModelCheck, Tried
+    from klaw.llm.trial import ModelCheck
     from klaw.models.build import PullStep
     from klaw.models.catalogue import ModelSpec
     from klaw.models.manifest import Calibration
@@ -216,10 +215,11 @@ async def _test(
     from klaw.llm.local.process import ACTOR_NAME, LocalProcess
     from klaw.llm.local.provider import LocalModel, LocalProvider
     from klaw.llm.router import Router
+    from klaw.llm.trial import trial_of
 
     local = LocalModel()
     router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s))
-    trials = [(name, _trial(config, router, name)) for name in names]
+    trials = [(name, trial_of(config, router, name)) for name in names]
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
         if any(name.partition("/")[0] == LOCAL_PROVIDER for name in names):
@@ -230,24 +230,6 @@ async def _test(
         if supervisor.report():
             await supervisor.stop(ACTOR_NAME, "the test is over")
         nursery.cancel_scope.cancel(reason="the test is over")
-
-
-def _trial(config: "EngineConfig", router: "Router", name: str) -> "Tried":
-    from klaw.config.document import join_path
-    from klaw.config.llm import LOCAL_PROVIDER
-    from klaw.llm.trial import Tried
-
-    route = router.route(name, key="NAME", alone=True)
-    provider = name.partition("/")[0]
-    key = "localModel" if provider == LOCAL_PROVIDER else join_path(f"providers.{provider}.models", route.model)
-    return Tried(
-        provider=route.provider,
-        model=route.model,
-        max_tokens=route.max_output_tokens,
-        temperature=config.llm.temperature,
-        tools="" if route.tools else f"{key}.tools is false",
-        images="" if route.images else "it takes none" if provider == LOCAL_PROVIDER else f"{key}.images is false",
-    )
 
 
 # -- calibrate --------------------------------------------------------------------------------------------------------

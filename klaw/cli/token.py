@@ -53,7 +53,7 @@ def add(asked: Added, paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
             "  klaw token add local      makes a token; give it as $KLAW_TOKEN",
             "  klaw token allow-local    lets this machine in without one",
         )
-    return {**_json(token), "token": secret}
+    return {**token.told(), "token": secret}
 
 
 @NOUN.operation("token_list", cli="list")
@@ -68,7 +68,7 @@ def show(paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
         say(f"no tokens: {only if access.local else NOBODY}")
     elif access.local:
         say(f"{OPEN}; klaw token deny-local ends that")
-    return {"allow_local": access.local, "tokens": [_json(token) for token in access.tokens]}
+    return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
 
 
 @NOUN.operation("token_revoke", Revoked, cli="revoke")
@@ -81,7 +81,7 @@ def revoke(asked: Revoked, paths: Paths, say: Callable[..., None]) -> dict[str, 
         raise KlawError("no token has this user or id; `klaw token list` shows them")
     say("revoked: " + ", ".join(f"{token.id} ({token.user})" for token in revoked))
     _say_who_is_left(paths, say)
-    return {"revoked": [_json(token) for token in revoked]}
+    return {"revoked": [token.told() for token in revoked]}
 
 
 @NOUN.operation("token_allow_local", cli="allow-local")
@@ -120,9 +120,3 @@ def _about(token: "Token") -> str:
     told = ["operator"] if token.operator else []
     told += [f"login with {token.login_of} until {token.expires_at}"] if token.login_of else []
     return f"  {', '.join(told)}" if told else ""
-
-
-def _json(token: "Token") -> dict[str, Any]:
-    told = {"operator": token.operator, "login_of": token.login_of, "expires_at": token.expires_at}
-    more = {name: value for name, value in told.items() if value}
-    return {"id": token.id, "user": token.user, "created_at": token.created_at, **more}

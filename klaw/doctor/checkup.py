@@ -34,6 +34,12 @@ class Checkup:
     def count(self, level: Level) -> int:
         return sum(finding.level is level for finding in self.findings)
 
+    def told(self) -> dict[str, Any]:
+        """It as an answer."""
+        problems, warnings = self.count(Level.PROBLEM), self.count(Level.WARNING)
+        counts = {"ok": not problems, "problems": problems, "warnings": warnings}
+        return {**counts, "findings": self.findings, "chats": self.chats}
+
 
 def check_up(
     paths: Paths,

@@ -51,6 +51,12 @@ class Token:
     """Of a browser's login: the id of the token that it was made with, and with which it ends."""
     expires_at: str | None = None
 
+    def told(self) -> dict[str, Any]:
+        """What people and programs may see of it, as JSON has it."""
+        more = {"operator": self.operator, "login_of": self.login_of, "expires_at": self.expires_at}
+        own = {"id": self.id, "user": self.user, "created_at": self.created_at}
+        return own | {name: value for name, value in more.items() if value}
+
 
 @attrs.frozen(kw_only=True)
 class Grant:
@@ -253,6 +259,14 @@ class Authenticator:
         if found is None or self._expired(found):
             return None
         return Grant(user=found.user, token=found.id, operator=found.operator)
+
+    def listed(self) -> Access:
+        """What the file says now. Raises ConfigError: it cannot be read."""
+        return load_access(self.path)
+
+    def revoke(self, name: str) -> tuple[Token, ...]:
+        """See ``revoke_tokens``."""
+        return revoke_tokens(self.path, name)
 
     def may_log_in(self, grant: Grant) -> bool:
         """Whether what was granted is by a token, and not by a login itself."""

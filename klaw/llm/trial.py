@@ -2,13 +2,19 @@
 
 import struct
 import zlib
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 import trio
 
+from klaw.config.document import join_path
+from klaw.config.llm import LOCAL_PROVIDER
 from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, Completion, Delta, Image, Provider, Request, ToolDescription
+
+if TYPE_CHECKING:
+    from klaw.config.schema import EngineConfig
+    from klaw.llm.router import Router
 
 MAX_TOKENS = 512
 """A model that thinks must come to an answer."""
@@ -32,6 +38,21 @@ class ModelCheck:
     """What was seen, or why not."""
     seconds: float | None = None
     """How long the call took."""
+
+
+def trial_of(config: "EngineConfig", router: "Router", name: str) -> "Tried":
+    """What to ask a model, by its whole name. Raises ConfigError: there is no such model."""
+    route = router.route(name, key="NAME", alone=True)
+    provider = name.partition("/")[0]
+    key = "localModel" if provider == LOCAL_PROVIDER else join_path(f"providers.{provider}.models", route.model)
+    return Tried(
+        provider=route.provider,
+        model=route.model,
+        max_tokens=route.max_output_tokens,
+        temperature=config.llm.temperature,
+        tools="" if route.tools else f"{key}.tools is false",
+        images="" if route.images else "it takes none" if provider == LOCAL_PROVIDER else f"{key}.images is false",
+    )
 
 
 @attrs.frozen(kw_only=True)

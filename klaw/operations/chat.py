@@ -15,7 +15,7 @@ from klaw.operations.server import listed
 if TYPE_CHECKING:
     from klaw.actor.supervisor import Supervisor
     from klaw.chats.directory import ChatDirectory
-    from klaw.core import HasProblems
+    from klaw.core import Health
     from klaw.llm.client import Llm
     from klaw.llm.prices import Prices, Rate
     from klaw.memory.coverage import Coverage
@@ -162,7 +162,7 @@ _MODELS = Slash(word="/models", help="list the models with their context length 
 
 @NOUN.operation("chat_status", show=_status, scope=Scope.CHAT, slash=_STATUS)
 async def status(
-    chat: ChatId, readers: "Readers", chats: "ChatDirectory", llm: "Llm", health: "HasProblems"
+    chat: ChatId, readers: "Readers", chats: "ChatDirectory", llm: "Llm", health: "Health"
 ) -> dict[str, Any]:
     """Show what the chat where this is asked does now, and what is degraded."""
     session = await session_of(readers, chat)

@@ -9,7 +9,7 @@ from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, 
 
 if TYPE_CHECKING:
     from klaw.actor.supervisor import Supervisor
-    from klaw.core import HasProblems
+    from klaw.core import Health
     from klaw.store.engine.writer import Writer
     from klaw.store.rebuild.actor import Reindexer, ReindexStatus
     from klaw.toolbox.mcp.servers import McpServers
@@ -40,13 +40,16 @@ def _health(answer: dict[str, Any]) -> Shown:
     return Shown([answer["state"], *(f"  {text}" for text in problems)], found=answer["state"] == "ok")
 
 
-def listed(health: "HasProblems") -> list[dict[str, str]]:
-    """What is degraded, as JSON has it."""
-    return [{"code": code, "text": text} for code, text in health.problems().items()]
+def listed(health: "Health") -> list[dict[str, str]]:
+    """What is degraded and since when, as JSON has it."""
+    from klaw.actor.clock import iso
+
+    problems = health.problems()
+    return [{"code": code, "text": text, "since": iso(health.since[code])} for code, text in problems.items()]
 
 
 @HEALTH.operation("health", cli="", show=_health, scope=Scope.OPERATOR, deadline_s=8)
-async def health(writer: "Writer", health: "HasProblems", supervisor: "Supervisor") -> dict[str, Any]:
+async def health(writer: "Writer", health: "Health", supervisor: "Supervisor") -> dict[str, Any]:
     """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code is 0
     if all is ok.
     """

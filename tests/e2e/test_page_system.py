@@ -2,6 +2,7 @@
 
 import json
 
+from klaw.gateway.auth import add_token, tokens_file
 from tests.e2e.test_page import base
 from tests.support.browser import in_browser, needs_chromium
 from tests.support.llm_server import serve_llm, text_reply
@@ -98,3 +99,47 @@ async def test_tasks_and_what_they_used(tmp_path):
         llm.respond = lambda _: text_reply("Ничего <i>нового</i>.")
         async with served(home) as server:
             await in_browser(look, base(server), locale="en-US")
+
+
+def log_in(page, secret):
+    page.fill("#token", secret)
+    page.click("form button.main")
+    page.wait_for_selector("nav a")
+
+
+def revoke(page, row):
+    page.click(f"klaw-system tr:has-text('{row}') button")
+    page.click("dialog button.main")
+
+
+async def test_the_system_for_whoever_runs_it(tmp_path):
+    def look(page, wrong):
+        log_in(page, root)
+        page.wait_for_selector(".frame > .warn:visible")
+        page.click("nav >> text=Система")
+        page.wait_for_selector("klaw-system th:text-is('store.writer')")
+        assert page.locator(".degraded-list li").first.inner_text().count(" с ") >= 1
+        page.click("[data-key='test stub/echo']")
+        page.wait_for_selector(".checks dd:has-text('работает: it answers')")
+        page.click("[data-key=check]")
+        page.wait_for_selector(".findings li:has-text('tokens')")
+        page.wait_for_selector("klaw-system tr:has-text('вход')")
+        revoke(page, "boris")
+        page.wait_for_selector("klaw-system tr:has-text('boris')", state="detached")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        revoke(page, "вход")
+        page.wait_for_selector("#token")
+        log_in(page, anna)
+        assert page.locator("nav >> text=Система").count() == 0
+        assert page.evaluate("fetch('/api/v1/token').then((answer) => answer.status)") == 403
+        assert wrong == []
+
+    async with serve_llm() as llm:
+        home = write_home(tmp_path, llm=llm.url, embedding={"enabled": True})
+        users = {"root": True, "boris": False, "anna": False}
+        root, _, anna = (
+            add_token(tokens_file(home / "config"), user, "2026-01-01T00:00:00Z", operator=operator)[1]
+            for user, operator in users.items()
+        )
+        async with served(home) as server:
+            await in_browser(look, base(server), locale="ru-RU", viewport={"width": 360, "height": 740})

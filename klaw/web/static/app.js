@@ -78,11 +78,24 @@ function tools() {
     } }, t("Log out")));
 }
 
+/** What does not work as it should, for everybody, as soon as the server says it. */
+function degraded() {
+  const line = h("p", { class: "warn", role: "status", hidden: true });
+  const show = () => {
+    const text = app.socket.degraded.map((each) => each.text).join("; ");
+    if (text !== line.textContent) line.textContent = text;
+    line.hidden = !text;
+  };
+  for (const event of ["frame", "online"]) app.socket.addEventListener(event, show);
+  show();
+  return line;
+}
+
 function showFrame() {
   const place = h("main", { id: "view" });
   const links = VIEWS.filter((view) => !view.operator || app.me.operator)
     .map((view) => h("a", { href: `#/${view.path}` }, h("span", { "aria-hidden": "true" }, view.sign), " ", t(view.name)));
-  document.body.replaceChildren(h("nav", { class: "views", "aria-label": t("Menu") }, h("strong", {}, "Klaw"), links, tools()), place);
+  document.body.replaceChildren(h("nav", { class: "views", "aria-label": t("Menu") }, h("strong", {}, "Klaw"), links, tools()), h("div", { class: "frame" }, degraded(), place));
   const show = () => {
     const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");
     const view = VIEWS.find((each) => each.path === path) || VIEWS[0];

@@ -96,3 +96,9 @@ export function when(iso) {
 export function number(value) {
   return new Intl.NumberFormat(language).format(value);
 }
+
+/** US dollars; less than one with three digits that count. */
+export function dollars(value) {
+  const digits = value && value < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 2 };
+  return new Intl.NumberFormat(language, { style: "currency", currency: "USD", ...digits }).format(value);
+}

@@ -37,6 +37,7 @@ export class Panel extends HTMLElement {
       data = await this.load();
     } catch (error) {
       if (asked !== this.asked) return;
+      if (error.status === 401) return location.reload();
       this.drawn = null;
       return this.replaceChildren(h("p", { class: "error", role: "alert" }, textOf(error)));
     }

@@ -4,6 +4,7 @@
 import "/static/views/chats.js";
 import "/static/views/memory.js";
 import "/static/views/tasks.js";
+import "/static/views/system.js";
 import "/static/views/usage.js";
 
 export const VIEWS = [
@@ -11,4 +12,5 @@ export const VIEWS = [
   { path: "memory", name: "Memory", sign: "❋", element: "klaw-memory" },
   { path: "tasks", name: "Tasks", sign: "◔", element: "klaw-tasks" },
   { path: "usage", name: "Usage", sign: "∑", element: "klaw-usage" },
+  { path: "system", name: "System", sign: "⚙", element: "klaw-system", operator: true },
 ];

@@ -20,6 +20,8 @@ SLOW_S = {
     "topics_merge": 60,
     "topics_rebuild": 60,
     "topics_undo": 60,
+    "models_test": 120,
+    "doctor": 60,
 }
 """Those that read all files, ask a model, or make vectors; the command line waits as long."""
 
@@ -95,6 +97,11 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "chats_export",
         "chats_delete",
         "recall_replay",
+        "token_list",
+        "token_revoke",
+        "models_list",
+        "models_test",
+        "doctor",
     }
     assert all(0 < each.deadline_s <= SLOW_S.get(name, 10) and each.help for name, each in operations().items())
 

@@ -2,7 +2,7 @@
 
 import { get } from "/static/api.js";
 import { h } from "/static/dom.js";
-import { currentLanguage, number, t, words } from "/static/i18n.js";
+import { currentLanguage, dollars, number, t, words } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
 
 words({
@@ -39,11 +39,6 @@ const SOURCES = {
   reranker: "choosing what is recalled",
 };
 const DAY_MS = 86_400_000;
-
-function dollars(value) {
-  const digits = value && value < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 2 };
-  return new Intl.NumberFormat(currentLanguage(), { style: "currency", currency: "USD", ...digits }).format(value);
-}
 
 const MEASURES = {
   tokens: { name: "Tokens", of: (each) => each.prompt_tokens + each.completion_tokens, text: number },

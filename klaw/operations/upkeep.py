@@ -1,0 +1,74 @@
+"""What whoever runs the server looks after from the page and over HTTP: tokens, models and a check-up. The command line
+has the same without a server.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, required
+from klaw.operations.perform import OPERATOR, operations, perform, read
+
+if TYPE_CHECKING:
+    from klaw.core import Core
+    from klaw.llm.client import Llm
+
+TOKENS = Noun("token", "list and revoke access tokens and logins (docs/security.md)")
+MODELS = Noun("models", "list and test the models of the configuration (docs/models.md)")
+DOCTOR = Noun("doctor", "check the installation (docs/operations.md)")
+
+
+@attrs.frozen(kw_only=True)
+class Revoked:
+    name: Name = required("all tokens of this user, or one token or login by its id")
+
+
+@attrs.frozen(kw_only=True)
+class Tested:
+    model: Name = required("PROVIDER/MODEL")
+
+
+@TOKENS.operation("token_list", scope=Scope.OPERATOR)
+async def tokens(core: "Core", auth: Any) -> dict[str, Any]:
+    """List the tokens and the browsers that are logged in: their ids, users and dates."""
+    access = await core.files.run(auth.listed)
+    return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
+
+
+@TOKENS.operation("token_revoke", Revoked, scope=Scope.OPERATOR, changes=True)
+async def revoke(asked: Revoked, core: "Core", auth: Any) -> dict[str, Any]:
+    """Revoke the tokens of a user, or one token or login; their connections are closed."""
+    revoked = await core.files.run(auth.revoke, asked.name)
+    if not revoked:
+        raise OperationError("unknown_token", "no token has this user or id", field="name")
+    return {"revoked": [token.told() for token in revoked]}
+
+
+@MODELS.operation("models_list", scope=Scope.OPERATOR)
+async def models(llm: "Llm") -> dict[str, Any]:
+    """List the models of the configuration, the usual one first."""
+    from klaw.llm.registry import configured_models
+
+    config = llm.core.config
+    return {"models": configured_models(config), "default": config.routing.default}
+
+
+@MODELS.operation("models_test", Tested, scope=Scope.OPERATOR, changes=True, deadline_s=120)
+async def test(asked: Tested, llm: "Llm") -> dict[str, Any]:
+    """Ask a model a few tiny questions and say what works; it costs a few tokens."""
+    from klaw.errors import ConfigError
+    from klaw.llm.trial import trial_of
+
+    try:
+        trial = trial_of(llm.core.config, llm.router, asked.model)
+    except ConfigError as error:
+        raise OperationError("bad_model", str(error), field="model") from None
+    return {"model": asked.model, "checks": await trial.run()}
+
+
+@DOCTOR.operation("doctor", Nothing, scope=Scope.OPERATOR, deadline_s=60)
+async def doctor(parts: Mapping[str, Any], check_up: Callable[..., Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """Check the installation and say what to do; it changes nothing."""
+    about = [await perform(read(operations()[name], {}), OPERATOR, parts) for name in ("status", "health")]
+    return await check_up(*about)

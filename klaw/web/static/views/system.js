@@ -1,0 +1,181 @@
+// How the server is, for whoever runs it: what is degraded, its parts with their queues, models, tokens, a check-up.
+
+import { get, post } from "/static/api.js";
+import { h } from "/static/dom.js";
+import { currentLanguage, dollars, number, t, when, words } from "/static/i18n.js";
+import { Panel, textOf } from "/static/panel.js";
+
+words({
+  "Server": "Сервер",
+  "up since": "работает с",
+  "RAM": "Память процесса",
+  "Database": "База данных",
+  "Free on disk": "Свободно на диске",
+  "Connections": "Соединения",
+  "Stored": "Хранится",
+  "messages, chats, users": "сообщений, чатов, пользователей",
+  "Spent today": "Расход сегодня",
+  "calls": "вызовы",
+  "Degraded": "Что не работает",
+  "Everything works.": "Всё работает.",
+  "since": "с",
+  "Coverage": "Полнота памяти",
+  "Every message can be found.": "Каждое сообщение можно найти.",
+  "messages cannot be found": "сообщений нельзя найти",
+  "The indexes cannot be read.": "Индексы не читаются.",
+  "checked so far": "проверено",
+  "Models": "Модели",
+  "Test": "Проверить",
+  "Testing …": "Проверяется …",
+  "the usual one": "обычная",
+  "Tokens and logins": "Токены и входы",
+  "User": "Пользователь",
+  "Kind": "Вид",
+  "token": "токен",
+  "login": "вход",
+  "of an operator": "оператора",
+  "Made": "Создан",
+  "Until": "До",
+  "Revoke": "Отозвать",
+  "Revoke this? Its connections are closed.": "Отозвать? Его соединения закроются.",
+  "There are no tokens.": "Токенов нет.",
+  "This machine is served without a token.": "Этот компьютер обслуживается без токена.",
+  "Check-up": "Проверка установки",
+  "Check now": "Проверить сейчас",
+  "Checking …": "Идёт проверка …",
+  "Parts": "Части",
+  "Part": "Часть",
+  "State": "Состояние",
+  "Queue": "Очередь",
+  "Handled": "Обработано",
+  "Failed": "Сбои",
+  "Restarts": "Перезапуски",
+  "Does": "Занята",
+  "works": "работает", "fails": "не работает", "not tried": "не проверено",
+});
+
+const UNITS = [["gigabyte", 1 << 30], ["megabyte", 1 << 20], ["kilobyte", 1 << 10]];
+
+function size(bytes) {
+  const [unit, factor] = UNITS.find((each) => bytes >= each[1]) || UNITS[2];
+  return new Intl.NumberFormat(currentLanguage(), { style: "unit", unit, maximumFractionDigits: 1 }).format(bytes / factor);
+}
+
+class System extends Panel {
+  every = 2000;
+  tests = {};
+  checked = null;
+
+  async load() {
+    const [status, actors, models, tokens] = await Promise.all(["/status", "/actors", "/models", "/token"].map((each) => get(each)));
+    const { tree } = actors;
+    // What changes with every look, though nothing happened, would make the page new each time.
+    return { status: { ...status, uptime_s: null, metrics: null, threads: null }, rows: rowsOf(tree), models, tokens, tests: this.tests, checked: this.checked };
+  }
+
+  draw({ status, rows, models, tokens }) {
+    return [
+      h("header", { class: "row" }, h("h1", {}, t("System"))),
+      this.degraded(status.degraded), this.server(status), this.models(models), this.tokens(tokens), this.checkUp(),
+      h("section", {}, h("h2", {}, t("Parts")), table(["Part", "State", "Queue", "Handled", "Failed", "Restarts", "Does"], rows.map(({ depth, cells }) => {
+        const [name, state, ...others] = cells;
+        return h("tr", {}, h("th", { scope: "row", class: `depth${Math.min(depth, 5)}` }, name), h("td", {}, state),
+          others.map((each) => h("td", { class: typeof each === "number" ? "number" : "" }, typeof each === "number" ? number(each) : each)));
+      }))),
+    ];
+  }
+
+  degraded(problems) {
+    return h("section", {}, h("h2", {}, t("Degraded")),
+      problems.length ? h("ul", { class: "degraded-list" }, problems.map((each) => h("li", { class: "warn" }, each.text, " ", h("small", {}, `${t("since")} ${when(each.since)}`))))
+        : h("p", {}, t("Everything works.")));
+  }
+
+  server({ version, started_at: started, rss_bytes: memory, disk, connections, counts, llm, coverage }) {
+    const row = (name, value) => [h("dt", {}, t(name)), h("dd", {}, value)];
+    const found = coverage.error ? t("The indexes cannot be read.")
+      : coverage.uncovered ? `${number(coverage.uncovered)} / ${number(coverage.searchable)} ${t("messages cannot be found")}` : t("Every message can be found.");
+    return h("section", {}, h("h2", {}, t("Server")), h("dl", {},
+      row("Server", `Klaw ${version}, ${t("up since")} ${when(started)}`),
+      row("Stored", `${[counts.messages, counts.chats, counts.users].map(number).join(" / ")} (${t("messages, chats, users")})`),
+      row("Coverage", found + (coverage.whole || coverage.error ? "" : ` (${t("checked so far")}: ${number(coverage.messages)})`)),
+      row("Spent today", `${dollars(llm.today.cost_nano / 1e9)}, ${t("calls")}: ${number(llm.today.calls)}`),
+      row("Connections", number(connections)),
+      row("RAM", size(memory)), row("Database", size(disk.database_bytes)), row("Free on disk", size(disk.free_bytes))));
+  }
+
+  models({ models, default: usual }) {
+    return h("section", {}, h("h2", {}, t("Models")), h("ul", { class: "cards" }, models.map((name) => {
+      const tested = this.tests[name];
+      return h("li", {}, h("div", { class: "row" }, h("strong", {}, name), name === usual && h("span", { class: "hint" }, t("the usual one")),
+        h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: tested === "running", onclick: () => this.test(name) }, t("Test"))),
+      h("div", { role: "status" }, !tested ? null : tested === "running" ? t("Testing …") : tested.error ? h("p", { class: "error" }, tested.error)
+        : h("dl", { class: "checks" }, tested.checks.map((each) => [h("dt", {}, each.name),
+          h("dd", { class: each.state === "fails" ? "error" : "" }, `${t(each.state)}: ${each.text}`)]))));
+    })));
+  }
+
+  async test(name) {
+    this.tests = { ...this.tests, [name]: "running" };
+    this.refresh();
+    let told;
+    try {
+      told = await post("/models/test", { model: name });
+    } catch (error) {
+      told = { error: textOf(error) };
+    }
+    this.tests = { ...this.tests, [name]: told };
+    this.refresh();
+  }
+
+  tokens({ tokens, allow_local: isOpen }) {
+    const cells = (each) => [each.login_of ? t("login") : t("token") + (each.operator ? ` ${t("of an operator")}` : ""), when(each.created_at), each.expires_at ? when(each.expires_at) : ""];
+    return h("section", {}, h("h2", {}, t("Tokens and logins")), isOpen && h("p", {}, t("This machine is served without a token.")),
+      tokens.length ? table(["User", "Kind", "Made", "Until", ""], tokens.map((each) => h("tr", {},
+        h("th", { scope: "row" }, each.user, " ", h("code", {}, each.id)), cells(each).map((cell) => h("td", {}, cell)),
+        h("td", {}, h("button", { "data-key": `revoke ${each.id}`, "aria-label": `${t("Revoke")}: ${each.user} ${each.id}`,
+          onclick: () => this.change(() => post(`/token/${each.id}/revoke`), `${t("Revoke this? Its connections are closed.")} (${each.user}, ${each.id})`) }, t("Revoke"))))))
+        : h("p", {}, t("There are no tokens.")));
+  }
+
+  checkUp() {
+    const done = this.checked;
+    return h("section", {}, h("h2", {}, t("Check-up")),
+      h("button", { "data-key": "check", disabled: done === "running", onclick: () => this.check() }, t("Check now")),
+      h("div", { role: "status" }, !done ? null : done === "running" ? h("p", {}, t("Checking …")) : done.error ? h("p", { class: "error" }, done.error)
+        : h("ul", { class: "findings" }, done.findings.map((each) => h("li", {}, h("strong", { class: each.level === "ok" ? "" : "error" }, `${each.level} ${each.name}: `), each.text,
+          each.todo && h("div", { class: "hint" }, `→ ${each.todo}`))))));
+  }
+
+  async check() {
+    this.checked = "running";
+    this.refresh();
+    try {
+      this.checked = await get("/doctor");
+    } catch (error) {
+      this.checked = { error: textOf(error) };
+    }
+    this.refresh();
+  }
+}
+
+function table(head, rows) {
+  return h("table", {}, h("thead", {}, h("tr", {}, head.map((each) => (each ? h("th", { scope: "col" }, t(each)) : h("td"))))), h("tbody", {}, rows));
+}
+
+/** The tree of parts as rows, each with how deep it stands. */
+function rowsOf(tree, depth = 0) {
+  return tree.children.flatMap((node) => [{ depth, cells: cellsOf(node) }, ...rowsOf(node, depth + 1)]);
+}
+
+function cellsOf(node) {
+  if (node.kind === "actor") {
+    const box = node.mailbox;
+    const queue = box ? [`${box.depth} / ${box.capacity}`, box.handled, box.failed] : ["", "", ""];
+    return [node.name, node.state, ...queue, node.restarts, [node.activity, node.last_error].filter(Boolean).join("; ")];
+  }
+  if (node.kind === "slots") return [node.name, "", number(node.waiting), node.granted, "", "", `${node.busy} / ${node.total}`];
+  return [node.name, "", "", "", "", "", node.user || ""];
+}
+
+customElements.define("klaw-system", System);
