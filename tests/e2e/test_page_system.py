@@ -16,7 +16,7 @@ def type_into(page, name, text):
 
 
 def error_at(page, name):
-    return page.wait_for_selector(f"#field-{name}-error:not(:empty)").inner_text()
+    return page.wait_for_selector(f"dialog [name={name}] ~ .error:not(:empty)").inner_text()
 
 
 def make_a_task(page):
@@ -47,7 +47,7 @@ def change_the_task(page):
     assert error_at(page, "every")
     type_into(page, "every", "2h")
     page.wait_for_selector("dialog .times li:nth-child(5)")
-    page.keyboard.press("Enter")
+    page.press("dialog [name=every]", "Enter")
     page.wait_for_selector("dialog", state="detached")
     page.wait_for_selector("[data-task=news] code:text-is('every 2h')")
     page.click("[data-key='news Switch off']")

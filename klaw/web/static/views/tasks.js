@@ -2,8 +2,9 @@
 
 import { get, patch, post, Problem, remove } from "/static/api.js";
 import { h, toast } from "/static/dom.js";
+import { form, openDialog } from "/static/forms.js";
 import { currentLanguage, number, t, when, words } from "/static/i18n.js";
-import { field, formDialog, Panel, showProblems, textOf } from "/static/panel.js";
+import { Panel, textOf } from "/static/panel.js";
 
 words({
   "New task": "Новая задача",
@@ -38,7 +39,6 @@ words({
   "Time": "Время",
   "Time zone": "Часовой пояс",
   "Chat that gets the results": "Чат, куда идут ответы",
-  "More settings": "Ещё настройки",
   "Model": "Модель",
   "provider/model; empty: the usual one": "provider/model; пусто: обычная",
   "One run takes at most": "Один запуск длится не дольше",
@@ -132,49 +132,43 @@ class Tasks extends Panel {
     } catch (error) {
       return toast(textOf(error));
     }
-    const before = valuesOf(task);
-    const input = (name, more = {}) => h("input", { name, value: before[name], autocomplete: "off", ...more });
-    const kind = h("select", { name: "kind" },
-      [["cron", "by a calendar"], ["every", "at intervals"], ["at", "once"]].map(([value, text]) => h("option", { value, selected: value === before.kind }, t(text))));
-    const zones = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
-    const message = h("textarea", { name: "message", rows: 4, required: true });
-    message.value = before.message;
-    const places = {
-      cron: field(t("Calendar"), input("cron"), t("minute, hour, day, month, weekday: 0 9 * * MON-FRI")),
-      every: field(t("Interval"), input("every"), t("for instance 30m, 2h or 1d")),
-      at: field(t("Time"), input("at", { type: "datetime-local" })),
-      zone: field(t("Time zone"), input("zone", { list: "zones" })),
-    };
-    const times = h("ol", { class: "times", "aria-live": "polite", "aria-label": t("Next times") });
-    const form = formDialog(task ? `${t("Task")} ${task.name}` : t("New task"), [
-      !task && field(t("Name"), input("name", { required: true }), t("a-z, 0-9, _ and -")),
-      field(t("Request"), message),
-      field(t("When"), kind), Object.values(places),
-      h("p", { class: "hint" }, t("Next times")), times,
-      field(t("Chat that gets the results"), input("injectInto", { list: "chats" })),
-      h("details", {}, h("summary", {}, t("More settings")),
-        field(t("Model"), input("model"), t("provider/model; empty: the usual one")),
-        field(t("One run takes at most"), input("timeout"), t("for instance 5m")),
-        field(t("Tokens of one run"), input("maxTokens", { inputMode: "numeric" })),
-        field(t("Tokens of one day"), input("dailyTokens", { inputMode: "numeric" }))),
-      h("datalist", { id: "chats" }, chats.map((chat) => h("option", { value: chat.name }))),
-      h("datalist", { id: "zones" }, zones.map((zone) => h("option", { value: zone }))),
-    ], async () => {
-      const values = Object.fromEntries(new FormData(form));
+    const before = valuesOf(task), zones = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
+    const choices = [["cron", t("by a calendar")], ["every", t("at intervals")], ["at", t("once")]];
+    const field = (name, label, more) => ({ name, label: t(label), value: before[name], autocomplete: "off", ...more });
+    const made = form([
+      ...(task ? [] : [field("name", "Name", { hint: t("a-z, 0-9, _ and -") })]),
+      field("message", "Request", { rows: 4 }),
+      field("kind", "When", { choices }),
+      field("cron", "Calendar", { hint: t("minute, hour, day, month, weekday: 0 9 * * MON-FRI") }),
+      field("every", "Interval", { hint: t("for instance 30m, 2h or 1d") }),
+      field("at", "Time", { type: "datetime-local" }),
+      field("zone", "Time zone", { list: "zones" }),
+      field("injectInto", "Chat that gets the results", { list: "chats" }),
+      field("model", "Model", { hint: t("provider/model; empty: the usual one") }),
+      field("timeout", "One run takes at most", { hint: t("for instance 5m") }),
+      field("maxTokens", "Tokens of one run", { inputMode: "numeric" }),
+      field("dailyTokens", "Tokens of one day", { inputMode: "numeric" }),
+    ], async (values) => {
       if (task) await change(task, before, values);
       else await post("/schedule", { ...given(values), [values.kind]: values[values.kind] || " " });
+      dialog.close();
       await this.refresh();
     });
-    const arrange = () => Object.entries(places).forEach(([name, place]) => { place.hidden = !shownFor(kind.value).includes(name); });
-    const preview = () => previewTimes(form, times);
+    const row = (name) => made.elements.namedItem(name).closest(".field");
+    const times = h("ol", { class: "times", "aria-live": "polite", "aria-label": t("Next times") });
+    row("zone").after(h("p", { class: "hint" }, t("Next times")), times);
+    const list = (id, values) => h("datalist", { id }, values.map((value) => h("option", { value })));
+    const dialog = openDialog(task ? `${t("Task")} ${task.name}` : t("New task"), made, list("chats", chats.map((chat) => chat.name)), list("zones", zones));
+    const arrange = () => TIMES.forEach((name) => { row(name).hidden = !shownFor(made.elements.kind.value).includes(name); });
     arrange();
-    preview();
+    previewTimes(made, times);
+    made.elements.namedItem(task ? "message" : "name").focus();
     let timer;
-    form.addEventListener("input", (event) => {
-      if (!["kind", "cron", "every", "at", "zone"].includes(event.target.name)) return;
+    made.addEventListener("input", (event) => {
+      if (![...TIMES, "kind"].includes(event.target.name)) return;
       arrange();
       clearTimeout(timer);
-      timer = setTimeout(preview, 250);
+      timer = setTimeout(() => previewTimes(made, times), 250);
     });
   }
 
@@ -220,6 +214,7 @@ class Tasks extends Panel {
 // -- values of the form ------------------------------------------------------------------------------------------------
 
 const FIELDS = { injectInto: "inject_into", model: "model", maxTokens: "max_tokens", dailyTokens: "daily_tokens" };
+const TIMES = ["cron", "every", "at", "zone"];
 const shownFor = (kind) => (kind === "every" ? ["every"] : [kind, "zone"]);
 const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
@@ -243,7 +238,7 @@ function localMinute(time) {
 
 /** The fields that are given, without those of the other kinds of times. */
 function given({ kind, ...values }) {
-  const hidden = ["cron", "every", "at", "zone"].filter((name) => !shownFor(kind).includes(name));
+  const hidden = TIMES.filter((name) => !shownFor(kind).includes(name));
   return Object.fromEntries(Object.entries(values).filter(([name, value]) => value && !hidden.includes(name)));
 }
 
@@ -271,7 +266,11 @@ async function previewTimes(form, times) {
     problem = error;
   }
   if (times.dataset.asked !== asked) return;
-  showProblems(form, problem, ["cron", "every", "at", "zone"]);
+  for (const name of TIMES) {
+    const input = form.elements.namedItem(name), wrong = problem && problem.fields.find((each) => each.field === name);
+    input.toggleAttribute("aria-invalid", Boolean(wrong));
+    input.parentElement.querySelector(".error").textContent = wrong ? wrong.message : "";
+  }
   times.replaceChildren(...(answer ? answer.next_fires : []).map((each) => h("li", {}, moment(each, answer.zone))));
 }
 

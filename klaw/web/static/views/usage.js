@@ -125,7 +125,7 @@ function table(name, groups, total, measure, shown = (key) => key) {
   return h("table", {},
     h("thead", {}, h("tr", {}, [name, "Calls", "Tokens in", "Tokens out", "Cost"].map((each) => h("th", { scope: "col" }, t(each))), h("td", { "aria-hidden": "true" }))),
     h("tbody", {}, groups.map((each) => row(shown(each.key || "–"), each,
-      svg("svg", { class: "bar", viewBox: "0 0 100 10", preserveAspectRatio: "none" },
+      svg("svg", { class: "share", viewBox: "0 0 100 10", preserveAspectRatio: "none" },
         svg("rect", { x: 0, y: 0, width: highest ? (100 * measure.of(each)) / highest : 0, height: 10 }))))),
     h("tfoot", {}, row(t("Total"), total)));
 }
