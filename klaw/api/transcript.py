@@ -27,8 +27,9 @@ MAX_ROWS = 24
 """… and how many of their last messages are looked at."""
 
 _SIDE = re.compile(
-    r"\s*(?:###\s*task:"
-    r"|(?:please\s+)?(?:provide|generate|create|write|suggest|analyze)\b[^\n]{0,120}\b(?:title|tags?|follow-up|headline)\b)",
+    r"\s*(?:###\s*task:|analyze this conversation and provide:"
+    r"|(?:please\s+)?(?:provide|generate|create|write)\s+a\s+(?:concise|short|brief)\b[^\n]{0,80}\btitle"
+    r"\s+(?:for|of)\s+(?:the|this)\s+(?:conversation|chat)\b)",
     re.IGNORECASE,
 )
 """How programs ask for a title, tags or follow-up questions: Open WebUI begins with "### Task:", LibreChat with
