@@ -7,6 +7,7 @@ import { h, setRendered, toast } from "/static/dom.js";
 import { t, when } from "/static/i18n.js";
 import { chatMenu } from "/static/views/chat_menu.js";
 import { setSeen } from "/static/views/chats.js";
+import { shownFiles } from "/static/views/files.js";
 import { showMadeFrom } from "/static/views/made_from.js";
 
 const PAGE = 50;
@@ -32,12 +33,15 @@ class Chat extends HTMLElement {
     this.button = h("button", { class: "main", type: "submit" }, t("Send"));
     this.stop = h("button", { type: "button", hidden: true, onclick: () => app.socket.ask({ type: "stop", chat: this.chat }) }, t("Stop"));
     this.composer = h("form", { class: "composer", onsubmit: (event) => this.submit(event) }, this.field, this.stop, this.button);
+    this.files = Object.assign(document.createElement("klaw-files"), { chat: this.chat, field: this.field });
+    this.files.listen(this);
     this.offline = h("p", { class: "offline", role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
     this.heading = h("h1", {}, this.chat);
     this.menu = h("span", { class: "menu-place" });
     this.replaceChildren(
       h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.menu),
-      this.scroll, this.newest, this.state, this.offline, this.composer);
+      this.scroll, this.newest, this.state, this.offline, this.files, this.composer);
+    this.composer.prepend(this.files.button);
     this.body = h("div", { class: "body" });
     this.scroll.replaceChildren(this.body, this.live, this.pending);
     this.onFrame = ({ detail }) => detail.chat === this.chat && this.take(detail);
@@ -225,7 +229,8 @@ class Chat extends HTMLElement {
   showPending() {
     const unsent = app.socket.unsent.filter((each) => each.chat === this.chat);
     this.pending.replaceChildren(...unsent.map((each) => h("article", { class: "user unsent" },
-      h("div", { class: "text plain" }, each.text), h("footer", {}, t("not sent yet")))));
+      each.text && h("div", { class: "text plain" }, each.text), each.files && shownFiles(each.files),
+      h("footer", {}, t("not sent yet")))));
   }
 
   showApproval(asked) {
@@ -261,8 +266,10 @@ class Chat extends HTMLElement {
   submit(event) {
     event.preventDefault();
     const text = this.field.value;
-    if (!text.trim()) return;
-    app.socket.send(this.chat, text);
+    if (this.files.busy) return toast(t("A file is still being uploaded."));
+    if (!text.trim() && !this.files.named.length) return;
+    app.socket.send(this.chat, text, this.files.named);
+    this.files.clear();
     this.field.value = "";
     this.typed();
     localStorage.removeItem(DRAFT + this.chat);
@@ -353,7 +360,8 @@ function messageRow(chat, message, changed) {
     return row;
   }
   const text = h("div", { class: "text plain" }, message.content);
-  row.append(text, h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
+  text.hidden = !message.content;
+  row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => showMadeFrom(chat, message.turn, changed) },
       t("Made from"))), ...folds);
   if (message.role === "assistant" && /[*_`#>|\[\]~\-\d]/.test(message.content)) {

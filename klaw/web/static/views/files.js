@@ -1,0 +1,173 @@
+// Files of messages: picked, pasted or dropped, uploaded at once and sent with the next message; and how those of a
+// stored message are shown.
+
+import { app } from "/static/app.js";
+import { h, toast } from "/static/dom.js";
+import { currentLanguage, t, words } from "/static/i18n.js";
+
+words({
+  "Remove the file": "Убрать файл",
+  "At most this many files go with a message:": "В одном сообщении файлов не больше:",
+  "A file may be at most this large:": "Размер файла не больше:",
+  "The files of a message may be at most this large together:": "Размер файлов одного сообщения вместе не больше:",
+  "The file is empty.": "Файл пуст.",
+  "A file is still being uploaded.": "Файл ещё загружается.",
+  "Files": "Файлы",
+});
+
+const KEPT = "klaw.files.";
+const AGAIN = [0, 429, 503];
+const PHOTO_BYTES = 3500000, PHOTO_SIDE = 2048;
+
+class Files extends HTMLElement {
+  chat = "";
+  field = null;
+  chips = new Map();
+
+  connectedCallback() {
+    this.setAttribute("aria-label", t("Files"));
+    this.setAttribute("role", "group");
+    this.picker = h("input", { type: "file", multiple: true, hidden: true, onchange: () => {
+      this.take(this.picker.files);
+      this.picker.value = "";
+    } });
+    this.button = h("button", { type: "button", class: "attach", title: t("Attach a file"), "aria-label": t("Attach a file"),
+      onclick: () => this.picker.click() }, "📎");
+    this.replaceChildren(this.picker);
+    for (const file of JSON.parse(localStorage.getItem(KEPT + this.chat) || "[]")) this.show(file.name, file.bytes).file = file;
+    this.changed();
+  }
+
+  /** Let files be pasted and dropped into an element. */
+  listen(element) {
+    const carried = (event) => (event.clipboardData || event.dataTransfer)?.types.includes("Files");
+    const take = (event) => {
+      if (!carried(event)) return;
+      event.preventDefault();
+      this.take((event.clipboardData || event.dataTransfer).files);
+    };
+    element.addEventListener("paste", take);
+    element.addEventListener("drop", take);
+    element.addEventListener("dragover", (event) => carried(event) && event.preventDefault());
+  }
+
+  /** What a message names them by. */
+  get named() {
+    return this.kept.map(({ sha256, name }) => ({ sha256, name }));
+  }
+
+  get kept() {
+    return [...this.chips.values()].filter((each) => each.file).map((each) => each.file);
+  }
+
+  get busy() {
+    return this.chips.size > this.kept.length;
+  }
+
+  clear() {
+    this.chips.forEach((_, key) => key.remove());
+    this.chips.clear();
+    this.changed();
+  }
+
+  async take(files) {
+    for (const given of [...files]) {
+      const file = await scaled(given), refused = this.refusal(file);
+      if (refused) toast(`${file.name}: ${refused}`);
+      else this.upload(file, this.show(file.name, file.size));
+    }
+  }
+
+  refusal(file) {
+    const { max_files, max_file_bytes, max_message_file_bytes } = app.socket.limits;
+    const all = [...this.chips.values()].reduce((sum, each) => sum + each.bytes, file.size);
+    if (!file.size) return t("The file is empty.");
+    if (this.chips.size >= max_files) return `${t("At most this many files go with a message:")} ${max_files}`;
+    if (file.size > max_file_bytes) return `${t("A file may be at most this large:")} ${size(max_file_bytes)}`;
+    if (all > max_message_file_bytes) return `${t("The files of a message may be at most this large together:")} ${size(max_message_file_bytes)}`;
+    return "";
+  }
+
+  show(name, bytes) {
+    const told = { bytes, file: null, progress: h("progress", { max: bytes, value: 0, "aria-label": name }) };
+    const chip = h("span", { class: "chip" }, h("span", { class: "name" }, name), " ", h("small", {}, size(bytes)), told.progress,
+      h("button", { type: "button", class: "quiet", "aria-label": `${t("Remove the file")} ${name}`, onclick: () => {
+        told.request?.abort();
+        clearTimeout(told.timer);
+        chip.remove();
+        this.chips.delete(chip);
+        this.changed();
+        this.field?.focus();
+      } }, "✕"));
+    told.chip = chip;
+    this.chips.set(chip, told);
+    this.append(chip);
+    return told;
+  }
+
+  upload(file, told) {
+    const request = told.request = new XMLHttpRequest();
+    request.open("POST", `/api/v1/files?name=${encodeURIComponent(file.name)}`);
+    request.upload.onprogress = (event) => { told.progress.value = event.loaded; };
+    request.onloadend = () => {
+      if (!this.chips.has(told.chip)) return;
+      if (request.status === 201) told.file = JSON.parse(request.response).file;
+      else if (AGAIN.includes(request.status)) {
+        const wait = Number(request.getResponseHeader("Retry-After")) || 2;
+        told.timer = setTimeout(() => this.isConnected && this.upload(file, told), wait * 1000);
+      } else {
+        toast(`${file.name}: ${problem(request)}`);
+        told.chip.remove();
+        this.chips.delete(told.chip);
+      }
+      this.changed();
+    };
+    request.send(file);
+  }
+
+  changed() {
+    this.chips.forEach((told) => { told.progress.hidden = Boolean(told.file); });
+    this.hidden = !this.chips.size;
+    if (this.kept.length) localStorage.setItem(KEPT + this.chat, JSON.stringify(this.kept));
+    else localStorage.removeItem(KEPT + this.chat);
+  }
+}
+
+function problem(request) {
+  try {
+    return JSON.parse(request.response).detail;
+  } catch {
+    return `HTTP ${request.status}`;
+  }
+}
+
+/** A photo that is larger than models take is made smaller; everything else stays as it is. */
+async function scaled(file) {
+  if (file.size <= PHOTO_BYTES || !["image/jpeg", "image/png", "image/webp"].includes(file.type)) return file;
+  try {
+    const picture = await createImageBitmap(file);
+    const scale = Math.min(1, PHOTO_SIDE / Math.max(picture.width, picture.height));
+    const canvas = h("canvas", { width: Math.round(picture.width * scale), height: Math.round(picture.height * scale) });
+    canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+    const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.85));
+    return blob.size < file.size ? new File([blob], file.name.replace(/\.\w+$/, "") + ".jpg", { type: blob.type }) : file;
+  } catch {
+    return file;
+  }
+}
+
+/** The files of a message: pictures are shown, others are links. */
+export function shownFiles(files) {
+  return h("div", { class: "files" }, files.map(({ sha256, name, type, bytes }) => {
+    const href = `/api/v1/files/${sha256}?name=${encodeURIComponent(name)}`;
+    if (type?.startsWith("image/")) return h("a", { href, target: "_blank" }, h("img", { loading: "lazy", alt: name, src: href }));
+    return h("a", { href, download: name, class: "chip" }, h("span", { class: "name" }, name), " ", bytes && h("small", {}, size(bytes)));
+  }));
+}
+
+function size(bytes) {
+  const [unit, of] = bytes < 1e6 ? ["kilobyte", 1e3] : ["megabyte", 1e6];
+  return new Intl.NumberFormat(currentLanguage(), { style: "unit", unit, maximumFractionDigits: 1 }).format(bytes / of);
+}
+
+customElements.define("klaw-files", Files);
