@@ -188,7 +188,8 @@ async def test_busy_readers_do_not_hold_a_reply(tmp_path: Path) -> None:
             await busy.acquire()
         with trio.fail_after(HANG_S):
             late = await recall.search(QUESTION, scope)
-        assert (late.degraded, late.candidates) == (("search_late",), ())
+        assert "search_late" in late.degraded  # on a busy machine the question's vector is late as well
+        assert late.candidates == ()
         freed.set()
         assert (await recall_over(store, steps).search(QUESTION, scope)).kept
 
