@@ -51,9 +51,7 @@ class FactList(op.Paged):
 
 @attrs.frozen(kw_only=True)
 class NewFact:
-    text: Text = op.required(
-        "one statement that makes sense alone; - reads it from standard input", words=True, stdin=True
-    )
+    text: Text = op.required("one statement that makes sense alone", words=True, stdin=True)
     category: Category = op.argument(_CATEGORY, default="other", metavar="NAME")
     importance: Importance = op.argument(_IMPORTANCE, default=DEFAULT_IMPORTANCE, metavar="N")
     replaces: Annotated[str, Bounds(1, 64)] | None = op.argument(
@@ -73,7 +71,7 @@ class OfFact(op.OfUser):
 
 @attrs.frozen(kw_only=True)
 class FactFields:
-    text: Text | None = op.argument("the new text; - reads it from standard input", stdin=True)
+    text: Text | None = op.argument("the new text", stdin=True)
     category: Category | None = op.argument(_CATEGORY, metavar="NAME")
     importance: Importance | None = op.argument(_IMPORTANCE, metavar="N")
 

@@ -39,13 +39,14 @@ class ModelTool:
         }
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The operation's arguments. Raises OperationError: a user is named."""
-        if "user" in given:
-            raise OperationError("bad_args", "is not known", field="user")
-        nested = {wire_name(field): outer for field, outer in _fields(self.operation.arguments) if outer is not None}
-        made: dict[str, Any] = {outer: {} for outer in nested.values()}
+        """The operation's arguments. Raises OperationError: one is not known, such as a user."""
+        known = {wire_name(field): outer for field, outer in _fields(self.operation.arguments)}
+        made: dict[str, Any] = {outer: {} for outer in known.values() if outer is not None}
         for name, value in given.items():
-            (made[nested[name]] if name in nested else made)[name] = value
+            if name not in known:
+                raise OperationError("bad_args", f"is not known; known are {', '.join(known)}", field=name)
+            outer = known[name]
+            (made if outer is None else made[outer])[name] = value
         return made
 
 

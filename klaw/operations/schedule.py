@@ -41,11 +41,7 @@ class TaskFields(TriggerFields):
     """Names and help of a task's fields; ``runs.drafting`` checks their values likewise."""
 
     message: str | None = op.argument(
-        "what the model is asked; - reads it from standard input, @FILE from a file",
-        metavar="TEXT",
-        stdin=True,
-        file=True,
-        most_bytes=MAX_TASK_MESSAGE_BYTES,
+        "what the model is asked", metavar="TEXT", stdin=True, file=True, most_bytes=MAX_TASK_MESSAGE_BYTES
     )
     model: str | None = op.argument("provider/model (default: the configured one)")
     inject_into: Annotated[str | None, Wire("injectInto")] = op.argument(
