@@ -23,7 +23,7 @@ IN_CHATS = 10
 MOST_TOLD = 100
 """Topics of one answer: a user may have ten thousand, and the rest is counted."""
 
-NOUN = op.Noun("topics", "list, search, show, merge, split and rebuild topics (docs/topics.md)")
+NOUN = op.Noun("topics", "list, search, show, edit, merge, split and rebuild topics (docs/topics.md)")
 
 
 @attrs.frozen(kw_only=True)
@@ -41,6 +41,17 @@ class TopicsSearch(op.OfUser):
 @attrs.frozen(kw_only=True)
 class TopicsShow(op.OfUser):
     topic: op.Name = op.required("its number")
+
+
+@attrs.frozen(kw_only=True)
+class Summary:
+    summary: str = op.argument("the new summary", default=attrs.NOTHING, metavar="TEXT")
+
+
+@attrs.frozen(kw_only=True)
+class TopicsEdit(op.OfUser):
+    topic: op.Whole = op.required("its number")
+    fields: Summary = op.argument("what to change", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
@@ -145,6 +156,10 @@ def _replaced(answer: dict[str, Any]) -> op.Lines:
     return [head, *_told([answer["topic"]] if "topic" in answer else answer["topics"]), _UNDO]
 
 
+def _edited(answer: dict[str, Any]) -> op.Lines:
+    return [*_told([answer["topic"]]), _UNDO]
+
+
 def _rebuilt(answer: dict[str, Any]) -> op.Lines:
     told = f"{plural(answer['count'], 'topic')} of {plural(answer['messages'], 'message')}"
     if answer["dropped"]:
@@ -229,6 +244,12 @@ async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> dict[str,
 def said(each: "Message") -> dict[str, Any]:
     """A message as JSON has it."""
     return {"seq": each.seq, "role": each.role, "type": each.type, "at": each.created_at, "content": each.content}
+
+
+@NOUN.operation("topics_edit", TopicsEdit, cli="edit", show=_edited, changes=True, deadline_s=60.0)
+async def edit(asked: TopicsEdit, user: UserId, topic_control: "TopicControl") -> dict[str, Any]:
+    """Give a topic another summary."""
+    return {"topic": await topic_control.edit(user, asked.topic, asked.fields.summary)}
 
 
 @NOUN.operation("topics_merge", TopicsMerge, cli="merge", show=_replaced, changes=True, deadline_s=60.0)

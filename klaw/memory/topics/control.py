@@ -86,8 +86,23 @@ class TopicControl:
                 field="topics",
             )
         text = _summary_of(summary) if summary is not None else joined(found)
+        return await self._merge(target, sources, text, as_of)
+
+    async def edit(self, user: UserId, topic_id: int, summary: str) -> Topic:
+        """Give a topic another summary. Returns what it has become.
+
+        Raises:
+            TopicRefused: the topic is unknown, or the summary empty or too long; nothing was changed.
+            StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.merge``.
+
+        Cancellation: it may be done or not.
+        """
+        as_of = await self.maker.readers.run(meta.last_entry)
+        return await self._merge(await self._topic(user, topic_id, "topic"), [], _summary_of(summary), as_of)
+
+    async def _merge(self, target: Topic, sources: Sequence[Topic], summary: str, as_of: int) -> Topic:
         try:
-            merged = await self.maker.merge(target, sources, text, as_of=as_of, by="person")
+            merged = await self.maker.merge(target, sources, summary, as_of=as_of, by="person")
         except (TopicChanged, NoSuchTopic):
             raise _meanwhile() from None
         self.changed()

@@ -71,13 +71,13 @@ class TopicMaker:
         )
 
     async def merge(self, target: Topic, sources: Sequence[Topic], summary: str, *, as_of: int, by: Author) -> Topic:
-        """Let a topic take in others. Raises like ``topic_edits.merge``."""
+        """Let a topic take in others, or only have another summary. Raises like ``topic_edits.merge``."""
         model = await self._model()
         own = [message for each in (target, *sources) for message in await self._read(each)]
         vector = await self._vector(summary, sorted(own, key=lambda message: message.rowid))
         return await self.writer.run(
             topic_edits.merge,
-            sources[0],
+            sources[0] if sources else None,
             target,
             summary,
             self.now(),

@@ -124,7 +124,7 @@ def store(
 
 def merge(
     tx: Transaction,
-    source: Topic,
+    source: Topic | None,
     target: Topic,
     summary: str,
     at: str,
@@ -138,7 +138,8 @@ def merge(
     """Let ``target`` take in the messages of ``source``, which is gone then. Returns what it has become.
 
     Args:
-        source, target: as they were when that was decided, of one user and one chat.
+        source, target: as they were when that was decided, of one user and one chat; without a source only the summary
+            is another one.
         summary: of all.
         at: the time now.
         others: more sources.
@@ -150,7 +151,7 @@ def merge(
         NoSuchTopic, TopicChanged: one of them is not as it was, or something was forgotten; nothing was changed.
         StorageError: they are of different chats, or the summary is none.
     """
-    sources = (source, *others)
+    sources = (source, *others) if source is not None else ()
     whole = (*sources, target)
     if len({each.id for each in whole}) < len(whole) or any(
         (each.user, each.chat) != (target.user, target.chat) for each in sources

@@ -37,7 +37,7 @@ export function confirmed(text, yes, no) {
 /** Show a short text for a moment. */
 export function toast(text, ms = 5000) {
   const made = h("div", { class: "toast", role: "status" }, text);
-  document.body.append(made);
+  [document.body, ...document.querySelectorAll("dialog[open]")].pop().append(made); // what is outside of a dialog is behind it
   setTimeout(() => made.remove(), ms);
 }
 

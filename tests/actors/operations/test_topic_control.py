@@ -143,3 +143,20 @@ async def test_answers_about_very_many_topics_are_bounded(home: Path, capsys: py
             assert (done["count"], len(done["topics"])) == (many, MOST_TOLD)
             again = await ask(commands, "topics_undo", entry=done["entry"])
             assert (again["ended_count"], len(again["ended"])) == (many, MOST_TOLD)
+
+
+async def test_a_summary_is_edited_and_that_is_undone(app: App, commands: Commands) -> None:
+    rowids = await say(app.core.store, "1", "2", user="local")
+    (topic,) = await archive(app.core.store, rowids, user="local", facts=True)
+    done = await ask(commands, "topics_edit", topic=topic.id, fields={"summary": " The garden gate "})
+    assert (done["topic"]["summary"], done["topic"]["messages"], done["topic"]["facts"]) == ("The garden gate", 2, True)
+    assert [each["id"] for each in (await ask(commands, "topics_search", query="garden"))["topics"]] == [topic.id]
+    await ask(commands, "topics_undo")
+    shown = await ask(commands, "topics_show", topic=str(topic.id))
+    assert (shown["topic"]["summary"], len(shown["messages"])) == (topic.summary, 2)
+    code, said = await refused(commands, "topics_edit", topic=topic.id, fields={"summary": "x" * 2_001})
+    assert (code, said) == ("bad_args", "args.summary: must have 1 to 2000 characters")
+    assert (await refused(commands, "topics_edit", topic=9, fields={"summary": "x"}))[0] == "unknown_topic"
+    assert (await refused(commands, "topics_edit", user="boris", topic=topic.id, fields={"summary": "x"}))[0] == (
+        "unknown_topic"
+    )

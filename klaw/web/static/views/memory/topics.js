@@ -1,6 +1,6 @@
 // Topics: a time line, one with its messages, search, edit, merge, split, history, undo, forget.
 
-import { get, post } from "/static/api.js";
+import { get, patch, post } from "/static/api.js";
 import { h } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, t, when, words } from "/static/i18n.js";
@@ -14,7 +14,7 @@ words({
   "Split": "Разделить", "A new topic begins here": "Здесь начинается новая тема",
   "Tick where a new topic begins; without a tick a model decides.": "Отметьте, где начинается новая тема; без отметок решит модель.",
   "Changes of topics": "Изменения тем", "Take back": "Отменить", "taken back by {entry}": "отменено: {entry}", "takes back {entry}": "отменяет {entry}",
-  "merge": "объединение", "split": "разделение", "rebuild": "заново", "undo": "отмена", "put": "создание", "remove": "удаление", "mark": "пометка",
+  "merge": "объединение", "edit": "правка", "split": "разделение", "rebuild": "заново", "undo": "отмена", "put": "создание", "remove": "удаление", "mark": "пометка",
   "person": "человек", "archivist": "архивариус", "The first {count} of {all} topics.": "Первые {count} тем из {all}.",
   "Nothing is here yet.": "Здесь пока ничего нет.",
 });
@@ -74,6 +74,7 @@ async function showTopic(place, id) {
   };
   place.append(h("h1", {}, topic.summary), about(topic),
     h("div", { class: "buttons start" },
+      h("button", { onclick: () => edit(topic) }, t("Edit")),
       h("button", { onclick: () => changes(topic.id) }, t("History")),
       h("button", { onclick: () => forgetting(`topic:${topic.id}`, () => { location.hash = "#/memory/topics"; }) }, t("Forget")),
       messages.length > 1 && h("button", { onclick: split }, t("Split"))), problem,
@@ -83,6 +84,15 @@ async function showTopic(place, id) {
       h("p", { class: "quote" }, each.content),
       index > 0 && h("label", { class: "tick" }, t("A new topic begins here"), h("input", { type: "checkbox",
         onchange: (event) => (event.target.checked ? cuts.add(`${chat}#${each.seq}`) : cuts.delete(`${chat}#${each.seq}`)) }))))));
+}
+
+function edit(topic) {
+  const dialog = openDialog(t("Edit"));
+  dialog.show(form([{ name: "summary", label: t("Summary"), rows: 4, value: topic.summary }], async (given) => {
+    await patch(`/topics/${topic.id}`, given);
+    dialog.close();
+    done(t("Done."), () => post("/topics/undo"));
+  }));
 }
 
 function merge(topics) {
@@ -104,7 +114,7 @@ async function changes(topic) {
     const found = (await get("/topics/history", { topic, limit: 50 })).changes;
     const problem = h("div", {});
     dialog.show(h("ol", { class: "lines" }, found.map((each) => h("li", {},
-      h("p", {}, `${each.entry}: ${t(each.op)} · ${each.before.map((one) => one.id).join(", ") || "–"} → ${each.after.join(", ") || "–"}`),
+      h("p", {}, `${each.entry}: ${t(each.op === "merge" && each.before_count < 2 ? "edit" : each.op)} · ${each.before.map((one) => one.id).join(", ") || "–"} → ${each.after.join(", ") || "–"}`),
       each.before.map((one) => h("p", { class: "quote" }, one.summary)),
       h("p", { class: "hint" }, [when(each.at), t(each.by), each.undoes && t("takes back {entry}", { entry: each.undoes }),
         each.undone_by && t("taken back by {entry}", { entry: each.undone_by })].filter(Boolean).join(" · ")),
