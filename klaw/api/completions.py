@@ -12,6 +12,7 @@ import trio
 from klaw.api.asker import Api, message_id
 from klaw.api.conversation import Asked, ask
 from klaw.api.transcript import Said, Transcript, chat_of, named_chat, read_transcript
+from klaw.domain.attachment import HEAD_BYTES, Named, sniff
 from klaw.domain.events import TextStreamed, TurnStarted
 from klaw.domain.names import UserId
 from klaw.domain.text import clean
@@ -21,6 +22,7 @@ from klaw.llm.errors import ProviderError
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Request, Usage
 from klaw.operations.operation import OperationError
+from klaw.store.attachments import DISCARD_S
 
 MODEL = "klaw"
 """The only model that others see: which one answers is decided here."""
@@ -78,8 +80,9 @@ class Exchange:
             self.chat = await chat_of(self.transcript, services.chats, self.user, core.new_id())
         self.headers["x-klaw-chat"] = quote(self.chat)
         text, instructions = self.transcript.text, self.transcript.instructions
+        files = tuple([await self._keep(each) for each in self.transcript.pictures])
         async with ask(
-            services.chats, services.hub, self.user, self.chat, self.message_id, text, instructions
+            services.chats, services.hub, self.user, self.chat, self.message_id, text, instructions, files
         ) as asked:
             streamed = await self._pass_on(asked, on_text)
         outcome = asked.outcome
@@ -91,6 +94,18 @@ class Exchange:
             await on_text(whole)
         usage = await self._usage(self.chat, outcome.turn)
         return Answer(text=whole, stopped=outcome.status is TurnStatus.STOPPED, usage=usage)
+
+    async def _keep(self, picture: bytes) -> Named:
+        """Raises AttachmentRefused, StorageFull."""
+        attachments = self.api.services.attachments
+        name = f"picture.{sniff(picture[:HEAD_BYTES]).rpartition('/')[2]}"
+        draft = await attachments.begin(self.user, name)
+        try:
+            await attachments.add(draft, picture)
+            return Named(sha256=(await attachments.finish(draft)).sha256, name=name)
+        finally:
+            with trio.move_on_after(DISCARD_S, shield=True):
+                await attachments.discard(draft)
 
     async def _pass_on(self, asked: Asked, on_text: OnText) -> bool:
         """Returns whether anything was said."""

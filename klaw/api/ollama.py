@@ -53,7 +53,7 @@ def routes(api: Api) -> list[Route]:
 
     async def chat(request: Request) -> Response:
         user = api.asker(request).user
-        asked = FRAMES.read(await api.json(request), ChatRequest)
+        asked = FRAMES.read(await api.json(request, with_files=True), ChatRequest)
         exchange = Exchange.read(api, user, headers_of(request), asked.messages)
         if asked.stream:
             return cast("Response", Stream(partial(_stream, exchange), LINES))

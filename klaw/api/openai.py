@@ -71,7 +71,7 @@ def routes(api: Api) -> list[Route]:
 
     async def complete(request: Request) -> Response:
         user = api.asker(request).user
-        asked = FRAMES.read(await api.json(request), ChatRequest)
+        asked = FRAMES.read(await api.json(request, with_files=True), ChatRequest)
         exchange = Exchange.read(api, user, headers_of(request), asked.messages, asked.user)
         head = {"id": f"chatcmpl-{api.core.new_id()}", "created": int(api.core.clock.now()), "model": MODEL}
         if asked.stream:

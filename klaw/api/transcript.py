@@ -2,6 +2,7 @@
 chat it belongs to, what of it goes into the chat, and what is a question of the program itself.
 """
 
+import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from urllib.parse import unquote
 import attrs
 
 from klaw.chats.directory import ChatDirectory
-from klaw.convert import MAX_WHOLE, Form
+from klaw.convert import MAX_WHOLE, Form, Wire
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name
 from klaw.errors import BadValue, InvalidName, Problem
@@ -45,9 +46,29 @@ def _text(value: Any) -> str:
     if not isinstance(value, list):
         raise TypeError("must be a text or a list of parts")
     parts = [each.get("text", "") for each in value if isinstance(each, Mapping) and each.get("type") != "refusal"]
-    if any(isinstance(each, Mapping) and each.get("type") in ("image_url", "input_audio", "file") for each in value):
-        raise ValueError("pictures, sound and files are not taken here; send them as attachments of a chat")
+    if any(isinstance(each, Mapping) and each.get("type") in ("input_audio", "file") for each in value):
+        raise ValueError("sound and files are not taken here; send files as attachments of a chat")
     return "\n".join(each for each in parts if isinstance(each, str))
+
+
+def _pictures(value: Any) -> list[str]:
+    """The addresses of the pictures among a content's parts."""
+    parts = [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    pictures = [each.get("image_url") for each in parts if each.get("type") == "image_url"]
+    found = [each.get("url") if isinstance(each, Mapping) else each for each in pictures]
+    return [each if isinstance(each, str) else "" for each in found]
+
+
+def _bytes_of(address: str, field: str) -> bytes:
+    """The content of a picture. Raises BadValue: it is no data: URL; nothing is fetched from elsewhere."""
+    head, comma, data = address.partition(",")
+    try:
+        if head.startswith("data:") and head.endswith(";base64") and comma:
+            return base64.b64decode(data, validate=True)
+    except ValueError:
+        pass
+    text = "must be a picture in base64 (data:image/png;base64,…); pictures are not fetched from other addresses"
+    raise BadValue((Problem(field, text),))
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +77,14 @@ class Said:
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, Form(_text, str)] = ""
+    pictures: Annotated[list[str], Wire(name="content"), Form(_pictures, list)] = attrs.Factory(list)
+    """Addresses; only those of the last message are looked at."""
+    images: list[str] | None = None
+    """As Ollama has them: base64."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.content.strip() or self.pictures or self.images)
 
 
 @attrs.frozen(kw_only=True)
@@ -64,6 +93,8 @@ class Transcript:
 
     text: str
     """The last message of the user."""
+    pictures: tuple[bytes, ...] = attrs.field(default=(), repr=False)
+    """Of that message."""
     instructions: str
     """System texts of the program."""
     before: tuple[str, str] | None
@@ -76,13 +107,19 @@ class Transcript:
 
 
 def read_transcript(messages: Sequence[Said]) -> Transcript:
-    """Raises BadValue: there is no message of the user at its end."""
+    """Raises BadValue: there is no message of the user at its end; a picture in it is no data: URL."""
     system = [each.content for each in messages if each.role in ("system", "developer") and each.content.strip()]
-    said = [each for each in messages if each.role in ("user", "assistant") and each.content.strip()]
+    said = [each for each in messages if each.role in ("user", "assistant") and not each.is_empty]
     if not said or said[-1].role != "user":
         raise BadValue((Problem("messages", "must end with a text of the user"),))
     pairs = [(one.content, two.content) for one, two in pairwise(said) if (one.role, two.role) == ("user", "assistant")]
-    return Transcript(text=said[-1].content, instructions="\n\n".join(system), before=pairs[-1] if pairs else None)
+    addresses = [*said[-1].pictures, *(f"data:;base64,{each}" for each in said[-1].images or ())]
+    return Transcript(
+        text=said[-1].content,
+        pictures=tuple(_bytes_of(each, "messages") for each in addresses),
+        instructions="\n\n".join(system),
+        before=pairs[-1] if pairs else None,
+    )
 
 
 def named_chat(headers: Mapping[str, str], user_field: str | None) -> str | None:

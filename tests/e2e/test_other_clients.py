@@ -1,5 +1,6 @@
 """Clients that others made: the openai package, the llm command, the ollama package."""
 
+import base64
 import json
 import sys
 from functools import partial
@@ -37,6 +38,7 @@ def client_of(server, **how):
     return openai.OpenAI(base_url=f"{base(server)}/v1", api_key="none", timeout=HANG_S, max_retries=0, **how)
 
 
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
 in_thread = partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(4))
 
 
@@ -173,3 +175,37 @@ async def test_the_ollama_package(server, llm):
     whole, streamed, done, wrong = await in_thread(talk)
     assert (whole, streamed, done) == ("You said: Привет", "You said: Ещё", True)
     assert "messages" in wrong
+
+
+async def test_pictures_of_the_last_message_become_files_of_it(tmp_path, llm):
+    llm.respond = lambda _: text_reply("A greenhouse")
+    sees = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"images": True, "contextTokens": 100_000}}}
+    picture, older = (base64.b64encode(PNG + bytes([last])).decode() for last in (1, 2))
+
+    def part(url):
+        return {"type": "image_url", "image_url": {"url": url}}
+
+    def talk(server):
+        said = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, part("https://a.example/x.png")]}]
+        with client_of(server, default_headers={"X-Klaw-Chat": "garden"}) as client:
+            with pytest.raises(openai.BadRequestError, match="not fetched") as refused:
+                client.chat.completions.create(model="klaw", messages=said)
+            said[0]["content"][1] = part(f"data:image/png;base64,{older}")
+            said += [
+                {"role": "assistant", "content": "?"},
+                {"role": "user", "content": [part(f"data:;base64,{picture}")]},
+            ]
+            client.chat.completions.create(model="klaw", messages=said)
+        with ollama.Client(host=base(server), headers={"X-Klaw-Chat": "home"}, timeout=HANG_S) as client:
+            client.chat(model="klaw", messages=[{"role": "user", "content": "Что это?", "images": [picture]}])
+        return refused.value.param
+
+    async with served(write_home(tmp_path, llm=llm.url, providers={"stub": sees})) as server:
+        assert await in_thread(talk, server) == "messages"
+        for chat, text in (("garden", ""), ("home", "Что это?")):
+            first = (await messages_of(server, chat))[0]
+            assert (first["content"], [each["name"] for each in first["files"]]) == (text, ["picture.png"])
+    for request in llm.requests[-2:]:
+        body = json.dumps(request.body["messages"])
+        assert picture in body
+        assert older not in body

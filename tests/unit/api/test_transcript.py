@@ -26,6 +26,21 @@ def test_without_a_question_at_its_end_it_is_refused(messages):
 
 
 @pytest.mark.parametrize(
+    "address", ["https://a.example/x.png", "data:image/png,abc", "data:;base64,%%", "data:;base64", ""]
+)
+def test_a_picture_that_does_not_come_with_the_message_is_refused(address):
+    with pytest.raises(BadValue, match="messages: must be a picture in base64"):
+        read_transcript([Said(role="user", content="look", pictures=[address])])
+    older = [Said(role="user", content="look", pictures=[address]), *said(("assistant", "a"), ("user", "b"))]
+    assert read_transcript(older).pictures == ()
+
+
+def test_pictures_of_the_last_message():
+    found = read_transcript([Said(role="user", pictures=["data:image/png;base64,YWI="], images=["Yw=="])])
+    assert (found.text, found.pictures) == ("", (b"ab", b"c"))
+
+
+@pytest.mark.parametrize(
     ("text", "side"),
     [
         ("### Task:\nGenerate 1-3 broad tags categorizing the main themes of the chat history", True),
