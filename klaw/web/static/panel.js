@@ -2,9 +2,7 @@
 
 import { Problem } from "/static/api.js";
 import { confirmed, h, toast } from "/static/dom.js";
-import { t, words } from "/static/i18n.js";
-
-words({ "Loading …": "Загрузка …", "Yes": "Да", "More": "Ещё" });
+import { t } from "/static/i18n.js";
 
 /** A view that shows what `load` answers by `draw`, and asks again every `every` milliseconds. What has focus (by its
  * `data-key`) keeps it, what was unfolded stays so. */

@@ -3,14 +3,8 @@
 import { app } from "/static/app.js";
 import { get, post } from "/static/api.js";
 import { h, menu, toast } from "/static/dom.js";
-import { t, words } from "/static/i18n.js";
+import { t } from "/static/i18n.js";
 import { forgetChat } from "/static/views/forget_chat.js";
-
-words({
-  "Save as Markdown": "Сохранить как Markdown", "Save as JSON": "Сохранить как JSON",
-  "Answer again": "Ответить ещё раз", "Begin a new segment": "Начать новый сегмент",
-  "The chat is being read …": "Чат читается …",
-});
 
 const at = (chat) => `/chats/${encodeURIComponent(chat.name)}`;
 

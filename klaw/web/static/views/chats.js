@@ -3,16 +3,9 @@
 import { app } from "/static/app.js";
 import { get, Problem } from "/static/api.js";
 import { h, setCurrent, toast } from "/static/dom.js";
-import { t, when, words } from "/static/i18n.js";
+import { t, when } from "/static/i18n.js";
 import "/static/views/chat.js";
 import { asked, chatMenu } from "/static/views/chat_menu.js";
-
-words({
-  "More": "Ещё", "fact": "факт", "file": "файл", "note": "заметка", "topic": "тема", "person": "человек",
-  "Letters, digits, spaces and _ - . only": "Только буквы, цифры, пробелы и _ - .",
-  "No chats yet.": "Чатов ещё нет.", "No archived chats.": "В архиве ничего нет.",
-  "Only words are looked for now, not meaning.": "Сейчас ищутся только слова, не смысл.",
-});
 
 const SEEN = "klaw.seen.";
 const FOLLOWED = 40;

@@ -3,17 +3,7 @@
 
 import { app } from "/static/app.js";
 import { h, toast } from "/static/dom.js";
-import { currentLanguage, t, words } from "/static/i18n.js";
-
-words({
-  "Remove the file": "Убрать файл",
-  "At most this many files go with a message:": "В одном сообщении файлов не больше:",
-  "A file may be at most this large:": "Размер файла не больше:",
-  "The files of a message may be at most this large together:": "Размер файлов одного сообщения вместе не больше:",
-  "The file is empty.": "Файл пуст.",
-  "A file is still being uploaded.": "Файл ещё загружается.",
-  "Files": "Файлы",
-});
+import { currentLanguage, t } from "/static/i18n.js";
 
 const KEPT = "klaw.files.";
 const AGAIN = [0, 429, 503];

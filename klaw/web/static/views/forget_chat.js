@@ -3,21 +3,7 @@
 import { app } from "/static/app.js";
 import { remove } from "/static/api.js";
 import { h } from "/static/dom.js";
-import { t, words } from "/static/i18n.js";
-
-words({
-  "Delete this chat": "Удалить этот чат",
-  "Looking for what would go …": "Ищу, что исчезнет …",
-  "This goes, for good:": "Это исчезнет навсегда:",
-  "This stays:": "Это останется:",
-  "Also facts, people, files and tasks that were made of it": "Также факты, люди, файлы и задачи, которые из этого сделаны",
-  "This cannot be undone.": "Это нельзя отменить.",
-  "It is being deleted …": "Удаляется …",
-  "The chat is deleted.": "Чат удалён.",
-  "A search of all files finds its words nowhere.": "Поиск по всем файлам нигде не находит его слов.",
-  "Its words are too short, or too common, to be looked for.": "Его слова слишком короткие или слишком частые, чтобы их искать.",
-  "Its words are still in:": "Его слова ещё есть здесь:",
-});
+import { t } from "/static/i18n.js";
 
 /** Show what deleting a chat takes, and do it when that is wanted. `done` is called once it is done. */
 export function forgetChat(chat, done) {

@@ -3,25 +3,7 @@
 import { post } from "/static/api.js";
 import { h, toast } from "/static/dom.js";
 import { failure, openDialog } from "/static/forms.js";
-import { t, words } from "/static/i18n.js";
-
-words({
-  "Forget": "Забыть",
-  "Looking for what would go …": "Ищу, что исчезнет …",
-  "This cannot be undone.": "Это нельзя отменить.",
-  "This goes, for good:": "Это исчезнет навсегда:",
-  "This stays:": "Это останется:",
-  "Nothing goes.": "Ничего не исчезнет.",
-  "Said again in messages that stay:": "Сказано ещё раз в сообщениях, которые останутся:",
-  "Also facts, people, files and tasks that were made of it": "Также факты, люди, файлы и задачи, которые из этого сделаны",
-  "Also the messages that name them": "Также сообщения, где они названы",
-  "Messages that name them and stay:": "Сообщения, где они названы, останутся:",
-  "Forgotten.": "Забыто.",
-  "The text is too short, or too common, to be looked for elsewhere.": "Текст слишком короткий или слишком частый, чтобы искать его в других местах.",
-  "message": "сообщение", "answer": "ответ", "chat": "чат", "topic": "тема", "fact": "факт", "person": "человек",
-  "summary": "сводка", "file": "файл", "task": "задача", "run": "запуск", "tool result": "результат инструмента",
-  "core memory": "основная память", "and {count} more": "и ещё {count}",
-});
+import { t } from "/static/i18n.js";
 
 const MOST = 50;
 

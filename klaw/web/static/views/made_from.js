@@ -3,59 +3,8 @@
 import { get, patch, post } from "/static/api.js";
 import { h, toast } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
-import { number, t, when, words } from "/static/i18n.js";
+import { number, t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
-
-words({
-  "Loading …": "Загрузка …",
-  "System prompt": "Инструкции", "Core memory and facts": "Основная память и факты", "Summaries": "Сводки", "Topics": "Темы",
-  "Recalled": "Вспомнено", "Window": "Окно разговора", "Question": "Вопрос", "Tools": "Инструменты", "Free": "Свободно",
-  "shortened": "сокращено", "{count} tokens": "токенов: {count}",
-  "{used} of {usable} tokens": "Токенов: {used} из {usable}",
-  "{model}, {input} tokens in, {output} out": "{model}, токенов: на входе {input}, на выходе {output}",
-  "No context was put together for this turn.": "Для этого ответа контекст не собирался.",
-  "Facts in every prompt": "Факты в каждом запросе",
-  "Nothing was recalled.": "Ничего не вспомнено.",
-  "Recall is switched off.": "Вспоминание выключено.",
-  "Nothing had to be recalled: the whole segment was in the window.": "Вспоминать было незачем: весь сегмент был в окне.",
-  "What was cut": "Что отсечено",
-  "Messages {first} to {last} of this chat were shown whole; left out: {out}.": "Сообщения этого чата с {first} по {last} показаны целиком; не вошло: {out}.",
-  "Facts without room: {count}": "Фактов, которым не хватило места: {count}",
-  "Why not that one?": "Почему не это?",
-  "Message": "Сообщение", "Its number, chat#number, or its id": "Номер, чат#номер или id",
-  "Ask": "Спросить",
-  "Wrong": "Неверно", "Say what is right": "Напишите, как верно",
-  "It is kept as a fact that is part of every prompt.": "Это сохранится как факт, который есть в каждом запросе.",
-  "Then forget this message": "Затем забыть это сообщение",
-  "Corrected.": "Исправлено.",
-  "Open": "Открыть",
-  "distance": "расстояние", "shared words": "общих слов", "score": "оценка", "rank by meaning": "место по смыслу", "rank by words": "место по словам",
-  "rank by date": "место по дате", "tokens": "токенов",
-  "is not there any more": "этого больше нет",
-  "near by meaning": "близко по смыслу",
-  "shares {shared} of {asked} content words": "общих слов с вопросом: {shared} из {asked}",
-  "recalled by its rank": "вспомнено по месту среди найденных",
-  "the question is small talk": "в вопросе нет содержательных слов",
-  "not about the question: too far": "не о том: слишком далеко",
-  "better ones filled the places (topK {topK})": "места заняли лучшие (topK {topK})",
-  "no room: {left} of {maxTokens} tokens were left": "не хватило места: осталось токенов {left} из {maxTokens}",
-  "message {by} is newer and says the same": "сообщение {by} новее и говорит то же",
-  "the window shows it": "его показывает окно", "a topic shows it": "его показывает тема",
-  "chosen": "выбрана", "the reranker left it out": "отсеяна при выборе", "neither its vector nor its words fit": "не подходит ни по смыслу, ни по словам",
-  "enough better ones were found": "нашлось достаточно лучших", "no room was left": "не хватило места",
-  "all of its messages are in the prompt anyway": "все её сообщения и так в запросе", "it was gone": "её уже не было",
-  "importance": "важность", "identity": "о вас",
-  "It was the question of that turn.": "Это и был вопрос.",
-  "No context was put together for that turn.": "Контекст для этого ответа не собирался.",
-  "It is of another chat; recall looks in its own chat only.": "Оно из другого чата; вспоминание ищет только в своём.",
-  "It is of another segment; recall does not look beyond /new.": "Оно из другого сегмента; вспоминание не смотрит дальше /new.",
-  "It was said later.": "Оно сказано позже.",
-  "The window showed it.": "Его показало окно.",
-  "Messages of this kind are not searched.": "Такие сообщения не ищутся.",
-  "A summary in the prompt tells of it.": "О нём говорит сводка в запросе.",
-  "It came in as a part of a topic.": "Оно вошло как часть темы.",
-  "It was recalled.": "Оно вспомнено.", "It was found and cut.": "Оно найдено и отсечено.", "It was not found.": "Оно не найдено.",
-});
 
 const LAYERS = {
   system_prompt: "System prompt", core_memory: "Core memory and facts", summary: "Summaries", topics: "Topics", recall: "Recalled",

@@ -3,16 +3,10 @@
 import { get, post } from "/static/api.js";
 import { h, toast } from "/static/dom.js";
 import { failure, openDialog } from "/static/forms.js";
-import { t, when, words } from "/static/i18n.js";
+import { t, when } from "/static/i18n.js";
 import { showFacts } from "/static/views/memory/facts.js";
 import { showPeople } from "/static/views/memory/people.js";
 import { showTopics } from "/static/views/memory/topics.js";
-
-words({
-  "Facts": "Факты", "People": "Люди", "Topics": "Темы", "Add": "Добавить", "Edit": "Изменить", "History": "История", "Undo": "Вернуть",
-  "More": "Ещё", "Removed.": "Удалено.", "Done.": "Готово.", "(removed)": "(удалено)", "Back to this": "Вернуть к этому",
-  "Nothing is here yet.": "Здесь пока ничего нет.", "Forget": "Забыть", "Merge": "Объединить",
-});
 
 const TABS = { facts: ["Facts", showFacts], people: ["People", showPeople], topics: ["Topics", showTopics] };
 

@@ -2,57 +2,8 @@
 
 import { get, post } from "/static/api.js";
 import { h } from "/static/dom.js";
-import { currentLanguage, dollars, number, t, when, words } from "/static/i18n.js";
+import { currentLanguage, dollars, number, t, when } from "/static/i18n.js";
 import { Panel, textOf } from "/static/panel.js";
-
-words({
-  "Server": "Сервер",
-  "up since": "работает с",
-  "RAM": "Память процесса",
-  "Database": "База данных",
-  "Free on disk": "Свободно на диске",
-  "Connections": "Соединения",
-  "Stored": "Хранится",
-  "messages, chats, users": "сообщений, чатов, пользователей",
-  "Spent today": "Расход сегодня",
-  "calls": "вызовы",
-  "Degraded": "Что не работает",
-  "Everything works.": "Всё работает.",
-  "since": "с",
-  "Coverage": "Полнота памяти",
-  "Every message can be found.": "Каждое сообщение можно найти.",
-  "messages cannot be found": "сообщений нельзя найти",
-  "The indexes cannot be read.": "Индексы не читаются.",
-  "checked so far": "проверено",
-  "Models": "Модели",
-  "Test": "Проверить",
-  "Testing …": "Проверяется …",
-  "the usual one": "обычная",
-  "Tokens and logins": "Токены и входы",
-  "User": "Пользователь",
-  "Kind": "Вид",
-  "token": "токен",
-  "login": "вход",
-  "of an operator": "оператора",
-  "Made": "Создан",
-  "Until": "До",
-  "Revoke": "Отозвать",
-  "Revoke this? Its connections are closed.": "Отозвать? Его соединения закроются.",
-  "There are no tokens.": "Токенов нет.",
-  "This machine is served without a token.": "Этот компьютер обслуживается без токена.",
-  "Check-up": "Проверка установки",
-  "Check now": "Проверить сейчас",
-  "Checking …": "Идёт проверка …",
-  "Parts": "Части",
-  "Part": "Часть",
-  "State": "Состояние",
-  "Queue": "Очередь",
-  "Handled": "Обработано",
-  "Failed": "Сбои",
-  "Restarts": "Перезапуски",
-  "Does": "Занята",
-  "works": "работает", "fails": "не работает", "not tried": "не проверено",
-});
 
 const UNITS = [["gigabyte", 1 << 30], ["megabyte", 1 << 20], ["kilobyte", 1 << 10]];
 

@@ -3,58 +3,8 @@
 import { get, patch, post, Problem, remove } from "/static/api.js";
 import { h, toast } from "/static/dom.js";
 import { form, openDialog } from "/static/forms.js";
-import { currentLanguage, number, t, when, words } from "/static/i18n.js";
+import { currentLanguage, number, t, when } from "/static/i18n.js";
 import { Panel, textOf } from "/static/panel.js";
-
-words({
-  "New task": "Новая задача",
-  "Task": "Задача",
-  "All runs": "Все запуски",
-  "Runs": "Запуски",
-  "No tasks yet. A task asks the model something by a calendar.": "Задач ещё нет. Задача спрашивает модель о чём-то по расписанию.",
-  "No runs yet.": "Запусков ещё нет.",
-  "Next": "Следующий запуск",
-  "Next times": "Ближайшие запуски",
-  "never": "никогда",
-  "switched off": "выключена",
-  "running now": "идёт сейчас",
-  "Last run": "Последний запуск",
-  "Run now": "Запустить",
-  "Edit": "Изменить",
-  "Switch off": "Выключить",
-  "Switch on": "Включить",
-  "Remove": "Удалить",
-  "Remove this task? Its runs stay.": "Удалить эту задачу? Её запуски останутся.",
-  "Name": "Имя",
-  "a-z, 0-9, _ and -": "a-z, 0-9, _ и -",
-  "Request": "Запрос",
-  "When": "Когда",
-  "by a calendar": "по календарю",
-  "at intervals": "через промежутки",
-  "once": "один раз",
-  "Calendar": "Календарь",
-  "minute, hour, day, month, weekday: 0 9 * * MON-FRI": "минута, час, день, месяц, день недели: 0 9 * * MON-FRI",
-  "Interval": "Промежуток",
-  "for instance 30m, 2h or 1d": "например 30m, 2h или 1d",
-  "Time": "Время",
-  "Time zone": "Часовой пояс",
-  "Chat that gets the results": "Чат, куда идут ответы",
-  "Model": "Модель",
-  "provider/model; empty: the usual one": "provider/model; пусто: обычная",
-  "One run takes at most": "Один запуск длится не дольше",
-  "for instance 5m": "например 5m",
-  "Tokens of one run": "Токенов на один запуск",
-  "Tokens of one day": "Токенов в день",
-  "Cancel run": "Прервать",
-  "Status": "Состояние",
-  "Started": "Начат",
-  "Tokens": "Токены",
-  "Note": "Заметка",
-  "Answer": "Ответ",
-  "Transcript": "Ход работы",
-  "Nothing was said in this run.": "В этом запуске ничего не сказано.",
-  "The beginning is left out: the run is very long.": "Начало опущено: запуск очень длинный.",
-});
 
 const STATUS_RU = {
   running: "идёт", waiting: "ждёт очереди", done: "сделан", silent: "без ответа", failed: "не удался", timed_out: "время вышло",

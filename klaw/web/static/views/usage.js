@@ -2,37 +2,8 @@
 
 import { get } from "/static/api.js";
 import { h } from "/static/dom.js";
-import { currentLanguage, dollars, number, t, words } from "/static/i18n.js";
+import { currentLanguage, dollars, number, t } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
-
-words({
-  "Days": "Дней",
-  "Show": "Показать",
-  "Tokens": "Токены",
-  "Cost": "Стоимость",
-  "Calls": "Вызовы",
-  "By day": "По дням",
-  "By model": "По моделям",
-  "By source": "По источникам",
-  "Day": "День",
-  "Model": "Модель",
-  "Source": "Источник",
-  "Tokens in": "Токены запросов",
-  "Tokens out": "Токены ответов",
-  "Total": "Всего",
-  "Nothing was used.": "Ничего не израсходовано.",
-  "Calls of unknown price": "Вызовы с неизвестной ценой",
-  "Estimated calls": "Вызовы с приблизительной оценкой",
-  "Limits of today, of all users together": "Пределы на сегодня, для всех пользователей вместе",
-  "No limits are set.": "Пределы не заданы.",
-  "tokens of unknown price": "токенов с неизвестной ценой",
-  "of": "из",
-  "Refused requests": "Отклонено запросов",
-  "As a table": "Таблицей",
-  "at most": "не больше",
-  "answers in chats": "ответы в чатах", "runs of tasks": "запуски задач", "summaries": "пересказы", "making topics": "сбор тем",
-  "learning facts": "сбор фактов", "choosing what is recalled": "выбор воспоминаний",
-});
 
 const SOURCES = {
   turn: "answers in chats", run: "runs of tasks", summary: "summaries", topics: "making topics", facts: "learning facts",

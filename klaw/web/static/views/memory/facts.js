@@ -3,17 +3,9 @@
 import { patch, post, remove } from "/static/api.js";
 import { h } from "/static/dom.js";
 import { form, openDialog } from "/static/forms.js";
-import { t, when, words } from "/static/i18n.js";
+import { t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
 import { attempt, done, paged, showAgain, showHistory } from "/static/views/memory.js";
-
-words({
-  "Category": "Категория", "all": "все", "Text": "Текст", "Importance": "Важность",
-  "0 to 100; from 90 on it is part of every prompt": "от 0 до 100; с 90 — в каждом запросе",
-  "one statement that makes sense alone": "одно утверждение, понятное само по себе",
-  "Known already.": "Уже известно.",
-  "identity": "о вас", "preference": "предпочтение", "person": "человек", "project": "проект", "event": "событие", "other": "другое",
-});
 
 const CATEGORIES = ["identity", "preference", "person", "project", "event", "other"];
 let category = "";

@@ -3,16 +3,9 @@
 import { get, patch, post, remove } from "/static/api.js";
 import { h } from "/static/dom.js";
 import { form, openDialog } from "/static/forms.js";
-import { t, when, words } from "/static/i18n.js";
+import { t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
 import { attempt, done, paged, showHistory } from "/static/views/memory.js";
-
-words({
-  "Name": "Имя", "Other names": "Другие имена", "separated by commas": "через запятую", "Who it is to you": "Кто это для вас",
-  "was also known as": "раньше отдельно:", "Named in": "Упоминания", "topic": "тема", "Same person as": "Это тот же человек, что и",
-  "All names go to the other one.": "Все имена перейдут к нему.", "There is nobody else.": "Больше никого нет.",
-  "last named": "последний раз", "topics: {count}": "тем: {count}",
-});
 
 /** Show the people, those named most often first; or one of them. */
 export async function showPeople(place, id) {

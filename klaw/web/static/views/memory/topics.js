@@ -3,21 +3,9 @@
 import { get, patch, post } from "/static/api.js";
 import { h } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
-import { currentLanguage, t, when, words } from "/static/i18n.js";
+import { currentLanguage, t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
 import { attempt, done, showAgain } from "/static/views/memory.js";
-
-words({
-  "Search in topics": "Искать в темах", "messages: {count}": "сообщений: {count}", "Choose topic {id}": "Выбрать тему {id}",
-  "Merge the chosen": "Объединить выбранные", "Choose two or more topics of one chat.": "Выберите две или больше тем одного чата.",
-  "Summary": "Содержание", "empty: the old ones, one after the other": "пусто: прежние, одно за другим",
-  "Split": "Разделить", "A new topic begins here": "Здесь начинается новая тема",
-  "Tick where a new topic begins; without a tick a model decides.": "Отметьте, где начинается новая тема; без отметок решит модель.",
-  "Changes of topics": "Изменения тем", "Take back": "Отменить", "taken back by {entry}": "отменено: {entry}", "takes back {entry}": "отменяет {entry}",
-  "merge": "объединение", "edit": "правка", "split": "разделение", "rebuild": "заново", "undo": "отмена", "put": "создание", "remove": "удаление", "mark": "пометка",
-  "person": "человек", "archivist": "архивариус", "The first {count} of {all} topics.": "Первые {count} тем из {all}.",
-  "Nothing is here yet.": "Здесь пока ничего нет.",
-});
 
 /** Show the topics along the time, the last talked about first; or one of them. */
 export async function showTopics(place, id) {
