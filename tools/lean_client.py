@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import trio
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, Request, TextMessage
+from wsproto.events import AcceptConnection, Ping, Request, TextMessage
 
 
 class LeanClient:
@@ -67,4 +67,8 @@ class LeanClient:
         if not data:
             raise ConnectionError("the server closed the connection")
         self._ws.receive_data(bytes(data))
-        return list(self._ws.events())
+        events = list(self._ws.events())
+        for event in events:
+            if isinstance(event, Ping):
+                await self._stream.send_all(self._ws.send(event.response()))
+        return events
