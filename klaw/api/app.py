@@ -118,7 +118,7 @@ class _Outermost:
         try:
             await self._answer(scope, body.receive, sending)
         except ClientDisconnect:
-            pass
+            log.info("client_gone")
         except Exception as error:  # noqa: BLE001  the boundary where every error becomes an answer
             response = of_error(error)
             if isinstance(error, TooFast):

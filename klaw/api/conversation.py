@@ -11,7 +11,7 @@ from klaw.chats.directory import ChatDirectory
 from klaw.domain.attachment import Named
 from klaw.domain.events import Noticed, Progressed, Step, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Message, Role
-from klaw.domain.names import ChatId, UserId, chat_id, name_of, user_of
+from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy
 from klaw.gateway.answers import StoredOnce
@@ -22,6 +22,9 @@ MAX_EVENTS = 4096
 """Events that wait for a slow reader before it is given up; the answer is stored whatever happens."""
 ANSWER_ROWS = 200
 """Messages behind a question among which its answer is looked for when it is asked a second time."""
+LOOK_S = 5.0
+"""After so long without news it is looked whether anything still answers; after twice as long nothing does."""
+UNANSWERED = "nothing answers this message: send another one or /retry to try again"
 CHANNEL = "http"
 
 ChatNews: TypeAlias = Message | ChatEvent
@@ -78,7 +81,9 @@ class Asked:
         self._news = news
         self._seen = appended.repeated
         """Whether what comes is later than the message."""
-        self._looked = False
+        self._looked = not appended.repeated
+        self._idle = False
+        """Whether nothing ran in the chat when it was looked last."""
         self.turn: str | None = None
         """That answers it, once it has begun."""
         self._answer: Message | None = None
@@ -95,14 +100,20 @@ class Asked:
 
     async def __anext__(self) -> ChatNews:
         """Raises ChatBusy when events came faster than they were taken."""
-        if self._repeated and not self._looked:
+        if not self._looked:
             self._looked = True
-            await self._look_for_answer()
+            await self._look()
         while self.outcome is None:
-            try:
-                news = await self._news.receive()
-            except trio.EndOfChannel:
-                raise ChatBusy("events came faster than they were read; the answer is in the chat") from None
+            news = None
+            with trio.move_on_after(LOOK_S):
+                try:
+                    news = await self._news.receive()
+                except trio.EndOfChannel:
+                    raise ChatBusy("events came faster than they were read; the answer is in the chat") from None
+            if news is None:
+                await self._look()
+                continue
+            self._idle = False
             self._seen = self._seen or (isinstance(news, Message) and news.id == self.message.id)
             if self._seen:
                 self._learn(news)
@@ -115,7 +126,7 @@ class Asked:
         match news:
             case Message(metadata=metadata) if metadata.get("command") == self.message.id:
                 self.outcome = Outcome(status=None, answer=news)
-            case Message(role=Role.ASSISTANT, type=Kind.TEXT) if news.metadata.get("turn") == self.turn:
+            case Message(role=Role.ASSISTANT, type=Kind.TEXT, metadata={"turn": turn}) if turn == self.turn:
                 self._answer = news
             case TurnStarted(turn=turn, last_seq=last_seq) if last_seq >= self.message.seq:
                 self.turn = turn
@@ -124,20 +135,28 @@ class Asked:
             case Progressed(turn=None, step=Step.NOTHING):
                 self.outcome = Outcome(status=TurnStatus.STOPPED)
 
+    async def _look(self) -> None:
+        """The message may have been answered before it was sent again. What was to answer it may be gone: deleted with
+        the chat, failed for good, or left alone by a start of the server long after."""
+        idle = self._chats.chat_status(self._chat)["state"] in ("idle", "failed")
+        await self._look_for_answer()
+        if self.outcome is None and idle and self._idle and self.message.type is not Kind.COMMAND:
+            self.outcome = Outcome(status=TurnStatus.FAILED, code="turn_failed", text=UNANSWERED)
+        self._idle = idle
+
     async def _look_for_answer(self) -> None:
-        """A message that was sent before may have been dealt with already."""
         after = await self._chats.after(self._chat, self.message.seq, ANSWER_ROWS)
         for each in after:
             if each.metadata.get("command") == self.message.id:
                 self.outcome = Outcome(status=None, answer=each)
                 return
-        record = await self._chats.receipt(user_of(self._chat), name_of(self._chat), None)
-        if record is None or record.last_seq < self.message.seq:
+        record = await self._chats.answering(self._chat, self.message.seq)
+        if record is None:
             return
         texts = [each for each in after if each.role is Role.ASSISTANT and each.type is Kind.TEXT]
-        of_turn = [each for each in texts if each.metadata.get("turn") == record.id][-1:] or texts[:1]
+        of_turn = [each for each in texts if each.metadata.get("turn") == record.id]
         self.outcome = Outcome(
-            status=record.status, turn=record.id, answer=of_turn[0] if of_turn else None, code=record.error
+            status=record.status, turn=record.id, answer=of_turn[-1] if of_turn else None, code=record.error
         )
 
 

@@ -16,7 +16,7 @@ from klaw.api.asker import QUERY, Api, message_id
 from klaw.api.conversation import Asked, ChatNews, Outcome, ask
 from klaw.api.openapi import JSON, PREFIX, About, DescribedRoute
 from klaw.api.problems import MODEL_FAILED
-from klaw.api.streams import EVENTS, Stream
+from klaw.api.streams import EVENTS, Stream, while_connected
 from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import MAX_FILES, Named
 from klaw.domain.events import TextStreamed
@@ -74,7 +74,7 @@ def routes(api: Api) -> list[Route]:
         async with asking as asked:
             if not new.wait:
                 return JSONResponse({"message": told(asked.message)}, 202)
-            outcome = await asked.wait()
+            outcome = await while_connected(request.receive, asked.wait)
         return JSONResponse(
             {"message": told(asked.message), **ended(outcome)}, MODEL_FAILED if outcome.code is not None else 200
         )

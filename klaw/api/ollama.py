@@ -14,7 +14,7 @@ from klaw.actor.clock import iso
 from klaw.api.asker import Api, headers_of
 from klaw.api.completions import MODEL, Answer, Exchange
 from klaw.api.problems import of_error
-from klaw.api.streams import Stream
+from klaw.api.streams import Stream, while_connected
 from klaw.api.transcript import Said
 from klaw.convert import FRAMES, Bounds
 from klaw.operations.operation import OperationError
@@ -62,7 +62,7 @@ def routes(api: Api) -> list[Route]:
         async def keep(text: str) -> None:
             pieces.append(text)
 
-        answer = await exchange.run(keep)
+        answer = await while_connected(request.receive, partial(exchange.run, keep))
         return JSONResponse({**_said(exchange, "".join(pieces)), **_done(answer)}, headers=exchange.headers)
 
     return [

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from klaw.api.asker import Api, headers_of
 from klaw.api.completions import MODEL, Answer, Exchange
 from klaw.api.problems import of_error
-from klaw.api.streams import Stream
+from klaw.api.streams import Stream, while_connected
 from klaw.api.transcript import Said
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.errors import EmbeddingUnavailable
@@ -82,7 +82,7 @@ def routes(api: Api) -> list[Route]:
         async def keep(text: str) -> None:
             pieces.append(text)
 
-        answer = await exchange.run(keep)
+        answer = await while_connected(request.receive, partial(exchange.run, keep))
         message = {"role": "assistant", "content": "".join(pieces)}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(answer.usage)}

@@ -87,9 +87,9 @@ def of_error(error: Exception) -> JSONResponse:
             return problem(504, "too_slow", "a part of the server did not answer in time")
         case ActorStopped():
             return problem(503, "unavailable", "a part of the server is stopped")
-        case StorageError():
-            return problem(503, "storage", str(error))
     told = refusal(error)
+    if told.code == "internal" and isinstance(error, StorageError):
+        return problem(503, "storage", str(error))
     if told.code == "internal":
         log.error("request_failed", error=error_class(error), where=where(error))
     return problem(status_of(told.code), told.code, told.message)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 KEEP_ALIVE_S = 60.0
 """A connection without a request for so long is closed."""
 SEND_S = 30.0
-"""A client that does not take what is sent at once in this time is dropped."""
+"""A client that does not take what is sent at once in this time is dropped …"""
+SEND_AT_STOP_S = 2.0
+"""… and once the server stops in this time: hypercorn shields what it sends from being cancelled."""
 MAX_STREAMS = 8
 """Requests of one HTTP/2 connection at the same time."""
 
@@ -38,6 +40,7 @@ class HttpServer:
         self._make_app = make_app
         self._making = trio.Lock()
         self._made: tuple[AppWrapper, Config, WorkerContext] | None = None
+        self._streams: set[_Begun] = set()
 
     async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: HttpConnection) -> None:
         """See ``HttpDoor.serve``."""
@@ -47,11 +50,18 @@ class HttpServer:
         app, config, context = self._made
         from hypercorn.trio.tcp_server import TCPServer
 
-        # The application finds the connection in the state of its requests.
-        await TCPServer(app, config, context, {"connection": connection}, cast("Any", _Begun(stream, read))).run()
+        begun = _Begun(stream, read)
+        self._streams.add(begun)
+        try:
+            # The application finds the connection in the state of its requests.
+            await TCPServer(app, config, context, {"connection": connection}, cast("Any", begun)).run()
+        finally:
+            self._streams.discard(begun)
 
     async def close(self) -> None:
         """See ``HttpDoor.close``."""
+        for stream in self._streams:
+            stream.hurry()
         if self._made is not None:
             await self._made[2].terminated.set()
 
@@ -75,7 +85,14 @@ class _Begun:
     def __init__(self, stream: trio.abc.HalfCloseableStream, read: bytes) -> None:
         self._stream = stream
         self._read = read
+        self._patience_s = SEND_S
+        self._sending = trio.CancelScope()
         self.socket = cast("trio.SocketStream", stream).socket
+
+    def hurry(self) -> None:
+        """The server stops."""
+        self._patience_s = SEND_AT_STOP_S
+        self._sending.deadline = min(self._sending.deadline, trio.current_time() + SEND_AT_STOP_S)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         if self._read:
@@ -84,10 +101,11 @@ class _Begun:
         return await self._stream.receive_some(max_bytes)
 
     async def send_all(self, data: bytes) -> None:
-        with trio.move_on_after(SEND_S) as sending:
+        with trio.move_on_after(self._patience_s) as self._sending:
             await self._stream.send_all(data)
-        if sending.cancelled_caught:
+        if self._sending.cancelled_caught:
             log.warning("client_too_slow")
+            await trio.aclose_forcefully(self._stream)  # what else it asked for must not wait as long
             raise trio.BrokenResourceError
 
     async def send_eof(self) -> None:

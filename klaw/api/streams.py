@@ -1,9 +1,11 @@
 """Answers that come piece by piece."""
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import structlog
 import trio
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from klaw.actor.failure import error_class, where
@@ -11,6 +13,8 @@ from klaw.actor.failure import error_class, where
 KEEP_ALIVE_S = 15.0
 """A stream of events without one for so long sends a comment, so that nothing between takes it for dead."""
 EVENTS = "text/event-stream; charset=utf-8"
+
+T = TypeVar("T")
 
 log = structlog.get_logger("klaw.api")
 
@@ -68,6 +72,29 @@ class Stream:
             await trio.sleep_until(self._sent_at + KEEP_ALIVE_S)
             if trio.current_time() >= self._sent_at + KEEP_ALIVE_S:
                 await self.put(": \n\n")
+
+
+async def while_connected(receive: Receive, ask: Callable[[], Awaitable[T]]) -> T:
+    """What ``ask`` gives; it is cancelled when the client goes away. The request's body must have been read.
+
+    Raises:
+        ClientDisconnect: the client has gone.
+        Exception: what ``ask`` raised.
+    """
+    found: list[T] = []
+    failure = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_wait_for_disconnect, receive, nursery.cancel_scope)
+        try:
+            found.append(await ask())
+        except Exception as error:  # noqa: BLE001  a nursery would wrap it in a group
+            failure = error
+        nursery.cancel_scope.cancel(reason="it was answered")
+    if failure is not None:
+        raise failure
+    if not found:
+        raise ClientDisconnect
+    return found[0]
 
 
 async def _wait_for_disconnect(receive: Receive, scope: trio.CancelScope) -> None:

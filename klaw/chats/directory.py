@@ -133,6 +133,10 @@ class ChatDirectory:
         found = await self._agent.core.readers.run(turns.get, user, turn)
         return found if found is not None and found.chat == chat else None
 
+    async def answering(self, chat: ChatId, seq: int) -> TurnRecord | None:
+        """The last turn that was to answer the message with this seq, once it is over."""
+        return await self._agent.core.readers.run(turns.answering, chat, seq)
+
     def chat_status(self, chat: ChatId) -> dict[str, Any]:
         """What it does now: ``state`` (idle, waiting, thinking, answering, failed), and ``turn`` if one runs."""
         handle = self._handles.get(chat)

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from contextlib import asynccontextmanager
 
+import attrs
 import httpx2
 import pytest
 import trio
 
 from klaw.gateway.auth import add_token, revoke_tokens, tokens_file
-from tests.support.llm_server import error_reply, serve_llm, text_reply
+from tests.support.llm_server import Cut, Text, Wait, error_reply, serve_llm, text_reply
 from tests.support.repository import REPOSITORY
 from tests.support.server import clean_environ, klaw_command, served, write_home
 from tests.support.talking import talking
@@ -249,10 +250,103 @@ async def test_without_http_only_the_websocket_is_there(tmp_path):
         assert (await client.get("/api/v1/facts")).status_code == 404
 
 
-async def test_a_server_stops_in_time_while_an_answer_is_followed(tmp_path):
-    async with world(tmp_path) as server, http(server) as client:
+async def until_logged(server, event, many=1):
+    await until(lambda: len(server.events(event)) >= many)
+
+
+async def test_a_client_that_breaks_off_leaves_nothing_and_the_chat_goes_on(tmp_path):
+    """In the middle of a body, while it waits for the answer, and while it follows it."""
+    gate = trio.Event()
+    slow = text_reply("При", "вет", before_head=(Wait(gate),))
+    async with (
+        serve_llm() as llm,
+        served(write_home(tmp_path, llm=llm.url, processing={"maxConcurrentLlm": 8})) as server,
+        http(server) as client,
+    ):
+        llm.respond = lambda _: slow
+        assert (await client.get("/healthz")).status_code == 200
+        port = server.config["gateway"]["port"]
+        head = f"POST %s HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: %d\r\n\r\n"
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all((head % ("/api/v1/facts", 5000)).encode() + b'{"text": "')
+        await stream.aclose()
+        await until_logged(server, "client_gone")
+        asked = '{"messages": [{"role": "user", "content": "Hi"}], "user": "v1"}'
+        for number, (path, body) in enumerate(
+            (
+                ("/api/v1/chats/whole/messages", '{"text": "Hi"}'),
+                ("/v1/chat/completions", asked),
+                ("/api/chat", asked.replace('"user": "v1"', '"stream": false')),
+                ("/api/v1/chats/events/messages", '{"text": "Hi", "stream": true}'),
+            ),
+            1,
+        ):
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            await stream.send_all((head % (path, len(body)) + body).encode())
+            await llm.wait_for_requests(number)
+            await stream.aclose()
+        await until_logged(server, "client_gone", 4)
+        gate.set()
+        for chat in ("whole", "v1", "events"):
+            await until(lambda chat=chat: is_answered(client, chat, "Привет"))
+        assert server.events("request_failed") == []
+        assert [each for each in server.events() if each["level"] == "error"] == []
+
+
+async def is_answered(client, chat, text):
+    history = (await client.get(f"/api/v1/chats/{chat}/messages")).json()
+    return history["messages"][-1]["content"] == text
+
+
+async def test_a_chat_that_is_stopped_or_deleted_while_its_answer_is_followed(tmp_path):
+    reply = text_reply("half")
+    reply = attrs.evolve(reply, steps=(*reply.steps, Wait(trio.Event())))
+    async with world(tmp_path, lambda _: reply, chats={"maxPerUser": 1}) as server, http(server) as client:
+
+        async def end(method, path, **how):
+            events = []
+            async with client.stream(
+                "POST", "/api/v1/chats/main/messages", json={"text": "Hi", "stream": True}
+            ) as said:
+                async for line in said.aiter_lines():
+                    if line == "event: delta":
+                        answer = await client.request(method, path, **how)
+                        assert answer.status_code == 200, answer.text
+                    events += [json.loads(line.removeprefix("data: "))] if line.startswith("data: ") else []
+            return events[-1]
+
+        assert (await end("POST", "/api/v1/chats/main/stop"))["status"] == "stopped"
+        other = await client.post("/api/v1/chats/other/messages", json={"text": "Hi"})
+        assert (other.status_code, other.json()["code"]) == (409, "too_many_chats")
+        assert (await end("DELETE", "/api/v1/chats/main", params={"dry_run": "false"}))["status"] == "stopped"
+        left = (await client.get("/api/v1/chats/main/messages")).json()["messages"]
+        assert {each["content"] for each in left} == {""}
+
+
+async def test_a_provider_that_breaks_off_in_a_streamed_answer(tmp_path):
+    reply = attrs.evolve(text_reply("half"), steps=(Text("half"), Cut()))
+    async with world(tmp_path, lambda _: reply) as server, http(server) as client:
+        sent = await client.post("/api/v1/chats/main/messages", json={"text": "Hi", "stream": True})
+        done = json.loads(sent.text.strip().rsplit("data: ", 1)[1])
+        assert (sent.status_code, done["status"]) == (200, "failed")
+        assert done["error"]["code"].startswith("llm_")
+        body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        lines = (await client.post("/v1/chat/completions", json=body)).text.strip().split("\n\n")
+        assert lines[-1] == "data: [DONE]"
+        assert json.loads(lines[-2].removeprefix("data: "))["error"]["code"].startswith("llm_")
+
+
+async def test_a_server_stops_in_time_with_idle_clients_and_one_that_does_not_read(tmp_path):
+    async with world(tmp_path, gateway={"http": {"requestsPerSecond": 100_000}}) as server, http(server) as client:
         await client.get("/healthz")  # an idle connection
-        assert await server.terminate() == 0
+        port = server.config["gateway"]["port"]
+        deaf = await trio.open_tcp_stream("127.0.0.1", port)
+        with trio.move_on_after(3):  # until its answers fill what lies between
+            while True:
+                await deaf.send_all(f"GET /static/app.js HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode() * 100)
+        with trio.fail_after(20):  # before, 30 s from when it stopped to read
+            assert await server.terminate() == 0
+        await deaf.aclose()
 
 
 async def test_metrics_are_what_prometheus_expects_and_name_nobody(tmp_path):

@@ -58,6 +58,12 @@ def get(connection: apsw.Connection, user: UserId, turn_id: str) -> TurnRecord |
     return _TURNS.one(connection, "WHERE user_id = ? AND turn_id = ?", user, turn_id)
 
 
+def answering(connection: apsw.Connection, chat: ChatId, seq: int) -> TurnRecord | None:
+    """The newest turn that was to answer the message with this seq."""
+    which = "WHERE chat_id = ? AND first_seq <= ? AND last_seq >= ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1"
+    return _TURNS.one(connection, which, chat, seq, seq)
+
+
 def last(connection: apsw.Connection, chat: ChatId) -> TurnRecord | None:
     """The newest turn of a chat."""
     return _TURNS.one(connection, "WHERE chat_id = ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1", chat)
