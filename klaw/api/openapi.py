@@ -105,7 +105,7 @@ def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for each in described:
         if isinstance(each, DescribedRoute):
-            paths.setdefault(each.path, {})[each.method] = each.describe()
+            paths.setdefault(each.path_format, {})[each.method] = each.describe()
     return {
         "openapi": "3.1.0",
         "info": {"title": "Klaw", "version": __version__, "license": {"name": "Apache-2.0"}},

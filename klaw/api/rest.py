@@ -102,7 +102,10 @@ def _route(api: Api, found: Door) -> DescribedRoute:
         with trio.fail_after(found.operation.deadline_s):
             return JSONResponse(await perform(call, who, api.parts))
 
-    return DescribedRoute(found.path, handle, found.method, partial(_described, found))
+    path, types = found.path, attrs.fields_dict(attrs.resolve_types(found.operation.arguments))
+    if found.of_path is not None and without_none(types[found.of_path].type) is int:
+        path = path.replace("}", ":int}")  # so that a word behind it is another route, whatever the method
+    return DescribedRoute(path, handle, found.method, partial(_described, found))
 
 
 async def _given(api: Api, request: Request, found: Door) -> dict[str, Any]:
