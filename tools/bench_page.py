@@ -1,6 +1,6 @@
 """How quick the page is, by the browser's own trace: first paint, a long answer while it comes, a long chat.
 
-    python tools/bench_page.py [--repeats 5] [--tokens 4000] [--messages 50000] [--only paint|streamed|scrolled] [--json]
+    python tools/bench_page.py [--repeats 5] [--tokens 4000] [--messages 50000] [--only PART] [--json]
 
 A server with a stub model, and Debian's chromium without a window. First paint: each time with a new profile, so with a
 cold cache, from the beginning of the navigation to the first contentful paint. Streaming: an answer of so many tokens,
@@ -16,14 +16,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import trio
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from klaw.actor.clock import iso
 from klaw.domain.message import Role
 from klaw.store.kinds import messages
 from tests.support.browser import CHROMIUM
@@ -75,7 +74,7 @@ class Trace:
         self._events: list[dict[str, Any]] = []
         self._cdp.on("Tracing.dataCollected", lambda got: self._events.extend(got["value"]))
 
-    def __enter__(self) -> "Trace":
+    def __enter__(self) -> Self:
         categories = ["toplevel", "disabled-by-default-devtools.timeline", "devtools.timeline"]
         self._cdp.send(
             "Tracing.start", {"traceConfig": {"includedCategories": categories}, "transferMode": "ReportEvents"}
@@ -197,10 +196,8 @@ async def main(args: argparse.Namespace) -> None:
         print(f"first contentful paint, cold cache: {paints} ms, median {statistics.median(paints)}")
     for name in ("streamed", "scrolled"):
         if runs := found.get(name):
-            print(
-                f"{name}: longest task, median of {len(runs)}: {statistics.median(each['worst_ms'] for each in runs)} ms"
-            )
-            print(*runs, sep="\n")
+            worst = statistics.median(each["worst_ms"] for each in runs)
+            print(f"{name}: longest task, median of {len(runs)}: {worst} ms", *runs, sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Routes of the page: its files, and messages as HTML. Everything it loads comes from this server."""
 
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 import attrs
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -36,7 +37,7 @@ def routes(api: Api) -> list[BaseRoute]:
     threads = Threads("Markdown", 1)
 
     async def page(_request: Request) -> Response:
-        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+        return HTMLResponse(_index(), headers={"cache-control": "no-cache"})
 
     async def code_colours(request: Request) -> Response:
         css = _code_css()
@@ -71,3 +72,25 @@ class _Revalidated(StaticFiles):
 @cache
 def _code_css() -> str:
     return markdown.code_css()
+
+
+@cache
+def _index() -> str:
+    """The page; the modules of its first view are asked for at once, not one after the other as they are found."""
+    links = "".join(f'<link rel="modulepreload" href="/static/{each}">\n' for each in sorted(first_modules()))
+    return (STATIC / "index.html").read_text("utf-8").replace("<script", links + "<script", 1)
+
+
+def first_modules() -> set[str]:
+    """The modules without which the first view cannot be shown."""
+    found: set[str] = set()
+    asked = ["app.js", "views/chats.js"]
+    while asked:
+        module = asked.pop()
+        if module not in found:
+            found.add(module)
+            asked += _IMPORT.findall((STATIC / module).read_text("utf-8"))
+    return found
+
+
+_IMPORT = re.compile(r'^import (?:[^;"]*? from )?"/static/(.*?)";', re.MULTILINE)

@@ -1,7 +1,7 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, setCurrent } from "/static/dom.js";
+import { h, setCurrent, toast } from "/static/dom.js";
 import { LANGUAGES, currentLanguage, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
@@ -96,15 +96,21 @@ function showFrame() {
   const links = VIEWS.filter((view) => !view.operator || app.me.operator)
     .map((view) => h("a", { href: `#/${view.path}` }, h("span", { "aria-hidden": "true" }, view.sign), " ", t(view.name)));
   document.body.replaceChildren(h("nav", { class: "views", "aria-label": t("Menu") }, h("strong", {}, "Klaw"), links, tools()), h("div", { class: "frame" }, degraded(), place));
-  const show = () => {
+  const show = async () => {
     const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");
     const view = VIEWS.find((each) => each.path === path) || VIEWS[0];
     links.forEach((link) => setCurrent(link, link.getAttribute("href") === `#/${view.path}`));
     document.title = `${t(view.name)} – Klaw`;
+    const where = rest.map(decodeURIComponent), element = `klaw-${view.path}`, asked = location.hash;
+    try {
+      await import(`/static/views/${view.path}.js`);
+    } catch {
+      return toast(t("The server does not answer."));
+    }
+    if (location.hash !== asked) return;
     const open = place.firstElementChild;
-    const where = rest.map(decodeURIComponent);
-    if (open && open.localName === view.element) open.go(where);
-    else place.replaceChildren(Object.assign(document.createElement(view.element), { where }));
+    if (open && open.localName === element) open.go(where);
+    else place.replaceChildren(Object.assign(document.createElement(element), { where }));
   };
   addEventListener("hashchange", show);
   show();

@@ -18,6 +18,7 @@ export function h(name, given = {}, ...children) {
 export function setRendered(element, html) {
   element.innerHTML = html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
+  for (const wide of element.querySelectorAll("pre, table")) wide.tabIndex = 0;
 }
 
 /** Ask for a yes or no in a dialog of the page; resolves to whether it was yes. */
@@ -63,4 +64,9 @@ export function menu(label, entries) {
     ontoggle: () => made.open && addEventListener("pointerdown", (event) => made.contains(event.target) || close(), { once: true }) },
   summary, h("div", {}, entries.map(([text, act]) => h("button", { type: "button", onclick: () => { close(); act(); } }, text))));
   return made;
+}
+
+/** The module of views/ that is needed only once somebody asks for it. */
+export function opened(name) {
+  return import(`/static/views/${name}.js`);
 }

@@ -3,12 +3,11 @@
 
 import { app } from "/static/app.js";
 import { get, rendered } from "/static/api.js";
-import { h, setRendered, toast } from "/static/dom.js";
+import { h, opened, setRendered, toast } from "/static/dom.js";
 import { t, when } from "/static/i18n.js";
 import { chatMenu } from "/static/views/chat_menu.js";
 import { setSeen } from "/static/views/chats.js";
 import { shownFiles } from "/static/views/files.js";
-import { showMadeFrom } from "/static/views/made_from.js";
 
 const PAGE = 50;
 const MOST = 300;
@@ -362,7 +361,7 @@ function messageRow(chat, message, changed) {
   const text = h("div", { class: "text plain" }, message.content);
   text.hidden = !message.content;
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
-    message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => showMadeFrom(chat, message.turn, changed) },
+    message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Made from"))), ...folds);
   if (message.role === "assistant" && /[*_`#>|\[\]~\-\d]/.test(message.content)) {
     rendered(message.content).then((html) => {

@@ -2,9 +2,8 @@
 
 import { app } from "/static/app.js";
 import { get, post } from "/static/api.js";
-import { h, menu, toast } from "/static/dom.js";
+import { h, menu, opened, toast } from "/static/dom.js";
 import { t } from "/static/i18n.js";
-import { forgetChat } from "/static/views/forget_chat.js";
 
 const at = (chat) => `/chats/${encodeURIComponent(chat.name)}`;
 
@@ -22,7 +21,7 @@ export function chatMenu(chat, changed, open = false) {
     chat.archived ? [t("Restore"), () => change("restore")] : [t("Archive"), () => change("archive")],
     [t("Save as Markdown"), () => exported(chat, "markdown", "md")],
     [t("Save as JSON"), () => exported(chat, "json", "json")],
-    [t("Delete"), () => forgetChat(chat, changed)],
+    [t("Delete"), () => opened("forget_chat").then((view) => view.forgetChat(chat, changed))],
   ]);
 }
 

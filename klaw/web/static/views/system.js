@@ -111,7 +111,7 @@ class System extends Panel {
 }
 
 function table(head, rows) {
-  return h("table", {}, h("thead", {}, h("tr", {}, head.map((each) => (each ? h("th", { scope: "col" }, t(each)) : h("td"))))), h("tbody", {}, rows));
+  return h("table", { tabIndex: 0 }, h("thead", {}, h("tr", {}, head.map((each) => (each ? h("th", { scope: "col" }, t(each)) : h("td"))))), h("tbody", {}, rows));
 }
 
 /** The tree of parts as rows, each with how deep it stands. */

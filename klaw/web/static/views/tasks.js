@@ -127,7 +127,7 @@ class Tasks extends Panel {
   drawRuns({ task, runs, next }) {
     return [
       h("header", { class: "row" }, h("a", { href: "#/tasks", "aria-label": t("Tasks") }, "‹"), h("h1", {}, task ? `${t("Runs")}: ${task}` : t("All runs"))),
-      runs.length ? h("table", {},
+      runs.length ? h("table", { tabIndex: 0 },
         h("thead", {}, h("tr", {}, ["Started", "Task", "Status", "Tokens", "Note"].map((name) => h("th", { scope: "col" }, t(name))))),
         h("tbody", {}, runs.map((run) => h("tr", {},
           h("td", {}, h("a", { href: path(run.task, run.id), "data-key": run.id }, when(run.started_at))),

@@ -93,7 +93,7 @@ function table(name, groups, total, measure, shown = (key) => key) {
   const cells = (each) => [each.calls, each.prompt_tokens, each.completion_tokens].map((value) => h("td", { class: "number" }, number(value)));
   const cost = (each) => h("td", { class: "number" }, each.unpriced_calls >= each.calls ? "–" : dollars(each.cost_usd) + (each.unpriced_calls ? " + ?" : ""));
   const row = (key, each, bar) => h("tr", {}, h("th", { scope: "row" }, key), cells(each), cost(each), h("td", { "aria-hidden": "true" }, bar));
-  return h("table", {},
+  return h("table", { tabIndex: 0 },
     h("thead", {}, h("tr", {}, [name, "Calls", "Tokens in", "Tokens out", "Cost"].map((each) => h("th", { scope: "col" }, t(each))), h("td", { "aria-hidden": "true" }))),
     h("tbody", {}, groups.map((each) => row(shown(each.key || "–"), each,
       svg("svg", { class: "share", viewBox: "0 0 100 10", preserveAspectRatio: "none" },
