@@ -47,6 +47,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "forget",
         "topics_list",
         "topics_show",
+        "topics_edit",
         "topics_merge",
         "topics_split",
         "topics_rebuild",
