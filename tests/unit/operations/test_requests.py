@@ -17,6 +17,7 @@ SLOW_S = {
     "forget": 600,
     "chats_delete": 3600,
     "topics_split": 600,
+    "topics_edit": 60,
     "topics_merge": 60,
     "topics_rebuild": 60,
     "topics_undo": 60,
