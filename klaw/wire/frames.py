@@ -232,7 +232,6 @@ class Delta:
     chat: str
     turn: str
     offset: int
-    """Characters (code points) of the answer before this piece; 0 begins it anew."""
     text: str
 
 
@@ -247,7 +246,6 @@ class Tool:
     name: str
     state: str
     what: str | None = None
-    """Of one that started: its arguments in short, in one line of printable characters."""
 
 
 @attrs.frozen(kw_only=True)
@@ -261,9 +259,7 @@ class Approval:
     what: str
     """What would be done; printable characters only, and never shortened."""
     until: str
-    """ISO-8601 UTC; without an answer by then it counts as no."""
     turn: str | None = None
-    """The turn that waits for it; none for a subagent's run."""
 
 
 @attrs.frozen(kw_only=True)
@@ -274,7 +270,6 @@ class ApprovalEnded:
     chat: str
     id: str
     outcome: str
-    """allowed, denied, expired or withdrawn."""
     ref: str | None = None
 
 
@@ -288,9 +283,7 @@ class Status:
     chat: str | None = None
     turn: str | None = None
     doing: str | None = None
-    """Of a chat that is thinking: queued, recalling or thinking."""
     ended: str | None = None
-    """How ``turn`` has just ended: done, stopped or failed."""
     degraded: list[Degraded] | None = None
     details: dict[str, Any] | None = None
     ref: str | None = None
