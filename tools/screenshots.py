@@ -1,0 +1,103 @@
+"""Pictures of the page for the README, of a made-up home and a stub model.
+
+    python tools/screenshots.py [--to docs/images]
+
+Writes a chat in English, wide and light; one in Russian on a phone, dark; what an answer was made from. Needs chromium.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import trio
+from playwright.sync_api import Browser, Page, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from klaw.domain.message import Role
+from klaw.store.kinds import messages
+from tests.support.browser import CHROMIUM
+from tests.support.llm_server import Recorded, Reply, serve_llm, text_reply
+from tests.support.repository import REPOSITORY
+from tests.support.server import served, write_home
+from tests.support.stores import new, running_store
+
+TALKS = {
+    "garden": [
+        "Anna comes on Thursday; she is allergic to strawberries.",
+        "Noted: Anna comes on Thursday, no strawberries.",
+    ],
+    "travel": ["The train to Kraków leaves at 8:40.", "Good, that leaves time for breakfast."],
+    "огород": ["Картофель посадили 3 мая, сорт Гала.", "Записал: Гала, 3 мая."],
+}
+CAKE = """An **apple cake** – no strawberries, she is allergic to them.
+
+| for 12 pieces | |
+|---|---|
+| apples | 1 kg |
+| flour | 250 g |
+| butter | 125 g |
+"""
+POTATOES = """Вы посадили **Галу** 3 мая; ей нужно 70–80 дней:
+
+1. подкопайте куст *после 12 июля*;
+2. копайте, когда ботва подсохнет.
+"""
+QUESTIONS = {"garden": ("What can I bake for Anna?", CAKE), "огород": ("Когда копать картофель?", POTATOES)}
+
+
+def reply(request: Recorded) -> Reply:
+    return text_reply(next((text for asked, text in QUESTIONS.values() if asked in str(request.messages[-1])), "…"))
+
+
+def opened(browser: Browser, base: str, chat: str, width: int, height: int, **how: Any) -> Page:
+    """A chat in which the question was answered."""
+    page = browser.new_context(viewport={"width": width, "height": height}, **how).new_page()
+    page.goto(f"{base}/#/chats/{chat}")
+    page.wait_for_selector("article[data-seq='2']")
+    page.fill("textarea", QUESTIONS[chat][0])
+    page.keyboard.press("Enter")
+    page.wait_for_selector("article.assistant[data-seq='4'] .text:not(.plain)")
+    page.wait_for_timeout(500)
+    return page
+
+
+def take(base: str, to: Path) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = opened(browser, base, "garden", 960, 560, locale="en-GB", color_scheme="light")
+        page.screenshot(path=to / "page.png")
+        page.click("article[data-seq='4'] >> text=Made from")
+        page.wait_for_selector("dialog[open]")
+        page.wait_for_timeout(500)
+        page.screenshot(path=to / "made-from.png")
+        page = opened(browser, base, "огород", 360, 640, locale="ru-RU", color_scheme="dark")
+        page.screenshot(path=to / "phone.png")
+        browser.close()
+
+
+async def main(to: Path) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        async with serve_llm() as llm:
+            llm.respond = reply
+            home = write_home(Path(made), llm=llm.url)
+            async with running_store(home / "data") as store:
+                for chat, said in TALKS.items():
+                    talk = [
+                        new(text, chat=chat, role=(Role.USER, Role.ASSISTANT)[at % 2]) for at, text in enumerate(said)
+                    ]
+                    await store.writer.run(messages.append, talk)
+            async with served(home) as server:
+                base = server.url.replace("ws://", "http://").removesuffix("/ws")
+                await trio.to_thread.run_sync(take, base, to)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--to", type=Path, default=REPOSITORY / "docs" / "images")
+    folder = parser.parse_args().to
+    folder.mkdir(parents=True, exist_ok=True)
+    trio.run(main, folder)
+    print(*(f"{each.name}: {each.stat().st_size // 1000} kB" for each in sorted(folder.glob("*.png"))), sep="\n")
