@@ -67,7 +67,7 @@ def opened(browser: Browser, base: str, chat: str, width: int, height: int, **ho
 def take(base: str, to: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = opened(browser, base, "garden", 960, 560, locale="en-GB", color_scheme="light")
+        page = opened(browser, base, "garden", 860, 460, locale="en-GB", color_scheme="light")
         page.screenshot(path=to / "page.png")
         page.click("article[data-seq='4'] >> text=Made from")
         page.wait_for_selector("dialog[open]")

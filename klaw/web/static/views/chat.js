@@ -367,6 +367,7 @@ function messageRow(chat, message, changed) {
     rendered(message.content).then((html) => {
       text.classList.remove("plain");
       setRendered(text, html);
+      row.closest("klaw-chat")?.follow();
     }).catch(() => null);
   }
   return row;
