@@ -102,7 +102,10 @@ class _Begun:
 
     async def send_all(self, data: bytes) -> None:
         with trio.move_on_after(self._patience_s) as self._sending:
-            await self._stream.send_all(data)
+            try:
+                await self._stream.send_all(data)
+            except trio.BusyResourceError:  # hypercorn sends one after the other, but does not wait before its end
+                raise trio.BrokenResourceError from None
         if self._sending.cancelled_caught:
             log.warning("client_too_slow")
             await trio.aclose_forcefully(self._stream)  # what else it asked for must not wait as long
