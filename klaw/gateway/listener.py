@@ -241,7 +241,7 @@ class Gateway:
         """A flood must not fill the log as well."""
         self._closed_unheard += 1
         if trio.current_time() - self._logged_at >= LOG_FLOOD_S:
-            log.warning("connections_too_fast", closed=self._closed_unheard)
+            log.warning("connections_too_fast", count=self._closed_unheard)
             self._logged_at, self._closed_unheard = trio.current_time(), 0
 
     async def _turn_away(self, stream: trio.SocketStream) -> None:

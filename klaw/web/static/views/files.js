@@ -22,7 +22,7 @@ class Files extends HTMLElement {
       this.picker.value = "";
     } });
     this.button = h("button", { type: "button", class: "attach", title: t("Attach a file"), "aria-label": t("Attach a file"),
-      onclick: () => this.picker.click() }, "📎");
+      onclick: () => this.picker.click() }, "+");
     this.replaceChildren(this.picker);
     for (const file of JSON.parse(localStorage.getItem(KEPT + this.chat) || "[]")) this.show(file.name, file.bytes).file = file;
     this.changed();
