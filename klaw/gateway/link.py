@@ -270,7 +270,7 @@ class WebSocketLink:
 
     async def _say_goodbye(self, close: Close | None) -> None:
         self.outbox.close(clear=close is None)
-        with trio.move_on_after(CLOSE_S), suppress(trio.EndOfChannel):
+        with trio.move_on_after(CLOSE_S), suppress(trio.EndOfChannel, OSError):  # gone already, or does not read
             await self._written.wait()
             if close is not None and not self._mid_frame and self._ws.state is ConnectionState.OPEN:
                 await self._send(self._ws.send(CloseConnection(code=close.code, reason=close.reason)))
