@@ -242,8 +242,9 @@ def delete_database(database: Path) -> None:
 
 def check_log(events: Iterable[Mapping[str, Any]]) -> list[str]:
     """The server's log has no errors: being killed is no error of the server that starts after it."""
-    counts = Counter(event["event"] for event in events if event["level"] in ("error", "critical"))
-    return [f"the server's log has the error {name} {count} times" for name, count in counts.items()]
+    wrong = [event for event in events if event["level"] in ("error", "critical")]
+    counts = Counter((event["event"], event.get("error", ""), event.get("where", "")) for event in wrong)
+    return [f"the server's log has the error {' '.join(filter(None, name))} {n} times" for name, n in counts.items()]
 
 
 def _repeated(values: Iterable[Any]) -> list[tuple[Any, int]]:

@@ -75,7 +75,12 @@ SELECT (SELECT count(*) FROM runs WHERE status = 'running') + (
 class Orderer(Person):
     """Orders work in its chat until all is quiet."""
 
+    other: "Orderer | None" = None
+    """Whose chat some of the results go to."""
+
     async def _write(self, client: Client, quiet: trio.Event) -> None:
+        while self.other is not None and not self.other.acked:  # noqa: ASYNC110  a chat is created by its first message
+            await trio.sleep(0.05)
         while self._unacked is not None or not quiet.is_set() or not self.acked:
             if self._unacked is None:
                 self._sent += 1
@@ -309,6 +314,8 @@ async def prepared(home: Path, seed: int, *, say_progress: bool) -> AsyncIterato
                     (Person, "watcher2", "chat 2"),
                 )
             ]
+            first, second = (each for each in people if isinstance(each, Orderer))
+            second.other = first
             yield RunDrill(server, llm, chance, people, problems, head, say_progress)
 
 
