@@ -32,6 +32,8 @@ EXTEND_S = 120
 """So long systemd waits for the next sign of a long start; it is told every few seconds."""
 GC_THRESHOLD = 20_000
 """New objects between two collections of the young ones; Python's own 700 is meant for small heaps."""
+GC_OLDER = 5
+"""Collections of the younger ones between two of the older: what hypercorn leaves of a connection refers to itself."""
 
 log = structlog.get_logger("klaw.serve")
 
@@ -174,7 +176,7 @@ def settle_garbage_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 20, 50)
+    gc.set_threshold(GC_THRESHOLD, GC_OLDER, GC_OLDER)
 
 
 async def _wait_for_signal(signals: AsyncIterator[int]) -> None:
