@@ -237,7 +237,6 @@ class _ChatActor:
     def _follow(self, submit: Submit, storing: Reply[tuple[Appended, ...]]) -> None:
         self.storing = storing
         self.unstored += 1
-        self.instructions = submit.instructions or self.instructions
         storing.then(partial(self._stored, submit))
 
     def _stored(self, submit: Submit, stored: Reply[tuple[Appended, ...]]) -> None:
@@ -250,6 +249,7 @@ class _ChatActor:
             return
         submit.reply.set(appended)
         if not appended.repeated:
+            self.instructions = submit.instructions or self.instructions
             now = trio.current_time()
             self.debounce = self.debounce.add(now) if submit.channel == WEBSOCKET else self.debounce.hurry(now)
             self.agent.memory.embedder.nudge()
@@ -355,7 +355,7 @@ class _ChatActor:
             return True
         if self.debounce.due is None:
             return False
-        self.debounce = self.debounce.clear()
+        self.debounce, self.instructions = self.debounce.clear(), ""
         await leave_unanswered(self.agent, self.chat)
         return True
 

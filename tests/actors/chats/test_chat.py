@@ -36,6 +36,18 @@ async def test_messages_within_the_debounce_are_answered_together(tmp_path: Path
         assert w.contents() == ["one\ntwo\nтри"]
 
 
+async def test_instructions_of_a_program_are_for_the_answer_to_its_message_only(tmp_path: Path) -> None:
+    """Not for the next one either when the message was sent twice, and stored once."""
+    async with world(tmp_path) as w:
+        for turn in (1, 1):
+            await w.app.chats.send(LOCAL_USER, "main", "a", "one", channel="http", instructions="Отвечай как пират")
+            await w.turn(turn)
+        await w.send("two")
+        await w.turn(2)
+        asked = [json.dumps(request.messages, ensure_ascii=False) for request in w.llm.requests]
+        assert ["пират" in each for each in asked] == [True, False]
+
+
 async def test_each_step_before_the_answer_is_told(tmp_path: Path) -> None:
     """Waiting for more, for a slot, recalling, thinking; and that nothing is waited for any more after a stop."""
     async with world(tmp_path, processing={"debounceMs": 100, "maxConcurrentLlm": 1}) as w:
