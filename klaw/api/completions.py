@@ -3,14 +3,17 @@ itself to the model alone, and the answer comes in pieces.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import attrs
 import trio
+from starlette.types import Receive
 
 from klaw.api.asker import Api, message_id
 from klaw.api.conversation import Asked, ask
+from klaw.api.streams import while_connected
 from klaw.api.transcript import Said, Transcript, chat_of, named_chat, read_transcript
 from klaw.domain.attachment import HEAD_BYTES, Named, sniff
 from klaw.domain.events import TextStreamed, TurnStarted
@@ -30,15 +33,6 @@ MAX_SIDE_TOKENS = 400
 """Most tokens of an answer to a program's own question."""
 
 OnText: TypeAlias = Callable[[str], Awaitable[None]]
-
-
-@attrs.frozen(kw_only=True)
-class Answer:
-    """A whole answer."""
-
-    text: str
-    stopped: bool = False
-    usage: Usage = attrs.Factory(lambda: Usage(prompt_tokens=0, completion_tokens=0))
 
 
 @attrs.define(kw_only=True)
@@ -66,8 +60,18 @@ class Exchange:
             message_id=message_id(headers, api),
         )
 
-    async def run(self, on_text: OnText) -> Answer:
-        """Ask, and pass on the answer as it comes.
+    async def whole(self, receive: Receive) -> tuple[str, Usage]:
+        """Ask, and wait for the answer. Raises as ``run``; ClientDisconnect: the client has gone."""
+        pieces: list[str] = []
+
+        async def keep(text: str) -> None:
+            pieces.append(text)
+
+        used = await while_connected(receive, partial(self.run, keep))
+        return "".join(pieces), used
+
+    async def run(self, on_text: OnText) -> Usage:
+        """Ask, and pass on the answer as it comes. Returns the tokens of it.
 
         Raises:
             OperationError: the model could not be asked, with its code; the message is kept.
@@ -92,8 +96,7 @@ class Exchange:
         whole = outcome.answer.content if outcome.answer is not None else ""
         if whole and not streamed:
             await on_text(whole)
-        usage = await self._usage(self.chat, outcome.turn)
-        return Answer(text=whole, stopped=outcome.status is TurnStatus.STOPPED, usage=usage)
+        return await self._usage(self.chat, outcome.turn)
 
     async def _keep(self, picture: bytes) -> Named:
         """Raises AttachmentRefused, StorageFull."""
@@ -125,7 +128,7 @@ class Exchange:
         prompt, made = used.get("prompt_tokens", 0), used.get("completion_tokens", 0)
         return Usage(prompt_tokens=prompt, completion_tokens=made)
 
-    async def _ask_alone(self, on_text: OnText) -> Answer:
+    async def _ask_alone(self, on_text: OnText) -> Usage:
         """A program's own question: nothing is recalled, no tools, nothing is stored."""
         llm: Llm = self.api.parts["llm"]
         route, asked = llm.router.route(key="/v1"), self.transcript
@@ -139,6 +142,5 @@ class Exchange:
                     done = await llm.meter().stream(route, request, lambda _delta: None)
         except ProviderError as error:
             raise OperationError(error.code, error.told()) from None
-        text = clean(done.text)
-        await on_text(text)
-        return Answer(text=text, usage=done.usage) if done.usage is not None else Answer(text=text)
+        await on_text(clean(done.text))
+        return done.usage or Usage(prompt_tokens=0, completion_tokens=0)

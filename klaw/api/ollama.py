@@ -12,11 +12,12 @@ from starlette.routing import Route
 from klaw import __version__
 from klaw.actor.clock import iso
 from klaw.api.asker import Api, headers_of
-from klaw.api.completions import MODEL, Answer, Exchange
+from klaw.api.completions import MODEL, Exchange
 from klaw.api.problems import of_error
-from klaw.api.streams import Stream, while_connected
+from klaw.api.streams import Stream
 from klaw.api.transcript import Said
 from klaw.convert import FRAMES, Bounds
+from klaw.llm.types import Usage
 from klaw.operations.operation import OperationError
 
 LINES = "application/x-ndjson"
@@ -57,13 +58,8 @@ def routes(api: Api) -> list[Route]:
         exchange = Exchange.read(api, user, headers_of(request), asked.messages)
         if asked.stream:
             return cast("Response", Stream(partial(_stream, exchange), LINES))
-        pieces: list[str] = []
-
-        async def keep(text: str) -> None:
-            pieces.append(text)
-
-        answer = await while_connected(request.receive, partial(exchange.run, keep))
-        return JSONResponse({**_said(exchange, "".join(pieces)), **_done(answer)}, headers=exchange.headers)
+        text, used = await exchange.whole(request.receive)
+        return JSONResponse({**_said(exchange, text), **_done(used)}, headers=exchange.headers)
 
     return [
         Route("/api/tags", tags, methods=["GET"]),
@@ -85,13 +81,13 @@ async def _stream(exchange: Exchange, stream: Stream) -> None:
         await put({**_said(exchange, text), "done": False})
 
     try:
-        answer = await exchange.run(say)
+        used = await exchange.run(say)
     except Exception as error:
         if not stream.begun:
             raise
         await put(error_of(of_error(error)))
     else:
-        await put({**_said(exchange, ""), **_done(answer)})
+        await put({**_said(exchange, ""), **_done(used)})
 
 
 def error_of(problem: Response) -> dict[str, Any]:
@@ -104,8 +100,7 @@ def _said(exchange: Exchange, text: str) -> dict[str, Any]:
     return {"model": NAME, "created_at": now, "message": {"role": "assistant", "content": text}}
 
 
-def _done(answer: Answer) -> dict[str, Any]:
-    used = answer.usage
+def _done(used: Usage) -> dict[str, Any]:
     counts = {"prompt_eval_count": used.prompt_tokens, "eval_count": used.completion_tokens}
     times = {"total_duration": 0, "load_duration": 0, "prompt_eval_duration": 0, "eval_duration": 0}
     return {"done": True, "done_reason": "stop", **counts, **times}

@@ -13,9 +13,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from klaw.api.asker import Api, headers_of
-from klaw.api.completions import MODEL, Answer, Exchange
+from klaw.api.completions import MODEL, Exchange
 from klaw.api.problems import of_error
-from klaw.api.streams import Stream, while_connected
+from klaw.api.streams import Stream
 from klaw.api.transcript import Said
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.errors import EmbeddingUnavailable
@@ -77,15 +77,10 @@ def routes(api: Api) -> list[Route]:
         if asked.stream:
             with_usage = asked.stream_options is not None and asked.stream_options.include_usage
             return cast("Response", Stream(partial(_stream, exchange, head, with_usage=with_usage)))
-        pieces: list[str] = []
-
-        async def keep(text: str) -> None:
-            pieces.append(text)
-
-        answer = await while_connected(request.receive, partial(exchange.run, keep))
-        message = {"role": "assistant", "content": "".join(pieces)}
+        text, used = await exchange.whole(request.receive)
+        message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(answer.usage)}
+        body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(used)}
         return JSONResponse(body, headers=exchange.headers)
 
     async def embed(request: Request) -> Response:
@@ -125,7 +120,7 @@ async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, w
         )
 
     try:
-        answer: Answer = await exchange.run(say)
+        used = await exchange.run(say)
     except Exception as error:
         if not stream.begun:
             raise
@@ -134,7 +129,7 @@ async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, w
         stream.headers.update(exchange.headers)
         await put({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], **last})
         if with_usage:
-            await put({**head, "choices": [], "usage": _usage(answer.usage)})
+            await put({**head, "choices": [], "usage": _usage(used)})
     await stream.put("data: [DONE]\n\n")
 
 
