@@ -30,6 +30,8 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
+_ALLOWED = ("Authorization", "Content-Type", "Content-Disposition", "Idempotency-Key", "X-Klaw-Chat")
+"""Headers that pages of allowed origins may send, besides those of MCP."""
 LINGER_S = 5.0
 """So long a client that was answered already may go on sending its body."""
 _OLLAMA = frozenset({"/api/tags", "/api/show", "/api/version", "/api/chat"})
@@ -67,7 +69,7 @@ def make_app(api: Api) -> ASGIApp:
             app,
             allow_origins=origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "Content-Disposition", "Idempotency-Key", "X-Klaw-Chat"],
+            allow_headers=[*_ALLOWED, *mcp.HEADERS],
             expose_headers=["X-Klaw-Receipt", "Retry-After"],
         )
     return _Outermost(app)

@@ -18,6 +18,7 @@ from klaw.api.problems import of_error
 from klaw.api.streams import Stream
 from klaw.api.transcript import Said
 from klaw.convert import FRAMES, Bounds, Form
+from klaw.domain import tokens
 from klaw.errors import EmbeddingUnavailable
 from klaw.llm.types import Usage
 from klaw.operations.operation import OperationError
@@ -94,7 +95,8 @@ def routes(api: Api) -> list[Route]:
             raise OperationError("unavailable", f"there are no vectors now: {error}") from None
         told = [_vector(vector, asked.encoding_format) for vector in vectors]
         data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(told)]
-        usage = {"prompt_tokens": 0, "total_tokens": 0}
+        counted = sum(map(tokens.estimate, asked.input))
+        usage = {"prompt_tokens": counted, "total_tokens": counted}
         return JSONResponse({"object": "list", "model": MODEL, "data": data, "usage": usage})
 
     return [

@@ -19,7 +19,7 @@ _COLUMNS = ("messages", "not_searchable", "in_text", "with_vector", "wordless", 
 
 @attrs.frozen(kw_only=True)
 class Doctor:
-    full: bool = argument("read every log line, index and model file; slower", default=False)
+    full: bool = argument("read every log line, index, file of a message and model file; slower", default=False)
 
 
 def _shown(answer: dict[str, Any]) -> Shown:

@@ -10,6 +10,7 @@ import attrs
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.doctor import judge, places
+from klaw.doctor.files import check_files
 from klaw.doctor.judge import Finding, Level, ok, problem
 from klaw.doctor.places import Server
 from klaw.domain.names import ChatId
@@ -55,7 +56,7 @@ def check_up(
     Args:
         paths: of the installation.
         server: what its running server says.
-        whole: read every log line, every index and every model file in full.
+        whole: read every log line, every index, every file of a message and every model file in full.
         version: of this program.
         now: Unix seconds; the real time when left out.
         environ: for the configuration's ``${NAME}``.
@@ -102,7 +103,8 @@ def _check_data(
     stored = _check_covered(done, paths, config)
     try:
         if not damaged:  # else what it seems to have proves nothing about the logs
-            _check_tails(done, paths, logs, running=running)
+            settled = _check_tails(done, paths, logs, running=running)
+            done.findings += check_files(paths, whole=whole, running=running, settled=settled)
         return stored, read_offline(paths.database, checkup.newest_time)
     except StorageError as error:
         done.findings.append(problem("database", str(error), judge.REBUILD))
@@ -155,17 +157,18 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
     return covered.model
 
 
-def _check_tails(done: Checkup, paths: Paths, logs: LogReport, *, running: bool) -> None:
-    """The logs were read before the database: of a running server the database has at least what they had."""
+def _check_tails(done: Checkup, paths: Paths, logs: LogReport, *, running: bool) -> bool:
+    """The logs were read before the database: of a running server the database has at least what they had. Returns
+    whether it has all that was acknowledged."""
     unknown, others = _unknown(paths, logs)
     if running and (unknown or any(others.values())):
         time.sleep(SECOND_LOOK_S)  # the writer may have been between log and database
         unknown, others = _unknown(paths, logs)
     last_seqs = read_offline(paths.database, checkup.last_seqs) if not running else {}
     change, entry = read_offline(paths.database, checkup.last_changes)
-    done.findings.append(
-        judge.judge_tails(logs, unknown, others, last_seqs, last_change=change, last_entry=entry, running=running)
-    )
+    found = judge.judge_tails(logs, unknown, others, last_seqs, last_change=change, last_entry=entry, running=running)
+    done.findings.append(found)
+    return found.level is Level.OK and (running or not logs.pending_lines)
 
 
 def _unknown(paths: Paths, logs: LogReport) -> tuple[Mapping[ChatId, int], Mapping[str, int]]:

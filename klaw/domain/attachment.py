@@ -101,13 +101,23 @@ def sniff(head: bytes) -> str:
     return OTHER if _decoded(head) is None else TEXT
 
 
+_WORDS = re.compile(rb"[\xa8\xb8\xc0-\xff]{3,}")
+"""Three letters in a row that are not ASCII: words in Cyrillic; in Western languages such letters stand alone."""
+
+
 def _decoded(head: bytes) -> str | None:
-    """The text that a file begins with; None when it is none. The last character may be cut off."""
-    try:
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
-    except UnicodeDecodeError:
-        return None
-    return None if any(c < " " and c not in "\t\n\r\f\x1b" for c in text) else text
+    """The text that a file begins with; None when it is none. The last character may be cut off.
+
+    UTF-16 is known by its mark. What is not UTF-8 is taken as windows-1251 or windows-1252, the old encodings of
+    Russian and of Western languages.
+    """
+    utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    single = "cp1251" if len(b"".join(_WORDS.findall(head))) * 2 > sum(byte > 127 for byte in head) else "cp1252"
+    for encoding in ("utf-16",) if utf16 else ("utf-8-sig", single):
+        with suppress(UnicodeDecodeError):
+            text = codecs.getincrementaldecoder(encoding)().decode(head)
+            return None if any(c < " " and c not in "\t\n\r\f\x1b" for c in text) else text
+    return None
 
 
 def beginning(head: bytes, size: int, max_tokens: int) -> tuple[str, bool]:

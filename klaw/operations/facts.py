@@ -41,7 +41,7 @@ Category = Annotated[str, Check(_category), Bounds(1, 32, r"[a-z][a-z0-9_-]*")]
 Importance = Annotated[int, Bounds(0, 100)]
 
 _CATEGORY = "identity, preference, person, project, event and so on"
-_IMPORTANCE = "0 to 100; from 90 on it is part of every prompt"
+_IMPORTANCE = "0 to 100; from 90 on it is part of every prompt, unless a program saved it over MCP"
 
 
 @attrs.frozen(kw_only=True)

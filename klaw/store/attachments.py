@@ -11,7 +11,7 @@ import secrets
 import stat
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar, TypeVarTuple
 
 import structlog
@@ -266,7 +266,7 @@ class Attachments:
 def sweep(data_dir: Path, before: float) -> int:
     """Remove what was kept before a time and not sent. Returns how many files that were. Blocks. Raises OSError."""
     removed = 0
-    for below in (FOLDER, *(f"{USERS_FOLDER}/{each.name}/{FOLDER}" for each in data_dir.glob(f"{USERS_FOLDER}/*"))):
+    for below in _folders(data_dir):
         with suppress(FileNotFoundError, guarded.NotPlain), guarded.opened_folder(data_dir, below) as folder:
             for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
                 with suppress(FileNotFoundError):  # it is being sent
@@ -275,6 +275,33 @@ def sweep(data_dir: Path, before: float) -> int:
                         os.unlink(name, dir_fd=folder)
                         removed += 1
     return removed
+
+
+def sent(data_dir: Path) -> dict[str, int]:
+    """The sizes of all files of all users that are kept as sent, by their paths below the data folder. Blocks. Raises
+    OSError."""
+    found: dict[str, int] = {}
+    for below in _folders(data_dir):
+        with suppress(FileNotFoundError, guarded.NotPlain), guarded.opened_folder(data_dir, below) as folder:
+            names = [name for name in os.listdir(folder) if not name.endswith((NEW, PART))]  # noqa: PTH208
+            found |= {f"{below}/{name}": _size(folder, name) for name in names}
+    return found
+
+
+def is_whole(data_dir: Path, path: str) -> bool:
+    """Whether a file has the SHA-256 that it is called by. Blocks. Raises OSError."""
+    with guarded.opened(data_dir, path) as file, os.fdopen(file.fd, "rb", closefd=False) as content:
+        return hashlib.file_digest(content, "sha256").hexdigest() == PurePosixPath(path).name
+
+
+def path_of(user: UserId, sha256: str) -> str:
+    """Of a file that is kept as sent, below the data folder."""
+    return below_of_user(user, f"{FOLDER}/{sha256}")
+
+
+def _folders(data_dir: Path) -> Iterator[str]:
+    yield FOLDER
+    yield from (f"{USERS_FOLDER}/{each.name}/{FOLDER}" for each in data_dir.glob(f"{USERS_FOLDER}/*"))
 
 
 def _size(folder: int, name: str) -> int:

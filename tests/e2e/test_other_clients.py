@@ -14,8 +14,9 @@ import pytest
 import trio
 
 from tests.support.llm_server import error_reply, serve_llm, text_reply
+from tests.support.plugins.models import models_dir
 from tests.support.server import clean_environ, served, write_home
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 
 @pytest.fixture
@@ -162,7 +163,7 @@ async def test_the_ollama_package(server, llm):
     def talk():
         with ollama.Client(host=base(server), timeout=HANG_S) as client:
             assert [each.model for each in client.list().models] == ["klaw:latest"]
-            assert "completion" in client.show("klaw").capabilities
+            assert client.show("klaw").capabilities == ["completion"]
             asked = [{"role": "user", "content": "Привет"}]
             whole = client.chat(model="klaw", messages=asked)
             asked += [{"role": "assistant", "content": whole.message.content}, {"role": "user", "content": "Ещё"}]
@@ -197,6 +198,7 @@ async def test_pictures_of_the_last_message_become_files_of_it(tmp_path, llm):
             ]
             client.chat.completions.create(model="klaw", messages=said)
         with ollama.Client(host=base(server), headers={"X-Klaw-Chat": "home"}, timeout=HANG_S) as client:
+            assert client.show("klaw").capabilities == ["completion", "vision"]
             client.chat(model="klaw", messages=[{"role": "user", "content": "Что это?", "images": [picture]}])
         return refused.value.param
 
@@ -209,3 +211,30 @@ async def test_pictures_of_the_last_message_become_files_of_it(tmp_path, llm):
         body = json.dumps(request.body["messages"])
         assert picture in body
         assert older not in body
+
+
+@pytest.mark.usefixtures("embedding_model_dir")
+async def test_vectors_are_counted_and_pages_of_an_allowed_origin_may_ask(tmp_path):
+    home = write_home(tmp_path, models=models_dir(), gateway={"allowedOrigins": ["https://page.example"]})
+
+    def ask(server):
+        with client_of(server) as client:
+            return client.embeddings.create(model="klaw", input=["Кошку зовут Мурка", "The cat"])
+
+    async with served(home) as server, httpx2.AsyncClient(base_url=base(server), trust_env=False) as http:
+
+        async def is_ready():
+            return (await http.post("/v1/embeddings", json={"input": "x"})).status_code == 200
+
+        await until(is_ready)
+        made = await in_thread(ask, server)
+        assert len(made.data[0].embedding) == len(made.data[1].embedding) > 100
+        assert made.usage.total_tokens == made.usage.prompt_tokens == 11
+        asked = {"Access-Control-Request-Method": "POST"}
+        asked["Access-Control-Request-Headers"] = "authorization, mcp-session-id, mcp-protocol-version, last-event-id"
+        for origin, status in (("https://page.example", 200), ("https://evil.example", 400)):
+            allowed = await http.options("/mcp", headers={"Origin": origin, **asked})
+            assert (allowed.status_code, allowed.headers.get("access-control-allow-origin") == origin) == (
+                status,
+                status == 200,
+            )

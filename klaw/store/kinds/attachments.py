@@ -84,6 +84,19 @@ def only_of(connection: apsw.Connection, user: UserId, own: Sequence[Message]) -
     return [each for each in found.values() if each.sha256 not in kept]
 
 
+_NAMED = "SELECT user_id, chat_id, seq, metadata FROM messages WHERE instr(metadata, '\"files\":') > 0 ORDER BY rowid"
+
+
+def named(connection: apsw.Connection) -> dict[str, tuple[int, str]]:
+    """Of every file that a message refers to its size and the newest such message (``main#7``), by the path at which it
+    is kept below the data folder."""
+    return {
+        attachments.path_of(UserId(user), each.sha256): (each.bytes, f"{chat}#{seq}")
+        for user, chat, seq, metadata in connection.execute(_NAMED)
+        for each in files_of(json.loads(metadata))
+    }
+
+
 def texts_of(files: Sequence[Attachment]) -> list[str]:
     """What the files say, as far as messages have it."""
     return [each.text for each in files if each.text]

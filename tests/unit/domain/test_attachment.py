@@ -56,8 +56,11 @@ def test_a_long_name_keeps_its_end() -> None:
         ("Договор аренды".encode(), "text/plain"),
         ("\ufeffwith a mark".encode(), "text/plain"),
         (b"<html><script>alert(1)</script>", "text/plain"),
-        ("Договор аренды".encode("cp1251"), "application/octet-stream"),
-        ("Договор".encode("utf-16"), "application/octet-stream"),
+        ("Договор аренды".encode("cp1251"), "text/plain"),
+        ("Договор".encode("utf-16"), "text/plain"),
+        ("Договор".encode("utf-16-le"), "application/octet-stream"),  # without its mark
+        (b"\xff\xfe\0\0\1\0", "application/octet-stream"),
+        (bytes(range(128, 256)), "application/octet-stream"),
         (b"text\0binary", "application/octet-stream"),
         (b"PK\3\4", "application/octet-stream"),
         ("я".encode() * 10 + "я".encode()[:1], "text/plain"),  # cut inside a character
@@ -65,6 +68,22 @@ def test_a_long_name_keeps_its_end() -> None:
 )
 def test_the_type_is_told_by_the_content(head: bytes, kind: str) -> None:
     assert sniff(head) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Договор аренды № 7: цена — 40 000 рублей. Ёлка, ёж.", "cp1251"),
+        ("def f(): return 1  # считает сумму", "cp1251"),
+        ("Größe, façade, naïve, señor — “déjà vu” für 5 €", "cp1252"),
+        ("Договор, Größe 🙂", "utf-16-le"),
+        ("Договор, Größe 🙂", "utf-16-be"),
+        ("Договор, Größe 🙂", "utf-8"),
+    ],
+)
+def test_old_encodings_are_read(text: str, encoding: str) -> None:
+    head = ("\ufeff" if encoding.startswith("utf") else "").encode(encoding) + text.encode(encoding)
+    assert beginning(head, len(head), 100) == (text, False)
 
 
 @pytest.mark.parametrize("words", ["Анна приедет в четверг. ", "Anna comes on Thursday. "])
