@@ -32,3 +32,13 @@ def where(error: BaseException) -> str:
         error = error.exceptions[0]
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     return " > ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}" for frame in frames)
+
+
+def let_go(error: BaseException) -> None:
+    """Let go of the frames that an error, and those behind it, went through. Frames refer to the errors that they
+    handle, so these circles would wait for the garbage collection with all that the frames hold."""
+    error.__traceback__ = None
+    behind = (error.__cause__, error.__context__, *(leaves(error) if isinstance(error, BaseExceptionGroup) else ()))
+    for each in behind:
+        if each is not None and each.__traceback__ is not None:
+            let_go(each)

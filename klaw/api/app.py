@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from klaw.actor.failure import error_class, where
+from klaw.actor.failure import error_class, let_go, where
 from klaw.api import files, login, mcp, messages, metrics, ollama, openai, openapi, rest
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
@@ -128,6 +128,7 @@ class _Outermost:
             if begun:
                 log.error("response_broken_off", error=error_class(error), where=where(error))
                 raise ConnectionAbortedError from None
+            let_go(error)
             await _as_face(scope["path"], response)(scope, body.receive, sending)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:

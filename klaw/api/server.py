@@ -52,11 +52,13 @@ class HttpServer:
 
         begun = _Begun(stream, read)
         self._streams.add(begun)
+        # The application finds the connection in the state of its requests.
+        server = TCPServer(app, config, context, {"connection": connection}, cast("Any", begun))
         try:
-            # The application finds the connection in the state of its requests.
-            await TCPServer(app, config, context, {"connection": connection}, cast("Any", begun)).run()
+            await server.run()
         finally:
             self._streams.discard(begun)
+            vars(server).clear()  # it and its protocol refer to each other: only a garbage collection would free them
 
     async def close(self) -> None:
         """See ``HttpDoor.close``."""

@@ -16,6 +16,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from klaw.actor.failure import let_go
 from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway.access import Place, admit, passed_on
@@ -62,7 +63,9 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
         try:
             event = parser.next_event()
         except h11.RemoteProtocolError as error:
-            raise HttpRefusal(431 if error.error_status_hint == 431 else 400, "not a usable HTTP request") from error
+            status = 431 if error.error_status_hint == 431 else 400
+            let_go(error)
+            raise HttpRefusal(status, "not a usable HTTP request") from None
         if isinstance(event, h11.Request):
             return RequestHead(event, raw)
         if event is not h11.NEED_DATA:
