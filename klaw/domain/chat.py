@@ -1,4 +1,4 @@
-"""What a user keeps of a chat beside its messages: a title, and that it is out of the way. Pure."""
+"""What a user keeps of a chat beside its messages: a title, that it is out of the way, what is not recalled. Pure."""
 
 import unicodedata
 from typing import Annotated
@@ -11,6 +11,8 @@ from klaw.errors import InvalidValue
 
 MAX_TITLE = 100
 """Characters."""
+MAX_UNRECALLED = 20_000
+"""Messages of a chat."""
 _JOINERS = frozenset("\u200c\u200d")
 """Persian and emoji are written with them; of all that does not print they alone may stand there."""
 
@@ -41,6 +43,8 @@ class ChatMark:
     """Beside the chat's name, which is in paths and frames and never changes; empty: there is none."""
     archived: Annotated[int, OMIT] = 0
     """The chat's last ``seq`` when it was put away; what is said after that brings it back. 0: it was not."""
+    unrecalled: Annotated[tuple[int, ...], OMIT] = ()
+    """Numbers of messages that recall never brings back by itself."""
 
 
 def check(mark: ChatMark) -> None:
@@ -49,3 +53,5 @@ def check(mark: ChatMark) -> None:
         raise InvalidValue(f"title: has at most {MAX_TITLE} characters")
     if mark.archived < 0:
         raise InvalidValue("archived: is the number of a message, or 0")
+    if len(mark.unrecalled) > MAX_UNRECALLED:
+        raise InvalidValue(f"unrecalled: holds at most {MAX_UNRECALLED} messages of a chat")

@@ -199,6 +199,8 @@ class Decision(enum.StrEnum):
     """Passed the gate, but a newer candidate of the same role says the same."""
     IN_WINDOW = "in_window"
     """Dropped: the window, once it got the unused reserve back, shows it."""
+    UNWANTED = "unwanted"
+    """Dropped: the user said that it is never to be recalled."""
     IN_TOPIC = "in_topic"
     """Dropped: a topic in the prompt shows it in full."""
 

@@ -64,6 +64,8 @@ class Fate(enum.StrEnum):
     """It does not fit into ``topics.maxTokens``."""
     IN_CONTEXT = "in_context"
     """All of its messages stand in the prompt anyway."""
+    UNWANTED = "unwanted"
+    """The user said that none of its messages is ever to be recalled."""
     GONE = "gone"
     """It was merged, or forgotten, meanwhile; or it could not be read in time."""
 

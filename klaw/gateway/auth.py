@@ -65,6 +65,8 @@ class Grant:
     user: UserId
     token: str | None
     operator: bool = False
+    """Whether it may ask what only whoever runs the server may: by such a token, or from this machine while there is
+    none at all."""
 
 
 @attrs.frozen(kw_only=True)
@@ -250,7 +252,8 @@ class Authenticator:
         """
         self._refresh()
         if secret is None:
-            return Grant(user=LOCAL_USER, token=None) if loopback and self._access.local else None
+            owner = not self._access.tokens  # nobody else was given one: it is the server's owner
+            return Grant(user=LOCAL_USER, token=None, operator=owner) if loopback and self._access.local else None
         digest = _digest(secret)
         found = None
         for token in self._access.tokens:

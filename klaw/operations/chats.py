@@ -212,7 +212,7 @@ async def delete(
     asked: ChatsDelete, user: UserId, caller: "Caller", forgetter: "Forgetter", chats: "ChatDirectory"
 ) -> dict[str, Any]:
     """Forget a chat: its messages, what was made of them, its title; and show what still holds it."""
-    name, everywhere = name_of(the_chat(asked, user)), caller.user is None
+    name, everywhere = name_of(the_chat(asked, user)), caller.any_user
     wanted = await forgetter.find(f"chat:{name}", user)
     if asked.dry_run:
         before = await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
@@ -220,7 +220,7 @@ async def delete(
     if await chats.stop(user, name):
         wanted = await forgetter.find(f"chat:{name}", user)  # with what the turn has written
     done = await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-    return _without_messages(forget.proof(done))
+    return {**_without_messages(forget.proof(done)), "everywhere": everywhere}
 
 
 def _without_messages(answer: dict[str, Any]) -> dict[str, Any]:

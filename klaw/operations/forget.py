@@ -268,7 +268,8 @@ async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forg
     everywhere = caller.any_user  # else the files would tell how often others said the same
     if asked.dry_run:
         return preview(await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere))
-    return proof(await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere))
+    done = proof(await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere))
+    return {**done, "everywhere": everywhere}
 
 
 @NOUN.operation(

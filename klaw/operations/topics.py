@@ -30,6 +30,7 @@ NOUN = op.Noun("topics", "list, search, show, edit, merge, split and rebuild top
 class TopicsList(op.OfUser):
     chat: op.Name | None = op.argument("only topics of this chat", metavar="NAME")
     limit: op.Limit = op.argument("entries, 1 to 100 (default: 20)", default=20, metavar="N")
+    before: op.Whole | None = op.argument("those behind an entry, by its last_rowid (--json)", metavar="ROW")
 
 
 @attrs.frozen(kw_only=True)
@@ -213,7 +214,7 @@ async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> di
     from klaw.store.kinds import topics
 
     chat = op.chat_of(asked.chat, user)
-    found = await readers.run(topics.of_user, user, chat=chat, limit=asked.limit)
+    found = await readers.run(topics.of_user, user, chat=chat, before=asked.before or 1 << 62, limit=asked.limit)
     return {"user": user, "count": await readers.run(topics.count, user, chat), "topics": found}
 
 

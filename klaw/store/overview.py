@@ -22,7 +22,7 @@ from klaw.domain.topic import Topic
 from klaw.domain.turn import TurnRecord
 from klaw.store import migrations, rows
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import facts, messages, summaries, topics, turns
+from klaw.store.kinds import chats, facts, messages, summaries, topics, turns
 from klaw.store.kinds.pending import ChatRows, read_next
 from klaw.store.search import coverage, fulltext, vectors
 from klaw.store.search.candidates import Scope
@@ -92,9 +92,15 @@ def quoted(connection: apsw.Connection, turn: TurnRecord) -> dict[str, dict[str,
     shown = [FactId(each["id"]) for each in receipt.get("facts", {}).get("shown", ())]
     ids = [each["id"] for each in receipt.get("topics", {}).get("candidates", ())]
     known = (facts.get(connection, turn.user, each) for each in shown)
+    unwanted = chats.unrecalled(connection, turn.chat)
     return {
         "messages": {
-            str(each.seq): {"id": each.id, "text": cut(each.content, MAX_QUOTED), "at": each.created_at}
+            str(each.seq): {
+                "id": each.id,
+                "text": cut(each.content, MAX_QUOTED),
+                "at": each.created_at,
+                "unwanted": each.seq in unwanted,
+            }
             for each in found
             if each.content  # else it was forgotten
         },

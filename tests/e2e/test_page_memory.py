@@ -1,5 +1,7 @@
 """What the page shows of memory, and what a person changes there, in a real browser."""
 
+import re
+
 from klaw.domain.names import UserId, chat_id
 from klaw.store.kinds import topic_edits
 from tests.support.browser import in_browser, needs_chromium
@@ -68,13 +70,28 @@ def made_from(page, wrong):
     dialog.locator("details.cut > summary").click()
     assert dialog.locator("details.cut .because").first.inner_text()
 
-    # why not that one?
+    # why not that one? by its number, or found by its words
     dialog.locator(".why input").fill("5")
     page.keyboard.press("Enter")
     dialog.locator(".why a", has_text="сад#5").wait_for()
     dialog.locator(".why input").fill("999")
     page.keyboard.press("Enter")
-    dialog.locator(".why .error", has_text="no such message").wait_for()
+    dialog.locator(".why .error", has_text="такого сообщения нет").wait_for()
+    dialog.locator(".why input").fill("пионы")
+    page.keyboard.press("Enter")
+    dialog.locator(".why li button", has_text="ландыши").click()
+    dialog.locator(".why a", has_text="сад#5").wait_for()
+    assert not re.search("[a-z]{3} [a-z]{3}", dialog.locator(".why [role=status]").inner_text())  # all in Russian
+
+    # never again, and taken back
+    dialog.locator(".lines > li", has_text="2222").first.get_by_role("button", name="Больше не вспоминать").click()
+    dialog.locator(".lines > li", has_text="2222").get_by_role("button", name="Снова вспоминать").first.wait_for()
+    call(page, "POST", "/chats/сад/messages", {"text": QUESTION})
+    recall = call(page, "GET", "/receipt?chat=сад")["receipt"]["recall"]
+    assert [each["decision"] for each in recall["candidates"] if each["seq"] == 3] == ["unwanted"]
+    assert 3 not in recall["kept"]
+    page.locator(".toast", has_text="не будет вспоминаться").get_by_role("button").click()
+    dialog.locator(".lines > li", has_text="2222").get_by_role("button", name="Больше не вспоминать").first.wait_for()
 
     # wrong: a fact
     dialog.locator(".lines > li", has_text="Пётр").get_by_role("button", name="Неверно").click()
@@ -92,7 +109,8 @@ def made_from(page, wrong):
     assert any("2222" in each["content"] for each in call(page, "GET", "/chats/сад/messages")["messages"])
     fits(page)
     going.locator("button.danger").click()
-    page.wait_for_selector(".toast:has-text('Забыто.')")
+    page.locator("dialog", has_text="Забыто.").locator("text=Поиск по всем файлам").wait_for()  # the proof
+    page.keyboard.press("Escape")
     dialog.locator(".quote", has_text="этого больше нет").first.wait_for()
     assert "2222" not in dialog.inner_text()
     assert not any("2222" in each["content"] for each in call(page, "GET", "/chats/сад/messages")["messages"])
@@ -138,6 +156,8 @@ def facts(page):
     in_dialog(page).locator("li", has_text="peanuts").wait_for()
     assert call(page, "GET", "/facts")["count"] == 1  # only shown yet
     in_dialog(page).locator("button.danger").click()
+    in_dialog(page).locator("text=Forgotten.").wait_for()
+    page.keyboard.press("Escape")
     page.wait_for_selector("text=Nothing is here yet.")
 
 

@@ -79,8 +79,8 @@ async def test_tasks_and_what_they_used(tmp_path):
         change_the_task(page)
         page.click("[data-key='news Run now']")
         page.click("[data-task=news] dd a:has-text('done')")
-        page.wait_for_selector("pre.answer")
-        assert page.inner_text("pre.answer") == "Ничего <i>нового</i>."
+        page.wait_for_selector(".answer")
+        assert page.inner_text(".answer") == "Ничего <i>нового</i>."
         page.click("summary:text-is('Transcript')")
         assert page.locator(".said strong").all_inner_texts() == ["user", "assistant"]
         page.click("klaw-tasks header a")
@@ -120,7 +120,7 @@ async def test_the_system_for_whoever_runs_it(tmp_path):
         page.wait_for_selector("klaw-system th:text-is('store.writer')")
         assert page.locator(".degraded-list li").first.inner_text().count(" с ") >= 1
         page.click("[data-key='test stub/echo']")
-        page.wait_for_selector(".checks dd:has-text('работает: it answers')")
+        page.wait_for_selector(".checks dd:has-text('работает: отвечает')")
         page.click("[data-key=check]")
         page.wait_for_selector(".findings li:has-text('tokens')")
         page.wait_for_selector("klaw-system tr:has-text('вход')")

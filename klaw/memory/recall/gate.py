@@ -11,7 +11,7 @@ same, the newest counts, so that repetitions do not fill the budget.
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
 
 import attrs
@@ -169,6 +169,14 @@ def judge(ranked: Sequence[Ranked], found: Sequence[Message], gate: Gate, random
             shared_words=seen.shared_words,
         )
         for (each, message), seen, decision in zip(read, evidence, gate.decide(evidence), strict=True)
+    ]
+
+
+def without(candidates: Sequence[Candidate], unwanted: Collection[int]) -> list[Candidate]:
+    """Mark those that passed though the user never wants them again, by the numbers of their messages."""
+    return [
+        attrs.evolve(each, decision=Decision.UNWANTED) if each.passed and each.message.seq in unwanted else each
+        for each in candidates
     ]
 
 

@@ -52,6 +52,8 @@ def reason(recall: Recall, at: int) -> str:
             return f"message {each['repeated_by']} is newer and says the same"
         case "in_window":
             return "the window shows it"
+        case "unwanted":
+            return "you said that it is never to be recalled"
         case "in_topic":
             return "a topic in the prompt shows it in full"
         case _:
@@ -92,6 +94,8 @@ def remedy(recall: Recall, at: int) -> str:
         return "The window of that turn shows it."
     if decision == "in_topic":
         return "A topic in that turn's prompt shows it."
+    if decision == "unwanted":
+        return "`klaw recall again` lets it be recalled again."
     if decision == "no_content":
         return "No setting: a question without a content word recalls nothing. One that names what it is about does."
     if settings is None:

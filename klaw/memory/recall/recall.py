@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 
+import apsw
 import attrs
 import structlog
 import trio
@@ -23,9 +24,10 @@ from klaw.domain.search import Candidate, Recalled, RecallSettings
 from klaw.errors import StorageError
 from klaw.memory.embed.embedder import Embedder, query_vector
 from klaw.memory.recall.excerpt import pack
-from klaw.memory.recall.gate import Gate, Query, calibrated, judge, prefer_newer, read_query, stems_of
+from klaw.memory.recall.gate import Gate, Query, calibrated, judge, prefer_newer, read_query, stems_of, without
 from klaw.memory.recall.rank import Ranked, Ranking, rank, reach
 from klaw.store.engine.database import Readers
+from klaw.store.kinds import chats
 from klaw.store.search.candidates import Depth, Lists, Scope, join, read_messages, search_lists
 
 DEPTH = Depth(vectors=200, words=100, spreading=50)
@@ -122,11 +124,12 @@ class Recall:
         account = Account(trio.current_time() + config.time_budget_ms / 1000)
         query, ranking = await self._rank(text, scope, DEPTH, account, CONSIDERED)
         found: list[Message] = []
+        unwanted: frozenset[int] = frozenset()
         if ranking.best:
             with account.step("read"):
-                found = await self._read(ranking.best, scope, account)
+                found, unwanted = await self._read(ranking.best, scope, account)
         with account.step("judge"):
-            packed = await self._judge(ranking.best, found, query, most, account)
+            packed = await self._judge(ranking.best, found, unwanted, query, most, account)
         return Recalled(
             candidates=tuple(packed),
             query_words=len(query.words),
@@ -239,7 +242,13 @@ class Recall:
         return Lists()
 
     async def _judge(
-        self, ranked: Sequence[Ranked], found: Sequence[Message], query: Query, max_tokens: int, account: Account
+        self,
+        ranked: Sequence[Ranked],
+        found: Sequence[Message],
+        unwanted: Collection[int],
+        query: Query,
+        max_tokens: int,
+        account: Account,
     ) -> list[Candidate]:
         """Decide what is kept, and how much of each. In a thread: long messages are read for their excerpts."""
         config, random_cosine = self._config, self._embedder.random_cosine
@@ -248,7 +257,8 @@ class Recall:
             gate = Gate(
                 threshold=config.relevance_threshold, content_words=len(query.content_stems), command=query.command
             )
-            passed = prefer_newer(judge(ranked, found, gate, random_cosine), stems_of)
+            judged = without(judge(ranked, found, gate, random_cosine), unwanted)
+            passed = prefer_newer(judged, stems_of)
             return pack(passed, query.content_stems, top_k=config.top_k, max_tokens=max_tokens)
 
         with trio.move_on_at(self._soon(account)):
@@ -262,7 +272,14 @@ class Recall:
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
         return max(account.deadline, trio.current_time() + least)
 
-    async def _read(self, ranked: Sequence[Ranked], scope: Scope, account: Account) -> list[Message]:
+    async def _read(
+        self, ranked: Sequence[Ranked], scope: Scope, account: Account
+    ) -> tuple[list[Message], frozenset[int]]:
+        """The messages, and the numbers of those that are never to be recalled."""
         with account.degrading("search", "recall_failed"), trio.fail_at(self._soon(account)):
-            return await self._readers.run(read_messages, [each.place.rowid for each in ranked], scope)
-        return []
+            return await self._readers.run(_read, [each.place.rowid for each in ranked], scope)
+        return [], frozenset()
+
+
+def _read(connection: apsw.Connection, rowids: Sequence[int], scope: Scope) -> tuple[list[Message], frozenset[int]]:
+    return read_messages(connection, rowids, scope), chats.unrecalled(connection, scope.chat)

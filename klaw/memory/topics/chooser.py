@@ -27,7 +27,7 @@ from klaw.memory.recall.gate import Evidence, Gate, Query, calibrated, read_quer
 from klaw.memory.recall.recall import Account
 from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
 from klaw.memory.topics.search import TopicSearch
-from klaw.store.kinds import messages, topics
+from klaw.store.kinds import chats, messages, topics
 from klaw.store.search.tokenizer import forms_in
 from klaw.store.search.topic_search import TopicFilters
 
@@ -141,8 +141,10 @@ class TopicChooser:
         with account.degrading("topics", "topics_not_read"), trio.fail_at(account.deadline):
             for topic in picks:
                 own = await self.search.readers.run(topics.read, user, topic)
-                said = [each for each in own if is_searchable(each.role, each.type)]
-                if said:
+                searchable = [each for each in own if is_searchable(each.role, each.type)]
+                if searchable:
+                    unwanted = await self.search.readers.run(chats.unrecalled, own[0].chat)
+                    said = [each for each in searchable if each.seq not in unwanted]
                     read[topic] = said, await self.threads.run(worths, said, query.content_stems)
         if picks:
             account.timings_ms["read"] = (trio.current_time() - begin) * 1000
@@ -173,7 +175,7 @@ def _candidates(
             made.append(
                 attrs.evolve(
                     each,
-                    fate=Fate.CHOSEN if said else Fate.GONE,
+                    fate=Fate.CHOSEN if said else Fate.UNWANTED if topic in read else Fate.GONE,
                     place=places[topic],
                     messages=tuple(said),
                     worths=tuple(of_each),

@@ -45,6 +45,7 @@ _BECAUSE = {
     "over_count": "enough better ones were found",
     "over_budget": "it does not fit into what was left of topics.maxTokens",
     "in_context": "all of its messages stand in the prompt anyway",
+    "unwanted": "you said that it is never to be recalled",
     "gone": "it was gone, or could not be read in time",
 }
 

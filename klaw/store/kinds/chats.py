@@ -1,7 +1,8 @@
-"""Chats as their user sees them: with a title, archived, deleted. ``kinds.messages`` has their other rows."""
+"""Chats as their user sees them: with a title, archived, deleted, with messages that are not recalled.
+``kinds.messages`` has their other rows."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 import apsw
@@ -77,20 +78,23 @@ def count_said(connection: apsw.Connection, user: UserId, chats: Sequence[ChatId
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 _PUT = """
-INSERT INTO chats (chat_id, user_id, entry, title, archived) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = excluded.title, archived = excluded.archived
+INSERT INTO chats (chat_id, user_id, entry, title, archived, unrecalled) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = excluded.title, archived = excluded.archived,
+    unrecalled = excluded.unrecalled
 """
 
 
 def _apply(connection: apsw.Connection, change: Change[ChatMark]) -> None:
     assert change.value is not None
     chat, mark = chat_id(change.user, change.key), change.value
-    connection.execute(_PUT, (chat, change.user, change.entry, mark.title, mark.archived))
+    unrecalled = json.dumps(mark.unrecalled)
+    connection.execute(_PUT, (chat, change.user, change.entry, mark.title, mark.archived, unrecalled))
 
 
 _FORGET = """
 INSERT INTO chats (chat_id, user_id, entry, deleted) VALUES (?, ?, ?, ?)
-ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = '', archived = 0, deleted = excluded.deleted
+ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = '', archived = 0, unrecalled = '[]',
+    deleted = excluded.deleted
 """
 
 
@@ -101,7 +105,8 @@ def forget(connection: apsw.Connection, user: UserId, chat: ChatId, seq: int, en
 
 
 _ROWS = """
-SELECT chat_id, user_id, entry, title, archived, deleted FROM chats WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
+SELECT chat_id, user_id, entry, title, archived, deleted, unrecalled FROM chats
+WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
 """
 
 CHAT: Kind[ChatMark] = Kind(
@@ -115,7 +120,13 @@ CHAT: Kind[ChatMark] = Kind(
     tables=(Table(name="chats", first="", statement=_ROWS, small=True),),
 )
 
-_MARK = "SELECT title, archived FROM chats WHERE user_id = ? AND chat_id = ?"
+_MARK = "SELECT title, archived, unrecalled FROM chats WHERE user_id = ? AND chat_id = ?"
+
+
+def unrecalled(connection: apsw.Connection, chat: ChatId) -> frozenset[int]:
+    """Numbers of a chat's messages that recall never brings back by itself."""
+    found = connection.execute("SELECT unrecalled FROM chats WHERE chat_id = ?", (chat,)).get
+    return frozenset(json.loads(found or "[]"))
 
 
 def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> Chat:
@@ -139,14 +150,35 @@ def archive(tx: Transaction, user: UserId, chat: ChatId, at: str, *, archived: b
     return _changed(tx, user, chat, at, archived=archived)
 
 
-def _changed(
-    tx: Transaction, user: UserId, chat: ChatId, at: str, *, title: str | None = None, archived: bool | None = None
-) -> Chat:
+def recall(tx: Transaction, user: UserId, chat: ChatId, seqs: Collection[int], at: str, *, recalled: bool) -> None:
+    """Let recall bring messages of a user's chat back by itself, or never. See ``rename``.
+
+    Raises:
+        NoSuchChat: the user has no such chat.
+        InvalidValue: too many of the chat.
+    """
+    now, mark = _marked(tx, user, chat)
+    before = frozenset(mark.unrecalled)
+    after = before.difference(seqs) if recalled else before.union(seqs)
+    mark = attrs.evolve(mark, unrecalled=tuple(sorted(after)))
+    check(mark)
+    if after != before:
+        tx.journal(CHAT.put(user, now.name, mark, at))
+
+
+def _marked(tx: Transaction, user: UserId, chat: ChatId) -> tuple[Chat, ChatMark]:
     now = get(tx.connection, user, chat)
     if now is None:
         raise NoSuchChat(name_of(chat))
     row = tx.connection.execute(_MARK, (user, chat)).fetchone()
-    mark = ChatMark(title=row[0], archived=row[1]) if row else ChatMark()
+    mark = ChatMark(title=row[0], archived=row[1], unrecalled=tuple(json.loads(row[2]))) if row else ChatMark()
+    return now, mark
+
+
+def _changed(
+    tx: Transaction, user: UserId, chat: ChatId, at: str, *, title: str | None = None, archived: bool | None = None
+) -> Chat:
+    now, mark = _marked(tx, user, chat)
     if title is not None and title != mark.title:
         tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, title=title), at))
     if archived is not None and archived != now.archived:

@@ -1,11 +1,14 @@
 // What the page asks over HTTP. Errors are problems with a code, a text and fields.
 
+import { said, t } from "/static/i18n.js";
+
 export class Problem extends Error {
-  constructor(status, told) {
-    super(told.detail || `HTTP ${status}`);
+  constructor(status, { detail, code = "unreachable", errors = [] }) {
+    const fields = errors.map(({ field, message }) => ({ field, message: said(message, code) }));
+    super(fields.map((each) => `${each.field}: ${each.message}`).join("; ") || said(detail, code) || (status ? `HTTP ${status}` : t("The server does not answer.")));
     this.status = status;
-    this.code = told.code || "unreachable";
-    this.fields = told.errors || [];
+    this.code = code;
+    this.fields = fields;
   }
 }
 
@@ -17,14 +20,18 @@ async function ask(method, path, { query, body } = {}) {
     how.headers["Content-Type"] = "application/json";
     how.body = JSON.stringify(body);
   }
-  let response;
+  let response, text, told = null;
   try {
     response = await fetch(url, how);
+    text = await response.text();
   } catch {
-    throw new Problem(0, { code: "unreachable", detail: "" });
+    throw new Problem(0, {});
   }
-  const text = await response.text();
-  const told = text ? JSON.parse(text) : null;
+  try {
+    told = text && JSON.parse(text);
+  } catch {
+    throw new Problem(response.status, {}); // a page of a proxy
+  }
   if (!response.ok) throw new Problem(response.status, told || {});
   return told;
 }

@@ -2,7 +2,7 @@
 
 import { get, post, Problem } from "/static/api.js";
 import { h, setCurrent, toast } from "/static/dom.js";
-import { LANGUAGES, currentLanguage, setLanguage, t } from "/static/i18n.js";
+import { LANGUAGES, currentLanguage, said, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
 
@@ -47,7 +47,7 @@ function showLogin(problem) {
       await entered();
       location.reload();
     } catch (error) {
-      told.textContent = error.status === 401 ? t("This token is not valid.") : error.message || t("The server does not answer.");
+      told.textContent = error.status === 401 ? t("This token is not valid.") : error.message;
     }
   });
   document.body.replaceChildren(h("main", {}, form));
@@ -80,15 +80,17 @@ function tools() {
 
 /** What does not work as it should, for everybody, as soon as the server says it. */
 function degraded() {
-  const line = h("p", { class: "warn", role: "status", hidden: true });
+  const line = h("span", { role: "status" });
+  const place = h("p", { class: "warn", hidden: true }, line, h("button", { class: "quiet", "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
   const show = () => {
-    const text = app.socket.degraded.map((each) => each.text).join("; ");
-    if (text !== line.textContent) line.textContent = text;
-    line.hidden = !text;
+    const text = app.socket.degraded.map((each) => said(each.text, each.code)).join("; ");
+    if (text === line.textContent) return;
+    line.textContent = text;
+    place.hidden = !text;
   };
   for (const event of ["frame", "online"]) app.socket.addEventListener(event, show);
   show();
-  return line;
+  return place;
 }
 
 function showFrame() {

@@ -1,5 +1,7 @@
 // Building elements without HTML in strings: text from users and models is always text.
 
+import { rendered } from "/static/api.js";
+
 /** An element. Keys of `given` that begin with "on" are listeners, the others properties or attributes. */
 export function h(name, given = {}, ...children) {
   const made = document.createElement(name);
@@ -15,10 +17,23 @@ export function h(name, given = {}, ...children) {
 }
 
 /** Put what the server has made harmless into an element; links open outside of the page. */
-export function setRendered(element, html) {
+function setRendered(element, html) {
   element.innerHTML = html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
   for (const wide of element.querySelectorAll("pre, table")) wide.tabIndex = 0;
+}
+
+/** A text that may be Markdown: as it is, until the server has made it HTML; then `done` is called. */
+export function markdown(text, done = () => null) {
+  const shown = h("div", { class: "text plain" }, text);
+  if (/[*_`#>|\[\]~\-\d]/.test(text)) {
+    rendered(text).then((html) => {
+      shown.classList.remove("plain");
+      setRendered(shown, html);
+      done();
+    }).catch(() => null);
+  }
+  return shown;
 }
 
 /** Ask for a yes or no in a dialog of the page; resolves to whether it was yes. */

@@ -28,7 +28,7 @@ export function form(fields, send, { button = t("Save"), more = [] } = {}) {
       const wrong = (error.fields || []).filter(({ field }) => inputs.has(nameOf(field)));
       wrong.forEach(({ field, message }) => inputs.get(nameOf(field)).complain(message));
       if (wrong.length) inputs.get(nameOf(wrong[0].field)).element.focus();
-      else told.textContent = error.message || t("The server does not answer.");
+      else told.textContent = error.message;
     }
     save.disabled = false;
   });
@@ -69,5 +69,5 @@ export function openDialog(title, ...content) {
 
 /** A failure as a paragraph. */
 export function failure(error) {
-  return h("p", { class: "error", role: "alert" }, error.message || t("The server does not answer."));
+  return h("p", { class: "error", role: "alert" }, error.message);
 }

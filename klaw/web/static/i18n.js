@@ -11,6 +11,26 @@ export function t(text, values = {}) {
   return found.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
 }
 
+let forms;
+
+/** Texts with something in braces, and how they look when that is filled in; the longest first. */
+function formsOf(words) {
+  return Object.keys(words).filter((text) => text.includes("{")).sort((one, other) => other.length - one.length)
+    .map((text) => [text, new RegExp(`^${text.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{(\w+)\}/g, "(?<$1>.+?)")}$`, "s")]);
+}
+
+/** A text of the server in the person's language: its words, else those for its `code`, else as it came. What stands in
+ * braces is a text of the server itself where its name has a capital; all else may be a name that somebody gave. */
+export function said(text, code) {
+  if (!text || RU[text]) return RU[text] || text;
+  forms ||= formsOf(RU);
+  for (const [form, pattern] of forms) {
+    const values = pattern.exec(text)?.groups;
+    if (values) return t(form, Object.fromEntries(Object.entries(values).map(([name, value]) => [name, /^[A-Z]/.test(name) ? said(value) : value])));
+  }
+  return RU[`#${code}`] || text;
+}
+
 export function currentLanguage() {
   return language;
 }
@@ -37,4 +57,10 @@ export function number(value) {
 export function dollars(value) {
   const digits = value && value < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 2 };
   return new Intl.NumberFormat(language, { style: "currency", currency: "USD", ...digits }).format(value);
+}
+
+/** So many bytes. */
+export function size(bytes) {
+  const [unit, of] = bytes < 1e6 ? ["kilobyte", 1e3] : bytes < 1e9 ? ["megabyte", 1e6] : ["gigabyte", 1e9];
+  return new Intl.NumberFormat(language, { style: "unit", unit, maximumFractionDigits: 1 }).format(bytes / of);
 }

@@ -1,6 +1,5 @@
 // What views that show how things are now share: asking again every so often.
 
-import { Problem } from "/static/api.js";
 import { confirmed, h, toast } from "/static/dom.js";
 import { t } from "/static/i18n.js";
 
@@ -37,7 +36,7 @@ export class Panel extends HTMLElement {
       if (asked !== this.asked) return;
       if (error.status === 401) return location.reload();
       this.drawn = null;
-      return this.replaceChildren(h("p", { class: "error", role: "alert" }, textOf(error)));
+      return this.replaceChildren(h("p", { class: "error", role: "alert" }, error.message));
     }
     const text = JSON.stringify(data);
     if (asked !== this.asked || text === this.drawn) return;
@@ -55,13 +54,8 @@ export class Panel extends HTMLElement {
     try {
       await work();
     } catch (error) {
-      toast(textOf(error));
+      toast(error.message);
     }
     await this.refresh();
   }
-}
-
-export function textOf(error) {
-  if (!(error instanceof Problem)) throw error;
-  return error.status ? error.message : t("The server does not answer.");
 }

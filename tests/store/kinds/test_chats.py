@@ -62,6 +62,32 @@ async def test_a_title_is_kept_and_belongs_to_one_user(tmp_path: Path) -> None:
     ]
 
 
+async def test_what_is_never_recalled_is_kept_until_the_chat_is_forgotten(tmp_path: Path) -> None:
+    async with running_store(tmp_path) as store:
+        for text in ("one", "two", "three"):
+            await say(store, text)
+        for seqs, recalled in (([3, 1], False), ([1], False), ([2, 1], True)):
+            await store.writer.run(chats.recall, ANNA, GARDEN, seqs, AT, recalled=recalled)
+        assert await store.readers.run(chats.unrecalled, GARDEN) == {3}
+        assert await store.readers.run(chats.unrecalled, MAIN) == frozenset()
+        await store.writer.run(chats.rename, ANNA, GARDEN, "Огород", AT)  # and this leaves it as it is
+        assert await store.readers.run(chats.unrecalled, GARDEN) == {3}
+        with pytest.raises(NoSuchChat):
+            await store.writer.run(chats.recall, BORIS, GARDEN, [1], AT, recalled=False)
+        await store.writer.run(chats.recall, ANNA, GARDEN, [1], AT, recalled=False)
+    (log,) = [each.read_text() for each in sorted(tmp_path.glob("memory/*.jsonl"))]  # noqa: ASYNC240
+    assert [json.loads(line)["value"] for line in log.splitlines()] == [
+        {"unrecalled": [1, 3]},
+        {"unrecalled": [3]},
+        {"title": "Огород", "unrecalled": [3]},
+        {"title": "Огород", "unrecalled": [1, 3]},
+    ]
+    assert differing(run(tmp_path)) == set()
+    lose_database(tmp_path)
+    async with running_store(tmp_path) as store:
+        assert await store.readers.run(chats.unrecalled, GARDEN) == {1, 3}
+
+
 @pytest.mark.parametrize(
     ("said", "back"),
     [

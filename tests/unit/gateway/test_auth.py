@@ -60,6 +60,7 @@ def test_from_the_first_token_on_this_machine_stays_out_until_the_owner_says_oth
         return auth.grant(None, loopback=True) is not None
 
     assert let_in()
+    assert auth.grant(None, loopback=True).operator, "whoever is at the machine runs the server"
     assert revoke_tokens(path, "nobody") == ()
     assert let_in(), "nothing was revoked"
     entry, _ = add_token(path, "anna", NOW)
@@ -73,6 +74,7 @@ def test_from_the_first_token_on_this_machine_stays_out_until_the_owner_says_oth
     assert let_in(), "beside the token"
     assert auth.grant(None, loopback=False) is None
     grant = auth.grant(None, loopback=True)
+    assert not grant.operator, "others have tokens"
     allow_local(path, allowed=False)
     assert not let_in()
     assert not auth.holds(grant)

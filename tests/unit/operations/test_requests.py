@@ -99,6 +99,8 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "chats_export",
         "chats_delete",
         "recall_replay",
+        "recall_never",
+        "recall_again",
         "token_list",
         "token_revoke",
         "models_list",

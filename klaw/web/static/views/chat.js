@@ -2,9 +2,9 @@
 // in the document; older and newer messages are loaded while one scrolls.
 
 import { app } from "/static/app.js";
-import { get, rendered } from "/static/api.js";
-import { h, opened, setRendered, toast } from "/static/dom.js";
-import { t, when } from "/static/i18n.js";
+import { get } from "/static/api.js";
+import { h, markdown, opened, toast } from "/static/dom.js";
+import { said, t, when } from "/static/i18n.js";
 import { chatMenu } from "/static/views/chat_menu.js";
 import { setSeen } from "/static/views/chats.js";
 import { shownFiles } from "/static/views/files.js";
@@ -31,7 +31,7 @@ class Chat extends HTMLElement {
       value: localStorage.getItem(DRAFT + this.chat) || "", oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
     this.button = h("button", { class: "main", type: "submit" }, t("Send"));
     this.stop = h("button", { type: "button", hidden: true, onclick: () => app.socket.ask({ type: "stop", chat: this.chat }) }, t("Stop"));
-    this.composer = h("form", { class: "composer", onsubmit: (event) => this.submit(event) }, this.field, this.stop, this.button);
+    this.composer = h("form", { class: "composer", onsubmit: (event) => this.submit(event) }, this.field, this.button);
     this.files = Object.assign(document.createElement("klaw-files"), { chat: this.chat, field: this.field });
     this.files.listen(this);
     this.offline = h("p", { class: "offline", role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
@@ -39,10 +39,12 @@ class Chat extends HTMLElement {
     this.menu = h("span", { class: "menu-place" });
     this.replaceChildren(
       h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.menu),
-      this.scroll, this.newest, this.state, this.offline, this.files, this.composer);
+      this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.files, this.composer);
     this.composer.prepend(this.files.button);
     this.body = h("div", { class: "body" });
     this.scroll.replaceChildren(this.body, this.live, this.pending);
+    this.grows = new ResizeObserver(() => this.follow());
+    for (const each of [this.scroll, this.body, this.live]) this.grows.observe(each);
     this.onFrame = ({ detail }) => detail.chat === this.chat && this.take(detail);
     this.onOnline = ({ detail }) => { this.offline.hidden = detail; };
     app.socket.addEventListener("frame", this.onFrame);
@@ -69,6 +71,7 @@ class Chat extends HTMLElement {
     app.socket.removeEventListener("frame", this.onFrame);
     app.socket.removeEventListener("online", this.onOnline);
     document.removeEventListener("visibilitychange", this.onVisible);
+    this.grows.disconnect();
     clearTimeout(this.timer);
   }
 
@@ -94,7 +97,7 @@ class Chat extends HTMLElement {
     } catch (error) {
       if (asked !== this.asked) return;
       if (error.code !== "unknown_chat") {
-        this.state.textContent = error.message || t("The server does not answer.");
+        this.state.textContent = error.message;
         if (!error.status || error.status >= 429) this.timer = setTimeout(() => this.isConnected && this.load(query), 2000);
         return;
       }
@@ -131,7 +134,9 @@ class Chat extends HTMLElement {
 
   async scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroll;
-    this.atEnd = scrollHeight - scrollTop - clientHeight < NEAR;
+    const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR;
+    if (isAtEnd || scrollTop < this.top) this.atEnd = isAtEnd; // what grows below does not take one away from the end
+    this.top = scrollTop;
     if (this.loading || !this.first) return;
     if (scrollTop < 4 * NEAR && this.more && this.first > 1) await this.extend({ before: this.first });
     else if (this.atEnd && this.detached) await this.extend({ after: this.last });
@@ -161,7 +166,7 @@ class Chat extends HTMLElement {
       if (query.after && !page.more) app.socket.watch(this.chat, this.last);
       this.newest.hidden = !this.detached;
     } catch (error) {
-      toast(error.message || t("The server does not answer."));
+      toast(error.message);
     }
     this.loading = false;
   }
@@ -235,10 +240,19 @@ class Chat extends HTMLElement {
   showApproval(asked) {
     if (this.live.querySelector(`[data-approval="${asked.id}"]`)) return;
     const answer = (allow) => app.socket.ask({ type: "approve", id: asked.id, allow });
-    this.live.append(h("section", { class: "approval", role: "alertdialog", "aria-label": asked.tool, "data-approval": asked.id },
-      h("strong", {}, asked.tool), h("pre", {}, asked.what),
+    const section = h("section", { class: "approval", role: "alertdialog", "aria-label": asked.tool, "data-approval": asked.id },
+      h("strong", {}, asked.tool), h("pre", { tabIndex: 0 }, asked.what.replace(/^\[([^\]]*)\]/, (_, where) => `[${where.split(": ").map((each) => said(each)).join(": ")}]`)),
       h("div", { class: "buttons" }, h("button", { onclick: () => answer(false) }, t("Refuse")),
-        h("button", { class: "main", onclick: () => answer(true) }, t("Allow")))));
+        h("button", { class: "main", onclick: () => answer(true) }, t("Allow"))));
+    this.live.append(section);
+    section.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Offer to try again what has no answer. */
+  fail(why) {
+    if (!why && this.live.querySelector(".retry")) return;
+    this.live.querySelector(".retry")?.remove();
+    this.live.append(h("section", { class: "error retry", role: "alert" }, why, " ", h("button", { onclick: () => app.socket.send(this.chat, "/retry") }, t("Retry"))));
     this.follow();
   }
 
@@ -322,7 +336,12 @@ const TAKES = {
   status(frame) {
     const words = { waiting: t("waiting"), thinking: t(frame.doing || "thinking"), answering: t("answering") };
     this.setState(words[frame.state] || "", ["thinking", "answering"].includes(frame.state));
-    if (frame.ended) this.hideLive();
+    if (frame.ended) {
+      this.hideLive();
+      this.live.querySelectorAll(".approval").forEach((each) => each.remove());
+    }
+    if (frame.state === "idle" && !this.detached && this.body.lastElementChild?.matches("article.user.text")) this.fail("");
+    else if (frame.state !== "idle") this.live.querySelector(".retry")?.remove();
   },
   approval(frame) {
     this.showApproval(frame);
@@ -332,9 +351,8 @@ const TAKES = {
   },
   error(frame) {
     if (frame.code === "seq_ahead") return this.load();
-    const told = h("section", { class: "error", role: "alert" }, frame.message);
-    if (frame.turn) told.append(" ", h("button", { onclick: () => { told.remove(); app.socket.send(this.chat, "/retry"); } }, t("Retry")));
-    if (frame.turn || !frame.retryable) this.live.append(told);
+    if (frame.turn) this.fail(said(frame.message, frame.code));
+    else if (!frame.retryable) this.live.append(h("section", { class: "error", role: "alert" }, said(frame.message, frame.code)));
     this.showPending();
     this.follow();
   },
@@ -358,18 +376,12 @@ function messageRow(chat, message, changed) {
     row.append(...folds);
     return row;
   }
-  const text = h("div", { class: "text plain" }, message.content);
+  const text = message.role === "assistant" ? markdown(message.content, () => row.closest("klaw-chat")?.follow())
+    : h("div", { class: "text plain" }, message.content);
   text.hidden = !message.content;
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Made from"))), ...folds);
-  if (message.role === "assistant" && /[*_`#>|\[\]~\-\d]/.test(message.content)) {
-    rendered(message.content).then((html) => {
-      text.classList.remove("plain");
-      setRendered(text, html);
-      row.closest("klaw-chat")?.follow();
-    }).catch(() => null);
-  }
   return row;
 }
 

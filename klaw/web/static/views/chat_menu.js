@@ -1,7 +1,7 @@
 // What can be done with a chat as a whole.
 
 import { app } from "/static/app.js";
-import { get, post } from "/static/api.js";
+import { get, post, remove } from "/static/api.js";
 import { h, menu, opened, toast } from "/static/dom.js";
 import { t } from "/static/i18n.js";
 
@@ -21,8 +21,16 @@ export function chatMenu(chat, changed, open = false) {
     chat.archived ? [t("Restore"), () => change("restore")] : [t("Archive"), () => change("archive")],
     [t("Save as Markdown"), () => exported(chat, "markdown", "md")],
     [t("Save as JSON"), () => exported(chat, "json", "json")],
-    [t("Delete"), () => opened("forget_chat").then((view) => view.forgetChat(chat, changed))],
+    [t("Delete"), () => opened("forgetting").then((view) => view.forgetting(null, () => gone(chat, changed), {
+      title: `${t("Delete this chat")}: ${chat.title || chat.name}`, ask: ({ dry_run, with_facts }) => remove(at(chat), { dry_run, with_facts }) }))],
   ]);
+}
+
+function gone(chat, changed) {
+  for (const key of ["draft", "seen", "files"]) localStorage.removeItem(`klaw.${key}.${chat.name}`);
+  app.socket.chats.delete(chat.name);
+  if (location.hash.startsWith(`#${at(chat)}`)) location.hash = "#/chats";
+  changed();
 }
 
 /** Ask for one text in a dialog; `done` is called when it is to be saved. */
@@ -47,7 +55,7 @@ async function exported(chat, format, ending) {
       after = part.next;
     }
   } catch (error) {
-    return toast(error.message || t("The server does not answer."));
+    return toast(error.message);
   }
   const url = URL.createObjectURL(new Blob(parts, { type: format === "json" ? "application/json" : "text/markdown" }));
   h("a", { href: url, download: `${chat.name}.${ending}` }).click();

@@ -27,11 +27,11 @@ class Chats extends HTMLElement {
 
   connectedCallback() {
     this.list = h("ul", { class: "list" });
-    this.search = h("input", { type: "search", placeholder: t("Search in everything"), "aria-label": t("Search"),
+    this.search = h("input", { type: "search", placeholder: t("Search all"), "aria-label": t("Search"),
       oninput: () => this.findSoon() });
     this.more = h("button", { class: "quiet", hidden: true }, t("More"));
     this.place = h("div", { class: "chat-place" });
-    this.side = h("section", { class: "side", "aria-label": t("Chats") },
+    this.side = h("section", { class: "side", "aria-label": t("Chats") }, h("h1", { class: "unseen" }, t("Chats")),
       h("div", { class: "row" }, h("button", { class: "main", onclick: () => this.begin() }, t("New chat")), this.search),
       this.list, this.more,
       h("button", { class: "quiet", onclick: (event) => this.toggleArchived(event.target) }, t("Archived chats")));
@@ -155,7 +155,7 @@ class Chats extends HTMLElement {
     try {
       found = await get("/search", { query, limit: 30, page });
     } catch (error) {
-      return toast(error.message || t("The server does not answer."));
+      return toast(error.message);
     }
     if (query !== this.search.value.trim()) return;
     const hits = [...(found.people || []).map(person), ...(found.topics || []).map(topic), ...found.results.map(result)];
@@ -187,7 +187,7 @@ function topic(found) {
 function result(found) {
   const text = h("span", { class: "excerpt" }, marked(found.snippet, found.marks));
   if (found.kind === "fact") return hit(`#/memory/facts/${found.id}`, t("fact"), found.updated_at, text);
-  if (found.kind === "file") return hit("#/memory/files", `${t("file")}: ${found.path}:${found.line}`, null, text);
+  if (found.kind === "file") return hit(null, `${t("file")}: ${found.path}:${found.line}`, null, text);
   const about = found.kind === "note" ? ` · ${found.tool}` : "";
   return hit(`#/chats/${encodeURIComponent(nameOf(found.chat))}/${found.seq}`, nameOf(found.chat) + about, found.created_at, text);
 }

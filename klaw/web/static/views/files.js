@@ -3,7 +3,7 @@
 
 import { app } from "/static/app.js";
 import { h, toast } from "/static/dom.js";
-import { currentLanguage, t } from "/static/i18n.js";
+import { said, size, t } from "/static/i18n.js";
 
 const KEPT = "klaw.files.";
 const AGAIN = [0, 429, 503];
@@ -125,7 +125,8 @@ class Files extends HTMLElement {
 
 function problem(request) {
   try {
-    return JSON.parse(request.response).detail;
+    const { detail, code } = JSON.parse(request.response);
+    return said(detail, code);
   } catch {
     return `HTTP ${request.status}`;
   }
@@ -153,11 +154,6 @@ export function shownFiles(files) {
     if (type?.startsWith("image/")) return h("a", { href, target: "_blank" }, h("img", { loading: "lazy", alt: name, src: href }));
     return h("a", { href, download: name, class: "chip" }, h("span", { class: "name" }, name), " ", bytes && h("small", {}, size(bytes)));
   }));
-}
-
-function size(bytes) {
-  const [unit, of] = bytes < 1e6 ? ["kilobyte", 1e3] : ["megabyte", 1e6];
-  return new Intl.NumberFormat(currentLanguage(), { style: "unit", unit, maximumFractionDigits: 1 }).format(bytes / of);
 }
 
 customElements.define("klaw-files", Files);

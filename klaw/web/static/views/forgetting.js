@@ -1,20 +1,20 @@
-// Forgetting: first what would go, then the deed. What may be named: docs/memory.md.
+// Forgetting: first what would go, then the deed, then the proof. What may be named: docs/memory.md.
 
 import { post } from "/static/api.js";
-import { h, toast } from "/static/dom.js";
+import { h } from "/static/dom.js";
 import { failure, openDialog } from "/static/forms.js";
-import { t } from "/static/i18n.js";
+import { said, t } from "/static/i18n.js";
 
 const MOST = 50;
 
 /** Show what forgetting would take, and do it when that is wanted. `done` is called once it is done. */
-export function forgetting(what, done = () => null) {
-  const dialog = openDialog(t("Forget"));
-  const asked = { what, with_facts: false, with_messages: false };
+export function forgetting(what, done = () => null, { title = t("Forget"), ask = (given) => post("/forget", { what, ...given }) } = {}) {
+  const dialog = openDialog(title);
+  const asked = { with_facts: false, with_messages: false };
   const look = async () => {
     dialog.show(h("p", { class: "hint", role: "status" }, t("Looking for what would go …")));
     try {
-      show(await post("/forget", { ...asked, dry_run: true }));
+      show(await ask({ ...asked, dry_run: true }));
     } catch (error) {
       dialog.show(failure(error));
     }
@@ -25,14 +25,15 @@ export function forgetting(what, done = () => null) {
   } }));
   const show = (found) => {
     const going = found.things.filter((each) => each.goes), staying = found.things.filter((each) => !each.goes);
-    const problem = h("div", {});
+    const problem = h("div", { role: "status" });
     const button = h("button", { class: "main danger", disabled: !going.length, onclick: async () => {
       button.disabled = true;
+      problem.replaceChildren(t("It is being forgotten …"));
       try {
-        const proof = await post("/forget", { ...asked, dry_run: false });
-        dialog.close();
-        toast([t("Forgotten."), ...said(proof.again)].join(" "));
+        const proof = await ask({ ...asked, dry_run: false });
         done();
+        dialog.show(h("p", { role: "status" }, h("strong", {}, t("Forgotten."))), proven(proof),
+          h("div", { class: "buttons" }, h("button", { class: "main", autofocus: true, onclick: () => dialog.close() }, t("Close"))));
       } catch (error) {
         problem.replaceChildren(failure(error));
         button.disabled = false;
@@ -41,7 +42,7 @@ export function forgetting(what, done = () => null) {
     dialog.show(
       going.length ? [h("h2", {}, t("This goes, for good:")), things(going)] : h("p", {}, t("Nothing goes.")),
       staying.length ? [h("h2", {}, t("This stays:")), things(staying)] : [],
-      said(found.again).map((text) => h("p", {}, text)),
+      again(found),
       found.named && found.named.messages ? h("p", {}, `${t("Messages that name them and stay:")} ${found.named.messages}`) : [],
       found.searched ? [] : h("p", { class: "hint" }, t("The text is too short, or too common, to be looked for elsewhere.")),
       box("with_facts", t("Also facts, people, files and tasks that were made of it")),
@@ -56,10 +57,24 @@ export function forgetting(what, done = () => null) {
 function things(found) {
   const more = found.length - MOST;
   return h("ul", { class: "things" }, found.slice(0, MOST).map((each) => h("li", {}, h("strong", {}, t(each.kind)), ` ${each.name}`,
-    each.text && h("span", { class: "quote" }, each.text), each.remedy && h("span", { class: "hint", lang: "en" }, each.remedy))),
+    each.text && h("span", { class: "quote" }, each.text), each.remedy && h("span", { class: "hint" }, said(each.remedy)))),
   more > 0 && h("li", {}, t("and {count} more", { count: more })));
 }
 
-function said(again) {
-  return again.length ? [`${t("Said again in messages that stay:")} ${again.map((each) => `${each.chat.split(":").pop()}#${each.seq}`).join(", ")}`] : [];
+function again(found) {
+  return found.again.length ? h("p", {}, `${t("Said again in messages that stay:")} ${found.again.map((each) => `${each.chat.split(":").pop()}#${each.seq}`).join(", ")}`) : [];
+}
+
+/** What was looked through afterwards, and what still says it. */
+function proven(proof) {
+  const still = Object.values(proof.still_kept).length + Object.values(proof.still_named).length + proof.again.length;
+  const files = (title, found) => (found.length ? [h("p", {}, title), h("ul", {}, found.map((each) => h("li", {}, `${each.path}: ${said(each.remedy)}`)))] : []);
+  return [
+    again(proof),
+    still ? Object.entries({ ...proof.still_kept, ...proof.still_named }).map(([name, count]) => h("p", {}, `${t("Still said by what you keep:")} ${said(name)} ${count}`))
+      : h("p", {}, t(proof.searched ? "Nothing else of yours says it any more." : "The text is too short, or too common, to be looked for elsewhere.")),
+    proof.everywhere && proof.searched && !proof.still_held.length ? h("p", {}, t("A search of all files finds its words nowhere.")) : [],
+    files(t("Its words are still in:"), proof.still_held),
+    files(t("Kept aside and not searched:"), proof.aside),
+  ].flat();
 }

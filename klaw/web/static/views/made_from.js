@@ -3,7 +3,7 @@
 import { get, patch, post } from "/static/api.js";
 import { h, toast } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
-import { number, t, when } from "/static/i18n.js";
+import { number, said, t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
 
 const LAYERS = {
@@ -23,11 +23,12 @@ const DECISIONS = {
   repeated: (each) => t("message {by} is newer and says the same", { by: each.repeated_by }),
   in_window: () => t("the window shows it"),
   in_topic: () => t("a topic shows it"),
+  unwanted: () => t("you said: never again"),
 };
 const OF_TOPICS = {
   chosen: "chosen", not_chosen: "the reranker left it out", too_far: "neither its vector nor its words fit",
   over_count: "enough better ones were found", over_budget: "no room was left",
-  in_context: "all of its messages are in the prompt anyway", gone: "it was gone",
+  in_context: "all of its messages are in the prompt anyway", unwanted: "you said: never again", gone: "it was gone",
 };
 const NUMBERS = {
   distance: "distance", shared_words: "shared words", vector_rank: "rank by meaning", text_rank: "rank by words", dated_rank: "rank by date",
@@ -73,7 +74,7 @@ function sections(chat, told, changed) {
     group(t("Topics"), topics.filter(isChosen).map(topic)),
     window.messages ? h("p", {}, t("Messages {first} to {last} of this chat were shown whole; left out: {out}.",
       { first: window.first_seq, last: window.last_seq, out: window.left_out })) : null,
-    [...recall.degraded, ...(receipt.problems || [])].map((each) => h("p", { class: "error", lang: "en" }, each)),
+    [...recall.degraded, ...(receipt.problems || [])].map((each) => h("p", { class: "error" }, said(each, each))),
     cut.length || facts.left_out ? h("details", { class: "cut" }, h("summary", {}, `${t("What was cut")}: ${cut.length + facts.left_out}`),
       facts.left_out > 0 && h("p", {}, t("Facts without room: {count}", { count: facts.left_out })), h("ul", { class: "lines" }, cut)) : null,
     whyNot(chat, told),
@@ -119,18 +120,30 @@ function messageLine(chat, each, recall, said, changed) {
   const because = DECISIONS[each.decision] ? DECISIONS[each.decision](each, recall) : each.decision;
   const where = h("a", { href: `#/chats/${encodeURIComponent(chat)}/${each.seq}` }, `#${each.seq}`);
   return line(said?.text, [where, said && ` ${when(said.at)}`, ` — ${because}`], numbersOf(each),
-    button(t("Wrong"), () => correctMessage(said, changed)), button(t("Forget"), () => forgetting(said.id, changed)));
+    button(t("Wrong"), () => correctMessage(said, changed)), recallButton(said?.unwanted, said?.id, changed), button(t("Forget"), () => forgetting(said.id, changed)));
+}
+
+/** Never recall it, or bring it back: it stays in its chat, and a search finds it. */
+function recallButton(unwanted, what, changed) {
+  return button(t(unwanted ? "Recall again" : "Never again"), () => post(`/recall/${encodeURIComponent(what)}/${unwanted ? "again" : "never"}`).then(() => {
+    toast([t(unwanted ? "From now on it can be recalled." : "From now on it is not recalled. It is not forgotten: a search finds it."), " ",
+      recallButton(!unwanted, what, changed)], 15000);
+    changed();
+  }, (error) => toast(error.message)));
 }
 
 function factLine(each, fact, changed) {
   const because = each.because === "importance" ? `${t("importance")} ${each.importance}` : t(each.because);
   return line(fact?.text, because, t("{count} tokens", { count: each.tokens }), button(t("Wrong"), () => correctFact(fact, changed)),
+    button(t("Never again"), () => patch(`/facts/${each.id}`, { importance: Math.min(fact.importance, 89), ...(fact.category === "identity" ? { category: "other" } : {}) })
+      .then(() => { toast(t("From now on it is not part of every prompt.")); changed(); }, (error) => toast(error.message))),
     button(t("Forget"), () => forgetting(`fact:${each.id}`, changed)));
 }
 
 function topicLine(each, summary, changed) {
   return line(summary, t(OF_TOPICS[each.decision] || each.decision), numbersOf({ ...each, distance: undefined }),
     h("a", { class: "button", href: `#/memory/topics/${each.id}`, onclick: (event) => event.target.closest("dialog").close() }, t("Open")),
+    recallButton(each.decision === "unwanted", `topic:${each.id}`, changed),
     button(t("Forget"), () => forgetting(`topic:${each.id}`, changed)));
 }
 
@@ -161,19 +174,26 @@ function correctFact(fact, changed) {
   }));
 }
 
-/** Ask what became of a message of one's choice. */
+/** Ask what became of a message of one's choice: by its number, or found by its words. */
 function whyNot(chat, told) {
   const answer = h("div", { role: "status" });
-  const asking = form([{ name: "why", label: t("Message"), hint: t("Its number, chat#number, or its id") }], async ({ why }) => {
-    answer.replaceChildren();
-    const { why: found } = await get("/receipt", { turn: told.id, why: why.replace(/^#/, "") });
+  const tell = async (why) => {
+    const { why: found } = await get("/receipt", { turn: told.id, why });
     const { seq, chat: of } = found.message, recall = told.receipt.recall, name = of.split(":").pop();
     const numbers = numbersOf(found.candidate || found.searched_now || {});
     answer.replaceChildren(
       h("p", {}, h("a", { href: `#/chats/${encodeURIComponent(name)}/${seq}` }, `${name}#${seq}`), ` — ${t(BECAME[found.as] || found.as)} `,
         found.candidate && DECISIONS[found.candidate.decision]?.(found.candidate, recall)),
       numbers ? h("p", { class: "hint" }, numbers) : "",
-      ...found.text.map((text) => h("p", { lang: "en" }, text)));
+      ...found.text.map((text) => h("p", {}, said(text))));
+  };
+  const asking = form([{ name: "why", label: t("Message"), hint: t("Its number, chat#number, or words that it has") }], async ({ why }) => {
+    answer.replaceChildren();
+    if (/^#?\d+$|#\d+$|^\w{16,}$/.test(why)) return tell(why.replace(/^#/, ""));
+    const { results } = await get("/search", { query: why, chat, limit: 20 });
+    const found = results.filter((each) => each.kind === "message");
+    answer.replaceChildren(found.length ? h("ul", { class: "lines" }, found.map((each) => h("li", {}, h("button", { class: "quiet",
+      onclick: () => tell(each.seq).catch((error) => answer.replaceChildren(failure(error))) }, `#${each.seq} ${each.snippet}`)))) : t("Nothing was found."));
   }, { button: t("Ask") });
   return h("section", { class: "why" }, h("h2", {}, t("Why not that one?")), asking, answer);
 }

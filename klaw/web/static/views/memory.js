@@ -27,6 +27,7 @@ class Memory extends HTMLElement {
     const place = h("section", { "aria-label": t(TABS[noun][0]) });
     this.place.replaceWith(place);
     this.place = place;
+    if (!where[1]) place.append(h("h1", {}, t(TABS[noun][0])));
     TABS[noun][1](place, where[1]).catch((error) => place.append(failure(error)));
   }
 }
@@ -51,7 +52,7 @@ export async function attempt(work) {
   try {
     await work();
   } catch (error) {
-    toast(error.message || t("The server does not answer."));
+    toast(error.message);
   }
 }
 

@@ -2,15 +2,8 @@
 
 import { get, post } from "/static/api.js";
 import { h } from "/static/dom.js";
-import { currentLanguage, dollars, number, t, when } from "/static/i18n.js";
-import { Panel, textOf } from "/static/panel.js";
-
-const UNITS = [["gigabyte", 1 << 30], ["megabyte", 1 << 20], ["kilobyte", 1 << 10]];
-
-function size(bytes) {
-  const [unit, factor] = UNITS.find((each) => bytes >= each[1]) || UNITS[2];
-  return new Intl.NumberFormat(currentLanguage(), { style: "unit", unit, maximumFractionDigits: 1 }).format(bytes / factor);
-}
+import { dollars, number, said, size, t, when } from "/static/i18n.js";
+import { Panel } from "/static/panel.js";
 
 class System extends Panel {
   every = 2000;
@@ -38,7 +31,7 @@ class System extends Panel {
 
   degraded(problems) {
     return h("section", {}, h("h2", {}, t("Degraded")),
-      problems.length ? h("ul", { class: "degraded-list" }, problems.map((each) => h("li", { class: "warn" }, each.text, " ", h("small", {}, `${t("since")} ${when(each.since)}`))))
+      problems.length ? h("ul", { class: "degraded-list" }, problems.map((each) => h("li", { class: "warn" }, said(each.text, each.code), " ", h("small", {}, `${t("since")} ${when(each.since)}`))))
         : h("p", {}, t("Everything works.")));
   }
 
@@ -61,8 +54,8 @@ class System extends Panel {
       return h("li", {}, h("div", { class: "row" }, h("strong", {}, name), name === usual && h("span", { class: "hint" }, t("the usual one")),
         h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: tested === "running", onclick: () => this.test(name) }, t("Test"))),
       h("div", { role: "status" }, !tested ? null : tested === "running" ? t("Testing …") : tested.error ? h("p", { class: "error" }, tested.error)
-        : h("dl", { class: "checks" }, tested.checks.map((each) => [h("dt", {}, each.name),
-          h("dd", { class: each.state === "fails" ? "error" : "" }, `${t(each.state)}: ${each.text}`)]))));
+        : h("dl", { class: "checks" }, tested.checks.map((each) => [h("dt", {}, said(each.name)),
+          h("dd", { class: each.state === "fails" ? "error" : "" }, `${t(each.state)}: ${said(each.text)}`)]))));
     })));
   }
 
@@ -73,7 +66,7 @@ class System extends Panel {
     try {
       told = await post("/models/test", { model: name });
     } catch (error) {
-      told = { error: textOf(error) };
+      told = { error: error.message };
     }
     this.tests = { ...this.tests, [name]: told };
     this.refresh();
@@ -94,8 +87,8 @@ class System extends Panel {
     return h("section", {}, h("h2", {}, t("Check-up")),
       h("button", { "data-key": "check", disabled: done === "running", onclick: () => this.check() }, t("Check now")),
       h("div", { role: "status" }, !done ? null : done === "running" ? h("p", {}, t("Checking …")) : done.error ? h("p", { class: "error" }, done.error)
-        : h("ul", { class: "findings" }, done.findings.map((each) => h("li", {}, h("strong", { class: each.level === "ok" ? "" : "error" }, `${each.level} ${each.name}: `), each.text,
-          each.todo && h("div", { class: "hint" }, `→ ${each.todo}`))))));
+        : h("ul", { class: "findings" }, done.findings.map((each) => h("li", {}, h("strong", { class: each.level === "ok" ? "" : "error" }, `${said(each.level)} ${each.name}: `), said(each.text),
+          each.todo && h("div", { class: "hint" }, `→ ${said(each.todo)}`))))));
   }
 
   async check() {
@@ -104,7 +97,7 @@ class System extends Panel {
     try {
       this.checked = await get("/doctor");
     } catch (error) {
-      this.checked = { error: textOf(error) };
+      this.checked = { error: error.message };
     }
     this.refresh();
   }

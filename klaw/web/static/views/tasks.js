@@ -1,15 +1,11 @@
 // Scheduled tasks: the list, one task's runs, one run with all that was said in it.
 
 import { get, patch, post, Problem, remove } from "/static/api.js";
-import { h, toast } from "/static/dom.js";
+import { h, markdown, toast } from "/static/dom.js";
 import { form, openDialog } from "/static/forms.js";
-import { currentLanguage, number, t, when } from "/static/i18n.js";
-import { Panel, textOf } from "/static/panel.js";
+import { currentLanguage, number, said, t, when } from "/static/i18n.js";
+import { Panel } from "/static/panel.js";
 
-const STATUS_RU = {
-  running: "идёт", waiting: "ждёт очереди", done: "сделан", silent: "без ответа", failed: "не удался", timed_out: "время вышло",
-  cancelled: "прерван", interrupted: "прерван остановкой", refused: "отклонён",
-};
 const MOMENT = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
 
 /** A time at which a task runs, on the clock of its zone. */
@@ -17,7 +13,7 @@ function moment(iso, zone) {
   return new Intl.DateTimeFormat(currentLanguage(), { ...MOMENT, timeZone: zone, timeZoneName: "short" }).format(new Date(iso));
 }
 
-const status = (run) => (currentLanguage() === "ru" ? STATUS_RU[run.status] : run.status.replace("_", " "));
+const status = (run) => t(run.status === "waiting" ? "queued" : run.status.replace("_", " "));
 const path = (...names) => `#/tasks/${names.map(encodeURIComponent).join("/")}`;
 const tokens = (run) => number(run.prompt_tokens + run.completion_tokens);
 
@@ -65,7 +61,7 @@ class Tasks extends Panel {
         h("dt", {}, t("Next")), h("dd", {}, next),
         task.inject_into && [h("dt", {}, t("Chat that gets the results")), h("dd", {}, task.inject_into)],
         last && [h("dt", {}, t("Last run")), h("dd", {}, h("a", { href: path(name, last.id) }, `${status(last)}, ${when(last.started_at)}`))]),
-      task.warning && h("p", { class: "warn" }, task.warning),
+      task.warning && h("p", { class: "warn" }, said(task.warning)),
       h("div", { class: "buttons" },
         button("Run now", () => this.change(() => post(`${url}/run`))),
         button("Edit", () => this.edit(task)),
@@ -80,7 +76,7 @@ class Tasks extends Panel {
     try {
       chats = (await get("/chats", { limit: 100 })).chats;
     } catch (error) {
-      return toast(textOf(error));
+      return toast(error.message);
     }
     const before = valuesOf(task), zones = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
     const choices = [["cron", t("by a calendar")], ["every", t("at intervals")], ["at", t("once")]];
@@ -132,28 +128,28 @@ class Tasks extends Panel {
         h("tbody", {}, runs.map((run) => h("tr", {},
           h("td", {}, h("a", { href: path(run.task, run.id), "data-key": run.id }, when(run.started_at))),
           h("td", {}, run.task), h("td", {}, status(run)), h("td", { class: "number" }, tokens(run)),
-          h("td", {}, run.note || run.error || "")))))
+          h("td", {}, said(run.note || run.error || ""))))))
         : h("p", { class: "hint" }, t("No runs yet.")),
       next && this.limit < 100 && h("button", { "data-key": "more", onclick: () => { this.limit = 100; this.refresh(); } }, t("More")),
     ];
   }
 
-  drawRun(run, said) {
+  drawRun(run, whole) {
     const goesOn = ["running", "waiting"].includes(run.status);
     return [
       h("header", { class: "row" }, h("a", { href: path(run.task), "aria-label": t("Runs") }, "‹"), h("h1", {}, run.task),
         goesOn && h("button", { "data-key": "cancel", onclick: () => this.change(() => post("/runs/cancel", { run: run.id })) }, t("Cancel run"))),
       h("dl", {},
-        h("dt", {}, t("Status")), h("dd", {}, status(run), run.error && ` (${run.error})`),
+        h("dt", {}, t("Status")), h("dd", {}, status(run), run.error && ` (${said(run.error)})`),
         h("dt", {}, t("Started")), h("dd", {}, when(run.started_at)),
         h("dt", {}, t("Model")), h("dd", {}, run.model),
         h("dt", {}, t("Tokens")), h("dd", {}, tokens(run)),
-        run.note && [h("dt", {}, t("Note")), h("dd", {}, run.note)]),
+        run.note && [h("dt", {}, t("Note")), h("dd", {}, said(run.note))]),
       h("h2", {}, t("Request")), h("pre", {}, run.message),
-      run.result && [h("h2", {}, t("Answer")), h("pre", { class: "answer" }, run.result)],
+      run.result && [h("h2", {}, t("Answer")), h("div", { class: "answer" }, markdown(run.result))],
       h("details", { "data-key": "transcript" }, h("summary", {}, t("Transcript")),
-        said.cut && h("p", { class: "hint" }, t("The beginning is left out: the run is very long.")),
-        said.messages.length ? said.messages.map((each) => h("div", { class: "said" },
+        whole.cut && h("p", { class: "hint" }, t("The beginning is left out: the run is very long.")),
+        whole.messages.length ? whole.messages.map((each) => h("div", { class: "said" },
           h("strong", {}, each.role), each.content && h("pre", {}, each.content),
           each.calls.map((call) => h("pre", { class: "tool" }, `${call.name} ${call.arguments}`))))
           : h("p", { class: "hint" }, t("Nothing was said in this run."))),

@@ -1,6 +1,6 @@
-// Facts: list, add, edit, remove, history, undo, forget.
+// Facts: list, add, edit, remove, history, undo, forget; where each comes from.
 
-import { patch, post, remove } from "/static/api.js";
+import { get, patch, post, remove } from "/static/api.js";
 import { h } from "/static/dom.js";
 import { form, openDialog } from "/static/forms.js";
 import { t, when } from "/static/i18n.js";
@@ -8,10 +8,15 @@ import { forgetting } from "/static/views/forgetting.js";
 import { attempt, done, paged, showAgain, showHistory } from "/static/views/memory.js";
 
 const CATEGORIES = ["identity", "preference", "person", "project", "event", "other"];
+const SOURCES = { tool: "saved by the model", user: "written by you", archivist: "drawn from what was said", chat: "drawn from a message" };
 let category = "";
 
-/** Show the facts, the most important first. */
-export async function showFacts(place) {
+/** Show the facts, the most important first; or one of them. */
+export async function showFacts(place, id) {
+  if (id) {
+    const { fact } = await get("/fetch", { what: `fact:${id}` });
+    return place.append(h("h1", {}, t("Fact")), h("ul", { class: "lines" }, entry(fact)));
+  }
   const filter = h("select", { id: "category", onchange: () => { category = filter.value; showAgain(); } },
     [["", t("all")], ...CATEGORIES.map((each) => [each, t(each)])].map(([value, text]) => h("option", { value, selected: value === category }, text)));
   place.append(h("div", { class: "row" }, h("label", { htmlFor: "category" }, t("Category")), filter,
@@ -22,12 +27,22 @@ export async function showFacts(place) {
 function entry(fact) {
   const path = `/facts/${fact.id}`;
   return h("li", { "data-id": fact.id }, h("p", { class: "quote" }, fact.text),
-    h("p", { class: "hint" }, `${t(fact.category)} · ${t("Importance").toLowerCase()} ${fact.importance} · ${when(fact.updated_at)}`),
+    h("p", { class: "hint" }, [t(fact.category), `${t("importance")} ${fact.importance}`, when(fact.updated_at), t(SOURCES[fact.source]),
+      fact.origin === "tool" && t("in words from outside"), fact.client && t("saved by {client}", fact)].filter(Boolean).join(" · "), sourceOf(fact)),
     h("div", { class: "buttons" },
       h("button", { onclick: () => write(fact) }, t("Edit")),
       h("button", { onclick: () => showHistory(path, (each) => each.fact && `${each.fact.text} (${t(each.fact.category)}, ${each.fact.importance})`) }, t("History")),
       h("button", { onclick: () => attempt(async () => { await remove(path); done(t("Removed."), () => post(`${path}/undo`)); }) }, t("Delete")),
       h("button", { onclick: () => forgetting(`fact:${fact.id}`, showAgain) }, t("Forget"))));
+}
+
+/** A way to what a fact was drawn from. */
+function sourceOf({ topic, message }) {
+  if (topic) return h("a", { href: `#/memory/topics/${topic}` }, `${t("topic")} ${topic}`);
+  return message && h("button", { class: "quiet", onclick: () => attempt(async () => {
+    const said = await get("/fetch", { what: message, around: 0 });
+    location.hash = `#/chats/${encodeURIComponent(said.chat.split(":").pop())}/${said.seq}`;
+  }) }, t("Where it was said"));
 }
 
 /** Add a fact, or edit one. */

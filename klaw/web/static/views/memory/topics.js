@@ -11,12 +11,18 @@ import { attempt, done, showAgain } from "/static/views/memory.js";
 export async function showTopics(place, id) {
   if (id) return showTopic(place, id);
   const chosen = new Set(), list = h("div", {}), search = h("input", { type: "search", placeholder: t("Search in topics"), "aria-label": t("Search in topics") });
-  search.onchange = () => attempt(async () => line(list, search.value.trim() ? (await get("/topics/search", { query: search.value.trim(), limit: 30 })).topics : all.topics, chosen));
+  search.onchange = () => attempt(async () => line(list, search.value.trim() ? (await get("/topics/search", { query: search.value.trim(), limit: 30 })).topics : all, chosen));
   place.append(h("div", { class: "row" }, search),
     h("div", { class: "buttons start" }, h("button", { onclick: () => merge([...chosen]) }, t("Merge the chosen")), h("button", { onclick: () => changes() }, t("History"))), list);
-  const all = await get("/topics", { limit: 100 });
-  line(list, all.topics, chosen);
-  if (all.count > all.topics.length) place.append(h("p", { class: "hint" }, t("The first {count} of {all} topics.", { count: all.topics.length, all: all.count })));
+  const all = [], more = h("button", { onclick: () => attempt(load) }, t("More"));
+  const load = async () => {
+    const { count, topics } = await get("/topics", { limit: 100, before: all.at(-1)?.last_rowid });
+    all.push(...topics);
+    more.hidden = all.length >= count;
+    line(list, all, chosen);
+  };
+  place.append(more);
+  await load();
 }
 
 /** Topics below the months in which they were last talked about; a bar says where in the whole time each of them lies. */

@@ -1,0 +1,58 @@
+"""What recall never brings back by itself, though nothing of it is forgotten."""
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from klaw.domain.names import UserId
+from klaw.domain.text import plural
+from klaw.domain.topic import TopicId
+from klaw.operations import operation as op
+from klaw.operations.why import find_message
+
+if TYPE_CHECKING:
+    from klaw.actor.clock import Clock
+    from klaw.store.engine.database import Readers
+    from klaw.store.engine.writer import Writer
+
+NOUN = op.Noun("recall", "say what is never recalled by itself (docs/receipts.md)")
+
+
+@attrs.frozen(kw_only=True)
+class OfRecall(op.OfUser):
+    what: op.Name = op.required("a message's id or main#12, or topic:ID", metavar="WHAT", id_of="message")
+
+
+def _lines(answer: dict[str, Any]) -> op.Lines:
+    text = "can be recalled again" if answer["recalled"] else "never recalled by itself again"
+    return [f"{plural(len(answer['messages']), 'message')} of {answer['chat']}: {text}"]
+
+
+@NOUN.operation("recall_never", OfRecall, cli="never", show=_lines, changes=True)
+async def never(asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+    """Never recall a message by itself again, or what a topic holds now; it stays in its chat, and searches find it."""
+    return await _mark(asked, user, readers, writer, clock, recalled=False)
+
+
+@NOUN.operation("recall_again", OfRecall, cli="again", show=_lines, changes=True)
+async def again(asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+    """Let a message, or what a topic holds, be recalled again."""
+    return await _mark(asked, user, readers, writer, clock, recalled=True)
+
+
+async def _mark(
+    asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock", *, recalled: bool
+) -> dict[str, Any]:
+    from klaw.actor.clock import iso
+    from klaw.store.kinds import chats, topics
+
+    kind, _, named = asked.what.partition(":")
+    if kind == "topic" and named.isdecimal() and len(named) < 19:
+        found = await readers.run(topics.read, user, TopicId(int(named)))
+        if not found:
+            raise op.OperationError("unknown_topic", "there is no such topic", field="what")
+    else:
+        found = [await find_message(readers, asked.what, None, user, field="what")]
+    seqs = [each.seq for each in found]
+    await writer.run(chats.recall, user, found[0].chat, seqs, iso(clock.now()), recalled=recalled)
+    return {"user": user, "chat": found[0].chat, "messages": seqs, "recalled": recalled}
