@@ -66,7 +66,6 @@ WRONG = (
     ("DELETE", "/api/v1/facts/123456", None, 404, "unknown_fact", None),
     ("GET", "/api/v1/nothing", None, 404, "not_found", None),
     ("PUT", "/api/v1/facts", None, 405, "method_not_allowed", None),
-    ("GET", "/api/v1/status", None, 403, "forbidden", None),
     ("POST", "/api/v1/chats/main/messages", {"text": " "}, 400, "empty_text", None),
     ("POST", "/api/v1/chats/a..b/messages", {"text": "x"}, 400, "bad_chat", None),
     ("GET", "/api/v1/chats/nobody/messages", None, 404, "unknown_chat", None),

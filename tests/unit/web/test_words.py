@@ -25,7 +25,8 @@ def test_what_the_page_says_has_russian_words():
 def test_what_is_filled_in_is_named_alike():
     for english, russian in RUSSIAN.items():
         names = HOLE.findall(english)
-        assert len(set(names)) == len(names) and set(HOLE.findall(russian)) <= set(names), english
+        assert len(set(names)) == len(names), english
+        assert set(HOLE.findall(russian)) <= set(names), english
 
 
 def texts_of_the_server():
