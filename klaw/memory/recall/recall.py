@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 
-import apsw
 import attrs
 import structlog
 import trio
@@ -27,8 +26,7 @@ from klaw.memory.recall.excerpt import pack
 from klaw.memory.recall.gate import Gate, Query, calibrated, judge, prefer_newer, read_query, stems_of, without
 from klaw.memory.recall.rank import Ranked, Ranking, rank, reach
 from klaw.store.engine.database import Readers
-from klaw.store.kinds import chats
-from klaw.store.search.candidates import Depth, Lists, Scope, join, read_messages, search_lists
+from klaw.store.search.candidates import Depth, Lists, Scope, join, read_with_unwanted, search_lists
 
 DEPTH = Depth(vectors=200, words=100, spreading=50)
 """How many results each list gives to the fusion; the best by words share their scores with their neighbours, so there
@@ -277,9 +275,5 @@ class Recall:
     ) -> tuple[list[Message], frozenset[int]]:
         """The messages, and the numbers of those that are never to be recalled."""
         with account.degrading("search", "recall_failed"), trio.fail_at(self._soon(account)):
-            return await self._readers.run(_read, [each.place.rowid for each in ranked], scope)
+            return await self._readers.run(read_with_unwanted, [each.place.rowid for each in ranked], scope)
         return [], frozenset()
-
-
-def _read(connection: apsw.Connection, rowids: Sequence[int], scope: Scope) -> tuple[list[Message], frozenset[int]]:
-    return read_messages(connection, rowids, scope), chats.unrecalled(connection, scope.chat)

@@ -19,7 +19,7 @@ from klaw.actor.failure import error_class
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import messages
+from klaw.store.kinds import chats, messages
 from klaw.store.search import fulltext, vector_search
 from klaw.store.search.vector_search import Neighbour
 
@@ -193,6 +193,13 @@ def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: Sco
     """
     found = messages.by_rowids(connection, rowids)
     return [m for m in found if m.chat == scope.chat and scope.first_seq <= m.seq < scope.end_seq]
+
+
+def read_with_unwanted(
+    connection: apsw.Connection, rowids: Sequence[int], scope: Scope
+) -> tuple[list[Message], frozenset[int]]:
+    """See ``read_messages``; with the numbers of those that the user never wants to be recalled."""
+    return read_messages(connection, rowids, scope), chats.unrecalled(connection, scope.chat)
 
 
 @attrs.define
