@@ -13,7 +13,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import MutableMapping
+import time
+from collections.abc import Callable, MutableMapping
 from typing import Any, TextIO
 
 import structlog
@@ -36,6 +37,11 @@ FIELDS = frozenset(
     }
 )  # fmt: skip
 
+EASY = frozenset({"client_disconnected", "client_gone", "client_too_slow", "request_refused"})
+"""Events that a stranger can cause without effort, so that they could fill the disk."""
+FLOOD_LINES, FLOOD_S = 20, 10.0
+"""Of each of them so many lines are written in this time; the next one's ``count`` says how many were left out."""
+
 PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3}
 """Of syslog, which the journal takes from the beginning of a line: ``<3>``."""
 
@@ -50,6 +56,32 @@ def keep_allowed_fields(_logger: object, _method: str, event: MutableMapping[str
     if dropped:
         event["dropped_fields"] = dropped
     return event
+
+
+class Floods:
+    """Structlog processor that drops ``EASY`` events when there are too many.
+
+    Args:
+        monotonic: seconds of a clock that only goes forward.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._written: dict[str, tuple[float, int, int]] = {}
+        """Of each event since when, how many lines, and how many were left out."""
+
+    def __call__(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        name, now = event["event"], self._monotonic()
+        if name not in EASY:
+            return event
+        since, lines, left_out = self._written.get(name, (now, 0, 0))
+        if now - since >= FLOOD_S:
+            since, lines = now, 0
+        if lines >= FLOOD_LINES:
+            self._written[name] = since, lines, left_out + 1
+            raise structlog.DropEvent
+        self._written[name] = since, lines + 1, 0
+        return {**event, "count": left_out} if left_out else event
 
 
 class _Level:
@@ -109,6 +141,7 @@ def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
     structlog.configure(
         processors=[
             _filter_level,
+            Floods(),
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

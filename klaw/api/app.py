@@ -16,6 +16,7 @@ from klaw.actor.failure import error_class, let_go, where
 from klaw.api import files, login, mcp, messages, metrics, ollama, openai, openapi, rest
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
+from klaw.errors import HttpRefusal
 from klaw.web import page
 
 _POLICY = (
@@ -91,6 +92,14 @@ async def _refused(request: Request, error: Exception) -> Response:
     return response
 
 
+class _TwoLengths(HttpRefusal):
+    """A request whose end a proxy before Klaw may see elsewhere, and behind it a request of somebody else (RFC 9112,
+    section 6.1)."""
+
+    def __init__(self) -> None:
+        super().__init__(400, "a request has Content-Length or Transfer-Encoding, not both")
+
+
 class _Outermost:
     """Limits a connection's requests, makes problems of errors, adds headers to every answer."""
 
@@ -98,7 +107,8 @@ class _Outermost:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http":  # a WebSocket behind other requests: its place is a connection of its own
+            await send({"type": "websocket.close"})
             return
         begun, body = False, _Body(receive)
 
@@ -125,6 +135,8 @@ class _Outermost:
             response = of_error(error)
             if isinstance(error, TooFast):
                 response.headers["retry-after"] = str(error.wait_s)
+            if isinstance(error, _TwoLengths):
+                response.headers["connection"] = "close"
             if begun:
                 log.error("response_broken_off", error=error_class(error), where=where(error))
                 raise ConnectionAbortedError from None
@@ -132,6 +144,8 @@ class _Outermost:
             await _as_face(scope["path"], response)(scope, body.receive, sending)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            raise _TwoLengths
         wait_s = connection_of(Request(scope)).pace.take(trio.current_time())
         if wait_s > 0:
             raise TooFast(wait_s)

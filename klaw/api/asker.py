@@ -78,14 +78,19 @@ class Api:
             raise HttpRefusal(408, f"the body did not come within {BODY_S:g} s")
         return bytes(body)
 
-    async def json(self, request: Request, *, with_files: bool = False) -> dict[str, Any]:
-        """A request's body as a JSON object; without a body an empty one. ``with_files``: a file may stand in it too.
+    async def json(self, request: Request, at_most: int | None = None, *, with_files: bool = False) -> dict[str, Any]:
+        """A request's body as a JSON object; without a body an empty one.
+
+        Args:
+            request: what is asked.
+            at_most: bytes; ``gateway.http.maxBodyBytes`` when left out.
+            with_files: a file may stand in it too.
 
         Raises:
             HttpRefusal: it is none, too long or too slow.
         """
         file_bytes = self.core.config.attachments.max_file_bytes * 4 // 3 if with_files else 0  # in base64
-        body = await self.body(request, self.services.config.http.max_body_bytes + file_bytes)
+        body = await self.body(request, at_most or self.services.config.http.max_body_bytes + file_bytes)
         try:
             tree = json.loads(body, parse_constant=_refuse) if body.strip() else {}
         except (ValueError, RecursionError):

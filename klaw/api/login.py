@@ -20,6 +20,8 @@ from klaw.errors import HttpRefusal
 from klaw.gateway import auth
 from klaw.gateway.access import COOKIE, session_of
 
+MAX_LOGIN_BYTES = 2_048
+"""Of its body, which anybody may send: reading JSON takes a third of a second for each megabyte."""
 _DAY_S = 86_400.0
 
 
@@ -49,7 +51,7 @@ def routes(api: Api) -> list[Route]:
         origins = api.services.config.allowed_origins
         if not place_of(request).allows(headers.get("origin"), headers.get("host"), origins):
             raise HttpRefusal(403, "this origin is not allowed; see gateway.allowedOrigins")
-        given = REQUESTS.read(await api.json(request), LogIn)
+        given = REQUESTS.read(await api.json(request, MAX_LOGIN_BYTES), LogIn)
         grant = authenticator.grant(given.token, loopback=False)
         if grant is None or not authenticator.may_log_in(grant):
             raise HttpRefusal(401, "this token is not valid; klaw token add makes one")

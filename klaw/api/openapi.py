@@ -1,6 +1,7 @@
 """The OpenAPI 3.1 document: what each route under /api/v1 says of itself, at /api/openapi.json."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import attrs
@@ -94,8 +95,12 @@ class About:
 def routes(described: Iterable[BaseRoute]) -> list[Route]:
     """The document of these routes."""
 
+    @cache
+    def whole() -> bytes:
+        return bytes(JSONResponse(description(described)).body)
+
     async def describe(_request: Request) -> Response:
-        return JSONResponse(description(described))
+        return Response(whole(), media_type=JSON)
 
     return [Route("/api/openapi.json", describe, methods=["GET"])]
 

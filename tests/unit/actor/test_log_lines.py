@@ -1,11 +1,15 @@
 """A log line is one write, whoever logs: lines do not run into one another, and a killed process leaves whole ones."""
 
+import contextlib
 import json
 import socket
 import subprocess
 import sys
 import threading
 
+import structlog
+
+from klaw.actor import log
 from tests.support.repository import REPOSITORY
 
 THREADS = 8
@@ -109,3 +113,24 @@ def test_what_nobody_caught_is_a_line_without_its_text():
     assert [event["event"] for event in events].count("destructor_failed") == 20
     assert [event.get("logger") for event in events].count("py.warnings") == 20
     assert "fail" in next(event["where"] for event in events if event["event"] == "thread_failed")
+
+
+def test_what_strangers_cause_does_not_fill_the_log():
+    now = [0.0]
+    floods = log.Floods(lambda: now[0])
+
+    def lines(event, many):
+        written = []
+        for _ in range(many):
+            with contextlib.suppress(structlog.DropEvent):
+                written.append(floods(None, "info", {"event": event, "status": 400}))
+        return written
+
+    assert lines("request_refused", 100) == [{"event": "request_refused", "status": 400}] * log.FLOOD_LINES
+    assert len(lines("client_gone", 3)) == 3
+    assert len(lines("turn_failed", 100)) == 100
+    now[0] = log.FLOOD_S
+    assert lines("request_refused", 2) == [
+        {"event": "request_refused", "status": 400, "count": 100 - log.FLOOD_LINES},
+        {"event": "request_refused", "status": 400},
+    ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.gateway.access import Place, is_loopback
+from klaw.gateway.access import Place, is_loopback, session_of
 
 ALLOWED = ("https://chat.example",)
 PLACE = Place(loopback=False, own_hosts=frozenset({"192.168.1.5", "klaw.lan"}))
@@ -50,3 +50,11 @@ def test_origin(origin, host, expected):
 )  # fmt: skip
 def test_loopback(host, expected):
     assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize("text", ['"\\141"', "\\" * 9, "", 'x"'])
+def test_a_cookie_is_taken_as_it_stands(text: str) -> None:
+    """To undo the quotes of a long one took half a second."""
+    assert session_of({"cookie": f"a=b; klaw_session={text}; klaw_session=later"}) == text
+    assert session_of({"cookie": "klaw_session"}) == ""
+    assert session_of({"cookie": "other=1"}) is None
