@@ -46,11 +46,12 @@ class Known:
         return {bool: [True, False], int: [1, 2, 3], float: [1.0], bytes: ["aGk="]}.get(plain, self.words)
 
     def calls(self, cls: type[Any]) -> Iterator[dict[str, Any]]:
-        """Arguments of a class: what fits, then each argument with everything."""
+        """Arguments of a class: what fits, then each argument with everything. Another user only by itself: it is
+        refused whatever else is asked."""
         fields = {wire_name(each): each for each in attrs.fields(attrs.resolve_types(cls, include_extras=True))}
         fitting = {name: self._fitting(each) for name, each in fields.items()}
         needed = {name: fitting[name] for name, each in fields.items() if each.default is attrs.NOTHING}
-        whole = {name: fitting[name] for name in fields if name in needed or name in self.by_name}
+        whole = {name: fitting[name] for name in fields if name in needed or name in {*self.by_name} - {"user"}}
         yield needed
         yield whole
         for name, each in fields.items():

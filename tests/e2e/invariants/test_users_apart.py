@@ -6,9 +6,11 @@ import json
 import trio
 from trio_websocket import ConnectionClosed
 
+from klaw.api import mcp
 from klaw.api.rest import doors
 from klaw.domain.names import ChatId
 from klaw.gateway.auth import add_token, tokens_file
+from klaw.operations.model_tools import tools
 from klaw.wire.codec import _CLIENT_FRAMES
 from klaw.wire.frames import Hello
 from tests.e2e.test_http import http
@@ -145,6 +147,22 @@ async def speak(url, token, frames, answers):
             await over.wait()
 
 
+def mcp_requests(known):
+    """All tools and resources of the MCP server."""
+
+    def asked(method, **params):
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return "POST", mcp.PATH, {"json": body, "headers": {"Accept": "application/json, text/event-stream"}}
+
+    for name, tool in tools().items():
+        for given in known.calls(tool.operation.arguments):
+            flat = given.get("fields", {}) | {field: value for field, value in given.items() if field != "fields"}
+            yield asked("tools/call", name=name, arguments=flat)
+    yield asked("resources/list")
+    for word in known.words:
+        yield from (asked("resources/read", uri=f"klaw://{kind}s/{word}") for kind in ("fact", "topic"))
+
+
 def frames(known):
     """All frames but hello."""
     for name, cls in _CLIENT_FRAMES.items():
@@ -178,6 +196,7 @@ async def test_users_apart_whatever_one_asks_by_whatever_door(tmp_path):
             answers = []
             async with http(server, his) as boris:
                 await ask_all(boris, requests(known), answers)
+                await ask_all(boris, mcp_requests(known), answers)
             await speak(server.url, his, [{"type": "hello", "version": 1}, *frames(known)], answers)
             for word in known.words:
                 await speak(server.url, his, [{"type": "hello", "version": 1, "chats": {word: 0}}], answers)
@@ -188,3 +207,5 @@ async def test_users_apart_whatever_one_asks_by_whatever_door(tmp_path):
             assert not [each for each in llm.requests[asked_before:] if SECRET in str(each.body)]
             assert rows_of(server.database, "anna") == before
             assert len(answers) > 2_000
+            done = [each for each in answers if each[1] == mcp.PATH and '"isError":false' in each[-1]]
+            assert {each[2]["json"]["params"]["name"] for each in done} >= {"list", "save", "search"}  # not all refused
