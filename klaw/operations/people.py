@@ -249,7 +249,7 @@ async def list_people(asked: op.Paged, user: UserId, readers: "Readers") -> dict
 )
 async def find(asked: PersonFind, user: UserId, readers: "Readers") -> dict[str, Any]:
     """Tell who is named in a text, and what is known of them."""
-    from klaw.memory.search.passage_search import find_people
+    from klaw.memory.search.named_people import find_people
 
     found = await find_people(readers, asked.text, user, limit=FOUND)
     return {"user": user, "people": found}

@@ -1,30 +1,17 @@
-"""Searching what is kept beside the messages: a user's facts, the pieces of their memory files, notes on tool calls;
-and whom a query names ("who is Аня?", "Аню", "Anna's birthday").
+"""Searching what is kept beside the messages: a user's facts, the pieces of their memory files, notes on tool calls.
 
 Both lists by vector and by words, fused. Every fact is some vector's neighbour, and there are few facts: so, unlike
 messages, they have to show that they have something to do with the query: a near vector, or enough of its words.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
 from klaw.actor.threads import Threads
 from klaw.domain.fact import Fact
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.domain.person import Finder, PersonId, folded, word_forms
-from klaw.domain.search import (
-    AnyResult,
-    FactResult,
-    FileResult,
-    Kind,
-    NamedFact,
-    NoteResult,
-    PersonResult,
-    SearchResult,
-)
+from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NoteResult, SearchResult
 from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
 from klaw.memory.recall.rank import Entry, reciprocal_rank_fusion
@@ -32,7 +19,7 @@ from klaw.store.engine.database import Readers
 from klaw.store.kinds import facts, memory_files, tool_notes
 from klaw.store.kinds.memory_files import StoredChunk
 from klaw.store.kinds.tool_notes import StoredNote
-from klaw.store.search import passages, people_search
+from klaw.store.search import passages
 from klaw.store.search.history_search import HistoryFilters, read_messages
 from klaw.store.search.passages import PassageKind
 from klaw.store.search.tokenizer import stem
@@ -195,66 +182,3 @@ def _result(entry: Entry, stored: Stored, stems: Mapping[str, str]) -> AnyResult
                 created_at=stored.created_at,
                 boosts=entry.boosts,
             )
-
-
-MOST = 3
-"""People that a search shows."""
-FACTS_EACH = 3
-MIN_PART = 3
-"""Letters of a part of a name that counts for all of it: the first name, the surname."""
-MAX_CHARACTERS = 8_000
-"""Of a longer text only the beginning is looked through for names: it is read again for each of them."""
-_START = 2
-"""All forms of a word begin with the same letters, so many at least."""
-
-
-async def find_people(readers: Readers, text: str, user: UserId, *, limit: int = MOST) -> tuple[PersonResult, ...]:
-    """Those of a user's people whose name or alias stands in a text, whole names first, and those known last first.
-
-    Raises:
-        StorageError: the database cannot be read.
-    """
-    text = text[:MAX_CHARACTERS]
-    if not re.search(r"\w", text):
-        return ()
-    found = await readers.run(people_search.find, user, partial(named, text, limit=limit), FACTS_EACH)
-    return tuple(map(_person, found))
-
-
-def named(text: str, known: Sequence[tuple[PersonId, Sequence[str]]], *, limit: int) -> list[PersonId]:
-    """Whom a text names. Pure.
-
-    Args:
-        text: what was asked.
-        known: people with their names' normal forms, in the order in which they are to be told.
-        limit: so many at most.
-    """
-    wanted = frozenset(re.findall(r"\w+", folded(text)))
-    starts = frozenset(word[:_START] for word in wanted)
-    whole, partly = [], []
-    for person, names in known:
-        near = [name for name in names if any(word[:_START] in starts for word in name.split())]
-        if not near:
-            continue
-        if Finder(tuple(near)).finds(text):
-            whole.append(person)
-        elif any(_has_part(name, wanted) for name in near):
-            partly.append(person)
-    return [*whole, *partly][:limit]
-
-
-def _has_part(name: str, wanted: frozenset[str]) -> bool:
-    words = name.split()
-    return any(len(word) >= MIN_PART and not wanted.isdisjoint(word_forms(word)) for word in words)
-
-
-def _person(found: people_search.Found) -> PersonResult:
-    person = found.person
-    return PersonResult(
-        id=person.id,
-        name=person.name,
-        aliases=person.aliases,
-        relation=person.relation,
-        last_at=found.last_at,
-        facts=tuple(NamedFact(id=each.id, text=" ".join(each.text.split())) for each in found.facts),
-    )

@@ -24,7 +24,8 @@ from klaw.domain.topic import TopicCandidate
 from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
 from klaw.memory.recall.gate import Query, calibrated, read_query, read_search_words
 from klaw.memory.recall.rank import Entry, mix, rank
-from klaw.memory.search.passage_search import find_kept, find_people, read_results
+from klaw.memory.search.named_people import find_people
+from klaw.memory.search.passage_search import find_kept, read_results
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.database import Readers

@@ -11,7 +11,7 @@ from klaw.domain.person import PersonId
 from klaw.domain.search import SearchPage
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.format_results import show
-from klaw.memory.search.passage_search import FACTS_EACH, MOST, named
+from klaw.memory.search.named_people import FACTS_EACH, MOST, named
 from klaw.memory.search.search import MemorySearch
 from klaw.operations.slash import OperationCommands
 from klaw.store.kinds import facts, messages
