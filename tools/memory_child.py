@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor import log
 from klaw.memory.forget import finding
 from klaw.store.engine.journal import Journal
+from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.forget import logs as forget_logs
 from tests.support import stores, turns
 from tools.memory_work import OPERATIONS, Work, finish_background
@@ -126,11 +127,14 @@ class DyingJournal(Journal):
             self.deadline.die()
         super()._write(descriptor, data)
 
-    def rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> int:
+    def begin_rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> LogRewrite:
         self.deadline.at("rewrite")
-        changed = super().rewrite(path, line_of)
+        return super().begin_rewrite(path, line_of)
+
+    def exchange(self, rewrite: LogRewrite, *, most: int | None = None) -> bool:
+        done = super().exchange(rewrite, most=most)
         self.deadline.at("cleaned")
-        return changed
+        return done
 
 
 def _around(deadline: Deadline, function: Callable[..., Any], before: str, after: str) -> Callable[..., Any]:

@@ -25,12 +25,13 @@ from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import applying, forgetting, quoting
 from klaw.store.forget import logs as forget_logs
+from klaw.store.forget.applying import Look
 from klaw.store.forget.cleaner import Cleaner
 from klaw.store.forget.derived import FileMade
 from klaw.store.forget.entry import Forgot, merged
 from klaw.store.forget.logs import Held
 from klaw.store.forget.quoting import Looked, Named
-from klaw.store.forget.scope import Scope, Wanted, things_of
+from klaw.store.forget.scope import Scope, Wanted, is_current, things_of
 from klaw.store.kinds import messages, runs
 
 MOST_LISTED = 100
@@ -40,11 +41,18 @@ EMPTY_EVERY_S = 60.0
 rest."""
 MOST_SHOWN = 1_000
 """Chats whose question is remembered; the oldest gives way."""
-AT_ONCE = 50
+AT_ONCE = 20
 """Messages that are taken out of the database in one transaction, at 3 to 6 ms each, for the most part because their
 words must leave no trace in the full-text index."""
+PAUSE_FACTOR = 0.5
+"""A pause is so many times as long as the transaction before it: who waits shares none with the next one."""
+LOOKS = 5
+"""Looks at what belongs to it, until nothing has changed since."""
 ROUNDS = 5
 """Searches for lines that were written while the logs were cleaned."""
+
+CLOSE_S = 10.0
+"""For removing a draft, while the writer may be at it."""
 
 log = structlog.get_logger("klaw.forget")
 
@@ -53,9 +61,7 @@ log = structlog.get_logger("klaw.forget")
 class Preview:
     """What a forgetting would do, or did."""
 
-    scope: Scope
-    looked: Looked
-    """What quotes it."""
+    look: Look
     things: tuple[Thing, ...] = ()
     """What goes and what stays, in words."""
     files: tuple[FileMade, ...] = ()
@@ -70,6 +76,15 @@ class Preview:
     """Of a person: what names it."""
     naming: tuple[Message, ...] = ()
     """Of a person: messages that name it and stay, the first of them."""
+
+    @property
+    def scope(self) -> Scope:
+        return self.look.scope
+
+    @property
+    def looked(self) -> Looked:
+        """What quotes it."""
+        return self.look.looked
 
 
 @attrs.frozen(kw_only=True)
@@ -167,14 +182,14 @@ class Forgetter:
             with_facts: also facts that were made of it, and people known by nothing else.
             everywhere: for the operator: also which files hold it, by their bytes, whosever they are.
         """
-        scope, looked = await self.readers.run(applying.look, wanted, with_facts=with_facts)
+        look = await self.readers.run(applying.look, wanted, with_facts=with_facts)
+        scope, looked = look.scope, look.looked
         own = {each.rowid for each in scope.own}
         named = wanted.named.messages if wanted.named is not None else ()
         staying = [rowid for rowid in named if rowid not in own][:MOST_LISTED]
         files, things = await self._files(scope)
         return Preview(
-            scope=scope,
-            looked=looked,
+            look=look,
             things=(*await self.readers.run(things_of, scope), *things),
             files=files,
             again=tuple(await self.readers.run(messages.by_rowids, looked.again[:MOST_LISTED])),
@@ -236,13 +251,18 @@ class Forgetter:
     ) -> tuple[Forgot, Sequence[int]]:
         """Take it out of the database, of many messages a part at a time, so that nobody has to wait for long. Returns
         what was done as if it were one entry, and the numbers of all. A kill in between: the next start goes on."""
-        run = self.writer.run
-        done = await run(forgetting.forget, wanted, at, with_facts=with_facts, looked=before.looked, most=AT_ONCE)
+        run, look = self.writer.run, before.look
+        for _ in range(LOOKS):  # whoever looks again in the writer keeps all others waiting
+            if await self.readers.run(is_current, look.scope, look.seen):
+                break
+            look = await self.readers.run(applying.look, wanted, with_facts=with_facts)
+        done = await run(forgetting.forget, wanted, at, with_facts=with_facts, look=look, most=AT_ONCE)
         log.info("forget_began", count=_size(done) + len(done.rest))
         entries = [done.entry]
         for first in range(0, len(done.rest), AT_ONCE):
-            rowids = done.rest[first : first + AT_ONCE]
+            rowids, begin = done.rest[first : first + AT_ONCE], trio.current_time()
             entries.append((await run(forgetting.forget_rest, wanted.user, rowids, at)).entry)
+            await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
         return attrs.evolve(done, entry=merged(entries)), [each.entry for each in entries]
 
     async def _files(self, scope: Scope) -> tuple[tuple[FileMade, ...], list[Thing]]:
@@ -283,12 +303,27 @@ class Forgetter:
             for _ in range(ROUNDS):
                 paths = await self.files.run(forget_logs.logs_with, self.data_dir, cleaner)
                 changed = 0
-                for path in paths:  # others are served between two logs
-                    changed += await self.writer.run_alone(forgetting.clean_logs, cleaner, [path])
+                for path in paths:
+                    changed += await self._clean_log(cleaner, path)
                 lines += changed
                 if not changed:
                     break
         return lines
+
+    async def _clean_log(self, cleaner: Cleaner, path: str) -> int:
+        """Rewrite a log while others are served. Returns how many lines changed."""
+        rewrite = await self.writer.run_alone(forgetting.begin_cleaning, cleaner, path)
+        try:
+            while True:
+                with forgetting.left_to_the_next_start():
+                    while rewrite.left:
+                        await self.files.run(rewrite.step)
+                    await self.files.run(rewrite.sync)
+                if await self.writer.run_alone(forgetting.exchange_log, rewrite):
+                    return rewrite.changed
+        finally:
+            with trio.move_on_after(CLOSE_S, shield=True):
+                await self.files.run(rewrite.close)
 
     async def _compact(self, done: Forgot) -> tuple[tuple[Held, ...], bool]:
         await self.writer.run_alone(forgetting.compact_database, vacuum=False)

@@ -15,6 +15,7 @@ import fcntl
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import attrs
@@ -22,6 +23,7 @@ import structlog
 
 from klaw import atomic_file
 from klaw.config.paths import ensure_private_dir, open_private
+from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.engine.set_aside import SetAside
 
 COMMIT_LOG = "commit.log"
@@ -165,11 +167,10 @@ class Journal:
         self._commit_size = 0
 
     def rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> int:
-        """Replace lines of a log, all or none of them; the commit log, which may have them too, is emptied first.
+        """Replace lines of a log, all or none of them; nobody can append meanwhile.
 
         Args:
-            path: relative to the root.
-            line_of: what a line without its end becomes; the same when it stays.
+            path, line_of: as of ``begin_rewrite``.
 
         Returns:
             How many lines changed.
@@ -177,28 +178,45 @@ class Journal:
         Raises:
             OSError: the log is as it was.
         """
-        self.checkpoint()
-        full = self._root / path
-        draft = full.with_name(f".{full.name}.new")
-        changed = 0
+        rewrite = self.begin_rewrite(path, line_of)
         try:
-            with full.open("rb") as before, os.fdopen(_draft(draft), "wb") as after:
-                for raw in before:
-                    line = raw.rstrip(b"\n")
-                    new = line_of(line)
-                    changed += new != line
-                    after.write(new + raw[len(line) :])
-                after.flush()
-                self._fsync(after.fileno())
-            if changed:
-                descriptor = self._files.pop(path, -1)
-                if descriptor >= 0:  # before the exchange: nothing may be appended to the file that goes
-                    os.close(descriptor)
-                draft.replace(full)
-                atomic_file.sync(full.parent, self._fsync)
+            self.exchange(rewrite)
+            return rewrite.changed
         finally:
-            draft.unlink(missing_ok=True)
-        return changed
+            rewrite.close()
+
+    def begin_rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> LogRewrite:
+        """Begin to replace lines of a log, which ``exchange`` ends. One rewriting of a log at a time.
+
+        Args:
+            path: relative to the root.
+            line_of: what a line without its end becomes; the same when it stays.
+
+        Raises:
+            OSError: there is no such log.
+        """
+        return LogRewrite(self._root, path, line_of, end=self._size(path), fsync=self._fsync)
+
+    def exchange(self, rewrite: LogRewrite, *, most: int | None = None) -> bool:
+        """Put a log's new content, with what was appended since, in its place. The commit log, which may have the lines
+        too, is emptied first.
+
+        Args:
+            rewrite: begun by this journal; its ``end`` becomes that of the log.
+            most: bytes that may be taken in here.
+
+        Returns:
+            False: more was appended; take it in and come again.
+
+        Raises:
+            OSError: the log is as it was.
+        """
+        rewrite.end = self._size(rewrite.path)
+        if most is not None and rewrite.left > most:
+            return False
+        self.checkpoint()
+        rewrite.exchange(partial(self._close, rewrite.path))
+        return True
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -219,6 +237,14 @@ class Journal:
         os.close(self._commit)
         self._commit = self._open_commit_log()
         atomic_file.sync(self._root, self._fsync)
+
+    def _size(self, path: str) -> int:
+        return (self._root / path).stat().st_size
+
+    def _close(self, path: str) -> None:
+        descriptor = self._files.pop(path, -1)
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _write(self, descriptor: int, data: bytes) -> None:
         self._undo.append((descriptor, os.fstat(descriptor).st_size))
@@ -318,10 +344,6 @@ class Journal:
 def _is_removed(descriptor: int) -> bool:
     """Whether no folder names the file any more: what is written to it goes with its last descriptor."""
     return os.fstat(descriptor).st_nlink == 0
-
-
-def _draft(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
 
 def _commit_lines(group: Sequence[Entry]) -> bytes:

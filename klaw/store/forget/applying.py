@@ -6,9 +6,11 @@ nothing that reads conversations looks at those. Every question names the user.
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import apsw
+import attrs
 
 from klaw.convert import JOURNAL, Form
 from klaw.domain.forget import FORGOTTEN, MARK, Quotes, each_text
@@ -21,26 +23,36 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.forget import quoting
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines
 from klaw.store.forget.quoting import Looked, Place
-from klaw.store.forget.scope import Scope, Wanted, fact_texts, scope
+from klaw.store.forget.scope import Scope, Seen, Wanted, fact_texts, scope
 from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, topic_changes, topics
 from klaw.store.rows import dumps
 from klaw.store.search import coverage, vector_codes
 from klaw.store.search.fulltext import index_row, unindex_row
 
 _PENDING = "forget_pending"
-"""In ``meta``: forgettings that may not be finished in the logs."""
+"""In ``meta``, with ``:`` and its number behind it: a forgetting that may not be finished in the logs. Without a
+number: a list of several, by earlier versions."""
 _FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts", "chunks_fts")
 
 # -- looking ----------------------------------------------------------------------------------------------------------
 
 
-def look(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> tuple[Scope, Looked]:
-    """What belongs to it and what quotes it, of the same moment."""
+@attrs.frozen
+class Look:
+    """What belongs to something and what quotes it, of the same moment."""
+
+    scope: Scope
+    looked: Looked
+    seen: Seen
+
+
+def look(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> Look:
+    """Look for it, and for what quotes it."""
     with snapshot(connection):
         found = scope(connection, wanted, with_facts=with_facts)
-        return found, quoting.look(
-            connection, wanted.user, found.texts, [each.rowid for each in found.own], found.asked
-        )
+        own = [each.rowid for each in found.own]
+        looked = quoting.look(connection, wanted.user, found.texts, own, found.asked)
+        return Look(found, looked, Seen.of(connection, found))
 
 
 # -- carrying out ------------------------------------------------------------------------------------------------------
@@ -68,9 +80,9 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looke
         change: what is forgotten.
         looked: what a look found a moment ago, so that only what was written since is looked through here.
     """
-    entry, waiting = ForgetEntry.of(change), _waiting(connection)
+    entry = ForgetEntry.of(change)
     if entry.done is not None:
-        _put_waiting(connection, [each for each in waiting if each["entry"] != entry.done])
+        _wait_no_more(connection, entry.done)
         return Forgot(entry=entry, pieces=(), own=())
     for table in _FTS:
         connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - constants
@@ -98,7 +110,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looke
     topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
     redact(connection, entry, looked)
     meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
-    _put_waiting(connection, [*waiting, record(change)])
+    meta.put(connection, f"{_PENDING}:{entry.entry}", dumps(record(change)))
     return Forgot(entry=entry, pieces=looked.pieces, own=own, lines=lines(connection, entry))
 
 
@@ -228,15 +240,17 @@ def pending(connection: apsw.Connection) -> list[ForgetEntry]:
 
 
 def _waiting(connection: apsw.Connection) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(meta.get(connection, _PENDING) or "[]")
-    return found
+    rows = connection.execute("SELECT value FROM meta WHERE key = ?1 OR key GLOB ?1 || ':*'", (_PENDING,))
+    values = [json.loads(value) for (value,) in rows]
+    found = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    return sorted(found, key=itemgetter("entry"))
 
 
-def _put_waiting(connection: apsw.Connection, waiting: Sequence[dict[str, Any]]) -> None:
-    if waiting:
-        meta.put(connection, _PENDING, dumps(waiting))
-    else:
-        meta.remove(connection, _PENDING)
+def _wait_no_more(connection: apsw.Connection, entry: int) -> None:
+    meta.remove(connection, f"{_PENDING}:{entry}")
+    if (several := meta.get(connection, _PENDING)) is not None:
+        left = [each for each in json.loads(several) if each["entry"] != entry]
+        meta.put(connection, _PENDING, dumps(left))
 
 
 FORGET: Kind[Forgetting] = Kind(
@@ -246,7 +260,7 @@ FORGET: Kind[Forgetting] = Kind(
     key=Form(lambda key: JOURNAL.read(int(key), int) if key else None, lambda done: "" if done is None else str(done)),
     apply=apply,
     clear=(
-        f"DELETE FROM meta WHERE key = '{_PENDING}'",  # noqa: S608 - constants
+        f"DELETE FROM meta WHERE key = '{_PENDING}' OR key GLOB '{_PENDING}:*'",  # noqa: S608 - constants
         f"DELETE FROM meta WHERE substr(key, 1, {len(meta.LAST_FORGETTING)}) = '{meta.LAST_FORGETTING}'",  # noqa: S608
     ),
 )

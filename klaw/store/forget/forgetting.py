@@ -20,14 +20,15 @@ from klaw.store import changes
 from klaw.store.engine import meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.line_inserter import FAULTS, parse
+from klaw.store.engine.log_rewrite import STEP_BYTES, LogRewrite
 from klaw.store.engine.transaction import Stopped, Transaction, WriteRequest, commit_group
 from klaw.store.forget import applying, quoting
 from klaw.store.forget import logs as forget_logs
-from klaw.store.forget.applying import FORGET
+from klaw.store.forget.applying import FORGET, Look
 from klaw.store.forget.cleaner import Cleaner
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, merged, together
 from klaw.store.forget.quoting import Looked
-from klaw.store.forget.scope import Scope, Wanted, scope, topics_with
+from klaw.store.forget.scope import Scope, Wanted, is_current, scope, topics_with
 from klaw.store.kinds import attachments, memory_journal, messages, people, tasks
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
@@ -39,7 +40,14 @@ log = structlog.get_logger("klaw.forget")
 
 
 def forget(
-    tx: Transaction, wanted: Wanted, at: str, *, with_facts: bool, looked: Looked | None = None, most: int | None = None
+    tx: Transaction,
+    wanted: Wanted,
+    at: str,
+    *,
+    with_facts: bool,
+    look: Look | None = None,
+    looked: Looked | None = None,
+    most: int | None = None,
 ) -> Forgot:
     """Take messages, facts and people, and what was made of them, out of the database, and remember to clean the logs.
     Returns what those are to be cleaned of.
@@ -48,14 +56,19 @@ def forget(
         wanted: whose, and which.
         at: the time now, ISO-8601 UTC with milliseconds.
         with_facts: also facts that were made of the messages, or say the same.
-        looked: a look at the very same, a moment ago: it leaves the writer little to read.
+        look: at the very same, a moment ago: it leaves the writer little to read.
+        looked: only what quotes it.
         most: so many of the named messages go now, the ``rest`` by ``forget_rest``; None: all.
 
     Raises:
         StorageError: one of them is not the user's, or not there.
     """
     connection, user = tx.connection, wanted.user
-    found = scope(connection, wanted, with_facts=with_facts)
+    looked = look.looked if look is not None else looked
+    if look is not None and is_current(connection, look.scope, look.seen):
+        found = look.scope
+    else:
+        found = scope(connection, wanted, with_facts=with_facts)
     known = [people.history(connection, user, person) for person in wanted.people]
     if (
         len(found.asked) != len(wanted.rowids)
@@ -143,14 +156,21 @@ def _core_without(tx: Transaction, found: Scope) -> tuple[str, Document | None]:
     return present.digest, document
 
 
-def clean_logs(stopped: Stopped, cleaner: Cleaner, paths: Sequence[str]) -> int:
-    """Rewrite logs without what was forgotten; returns how many lines changed.
+def begin_cleaning(stopped: Stopped, cleaner: Cleaner, path: str) -> LogRewrite:
+    """Begin to rewrite a log without what was forgotten. Raises StorageError, as ``exchange_log``."""
+    with left_to_the_next_start(stopped.journal):
+        return stopped.journal.begin_rewrite(path, cleaner.line_of(path))
+
+
+def exchange_log(stopped: Stopped, rewrite: LogRewrite) -> bool:
+    """Put the new log in the place of the old one; False when too much was appended meanwhile: see
+    ``Journal.exchange``.
 
     Raises:
         StorageError: a reindex is reading the logs, or they cannot be written; the next start does it.
     """
-    with _left_to_the_next_start(stopped):
-        return sum(stopped.journal.rewrite(path, cleaner.line_of(path)) for path in paths)
+    with left_to_the_next_start(stopped.journal):
+        return stopped.journal.exchange(rewrite, most=STEP_BYTES)
 
 
 def compact_database(stopped: Stopped, *, vacuum: bool) -> None:
@@ -158,16 +178,16 @@ def compact_database(stopped: Stopped, *, vacuum: bool) -> None:
     hundred megabytes.
 
     Raises:
-        StorageError: see ``clean_logs``.
+        StorageError: see ``exchange_log``.
     """
-    with _left_to_the_next_start(stopped):
+    with left_to_the_next_start(stopped.journal):
         forget_logs.compact(stopped.connection, vacuum=vacuum)
 
 
 @contextmanager
-def _left_to_the_next_start(stopped: Stopped) -> Iterator[None]:
+def left_to_the_next_start(journal: Journal | None = None) -> Iterator[None]:
     """What cannot be cleaned now the next start cleans: it is noted in the database and in the memory journal."""
-    if stopped.journal.is_read:
+    if journal is not None and journal.is_read:
         raise StorageError("a reindex is reading the logs: what is left is cleaned at the next start")
     try:
         yield
@@ -215,6 +235,7 @@ def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: 
     forget_logs.clean(journal, root, Cleaner(entry, looked.pieces, own=False, lines=lines))
     forget_logs.remove_copies(root, entry, looked.pieces)
     forget_logs.clean(journal, root, Cleaner(entry, looked.pieces, own=True, lines=lines))
+    forget_logs.remove_drafts(root)
     forget_logs.compact(connection, vacuum=True)
     write(*(WriteRequest(note_forgotten, (each.user, each.entry, each.time)) for each in entries))
     log.info("forget_finished", count=len(entry.messages) + len(entry.facts))

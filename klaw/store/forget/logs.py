@@ -22,6 +22,7 @@ from klaw.store import attachments, changes
 from klaw.store.engine import meta, set_aside
 from klaw.store.engine.journal import COMMIT_LOG, Journal
 from klaw.store.engine.log_files import record_of
+from klaw.store.engine.log_rewrite import DRAFT
 from klaw.store.forget import applying
 from klaw.store.forget.cleaner import Cleaner, needles
 from klaw.store.forget.entry import ForgetEntry
@@ -200,6 +201,13 @@ def clean(journal: Journal, root: Path, cleaner: Cleaner) -> int:
     """Clean all logs by one round. Returns how many lines changed. In the writer's thread."""
     journal.checkpoint()
     return sum(journal.rewrite(path, cleaner.line_of(path)) for path in logs_with(root, cleaner))
+
+
+def remove_drafts(root: Path) -> None:
+    """Remove what a kill left of rewritten logs: it may say what was to go. Raises OSError."""
+    for folder in LOGS:
+        for path in (root / folder).rglob(DRAFT.format("*.jsonl")):
+            path.unlink(missing_ok=True)
 
 
 def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None:

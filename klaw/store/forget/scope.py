@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Self
 
 import apsw
 import attrs
@@ -16,11 +17,13 @@ from klaw.domain.person import PersonId
 from klaw.domain.task import TaskName
 from klaw.domain.topic import TopicId
 from klaw.errors import CoreUnreadable
+from klaw.store.engine import meta
 from klaw.store.forget import derived as derivation
 from klaw.store.forget.derived import CoreMade, Derived, Effects, FileMade, TaskMade
 from klaw.store.forget.quoting import Named
 from klaw.store.kinds import attachments, chats, facts, messages, people, runs, topic_changes, topics
 from klaw.store.kinds.core_memory import read_core
+from klaw.store.rebuild.tables import last_numbers
 
 _TOPICS = """
 WITH RECURSIVE mine (id) AS (
@@ -208,6 +211,50 @@ def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> S
         with_facts=with_facts,
         texts=tuple(texts),
     )
+
+
+_LAST_IN = """
+SELECT chat_id, last_seq, (SELECT max(rowid) FROM turns WHERE turns.chat_id = sessions.chat_id) FROM sessions
+WHERE chat_id IN (SELECT value FROM json_each(?)) ORDER BY chat_id
+"""
+_ELSEWHERE = """
+SELECT EXISTS (SELECT 1 FROM messages WHERE rowid > ? AND user_id = ? AND (
+    instr(metadata, '"files":') OR instr(metadata, '"sent_from":') OR role = 'system' AND type = 'command'))
+"""
+
+
+@attrs.frozen(kw_only=True)
+class Seen:
+    """When a scope was found, by the numbers that grow with whatever it depends on: to find it again of tens of
+    thousands of messages takes seconds."""
+
+    entry: int
+    """The memory journal's last."""
+    change: int
+    """The last of a run."""
+    rowid: int
+    """Of the last message."""
+    chats: tuple[tuple[object, ...], ...]
+    """The last message and turn of each chat that it is about."""
+
+    @classmethod
+    def of(cls, connection: apsw.Connection, found: Scope) -> Self:
+        last = last_numbers(connection)
+        chats = json.dumps(sorted({each.chat for each in found.own}))
+        return cls(
+            entry=meta.last_entry(connection),
+            change=last["change"],
+            rowid=last["rowid"],
+            chats=tuple(connection.execute(_LAST_IN, (chats,))),
+        )
+
+
+def is_current(connection: apsw.Connection, found: Scope, seen: Seen) -> bool:
+    """Whether a scope is the same as when it was seen. Of other chats of the user only files, answers of commands, and
+    what a turn or a run has sent there make a difference."""
+    if connection.execute(_ELSEWHERE, (seen.rowid, found.user)).get:
+        return False
+    return Seen.of(connection, found) == attrs.evolve(seen, rowid=last_numbers(connection)["rowid"])
 
 
 # -- in words: so that somebody sees it before it goes ----------------------------------------------------------------

@@ -3,7 +3,6 @@
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from hypothesis import strategies as st
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget.forget import NothingToForget
+from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.forget import applying
-from klaw.store.forget.forgetting import clean_logs
+from klaw.store.forget.forgetting import begin_cleaning, exchange_log
 from klaw.store.forget.logs import Cleaner
 from klaw.store.kinds import facts, messages, summaries, topic_edits, topics
 from klaw.store.kinds import vectors as stored_vectors
@@ -147,7 +147,7 @@ async def test_not_during_a_reindex(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys, trio
 from pathlib import Path
-from klaw.store.engine.journal import Journal
+from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.memory.forget.forget import Forgetter
 from klaw.store.engine import writer as writer_module
 from klaw.store.forget import logs as forget_logs
@@ -170,19 +170,17 @@ def fsync(descriptor):
     os.fsync(descriptor)
     count_down()
 
-rewrite, replace = Journal.rewrite, Path.replace
-def noisy(self, *args):
-    count_down()
-    found = rewrite(self, *args)
-    count_down()
-    return found
-Journal.rewrite = noisy
-compact = forget_logs.compact
-def slow(*args, **kwargs):
-    count_down()
-    compact(*args, **kwargs)
-    count_down()
-forget_logs.compact = slow
+def around(function):
+    def noisy(*args, **kwargs):
+        count_down()
+        found = function(*args, **kwargs)
+        count_down()
+        return found
+    return noisy
+
+for name in ("step", "exchange", "close"):
+    setattr(LogRewrite, name, around(getattr(LogRewrite, name)))
+forget_logs.compact = around(forget_logs.compact)
 
 async def main():
     global armed
@@ -305,13 +303,21 @@ async def test_a_copy_that_quotes_it_does_not_survive_an_end_behind_the_last_rou
         await secret_past(store, tmp_path, TEXTS[0])
         tool = forgetter(store, tmp_path)
 
-        async def clean_and_end(clean: Real, cleaner: Cleaner, paths: Sequence[str]) -> Any:
-            changed = await clean(cleaner, paths)
-            if cleaner.own:
-                raise Ended
-            return changed
+        own = False
 
-        instead(store.writer, clean_logs, clean_and_end)
+        async def begin_round(begin: Real, cleaner: Cleaner, path: str) -> Any:
+            nonlocal own
+            own = cleaner.own
+            return await begin(cleaner, path)
+
+        async def exchange_and_end(exchange: Real, rewrite: LogRewrite) -> Any:
+            done = await exchange(rewrite)
+            if own:
+                raise Ended
+            return done
+
+        instead(store.writer, begin_cleaning, begin_round)
+        instead(store.writer, exchange_log, exchange_and_end)
         with pytest.raises(Ended):
             await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
     async with running_store(tmp_path) as store:

@@ -152,7 +152,7 @@ async def main():
     async with running_store(root) as store:
         message = await send(store, "look", await keep(root, "a.txt", DOCUMENT))
         await answer(store, f"It says: {LINE} Right?")
-        forgetting.clean_logs = killed
+        forgetting.begin_cleaning = killed
         tool = forgetter(store, root)
         await tool.forget(await tool.find(message.id, ANNA))
 

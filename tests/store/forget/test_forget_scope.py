@@ -13,7 +13,7 @@ from klaw.memory.forget import forget as forget_module
 from klaw.store.engine import connect
 from klaw.store.forget import applying
 from klaw.store.forget import logs as forget_logs
-from klaw.store.forget.forgetting import clean_logs
+from klaw.store.forget.forgetting import begin_cleaning
 from klaw.store.forget.scope import Wanted
 from klaw.store.kinds import facts, messages
 from klaw.store.kinds.summaries import copy_path
@@ -69,11 +69,11 @@ async def test_nothing_of_another_user_is_touched(tmp_path: Path, text: str) -> 
         his = {path: path.read_bytes() for path in [log, *(tmp_path / copy_path(boris, n) for n in (1, 2))]}
         rewritten: list[str] = []
 
-        async def noted(clean, cleaner, paths):
-            rewritten.extend(paths)
-            return await clean(cleaner, paths)
+        async def noted(begin, cleaner, path):
+            rewritten.append(path)
+            return await begin(cleaner, path)
 
-        instead(store.writer, clean_logs, noted)
+        instead(store.writer, begin_cleaning, noted)
         tool = forgetter(store, tmp_path)
         await tool.forget(await tool.find("main#1", ANNA))
         assert {path: path.read_bytes() for path in his} == his

@@ -1,0 +1,124 @@
+"""A log's new content, made beside it in steps while lines are appended to it; only the exchange needs the writer.
+
+Nothing below the size that a log has between two groups changes, so it can be read in any thread up to there. A kill
+leaves the log as it was, or the new one, and maybe a draft, which the next rewriting replaces.
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+from klaw import atomic_file
+
+STEP_BYTES = 1 << 18
+"""Of the log that are read at once; a longer line is read whole."""
+DRAFT = ".{}.new"
+
+
+class LogRewrite:
+    """Made by ``Journal.begin_rewrite``, and opens nothing then; ``close`` it in the end, whatever happens.
+
+    Args:
+        root: of the journal.
+        path: of the log, relative to the root.
+        line_of: what a line without its end becomes; the same when it stays.
+        end: up to here the log is final.
+        fsync: makes a file's data durable.
+    """
+
+    def __init__(
+        self, root: Path, path: str, line_of: Callable[[bytes], bytes], *, end: int, fsync: Callable[[int], None]
+    ) -> None:
+        self.path, self.end = path, end
+        self.taken = 0
+        """Bytes of the log that the draft has."""
+        self.changed = 0
+        """Lines that became others."""
+        self._line_of, self._fsync = line_of, fsync
+        self._full = root / path
+        self._draft = self._full.with_name(DRAFT.format(self._full.name))
+        self._lock = threading.Lock()
+        """Whoever is cancelled closes it, maybe while the writer is at it."""
+        self._log = self._new = -1
+        self._closed = False
+
+    @property
+    def left(self) -> int:
+        """Bytes that are to be taken in."""
+        return self.end - self.taken
+
+    def step(self) -> None:
+        """Take in the next lines. Raises OSError."""
+        with self._open():
+            self._step()
+
+    def sync(self) -> None:
+        """Make what was taken in durable, so that the exchange has little to do. Raises OSError."""
+        with self._open():
+            self._fsync(self._new)
+
+    def exchange(self, close: Callable[[], None]) -> None:
+        """Take in the rest and put the draft in the log's place, if a line changed. In the writer's thread.
+
+        Args:
+            close: called before the exchange: nothing may be appended to the file that goes.
+
+        Raises:
+            OSError: the log is as it was.
+        """
+        with self._open():
+            while self.left:
+                self._step()
+            self._fsync(self._new)
+            if not self.changed:
+                return
+            if not os.path.samestat(os.fstat(self._log), self._full.stat()):
+                raise OSError(errno.ESTALE, "somebody replaced the log")
+            close()
+            self._draft.replace(self._full)
+            atomic_file.sync(self._full.parent, self._fsync)
+
+    def close(self) -> None:
+        """Leave nothing open, and no draft. Idempotent."""
+        with self._lock:
+            for descriptor in (self._log, self._new):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            if self._new >= 0:
+                self._draft.unlink(missing_ok=True)
+            self._log = self._new = -1
+            self._closed = True
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
+            if self._log < 0:
+                self._log = os.open(self._full, os.O_RDONLY | os.O_CLOEXEC)
+            if self._new < 0:
+                self._new = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            yield
+
+    def _step(self) -> None:
+        size, lines = STEP_BYTES, b""
+        while not lines:
+            data = os.pread(self._log, min(size, self.left), self.taken)
+            if not data:
+                raise OSError(errno.EIO, "somebody made the log shorter")
+            lines = data if len(data) == self.left else data[: data.rfind(b"\n") + 1]
+            size *= 2
+        new = []
+        for raw in BytesIO(lines):
+            line = raw.rstrip(b"\n")
+            kept = self._line_of(line)
+            self.changed += kept != line
+            new.append(kept + raw[len(line) :])
+        view = memoryview(b"".join(new))
+        while view:
+            view = view[os.write(self._new, view) :]
+        self.taken += len(lines)
