@@ -31,7 +31,8 @@ from klaw.store.forget.derived import FileMade
 from klaw.store.forget.entry import Forgot, merged
 from klaw.store.forget.logs import Held
 from klaw.store.forget.quoting import Looked, Named
-from klaw.store.forget.scope import Scope, Wanted, is_current, things_of
+from klaw.store.forget.scope import Scope, Wanted
+from klaw.store.forget.things import things_of
 from klaw.store.kinds import messages, runs
 
 MOST_LISTED = 100
@@ -253,7 +254,7 @@ class Forgetter:
         what was done as if it were one entry, and the numbers of all. A kill in between: the next start goes on."""
         run, look = self.writer.run, before.look
         for _ in range(LOOKS):  # whoever looks again in the writer keeps all others waiting
-            if await self.readers.run(is_current, look.scope, look.seen):
+            if await self.readers.run(applying.is_current, wanted, look):
                 break
             look = await self.readers.run(applying.look, wanted, with_facts=with_facts)
         done = await run(forgetting.forget, wanted, at, with_facts=with_facts, look=look, most=AT_ONCE)
@@ -286,6 +287,7 @@ class Forgetter:
         """The write-ahead log still has what was deleted; but nobody may keep the others waiting by forgetting."""
         if trio.current_time() >= self._empty_at:
             self._empty_at = trio.current_time() + EMPTY_EVERY_S
+            await self.files.run(forget_logs.checkpoint, self.data_dir / "klaw.db")
             await self.writer.run_alone(forgetting.compact_database, vacuum=False)
 
     async def compact_files(self, *, vacuum: bool) -> None:

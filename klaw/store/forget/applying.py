@@ -23,7 +23,7 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.forget import quoting
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines
 from klaw.store.forget.quoting import Looked, Place
-from klaw.store.forget.scope import Scope, Seen, Wanted, fact_texts, scope
+from klaw.store.forget.scope import Said, Scope, Seen, Wanted, fact_texts, is_read, read_said, scope
 from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, topic_changes, topics
 from klaw.store.rows import dumps
 from klaw.store.search import coverage, vector_codes
@@ -43,16 +43,23 @@ class Look:
 
     scope: Scope
     looked: Looked
+    said: Said
     seen: Seen
 
 
 def look(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> Look:
     """Look for it, and for what quotes it."""
     with snapshot(connection):
-        found = scope(connection, wanted, with_facts=with_facts)
+        said = read_said(connection, wanted, with_facts=with_facts)
+        found = scope(connection, wanted, with_facts=with_facts, said=said)
         own = [each.rowid for each in found.own]
         looked = quoting.look(connection, wanted.user, found.texts, own, found.asked)
-        return Look(found, looked, Seen.of(connection, found))
+        return Look(found, looked, said, Seen.of(connection, wanted, said))
+
+
+def is_current(connection: apsw.Connection, wanted: Wanted, look: Look) -> bool:
+    """Whether a look read what there is now; facts, topics and the like may be others."""
+    return is_read(connection, wanted, look.said, look.seen)
 
 
 # -- carrying out ------------------------------------------------------------------------------------------------------

@@ -24,11 +24,11 @@ from klaw.store.engine.log_rewrite import STEP_BYTES, LogRewrite
 from klaw.store.engine.transaction import Stopped, Transaction, WriteRequest, commit_group
 from klaw.store.forget import applying, quoting
 from klaw.store.forget import logs as forget_logs
-from klaw.store.forget.applying import FORGET, Look
+from klaw.store.forget.applying import FORGET, Look, is_current
 from klaw.store.forget.cleaner import Cleaner
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, merged, together
 from klaw.store.forget.quoting import Looked
-from klaw.store.forget.scope import Scope, Wanted, is_current, scope, topics_with
+from klaw.store.forget.scope import Scope, Wanted, scope, topics_with
 from klaw.store.kinds import attachments, memory_journal, messages, people, tasks
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
@@ -65,10 +65,8 @@ def forget(
     """
     connection, user = tx.connection, wanted.user
     looked = look.looked if look is not None else looked
-    if look is not None and is_current(connection, look.scope, look.seen):
-        found = look.scope
-    else:
-        found = scope(connection, wanted, with_facts=with_facts)
+    said = look.said if look is not None and is_current(connection, wanted, look) else None
+    found = scope(connection, wanted, with_facts=with_facts, said=said)
     known = [people.history(connection, user, person) for person in wanted.people]
     if (
         len(found.asked) != len(wanted.rowids)

@@ -7,6 +7,7 @@ writer's thread.
 
 import os
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -221,6 +222,16 @@ def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None
             for path in folder.iterdir():
                 if path.is_file() and quotes.found_in(path.read_text("utf-8", "replace")):
                     path.unlink(missing_ok=True)
+
+
+def checkpoint(database: Path) -> None:
+    """Bring what stands in the write-ahead log into the file, beside the writer, who then has little left to do."""
+    with suppress(apsw.Error):
+        connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        finally:
+            connection.close()
 
 
 def compact(connection: apsw.Connection, *, vacuum: bool) -> None:

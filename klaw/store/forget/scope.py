@@ -1,28 +1,25 @@
 """SQL that finds what belongs to what is to be forgotten, and tells it in words. Every question names the user."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import apsw
 import attrs
 
-from klaw.domain.attachment import Attachment, files_of
-from klaw.domain.core_memory import Document
+from klaw.domain.attachment import Attachment
 from klaw.domain.fact import FactId
-from klaw.domain.forget import Quotes, Thing, beginning, fact_ids, fragments
-from klaw.domain.message import Kind, Message, Role
-from klaw.domain.names import ChatId, UserId, name_of
+from klaw.domain.forget import Quotes, fact_ids, fragments
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import PersonId
 from klaw.domain.task import TaskName
 from klaw.domain.topic import TopicId
-from klaw.errors import CoreUnreadable
 from klaw.store.engine import meta
 from klaw.store.forget import derived as derivation
 from klaw.store.forget.derived import CoreMade, Derived, Effects, FileMade, TaskMade
 from klaw.store.forget.quoting import Named
-from klaw.store.kinds import attachments, chats, facts, messages, people, runs, topic_changes, topics
-from klaw.store.kinds.core_memory import read_core
+from klaw.store.kinds import attachments, messages, topic_changes
 from klaw.store.rebuild.tables import last_numbers
 
 _TOPICS = """
@@ -157,13 +154,21 @@ def topics_with(connection: apsw.Connection, user: UserId, rowids: Sequence[int]
     return sorted(now | topic_changes.past_topics(connection, user, rowids))
 
 
-def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> Scope:
-    """What was made of a user's messages, and what says the same. Others' messages are left out.
+@attrs.frozen(kw_only=True)
+class Said:
+    """Of a scope what is found by reading its messages: seconds, where there are tens of thousands."""
 
-    Args:
-        wanted: what goes in any case.
-        with_facts: also facts that were made of the messages, or say the same, and people known by nothing else.
-    """
+    user: UserId
+    asked: tuple[int, ...]
+    derived: Derived
+    own: tuple[Message, ...]
+    attachments: tuple[Attachment, ...]
+    texts: tuple[str, ...]
+    quotes: Quotes
+
+
+def read_said(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> Said:
+    """Read what goes in any case, and what was made of it. Arguments as of ``scope``."""
     user = wanted.user
     asked = [each for each in messages.by_rowids(connection, wanted.rowids) if each.user == user]
     rowids = [each.rowid for each in asked]
@@ -172,40 +177,62 @@ def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> S
     else:
         derived = derivation.follow(connection, user, rowids, with_tasks=with_facts)
     own = messages.by_rowids(connection, [*derived.rowids, *derived.shown])
-    marked = json.dumps(derived.rowids)
-    ended = topics_with(connection, user, derived.rowids)
-    covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
     alone = attachments.only_of(connection, user, own)
     texts = [*(each.content for each in asked), *attachments.texts_of(alone)]
     for fact in wanted.facts:
         texts += fact_texts(connection, user, fact)
+    return Said(
+        user=user,
+        asked=tuple(rowids),
+        derived=derived,
+        own=tuple(own),
+        attachments=tuple(alone),
+        texts=tuple(texts),
+        quotes=Quotes.of(fragments(texts)),
+    )
+
+
+def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool, said: Said | None = None) -> Scope:
+    """What was made of a user's messages, and what says the same. Others' messages are left out.
+
+    Args:
+        wanted: what goes in any case.
+        with_facts: also facts that were made of the messages, or say the same, and people known by nothing else.
+        said: read a moment ago, and still so (``is_read``).
+    """
+    user = wanted.user
+    said = said or read_said(connection, wanted, with_facts=with_facts)
+    derived, texts = said.derived, list(said.texts)
+    marked = json.dumps(derived.rowids)
+    ended = topics_with(connection, user, derived.rowids)
+    covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
     related = {row[0] for row in connection.execute(_FACTS_MADE, (user, marked, json.dumps(ended)))}
     related -= derivation.facts_of_others(connection, user, derived)
     saved, dead = derivation.facts_of(connection, user, derived)
-    said, said_once = _saying(connection, user, Quotes.of(fragments(texts)))
-    related = (related | saved | said) - set(wanted.facts)
+    there, said_once = _saying(connection, user, said.quotes)
+    related = (related | saved | there) - set(wanted.facts)
     gone = {*wanted.facts, *dead, *said_once, *(related if with_facts else ())}
     for fact_id in sorted(related if with_facts else ()):
         texts += fact_texts(connection, user, FactId(fact_id))
     made = {PersonId(row[0]) for row in connection.execute(_PEOPLE_MADE, (user, marked))} - set(wanted.people)
-    there = derivation.tasks_there(connection, user, derived.effects)
+    tasks = derivation.tasks_there(connection, user, derived.effects)
     return Scope(
         user=user,
-        own=tuple(own),
+        own=said.own,
         facts=fact_ids(gone),
         kept_facts=fact_ids(related - gone),
         topics=tuple(sorted({*ended, *wanted.topics})),
         summaries=tuple(sorted({*covering, *wanted.summaries})),
         people=tuple(sorted({*wanted.people, *(made if with_facts else ())})),
         kept_people=() if with_facts else tuple(sorted(made)),
-        tasks=tuple(there),
-        changed_tasks=tuple(sorted({each.name for each in derived.effects.tasks} - {each.name for each in there})),
+        tasks=tuple(tasks),
+        changed_tasks=tuple(sorted({each.name for each in derived.effects.tasks} - {each.name for each in tasks})),
         core=derived.effects.core,
         files=derived.effects.files,
-        attachments=tuple(alone),
+        attachments=said.attachments,
         programs=derived.effects.programs,
         runs=derived.runs,
-        asked=tuple(rowids),
+        asked=said.asked,
         deleted=wanted.deleted,
         shown=derived.shown,
         with_facts=with_facts,
@@ -225,140 +252,32 @@ SELECT EXISTS (SELECT 1 FROM messages WHERE rowid > ? AND user_id = ? AND (
 
 @attrs.frozen(kw_only=True)
 class Seen:
-    """When a scope was found, by the numbers that grow with whatever it depends on: to find it again of tens of
-    thousands of messages takes seconds."""
+    """When something was read, by the numbers that grow with whatever it depends on."""
 
-    entry: int
-    """The memory journal's last."""
-    change: int
-    """The last of a run."""
     rowid: int
     """Of the last message."""
+    change: int
+    """The last of a run."""
+    entry: int | None
+    """The memory journal's last, where that makes a difference: by facts and tasks."""
     chats: tuple[tuple[object, ...], ...]
     """The last message and turn of each chat that it is about."""
 
     @classmethod
-    def of(cls, connection: apsw.Connection, found: Scope) -> Self:
+    def of(cls, connection: apsw.Connection, wanted: Wanted, said: Said) -> Self:
         last = last_numbers(connection)
-        chats = json.dumps(sorted({each.chat for each in found.own}))
+        chats = json.dumps(sorted({each.chat for each in said.own}))
         return cls(
-            entry=meta.last_entry(connection),
-            change=last["change"],
             rowid=last["rowid"],
+            change=last["change"],
+            entry=meta.last_entry(connection) if wanted.facts or said.derived.effects.tasks else None,
             chats=tuple(connection.execute(_LAST_IN, (chats,))),
         )
 
 
-def is_current(connection: apsw.Connection, found: Scope, seen: Seen) -> bool:
-    """Whether a scope is the same as when it was seen. Of other chats of the user only files, answers of commands, and
-    what a turn or a run has sent there make a difference."""
-    if connection.execute(_ELSEWHERE, (seen.rowid, found.user)).get:
+def is_read(connection: apsw.Connection, wanted: Wanted, said: Said, seen: Seen) -> bool:
+    """Whether what was read is the same as when it was seen. Of other chats of the user only files, answers of
+    commands, and what a turn or a run has sent there make a difference."""
+    if connection.execute(_ELSEWHERE, (seen.rowid, wanted.user)).get:
         return False
-    return Seen.of(connection, found) == attrs.evolve(seen, rowid=last_numbers(connection)["rowid"])
-
-
-# -- in words: so that somebody sees it before it goes ----------------------------------------------------------------
-
-_SUMMARY = "SELECT text FROM summaries WHERE user_id = ? AND chat_id = ? AND number = ?"
-
-
-def things_of(connection: apsw.Connection, scope: Scope) -> list[Thing]:
-    """Everything but files of the workspace, in the order in which one was made of another."""
-    shown = frozenset(scope.shown)
-    found = [_chat(connection, scope.user, chat) for chat, _ in scope.deleted]
-    found += [_message(each) for each in scope.own if each.rowid not in shown]
-    found += _attachments(scope)
-    found += _runs(connection, scope)
-    found += _facts(connection, scope.user, scope.facts, goes=True)
-    found += _people(connection, scope.user, scope.people, goes=True)
-    found += _topics(connection, scope.user, scope.topics)
-    found += _summaries(connection, scope.user, scope.summaries)
-    found += _tasks(scope)
-    found += _core(connection, scope)
-    found += _facts(connection, scope.user, scope.kept_facts, goes=False)
-    found += _people(connection, scope.user, scope.kept_people, goes=False)
-    for program in scope.programs:
-        remedy = "what a program or another server did stays: look there"
-        found.append(Thing(kind="program", name=program, goes=False, remedy=remedy))
-    return found
-
-
-def _chat(connection: apsw.Connection, user: UserId, chat: ChatId) -> Thing:
-    known = chats.get(connection, user, chat)
-    return Thing(kind="chat", name=name_of(chat), text=beginning(known.title if known is not None else ""))
-
-
-def _message(message: Message) -> Thing:
-    kind, text = "message", message.content
-    if message.type is Kind.TOOL_CALL:
-        kind = "tool call"
-        calls = (f"{name} {arguments}" for name, arguments in derivation.calls_of(message))
-        text = "; ".join(filter(None, (text, *calls)))
-    elif message.type is Kind.TOOL_RESULT:
-        kind = "tool result"
-    elif message.role is Role.ASSISTANT:
-        kind = "answer"
-    at = message.created_at[:16].replace("T", " ")
-    return Thing(
-        kind=kind, name=f"{name_of(message.chat)}#{message.seq}  {message.role.value}  {at}Z", text=beginning(text)
-    )
-
-
-def _attachments(scope: Scope) -> Iterator[Thing]:
-    going = {each.sha256 for each in scope.attachments}
-    for file in (file for message in scope.own for file in files_of(message.metadata)):
-        goes = file.sha256 in going
-        remedy = "" if goes else "another message has it too"
-        text = beginning(f"{file.name}  {file.type}, {file.bytes:,} bytes")
-        yield Thing(kind="attachment", name=file.sha256[:12], text=text, goes=goes, remedy=remedy)
-
-
-def _runs(connection: apsw.Connection, scope: Scope) -> Iterator[Thing]:
-    for run in runs.by_ids(connection, scope.user, scope.runs):
-        yield Thing(kind="run", name=f"{run.id} of {run.task}", text=beginning(run.message))
-
-
-def _facts(connection: apsw.Connection, user: UserId, ids: Sequence[FactId], *, goes: bool) -> Iterator[Thing]:
-    for fact in ids:
-        now = facts.get(connection, user, fact)
-        texts = [now.text] if now is not None else fact_texts(connection, user, fact)[-1:]
-        kind = "fact" if now is not None and now.active else "former fact"
-        yield Thing(kind=kind, name=fact, text=beginning("".join(texts)), goes=goes)
-
-
-def _people(connection: apsw.Connection, user: UserId, ids: Sequence[PersonId], *, goes: bool) -> Iterator[Thing]:
-    for each in ids:
-        known = [past.value for past in people.history(connection, user, each) if past.value is not None]
-        words = [known[-1].name, known[-1].relation] if known else []
-        yield Thing(kind="person", name=each, text=beginning("  ".join(filter(None, words))), goes=goes)
-
-
-def _topics(connection: apsw.Connection, user: UserId, ids: Sequence[TopicId]) -> Iterator[Thing]:
-    for each in ids:
-        topic = topics.get(connection, user, each)
-        if topic is not None:
-            left = "made again from what is left"
-            yield Thing(kind="topic", name=str(each), text=beginning(topic.summary), remedy=left)
-
-
-def _summaries(connection: apsw.Connection, user: UserId, ids: Sequence[tuple[ChatId, int]]) -> Iterator[Thing]:
-    for chat, number in ids:
-        text = connection.execute(_SUMMARY, (user, chat, number)).get
-        yield Thing(kind="summary", name=f"{name_of(chat)} {number}", text=beginning(str(text or "")))
-
-
-def _tasks(scope: Scope) -> Iterator[Thing]:
-    for task in scope.tasks:
-        yield Thing(kind="task", name=task.name, text=beginning(task.message), goes=scope.with_facts)
-
-
-def _core(connection: apsw.Connection, scope: Scope) -> Iterator[Thing]:
-    try:
-        document: Document = read_core(connection, scope.user) if scope.core else {}
-    except CoreUnreadable:
-        remedy = "core_memory.json cannot be read: correct it, and look for it there"
-        yield Thing(kind="core memory", name="core_memory.json", goes=False, remedy=remedy)
-        return
-    there = {(made.section, made.key): made.value for made in scope.core if made.is_in(document)}
-    for (section, key), value in there.items():
-        yield Thing(kind="core memory", name=f"{section}, {key}", text=beginning(value), goes=scope.with_facts)
+    return Seen.of(connection, wanted, said) == attrs.evolve(seen, rowid=last_numbers(connection)["rowid"])
