@@ -89,6 +89,10 @@ class ModelError(KlawError):
     """A model file is missing, broken, of the wrong shape, or could not be fetched."""
 
 
+class ModelAway(ModelError):
+    """A provider's model cannot be asked now; it may be later."""
+
+
 class EmbeddingUnavailable(ModelError):
     """There is no vector now.
 

@@ -17,7 +17,7 @@ WATCH_S = 2.0
 
 _FAMILIES: Sequence[Sequence[str]] = (
     ("budget_used_up", "budget_low"),
-    ("no_embeddings", "embeddings_loading", "reembedding", "vectors_incomplete"),
+    ("no_embeddings", "embeddings_loading", "reembedding", "embeddings_failing", "vectors_incomplete"),
 )
 """Problems of which one becomes another."""
 _WORKS_AGAIN = {
@@ -26,6 +26,7 @@ _WORKS_AGAIN = {
     "no_embeddings": "search by meaning works",
     "embeddings_loading": "search by meaning works",
     "reembedding": "search by meaning works for all messages",
+    "embeddings_failing": "search by meaning works",
     "vectors_incomplete": "search by meaning works for all messages",
     "no_llm": "the local model works",
     "no_local_llm": "the local model works",

@@ -128,7 +128,7 @@ class Gatherer:
             return NOTHING
         session = self.rows.session
         scope = Scope(chat=session.chat, first_seq=session.segment_start, end_seq=planned.search_end_seq)
-        return await self.agent.memory.recall.search(self._question, scope, planned.recall_tokens)
+        return await self.agent.memory.recall.search(self._question, scope, planned.recall_tokens, self.meter)
 
     async def _topics(self, recalled: Recalled) -> ChosenTopics | None:
         if self.agent.memory.chooser is not None and self._chosen is None:

@@ -15,7 +15,7 @@ from klaw.operations.operation import Noun, OperationError, Shown, argument, siz
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
-    from klaw.llm.trial import ModelCheck
+    from klaw.llm.trial import ModelCheck, Tried, TriedEndpoint
     from klaw.models.build import PullStep
     from klaw.models.catalogue import ModelSpec
     from klaw.models.manifest import Calibration
@@ -55,7 +55,10 @@ class ModelNames:
 @attrs.frozen(kw_only=True)
 class Asked:
     names: tuple[str, ...] = argument(
-        "PROVIDER/MODEL or PROVIDER (default: all models of routing)", default=(), positional=True, metavar="NAME"
+        "PROVIDER/MODEL or PROVIDER (default: all models of routing, embedding and autoRag.rerank)",
+        default=(),
+        positional=True,
+        metavar="NAME",
     )
 
 
@@ -145,7 +148,7 @@ def _tested(answer: dict[str, Any]) -> Shown:
 
 @NOUN.operation("models_test", Asked, cli="test", show=_tested)
 def test(asked: Asked, paths: Paths, say: Say) -> dict[str, Any]:
-    """Ask models a few tiny questions and say what works. The exit code is 1 if one of them does not chat."""
+    """Ask models a few tiny questions and say what works. The exit code is 1 if one of them does not answer."""
     import trio
 
     from klaw.actor import log as logging
@@ -192,7 +195,7 @@ def _check(check: "ModelCheck") -> str:
 
 def _names(config: "EngineConfig", asked: Sequence[str]) -> list[str]:
     """Whole names of models; a provider's name stands for its models in ``routing`` and ``models``."""
-    routed = [name for _, name in config.routing.places()]
+    routed = [name for _, name in config.routing.places()] + ["/".join(named) for named in config.endpoints.values()]
     if not asked:
         return list(dict.fromkeys(routed))
     found: list[str] = []
@@ -215,11 +218,17 @@ async def _test(
     from klaw.llm.local.process import ACTOR_NAME, LocalProcess
     from klaw.llm.local.provider import LocalModel, LocalProvider
     from klaw.llm.router import Router
-    from klaw.llm.trial import trial_of
+    from klaw.llm.trial import endpoints_of, trial_of
 
     local = LocalModel()
     router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s))
-    trials = [(name, trial_of(config, router, name)) for name in names]
+    chatting = {name for _, name in config.routing.places()}
+    trials: list[tuple[str, Tried | TriedEndpoint]] = []
+    for name in names:
+        endpoints = endpoints_of(config, router, name)
+        trials += [(name, endpoint) for endpoint in endpoints]
+        if not endpoints or name in chatting:
+            trials.append((name, trial_of(config, router, name)))
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
         if any(name.partition("/")[0] == LOCAL_PROVIDER for name in names):
@@ -302,6 +311,8 @@ def _folder(wanted: str | None, paths: Paths) -> Path:
         from klaw.config.load import load
 
         config = load(paths.config_file)[0].embedding
+        if config.provider is not None:
+            raise ModelError("embedding.provider is set: such a model is measured when it is first used")
         return config.path or paths.models_dir / config.model
     path = Path(wanted)
     folder = path if path.is_dir() or len(path.parts) > 1 else paths.models_dir / wanted

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import attrs
 
@@ -26,6 +26,11 @@ from klaw.convert import wire_name
 from klaw.errors import Problem
 from klaw.operations.operation import Noun, Operation, OperationError, Shown, supplied, told, without_none
 from klaw.operations.perform import OPERATOR, Call, perform, plain, read
+
+if TYPE_CHECKING:
+    from klaw.actor.clock import Clock
+    from klaw.config.schema import EngineConfig
+    from klaw.memory.embed.embedder import Embedder
 
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
 REFRESH_S = 2.0
@@ -332,7 +337,6 @@ class _Parts(dict[str, Any]):
         from klaw.actor.clock import SystemClock
         from klaw.actor.metrics import Metrics
         from klaw.config.load import load
-        from klaw.memory.embed.offline import OfflineEmbedder
         from klaw.memory.recall.recall import Recall
         from klaw.memory.search.search import MemorySearch
         from klaw.memory.topics.search import TopicMetrics, TopicSearch
@@ -344,12 +348,22 @@ class _Parts(dict[str, Any]):
             case "config":
                 return load(paths.config_file)[0]
             case "embedder":
-                settings = self["config"].embedding
-                folder = settings.path or paths.models_dir / settings.model
-                return OfflineEmbedder(readers, self["config"], folder, self["clock"])
+                return self._embedder(self["config"], self["clock"])
             case "recall":
                 return Recall(readers, self["embedder"], self["config"].auto_rag, self["clock"])
             case "search":
                 topics = TopicSearch(readers, self["embedder"], self["clock"], TopicMetrics(Metrics()))
                 return MemorySearch(readers, self["embedder"], self["clock"], topics)
         raise KeyError(name)
+
+    def _embedder(self, config: "EngineConfig", clock: "Clock") -> "Embedder":
+        from klaw.memory.embed.offline import OfflineEmbedder
+
+        paths, settings, remote = self["paths"], config.embedding, None
+        if settings.provider is not None:
+            from klaw.llm.client import without_server
+            from klaw.memory.embed.remote import remote_of
+
+            remote = remote_of(config, without_server(config, clock), paths.models_dir, clock)
+        folder = settings.path or paths.models_dir / settings.model
+        return OfflineEmbedder(self["readers"], config, folder, clock, remote)

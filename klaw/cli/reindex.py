@@ -95,7 +95,8 @@ def _here(paths: Paths, asked: Reindex, tell: Callable[[str, int, int], None]) -
     work: Generator[Progress, None, Report] = reindex(
         paths.database,
         options,
-        lambda: _Model(config.embedding, paths) if config.embedding.enabled else None,
+        # A provider's model is left to the server, which counts what it costs.
+        lambda: _Model(config.embedding, paths) if config.embedding.enabled and not config.embedding.provider else None,
         config.auto_rag.min_message_tokens,
     )
     try:

@@ -2,12 +2,24 @@
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
-from klaw.config.keys import DAY_S, MODEL_NAME, TOKENS_MAX, YEAR_S, key
+from klaw.config.keys import DAY_S, TOKENS_MAX, YEAR_S, key, section
+
+_REMOTE_MODEL: Mapping[str, Any] = {"pattern": r"\S{1,200}", "hint": "be a model's name without spaces"}
+
+
+@attrs.frozen(kw_only=True)
+class RerankConfig:
+    """A service that puts what recall found into its order (docs/models.md). What is sent to it leaves this machine."""
+
+    provider: str | None = key("A name in `providers` that serves /rerank; null: none is asked.", None)
+    model: str | None = key("What the provider calls the model.", None, **_REMOTE_MODEL)
+    candidates: int = key("At most this many messages are sent for one question, the best.", 30, within=(2, 50))
 
 
 @attrs.frozen(kw_only=True)
@@ -24,6 +36,7 @@ class AutoRagConfig:
     )
     min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, within=(0, 10_000))
     time_budget_ms: int = key("Recall may take this long; the receipt names what was cut.", 150, within=(1, 60_000))
+    rerank: RerankConfig = section(RerankConfig)
 
 
 @attrs.frozen(kw_only=True)
@@ -45,8 +58,20 @@ class EmbeddingConfig:
     """Vectors for messages; without them recall is full-text only."""
 
     enabled: bool = key("Make vectors and search with them.", True)
-    model: str = key("Name of the model, as `klaw models list` shows it.", "multilingual-e5-small", **MODEL_NAME)
+    provider: str | None = key(
+        "A name in `providers` that serves /embeddings; null: this machine. All messages are sent to it.", None
+    )
+    model: str = key(
+        "Name of the model, as `klaw models list` shows it; with provider, what that calls it.",
+        "multilingual-e5-small",
+        **_REMOTE_MODEL,
+    )
     path: Path | None = key("A model folder to use in place of the pulled model.", None)
+    dimensions: int | None = key(
+        "With provider: the length of vectors to ask for; null: the model's own.", None, within=(8, 8192)
+    )
+    query_prefix: str = key("With provider: what stands before a question, for models that want it.", "")
+    passage_prefix: str = key("With provider: the same before a message.", "")
     threads: int = key(
         "Threads for inference: one question at a time, or this many batches of messages.", 2, within=(1, 1024)
     )

@@ -238,6 +238,17 @@ class EngineConfig:
     logging: LoggingConfig = section(LoggingConfig)
 
     @property
+    def endpoints(self) -> Mapping[Literal["embeddings", "rerank"], tuple[str, str]]:
+        """Provider and model of what is asked beside chats."""
+        found: dict[Literal["embeddings", "rerank"], tuple[str, str]] = {}
+        if self.embedding.enabled and self.embedding.provider is not None:
+            found["embeddings"] = self.embedding.provider, self.embedding.model
+        rerank = self.auto_rag.rerank
+        if self.auto_rag.enabled and rerank.provider is not None and rerank.model is not None:
+            found["rerank"] = rerank.provider, rerank.model
+        return found
+
+    @property
     def holds_uncovered(self) -> bool:
         """Whether messages stay in the window until a summary holds them."""
         return self.summaries.enabled and self.summaries.hold_uncovered

@@ -17,9 +17,9 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from klaw.config.document import UNREADABLE, join_path, kind_of
 from klaw.config.environment import Reference, Secret
-from klaw.config.keys import Rule, file_key, rule_of
+from klaw.config.keys import MODEL_NAME, Rule, file_key, rule_of
 from klaw.config.llm import LOCAL_PROVIDER, LocalModelConfig, ProviderConfig, RoutingConfig
-from klaw.config.memory import ContextConfig
+from klaw.config.memory import AutoRagConfig, ContextConfig, EmbeddingConfig
 from klaw.config.scalars import (
     BrokenRuleError,
     ReportedError,
@@ -97,6 +97,7 @@ def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
             yield Problem(path="subagents.zone", message=str(error))
     if isinstance(providers, dict):
         yield from _route_problems(tree, providers)
+        yield from _endpoint_problems(tree, providers)
         yield from _address_problems(providers)
         yield from _price_problems(providers)
     mcp = tree.get("mcp") or {}
@@ -141,6 +142,43 @@ def _route_problems(tree: dict[str, Any], providers: dict[str, Any]) -> Iterator
                 message=f"the local model must be localModel.model ({local.model!r}), "
                 f"got {shown(name, name, quote_text=True)}",
             )
+
+
+def _endpoint_problems(tree: dict[str, Any], providers: dict[str, Any]) -> Iterator[Problem]:
+    """What is asked beside chats needs a provider that speaks OpenAI's API, and a model."""
+    places: dict[str, tuple[str, object]] = {}
+    embedding, recall = _sound(tree, "embedding", EmbeddingConfig), _sound(tree, "autoRag", AutoRagConfig)
+    if embedding is not None:
+        yield from _embedding_problems(embedding, tree.get("embedding") or {})
+        if embedding.provider is not None:
+            places["embedding"] = embedding.provider, _given(tree["embedding"], "model")
+    if recall is not None and recall.rerank.provider is not None:
+        places["autoRag.rerank"] = recall.rerank.provider, recall.rerank.model
+    elif recall is not None and recall.rerank.model is not None:
+        yield Problem(path="autoRag.rerank.provider", message="is required beside model")
+    for path, (name, model) in places.items():
+        if name not in providers:
+            names = ", ".join(map(repr, sorted(providers))) or "none"
+            text = f"must be a name in providers (there: {names}), got {shown(name, name, quote_text=True)}"
+            yield Problem(path=f"{path}.provider", message=text)
+        elif isinstance(providers[name], dict) and _given(providers[name], "type") not in (None, "openai"):
+            yield Problem(path=f"{path}.provider", message="must name a provider of type 'openai'")
+        if not model:
+            yield Problem(path=f"{path}.model", message="is required beside provider")
+
+
+def _embedding_problems(embedding: EmbeddingConfig, given: Mapping[str, Any]) -> Iterator[Problem]:
+    """A model of a provider, or one of this machine: each way has keys that mean nothing to the other."""
+    if embedding.provider is not None:
+        if embedding.path is not None:
+            yield Problem(path="embedding.path", message="means nothing beside provider")
+        return
+    if broken := Rule(description="", **MODEL_NAME).broken_by(embedding.model):
+        text = f"{broken}, got {shown(embedding.model, embedding.model, quote_text=True)}"
+        yield Problem(path="embedding.model", message=text)
+    for name in ("dimensions", "queryPrefix", "passagePrefix"):
+        if _given(given, name):
+            yield Problem(path=f"embedding.{name}", message="needs embedding.provider")
 
 
 def _address_problems(providers: dict[str, Any]) -> Iterator[Problem]:

@@ -135,6 +135,7 @@ def describe_candidate(candidate: Candidate) -> dict[str, Any]:
         "bm25": _rounded(candidate.bm25, 3),
         "shared_words": candidate.shared_words or None,
         "score": _rounded(candidate.score, 5),
+        "rerank": _rounded(candidate.rerank, 5),
         "boosts": list(candidate.boosts),
         "decision": candidate.decision.value,
         "left_tokens": candidate.left_tokens,

@@ -71,8 +71,7 @@ def check_up(
         running = server.status is not None or places.is_in_use(paths.data_dir)
         stored, newest = _check_data(done, paths, config, whole=whole, running=running)
     done.findings.append(places.check_embedding(paths, config, stored, whole=whole))
-    local = places.check_local_llm(paths, config, whole=whole)
-    done.findings += [local] if local else []
+    done.findings += filter(None, (places.check_reranker(config), places.check_local_llm(paths, config, whole=whole)))
     done.findings.append(places.check_clock(time.time() if now is None else now, newest))
     done.findings += places.check_server(paths, server, version)
     return done

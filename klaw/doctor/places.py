@@ -224,6 +224,8 @@ def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, w
     """
     if not config.embedding.enabled:
         return ok("embedding_model", "embedding.enabled is false: recall is full-text only")
+    if (named := config.endpoints.get("embeddings")) is not None:
+        return _check_remote("/".join(named), stored)
     folder = config.embedding.path or paths.models_dir / config.embedding.model
     try:
         from klaw.memory.embed.describe import describe
@@ -241,6 +243,22 @@ def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, w
             "nothing: the next start with this model embeds all messages again; until then recall is full-text only",
         )
     return ok("embedding_model", model_id)
+
+
+def _check_remote(name: str, stored: str | None) -> Finding:
+    """A provider's embedding model, as far as that can be seen without asking it."""
+    if stored is not None and not stored.startswith(f"{name}@"):
+        todo = "nothing: a running server embeds all messages again; until then recall is full-text only"
+        return warning("embedding_model", f"the vectors are of {stored}, embedding.provider's model is {name}", todo)
+    return ok("embedding_model", f"{name}, to which all messages are sent; `klaw models test {name}` asks it")
+
+
+def check_reranker(config: EngineConfig) -> Finding | None:
+    """The reranking model; None when there is none."""
+    if (named := config.endpoints.get("rerank")) is None:
+        return None
+    name = "/".join(named)
+    return ok("reranker", f"{name}, to which what recall found is sent; `klaw models test {name}` asks it")
 
 
 def check_local_llm(paths: Paths, config: EngineConfig, *, whole: bool) -> Finding | None:

@@ -228,6 +228,8 @@ class Candidate(Ranks):
     """Of one that did not fit: what was left of ``autoRag.maxTokens``."""
     repeated_by: int | None = None
     """Of a repeated one: the seq of the newer message."""
+    rerank: float | None = None
+    """The score of ``autoRag.rerank``'s model, on its own scale; the higher one goes first."""
 
     @property
     def passed(self) -> bool:

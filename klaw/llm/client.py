@@ -5,18 +5,21 @@ it costs, who waits for it.
 A piece of work (a turn, a run, a step in the background) has one ``Meter`` and calls through it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import structlog
 
+from klaw.actor.clock import Clock
 from klaw.config.llm import LOCAL_PROVIDER
+from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.domain import tokens, usage
 from klaw.domain.usage import Spent
 from klaw.llm.budget import DailyBudget
+from klaw.llm.endpoint import Endpoint
 from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.local.process import LocalProcess
 from klaw.llm.local.provider import LocalModel, LocalProvider
@@ -29,6 +32,8 @@ from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Delta, Model, OnDelta, Request, Route, Usage
 from klaw.store.kinds import usage as stored_usage
 from klaw.store.kinds.usage import UsageFilters
+
+T = TypeVar("T")
 
 log = structlog.get_logger("klaw.llm")
 
@@ -105,6 +110,35 @@ class Meter:
                         log.warning("llm_fallback", model=model.name, code=error.code, attempt=place)
         assert first is not None
         raise first
+
+    async def post(
+        self,
+        endpoint: Endpoint,
+        members: Mapping[str, Any],
+        read: Callable[[Mapping[str, Any]], T],
+        *,
+        prompt_tokens: int,
+        within_s: float,
+    ) -> T:
+        """Ask an endpoint. Counted where its price is known; without one it is, as a rule, a server of one's own.
+
+        Args:
+            endpoint, members, read, within_s: see ``Endpoint.post``.
+            prompt_tokens: estimated, of all texts.
+
+        Raises:
+            OverBudget: a daily limit could be passed; nothing was sent.
+            ProviderError: see ``Endpoint.post``.
+
+        Cancellation: as ``Endpoint.post``.
+        """
+        prices = self._registry.facts(endpoint.name).prices
+        estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
+        with self._budget.reserved(spent_of(estimate, prices) if prices is not None else Spent()):
+            outcome, used = await endpoint.post(members, read, within_s)
+        if prices is not None:
+            self.count(endpoint.name, used or estimate, estimated=used is None)
+        return outcome
 
     def count(self, model: str, used: Usage, *, estimated: bool) -> None:
         """Count and price a call. ``model`` is ``provider/model``."""
@@ -257,4 +291,14 @@ def build(core: Core) -> Llm:
         registry=registry,
         budget=budget,
         slots=Slots(config.processing.max_concurrent_llm),
+    )
+
+
+def without_server(config: EngineConfig, clock: Clock) -> LlmClient:
+    """The client of a command that runs by itself: what it spends is held against no limit, and noted nowhere."""
+    return LlmClient(
+        router=Router(config, lambda: LocalProvider(LocalModel(), ready_within_s=0.0)),
+        registry=Registry(config, clock),
+        budget=DailyBudget(None, None, 1.0, clock),
+        slots=Slots(1),
     )

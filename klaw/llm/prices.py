@@ -249,9 +249,10 @@ def _hours(constraint: Any) -> dict[str, Any]:
 def _prices(prices: Any) -> Prices | None:
     if prices.requests_kcount is not None:
         return None
-    price, output = _rate(prices.input_mtok), _rate(prices.output_mtok)
-    if price is None or output is None:
+    price = _rate(prices.input_mtok)
+    if price is None:
         return None
+    output = _rate(prices.output_mtok) or FREE.output  # models that only read, for instance for embeddings
     cached, written = _rate(prices.cache_read_mtok), _rate(prices.cache_write_mtok)
     return Prices(input=price, output=output, cached_input=cached, cache_write=written)
 

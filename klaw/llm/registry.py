@@ -150,6 +150,7 @@ def _is_public(url: str) -> bool:
 def configured_models(config: EngineConfig) -> list[str]:
     """Names of all models that the configuration names, ``provider/model``: routes first, each once."""
     names = [name for _, name in config.routing.places()]
+    names += [f"{provider}/{model}" for provider, model in config.endpoints.values()]
     names += [f"{provider}/{model}" for provider, settings in config.providers.items() for model in settings.models]
     return list(dict.fromkeys(names))
 

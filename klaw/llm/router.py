@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
@@ -12,11 +12,15 @@ from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
 from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
+from klaw.llm.endpoint import Endpoint, Path
 from klaw.llm.errors import ProviderNotSetUp
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.openai import OpenAiDialect
-from klaw.llm.service import BreakerState, Service
+from klaw.llm.service import BreakerState, Closable, Service
 from klaw.llm.types import Model, Provider, Route
+
+if TYPE_CHECKING:
+    from klaw.llm.providers.http import HttpEndpoint, HttpSettings
 
 _NOTHING_WORKS = frozenset({401, 402, 403})
 """What an account without a right key or without credit gets for every call."""
@@ -40,7 +44,8 @@ class Router:
         self._context_tokens = context_tokens or partial(context_tokens_of, config)
         self._make_local = local
         self._local: Provider | None = None
-        self._services: dict[str, Service] = {}
+        self._services: dict[str, Service[Provider]] = {}
+        self._endpoints: dict[str, Endpoint] = {}
         self._threads = Threads("secrets", 1)
 
     @property
@@ -72,23 +77,37 @@ class Router:
         stand_ins = tuple(self._model(other, "routing") for other in others)
         return Route(**attrs.asdict(model, recurse=False), stand_ins=stand_ins)
 
+    def endpoint(self, provider: str, model: str, path: Path) -> Endpoint:
+        """A model behind an address of its own.
+
+        Args:
+            provider: a name in ``providers``.
+            model: the provider's own name of it.
+            path: what it is asked for.
+        """
+        name = f"{provider}/{model}"
+        key = f"{name} ({path})"
+        if key not in self._endpoints:
+            make = partial(_make_endpoint, provider, self._config.providers[provider], path)
+            self._endpoints[key] = Endpoint(service=Service(key, make, self._threads), name=name, model=model)
+        return self._endpoints[key]
+
     def report(self) -> tuple[dict[str, Any], ...]:
         """The providers that were asked so far, as ``Service.report``; the embedded model has a report of its own."""
-        return tuple(service.report() for service in self._services.values())
+        return tuple(service.report() for service in self._all().values())
 
     async def prepare(self) -> None:
         """Look the secrets of all configured routes up, so that a missing one is told before somebody needs it."""
         for _, name in self._config.routing.places():
             self.route(name)
-            service = self._services.get(name.partition("/")[0])
-            if service is not None:
-                with suppress(ProviderNotSetUp):
-                    await service.ready()
+        for service in self._all().values():
+            with suppress(ProviderNotSetUp):
+                await service.ready()
 
     def problems(self) -> Mapping[str, str]:
         """Providers that refuse everything, lack a secret or are left alone for a while, as a health source."""
         refusing, paused, unset = {}, {}, {}
-        for name, service in self._services.items():
+        for name, service in self._all().items():
             error = service.error
             if service.problem is not None:
                 unset[f"llm:{name}"] = f"the LLM provider {name} cannot be asked: {service.problem}"
@@ -101,12 +120,15 @@ class Router:
 
     async def aclose(self) -> None:
         """Close all providers, one after the other, each bounded in time."""
-        providers: list[Provider] = [*self._services.values(), *([self._local] if self._local is not None else [])]
-        self._services, self._local = {}, None
+        providers: list[Closable] = [*self._all().values(), *([self._local] if self._local is not None else [])]
+        self._services, self._endpoints, self._local = {}, {}, None
         for provider in providers:
             await provider.aclose()
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _all(self) -> Mapping[str, Service[Any]]:
+        return {**self._services, **{key: endpoint.service for key, endpoint in self._endpoints.items()}}
 
     def _model(self, name: str, key: str) -> Model:
         provider, slash, model = name.partition("/")
@@ -163,11 +185,24 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
 
 def _make(name: str, config: ProviderConfig) -> Provider:
     """Raises ConfigError: one of its secrets leads nowhere. Reads files, so it is for a thread."""
-    from klaw.llm.providers.http import IDLE_S, HttpProvider, HttpSettings  # httpx2 takes a tenth of a second to import
+    from klaw.llm.providers.http import HttpProvider  # httpx2 takes a tenth of a second to import
+
+    return HttpProvider(_settings(name, config), AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())
+
+
+def _make_endpoint(name: str, config: ProviderConfig, path: Path) -> "HttpEndpoint":
+    """Raises like ``_make``."""
+    from klaw.llm.providers.http import HttpEndpoint  # likewise
+
+    return HttpEndpoint(_settings(name, config), OpenAiDialect(), f"{(config.base_url or '').rstrip('/')}/{path}")
+
+
+def _settings(name: str, config: ProviderConfig) -> "HttpSettings":
+    from klaw.llm.providers.http import IDLE_S, HttpSettings  # likewise
 
     path = join_path("providers", name)
     headers = f"{path}.headers"
-    settings = HttpSettings(
+    return HttpSettings(
         name=name,
         base_url=config.base_url,
         api_key=config.api_key.reveal(join_path(path, "apiKey")) if config.api_key is not None else None,
@@ -178,4 +213,3 @@ def _make(name: str, config: ProviderConfig) -> Provider:
         max_s=config.max_s,
         max_retries=config.max_retries,
     )
-    return HttpProvider(settings, AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())

@@ -9,8 +9,8 @@ import datetime as dt
 import email.utils
 import enum
 import math
-from collections.abc import Callable
-from typing import Any, NewType
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, NewType, Protocol, TypeVar
 
 import attrs
 import structlog
@@ -163,34 +163,52 @@ class LastError:
     """``trio.current_time``."""
 
 
-class Service:
-    """See ``klaw.llm.types.Provider``. While its breaker is open, calls fail at once and nothing is sent.
+class Closable(Protocol):
+    """What a service makes."""
+
+    async def aclose(self) -> None:
+        """See ``Provider.aclose``."""
+        ...
+
+
+C = TypeVar("C", bound=Closable)
+T = TypeVar("T")
+
+
+class Service(Generic[C]):
+    """A provider, or one model of it that is asked at an address of its own. While its breaker is open, calls fail at
+    once and nothing is sent.
 
     Args:
-        name: the provider's name in the configuration.
-        make: makes the provider and looks its secrets up; may block, and raises ConfigError.
+        name: of the provider in the configuration, or of the model.
+        make: makes what is called and looks its secrets up; may block, and raises ConfigError.
         threads: where it is called.
     """
 
-    def __init__(self, name: str, make: Callable[[], Provider], threads: Threads) -> None:
+    def __init__(self, name: str, make: Callable[[], C], threads: Threads) -> None:
         self.problem: str | None = None
         """Why it could not be made when that was last tried."""
         self._name = name
         self._make = make
         self._threads = threads
         self._lock = trio.Lock()
-        self._made: Provider | None = None
+        self._made: C | None = None
         self._closed = False
         self.breaker = Breaker()
         self.error: LastError | None = None
         """None when the last call did not fail."""
 
-    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``.
+    async def stream(self: "Service[Provider]", request: Request, on_delta: OnDelta) -> Completion:
+        """See ``Provider.stream``. Raises like ``call``."""
+        return await self.call(lambda provider: provider.stream(request, on_delta))
+
+    async def call(self, use: Callable[[C], Awaitable[T]]) -> T:
+        """Make one call.
 
         Raises:
             ProviderPaused: it failed too often; nothing was sent.
             ProviderNotSetUp: a secret is missing; the text names its key. The next call looks again.
+            ProviderError: of the call.
         """
         permit = self.breaker.admit(trio.current_time())
         if permit is None:
@@ -200,7 +218,7 @@ class Service:
             last = f"; the last time: {self.error.text}" if self.error is not None else ""
             raise ProviderPaused(f"the LLM provider {self._name} failed several times and is asked again {when}{last}")
         try:
-            completion = await (await self.ready()).stream(request, on_delta)
+            answer = await use(await self.ready())
         except ProviderError as error:
             self._note(error)
             if _is_outage(error):
@@ -219,10 +237,10 @@ class Service:
             raise
         self.breaker.succeeded(permit)
         self.error = None
-        return completion
+        return answer
 
-    async def ready(self) -> Provider:
-        """Make the provider if it is not made yet. Raises ProviderNotSetUp, like ``stream``."""
+    async def ready(self) -> C:
+        """Make the provider if it is not made yet. Raises ProviderNotSetUp, like ``call``."""
         async with self._lock:
             if self._closed:
                 raise ProviderNetworkError("the LLM provider's client is closed")

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
@@ -9,6 +10,7 @@ import trio
 
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER
+from klaw.llm.endpoint import Endpoint, Path, read_scores, read_vectors
 from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, Completion, Delta, Image, Provider, Request, ToolDescription
 
@@ -32,12 +34,22 @@ _TOOL = ToolDescription(
 class ModelCheck:
     """One ability of a model."""
 
-    name: Literal["chat", "stream", "tools", "images"]
+    name: Literal["chat", "stream", "tools", "images", "embeddings", "rerank"]
     state: State
     text: str
     """What was seen, or why not."""
     seconds: float | None = None
     """How long the call took."""
+
+
+def endpoints_of(config: "EngineConfig", router: "Router", name: str) -> "list[TriedEndpoint]":
+    """What a model, by its whole name, is asked besides chats; empty where nothing is configured."""
+    dimensions = config.embedding.dimensions
+    return [
+        TriedEndpoint(endpoint=router.endpoint(*named, path), path=path, dimensions=dimensions)
+        for path, named in config.endpoints.items()
+        if "/".join(named) == name
+    ]
 
 
 def trial_of(config: "EngineConfig", router: "Router", name: str) -> "Tried":
@@ -139,6 +151,47 @@ class Tried:
             first_s=arrived[0] - began if arrived else 0.0,
             pieces=len(arrived),
         )
+
+
+QUESTION = "Кто живёт в доме с красной крышей?"
+TEXTS = ("Anna lives in the house with the red roof.", "Вчера весь день шёл дождь.")
+ENDPOINT_S = 30.0
+
+
+@attrs.frozen(kw_only=True)
+class TriedEndpoint:
+    """What a model for embeddings or for reranking is asked.
+
+    Args:
+        endpoint: who answers.
+        path: what it is for.
+        dimensions: ``embedding.dimensions``.
+    """
+
+    endpoint: Endpoint
+    path: Path
+    dimensions: int | None
+
+    async def run(self) -> list[ModelCheck]:
+        """Make the call. Never raises ProviderError. Cancellation: it is given up."""
+        began = trio.current_time()
+        try:
+            said = await (self._embed() if self.path == "embeddings" else self._rerank())
+        except ProviderError as error:
+            return [ModelCheck(self.path, "fails", error.told())]
+        return [ModelCheck(self.path, "works", said, trio.current_time() - began)]
+
+    async def _embed(self) -> str:
+        asked = {"input": list(TEXTS)} | ({} if self.dimensions is None else {"dimensions": self.dimensions})
+        read = partial(read_vectors, count=len(TEXTS), dimension=self.dimensions)
+        vectors, _ = await self.endpoint.post(asked, read, ENDPOINT_S)
+        return f"vectors of {len(vectors[0])} numbers"
+
+    async def _rerank(self) -> str:
+        asked = {"query": QUESTION, "documents": list(TEXTS), "top_n": len(TEXTS)}
+        scores, _ = await self.endpoint.post(asked, partial(read_scores, count=len(TEXTS)), ENDPOINT_S)
+        right = max(scores, key=lambda at: scores[at]) == 0
+        return "it puts the answer first" if right else "it answers, but puts the answer of two texts behind the other"
 
 
 @attrs.frozen(kw_only=True)

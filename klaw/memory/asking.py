@@ -86,16 +86,8 @@ class Asker:
         try:
             yield attrs.evolve(self, charge=charge)
         finally:
-            models = charge.meter.record().get("models")
-            if models and self.writer is not None:
-                charge.at = iso(self.clock.now())
-                with trio.move_on_after(WRITE_S, shield=True) as scope:
-                    try:
-                        await self.writer.run(usage.note_spent, source, user, chat, models, charge.at)
-                    except KlawError as error:  # the daily limit has it; only a restart would forget it
-                        log.warning("spending_not_noted", error=error_class(error), name=source)
-                if scope.cancelled_caught:  # it may be stored all the same
-                    log.warning("spending_not_noted", error="TooSlow", name=source)
+            if self.writer is not None:
+                charge.at = await note_spending(charge.meter, self.writer, iso(self.clock.now()), source, user, chat)
 
     def room(self, task: Task, name: str) -> int:
         """About how many tokens of material a question may have.
@@ -173,6 +165,26 @@ class Asker:
             with trio.move_on_after(ANSWER_S):
                 return await meter.stream(route, request, lambda _delta: None)
         raise ProviderTimeout(f"no answer within {ANSWER_S:g} s")
+
+
+async def note_spending(
+    meter: Meter, writer: Writer, at: str, source: str, user: UserId, chat: ChatId | None = None
+) -> str:
+    """Keep what a piece of work has spent. Returns ``at``; empty when it was nothing.
+
+    Cancellation: it is noted, for which it waits up to 5 s.
+    """
+    models = meter.record().get("models")
+    if not models:
+        return ""
+    with trio.move_on_after(WRITE_S, shield=True) as scope:
+        try:
+            await writer.run(usage.note_spent, source, user, chat, models, at)
+        except KlawError as error:  # the daily limit has it; only a restart would forget it
+            log.warning("spending_not_noted", error=error_class(error), name=source)
+    if scope.cancelled_caught:  # it may be stored all the same
+        log.warning("spending_not_noted", error="TooSlow", name=source)
+    return at
 
 
 def question(name: str, material: str) -> tuple[ChatMessage, ...]:

@@ -10,6 +10,7 @@ from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec
 from klaw.actor.threads import Threads
 from klaw.config.llm import LOCAL_PROVIDER
+from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import UserId
@@ -18,6 +19,7 @@ from klaw.memory.archivist import Archivist
 from klaw.memory.asking import Asker
 from klaw.memory.coverage import Coverage
 from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.remote import remote_of
 from klaw.memory.embed.worker import Worker
 from klaw.memory.facts.facts import Facts
 from klaw.memory.facts.memory_files import MemoryFiles
@@ -25,6 +27,7 @@ from klaw.memory.facts.people import People
 from klaw.memory.forget import compactor
 from klaw.memory.forget.forget import Forgetter
 from klaw.memory.recall.recall import Recall
+from klaw.memory.recall.rerank import Reranker
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.summaries.making import Maker
 from klaw.memory.summaries.summarizer import Summarizer
@@ -118,6 +121,10 @@ def build(
     """
     config, clock, readers, writer = core.config, core.clock, core.readers, core.writer
     embed = Embedder(clock, enabled=config.embedding.enabled)
+    remote = remote_of(config, llm, core.paths.models_dir, clock, writer)
+    if remote is not None:
+        embed.remedy = "it is asked again every 30 s"
+        core.health.add(remote.problems)
     metrics, compact = TopicMetrics(core.metrics), Nudge()
     memory_files = MemoryFiles(core.paths.workspace, writer, readers, embed.nudge)
     cover = Coverage(
@@ -183,7 +190,7 @@ def build(
     return Memory(
         core=core,
         embedder=embed,
-        recall=Recall(readers, embed, config.auto_rag, clock),
+        recall=Recall(readers, embed, config.auto_rag, clock, reranker=_reranker(config, llm)),
         search=MemorySearch(readers, embed, clock, topic_search),
         topic_search=topic_search,
         chooser=_chooser(core, llm, topic_search),
@@ -204,9 +211,17 @@ def build(
             min_tokens=config.auto_rag.min_message_tokens,
             writer=writer,
             readers=readers,
+            remote=remote,
         ),
         background=tuple(background),
     )
+
+
+def _reranker(config: EngineConfig, llm: Llm) -> Reranker | None:
+    if (named := config.endpoints.get("rerank")) is None:
+        return None
+    endpoint = llm.router.endpoint(*named, "rerank")
+    return Reranker(endpoint=endpoint, candidates=config.auto_rag.rerank.candidates, llm=llm)
 
 
 def _chooser(core: Core, llm: Llm, search: TopicSearch) -> TopicChooser | None:

@@ -27,7 +27,7 @@ _UNCHANGEABLE = {
 _NO_VECTORS = {
     "embedding_off": "embedding.enabled is false: by words only",
     "no_vectors": "there are no vectors yet: by words only",
-    "no_model": "the embedding model is not here (klaw models pull): by words only",
+    "no_model": "there is no embedding model now (klaw models list, klaw models test): by words only",
     "other_model": "the stored vectors are of another embedding model: by words only",
 }
 

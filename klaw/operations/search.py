@@ -25,14 +25,14 @@ NOUN = op.Noun("search", "search all that was said, by words and by meaning")
 _TIMES = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; UTC unless an offset is given"
 _NOTES = {
     "embedding_off": "full text only: embedding.enabled is false",
-    "embedding_no_model": "full text only: the embedding model is not installed (klaw models pull)",
+    "embedding_no_model": "full text only: there is no embedding model now (klaw status says why)",
     "embedding_loading": "full text only: the embedding model is being loaded",
     "embedding_restarting": "full text only: the embedder is being restarted",
     "embedding_busy": "full text only: the embedder has too much to do",
     "embedding_late": "full text only: the query's vector was not ready in time",
     "embedding_failed": "full text only: the embedding model failed",
     "no_vectors": "full text only: there are no vectors yet",
-    "no_model": "full text only: the embedding model is not installed (klaw models pull)",
+    "no_model": "full text only: there is no embedding model now (klaw status says why)",
     "other_model": "full text only: the stored vectors are of another embedding model",
     "vectors_incomplete": "most messages have no vector yet and are found by their words only",
     "vectors_not_encoded": "not all vectors were searched: they are being prepared",

@@ -12,9 +12,9 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -23,6 +23,7 @@ import structlog
 import trio
 
 from klaw.actor.clock import new_id
+from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.llm.errors import (
@@ -33,7 +34,7 @@ from klaw.llm.errors import (
     ProviderTimeout,
     ProviderUnreachable,
 )
-from klaw.llm.providers.dialect import Dialect, loggable, masked, refused, shown
+from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, loggable, masked, parse, refused, shown
 from klaw.llm.providers.response import Answer, read_capped
 from klaw.llm.service import parse_retry_after, pause_before_retry
 from klaw.llm.types import Completion, OnDelta, Request
@@ -45,6 +46,8 @@ MAX_ERROR_BODY_BYTES = 64 * 1024
 MAX_CAUSES = 30
 IDLE_S = 600.0
 """Models that think in silence take minutes; their servers send comments meanwhile."""
+
+T = TypeVar("T")
 
 log = structlog.get_logger("klaw.llm")
 
@@ -77,50 +80,30 @@ class HttpSettings:
     max_retries: int = 2
 
 
-class HttpProvider:
-    """See ``klaw.llm.types.Provider``. Its HTTP client is made at the first call.
+class HttpClient:
+    """What all calls of one provider share. The connections are made at the first call.
 
     Args:
         settings: where and how.
         dialect: in which language.
+        url: where requests go; None for where the dialect sends chats.
         chance: uniform in [0, 1), for the retry pauses.
     """
 
     def __init__(
-        self, settings: HttpSettings, dialect: Dialect, *, chance: Callable[[], float] = random.random
+        self,
+        settings: HttpSettings,
+        dialect: Dialect,
+        url: str | None = None,
+        *,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._settings = settings
         self._dialect = dialect
-        self._url = dialect.url(settings.base_url)
+        self._url = url or dialect.url(settings.base_url)
         self._chance = chance
         self._client: httpx2.AsyncClient | None = None
         self._closed = False
-
-    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. Retries what may pass, but never after the first delta."""
-        body = self._dialect.body(request, self._settings.extra_body)
-        attempt = 0
-        while True:
-            answer = Answer(self._dialect.assembly(new_id), on_delta, self._settings.idle_s)
-            try:
-                completion = await self._attempt(body, answer)
-                return attrs.evolve(completion, model=f"{self._settings.name}/{request.model}")
-            except ProviderError as error:
-                self._explain(error, request)
-                log.warning(
-                    "llm_call_failed",
-                    provider=self._settings.name,
-                    model=request.model,
-                    attempt=attempt,
-                    code=error.code,
-                    status=getattr(error, "status", None),
-                    reason=error.known_words or None,
-                )
-                pause = pause_before_retry(error, attempt, self._chance())
-                if answer.begun or pause is None or attempt >= self._settings.max_retries:
-                    raise
-            attempt += 1
-            await trio.sleep(pause)
 
     async def aclose(self) -> None:
         """See ``Provider.aclose``. Later calls raise ProviderNetworkError."""
@@ -132,25 +115,38 @@ class HttpProvider:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _attempt(self, body: bytes, answer: Answer) -> Completion:
-        with trio.move_on_after(self._settings.max_s):
-            return await self._exchange(body, answer)
-        raise ProviderTimeout(f"the LLM provider's answer was not complete after {self._settings.max_s:g} s")
+    async def _repeating(
+        self, model: str, attempt: Callable[[], Awaitable[T]], begun: Callable[[], bool] = lambda: False
+    ) -> T:
+        """The outcome of the first attempt that succeeds. What may pass is tried again, unless an answer has begun."""
+        failed = 0
+        while True:
+            try:
+                return await attempt()
+            except ProviderError as error:
+                self._explain(error, model)
+                log.warning(
+                    "llm_call_failed",
+                    provider=self._settings.name,
+                    model=model,
+                    attempt=failed,
+                    code=error.code,
+                    status=getattr(error, "status", None),
+                    reason=error.known_words or None,
+                )
+                pause = pause_before_retry(error, failed, self._chance())
+                if begun() or pause is None or failed >= self._settings.max_retries:
+                    raise
+            failed += 1
+            await trio.sleep(pause)
 
-    async def _exchange(self, body: bytes, answer: Answer) -> Completion:
-        async with self._response(body) as response:
-            content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if response.status_code != 200:
-                raise await self._refusal(response)
-            if response.headers.get("content-encoding", "identity").lower() != "identity":
-                raise ProviderMalformed("the LLM provider compressed its answer though it was asked not to")
-            if content_type == "text/event-stream":
-                await answer.read_events(response)
-            elif content_type == "application/json":
-                await answer.read_whole(response)
-            else:
-                raise ProviderMalformed("the LLM provider sent no event stream; is its baseUrl right?")
-        return answer.completion()
+    async def _accepted(self, response: httpx2.Response) -> str:
+        """The type of an answer that can be read. Raises ProviderError for any other."""
+        if response.status_code != 200:
+            raise await self._refusal(response)
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise ProviderMalformed("the LLM provider compressed its answer though it was asked not to")
+        return str(response.headers.get("content-type", "").partition(";")[0].strip().lower())
 
     @asynccontextmanager
     async def _response(self, body: bytes) -> AsyncIterator[httpx2.Response]:
@@ -211,7 +207,7 @@ class HttpProvider:
         after = parse_retry_after(response.headers.get("retry-after"), time.time())
         return refused(response.status_code, payload, after)
 
-    def _explain(self, error: ProviderError, request: Request) -> None:
+    def _explain(self, error: ProviderError, model: str) -> None:
         """Say whose error it is and what to look at, and make what the provider said fit to be shown."""
         settings = self._settings
         secrets = [*filter(None, (settings.api_key, *settings.headers.values()))]
@@ -219,7 +215,7 @@ class HttpProvider:
         error.known_words = loggable(error.said)
         if isinstance(error, ProviderRefused):  # its text has the provider's code in it
             error.args = (masked(error.args[0], secrets), *error.args[1:])
-        error.origin = f"{settings.name}/{request.model}"
+        error.origin = f"{settings.name}/{model}"
         if settings.name == LOCAL_PROVIDER:  # its address and key are Klaw's own affair
             return
         error.origin += f" at {settings.base_url or self._url}"
@@ -230,6 +226,81 @@ class HttpProvider:
             error.hint = f"are the model's name and {keys}.baseUrl right?"
         elif isinstance(error, ProviderUnreachable):
             error.hint = f"does it run, and is {keys}.baseUrl right?"
+
+
+class HttpProvider(HttpClient):
+    """See ``klaw.llm.types.Provider``."""
+
+    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
+        """See ``Provider.stream``. Retries what may pass, but never after the first delta."""
+        body = self._dialect.body(request, self._settings.extra_body)
+        answer: Answer | None = None
+
+        async def attempt() -> Completion:
+            nonlocal answer
+            answer = Answer(self._dialect.assembly(new_id), on_delta, self._settings.idle_s)
+            return await self._attempt(body, answer)
+
+        completion = await self._repeating(request.model, attempt, lambda: answer is not None and answer.begun)
+        return attrs.evolve(completion, model=f"{self._settings.name}/{request.model}")
+
+    async def _attempt(self, body: bytes, answer: Answer) -> Completion:
+        with trio.move_on_after(self._settings.max_s):
+            return await self._exchange(body, answer)
+        raise ProviderTimeout(f"the LLM provider's answer was not complete after {self._settings.max_s:g} s")
+
+    async def _exchange(self, body: bytes, answer: Answer) -> Completion:
+        async with self._response(body) as response:
+            content_type = await self._accepted(response)
+            if content_type == "text/event-stream":
+                await answer.read_events(response)
+            elif content_type == "application/json":
+                await answer.read_whole(response)
+            else:
+                raise ProviderMalformed("the LLM provider sent no event stream; is its baseUrl right?")
+        return answer.completion()
+
+
+class HttpEndpoint(HttpClient):
+    """An address where one JSON object is asked and one is answered."""
+
+    async def post(
+        self, model: str, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
+    ) -> T:
+        """See ``Endpoint.post``.
+
+        Args:
+            model: the provider's own name of it.
+            members: of the request, besides the model; ``extraBody`` changes them as it does those of chats.
+            read: makes the outcome of the answer, in a thread; raises ProviderMalformed.
+            within_s: longest wait, repetitions included.
+        """
+        body = encode({"model": model, **members}, self._settings.extra_body)
+        with trio.move_on_after(within_s):
+            return await self._repeating(model, lambda: self._exchange(body, read))
+        late = ProviderTimeout(f"the LLM provider did not answer within {within_s:.3g} s")
+        self._explain(late, model)
+        raise late
+
+    async def _exchange(self, body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
+        whole = bytearray()
+        async with self._response(body) as response:
+            if await self._accepted(response) != "application/json":
+                raise ProviderMalformed("the LLM provider sent no JSON; is its baseUrl right?")
+            if not await read_capped(response, whole, MAX_REPLY_BYTES):
+                raise ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
+        return await _READING.run(_read, bytes(whole), read, abandon=True)
+
+
+_READING = Threads("answers", 2)
+"""Megabytes of numbers would hold up the event loop."""
+
+
+def _read(body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
+    answer = parse(body.decode("utf-8", "replace"))
+    if not isinstance(answer, dict):
+        raise ProviderMalformed("the LLM provider's answer is no JSON object")
+    return read(answer)
 
 
 def _reason(error: BaseException) -> str:

@@ -13,7 +13,8 @@ import numpy as np
 from klaw.errors import ModelError
 
 if TYPE_CHECKING:
-    from klaw.memory.embed.model import EmbeddingModel, Kind
+    from klaw.memory.embed.model import Kind
+    from klaw.memory.embed.remote import AnyModel
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -187,7 +188,7 @@ _PROOF_TEXTS = (
 )
 
 
-def prove(model: "EmbeddingModel") -> None:
+def prove(model: "AnyModel") -> None:
     """Embed a few different texts and look at the vectors. Closes a model that fails.
 
     Raises:
@@ -200,7 +201,7 @@ def prove(model: "EmbeddingModel") -> None:
         raise
 
 
-def _look_at_vectors(model: "EmbeddingModel") -> None:
+def _look_at_vectors(model: "AnyModel") -> None:
     kinds: tuple[Kind, ...] = ("passage", "query")
     for kind in kinds:
         found = model.embed(_PROOF_TEXTS, kind=kind)

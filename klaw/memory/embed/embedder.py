@@ -43,6 +43,9 @@ class Embedder(Nudge):
     """Handle of the embedder actor. While its state is READY, it is idle when every message that can have a vector has
     one."""
 
+    remedy = "`klaw models pull` fetches the model"
+    """What helps when there is no model, for users."""
+
     def __init__(self, clock: Clock, *, enabled: bool) -> None:
         self.mailbox: Mailbox[EmbedQuery] = Mailbox("memory.embedder", QUERY_CAPACITY)
         super().__init__()
@@ -80,9 +83,7 @@ class Embedder(Nudge):
         status = self.status
         match status.state:
             case EmbedderState.NO_MODEL:
-                return {
-                    "no_embeddings": f"full-text search only: {status.reason}; `klaw models pull` fetches the model"
-                }
+                return {"no_embeddings": f"full-text search only: {status.reason}; {self.remedy}"}
             case EmbedderState.LOADING:
                 return {"embeddings_loading": "full-text search only until the embedding model is loaded"}
             case EmbedderState.REEMBEDDING:

@@ -1,8 +1,8 @@
 """An embedder's handle over a loaded model, without the actor: for commands that run without a server."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
@@ -13,6 +13,9 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.store.engine.database import Readers
 from klaw.store.search import vectors
+
+if TYPE_CHECKING:
+    from klaw.memory.embed.remote import AnyModel, Remote
 
 
 class ReadyEmbedder(Embedder):
@@ -55,12 +58,15 @@ class OfflineEmbedder(ReadyEmbedder):
         config: of the installation.
         folder: of the embedding model.
         clock: of its status.
+        remote: the provider's model, where that is the one.
     """
 
-    def __init__(self, readers: Readers, config: EngineConfig, folder: Path, clock: Clock) -> None:
+    def __init__(
+        self, readers: Readers, config: EngineConfig, folder: Path, clock: Clock, remote: "Remote | None" = None
+    ) -> None:
         super().__init__(lambda _text: b"", 0.0, clock)
         self.enter(EmbedderState.OFF)
-        self._readers, self._config, self._folder = readers, config, folder
+        self._readers, self._config, self._folder, self._remote = readers, config, folder, remote
 
     async def prepare(self) -> str | None:
         """See ``Embedder.prepare``. Raises StorageError."""
@@ -71,11 +77,8 @@ class OfflineEmbedder(ReadyEmbedder):
         readers, stored = self._readers, await self._readers.run(vectors.model)
         if stored is None:
             return "no_vectors"
-        from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
-
-        load = partial(EmbeddingModel.load, self._folder, threads=self._config.embedding.threads)
         try:
-            model = await self._threads.run(load)
+            model = await self._threads.run(self._load)
         except ModelError:
             return "no_model"
         if vectors_id(model.model_id) != stored[0]:
@@ -90,6 +93,13 @@ class OfflineEmbedder(ReadyEmbedder):
         else:
             self.enter(EmbedderState.READY)
         return None
+
+    def _load(self) -> "AnyModel":
+        if self._remote is not None:
+            return self._remote.load()
+        from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
+
+        return EmbeddingModel.load(self._folder, threads=self._config.embedding.threads)
 
     async def query(self, text: str) -> bytes:
         """See ``ReadyEmbedder.query``."""

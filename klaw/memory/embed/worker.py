@@ -6,7 +6,6 @@ failed embed loses nothing. A question has a thread of its own, so it waits for 
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from klaw.actor.threads import Threads
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
-from klaw.errors import EmbeddingUnavailable, ModelError, StorageFull, VectorsDamaged
+from klaw.errors import ActorStopped, EmbeddingUnavailable, ModelAway, ModelError, StorageFull, VectorsDamaged
 from klaw.memory.embed.embedder import Embedder, EmbedQuery
 from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
 from klaw.store.engine import meta
@@ -31,13 +30,15 @@ from klaw.store.search import passages, vectors
 from klaw.store.search.passages import PassageVector
 
 if TYPE_CHECKING:
-    from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime; imported when a model is
+    from klaw.memory.embed.remote import AnyModel, Remote
 
 BACKFILL_ROWS = 128
 """Rows fetched at once from the database; they are embedded in batches of ``embedding.batchTokens``."""
 RECHECK_MODEL_S = 30.0
 """A missing model is looked for again after so long (somebody may have pulled it)."""
 FAILED_BATCH_PAUSE_S = 5.0
+FAILED_ROWS_PAUSE_S = 3_600.0
+"""What a provider's model refused is sent again after so long: another time it may be another model."""
 REPAIR_PAUSE_S = 3_600.0
 """A vector table that is damaged again so soon is left alone: something else is wrong, a disk perhaps."""
 PASSAGE_ROWS = 16
@@ -70,6 +71,7 @@ class Worker:
         folder: of the model.
         min_tokens: ``autoRag.minMessageTokens``.
         recipe: a key of ``passage.RECIPES``.
+        remote: the provider's model to use in place of the folder's.
     """
 
     embedder: Embedder
@@ -81,18 +83,20 @@ class Worker:
     recipe: int = RECIPE
     backfill_rows: int = BACKFILL_ROWS
     repair_pause_s: float = REPAIR_PAUSE_S
+    remote: "Remote | None" = None
     vitals: Vitals = attrs.field(init=False)
-    model: "EmbeddingModel" = attrs.field(init=False)
+    model: "AnyModel" = attrs.field(init=False)
     threads: Threads = attrs.field(init=False)
     """For passages, ``embedding.threads`` batches at a time."""
     query_thread: Threads = attrs.field(init=False)
     """A question waits for no batch: it has a thread of its own, and shares the cores."""
     failing: set[int] = attrs.field(factory=set, init=False)
-    """Rows that the model could not embed even alone; left out until the next start."""
+    """Rows that the model could not embed even alone; left out until the next start, a provider's for a while."""
+    failing_since: float = attrs.field(default=-math.inf, init=False)
     repaired_at: float = attrs.field(default=-math.inf, init=False)
     """When the vector table was last made anew, in Trio's time."""
-    refused: StorageFull | VectorsDamaged | None = attrs.field(default=None, init=False)
-    """Why the last fetch of rows could not be stored."""
+    refused: StorageFull | VectorsDamaged | ModelAway | None = attrs.field(default=None, init=False)
+    """Why the last fetch of rows could not be embedded or stored."""
 
     def spec(self) -> ActorSpec:
         """How the supervisor is to run it."""
@@ -102,7 +106,10 @@ class Worker:
     async def run(self, vitals: Vitals, task_status: Started) -> None:
         """One incarnation."""
         self.vitals, embedder = vitals, self.embedder
-        self.threads, self.query_thread = Threads("onnx", self.config.threads), Threads("onnx query", 1)
+        self.threads, self.query_thread = (
+            Threads("onnx", self.config.threads),
+            Threads("onnx query", self.remote.lanes if self.remote else 1),
+        )
         self.failing, self.repaired_at = set(), -math.inf
         task_status.started()
         model = await self._load()
@@ -122,29 +129,23 @@ class Worker:
             raise
         finally:
             model.close()
+            if self.remote is not None:
+                await self.remote.note_spending(at_once=True)
 
-    async def _load(self) -> "EmbeddingModel | None":
+    async def _load(self) -> "AnyModel | None":
         """Load the model; while it is missing or unusable, say so and look again. None when the mailbox was closed.
 
         One that replaces another, or another recipe, has to prove first that it works: after that the other's vectors
         are gone.
         """
         from klaw.memory.embed.calibration import prove
-        from klaw.memory.embed.model import EmbeddingModel
 
-        config, embedder = self.config, self.embedder
-        load = partial(
-            EmbeddingModel.load,
-            self.folder,
-            threads=config.threads,
-            batch_tokens=config.batch_tokens,
-            parallel_passages=True,
-        )
+        embedder = self.embedder
         while True:
             self.vitals.doing("loading model")
             embedder.enter(EmbedderState.LOADING)
             try:
-                model = await self.threads.run(load)
+                model = await self.threads.run(self._load_now)
                 stored = await self.readers.run(vectors.model)
                 if stored is not None and stored != (vectors_id(model.model_id, self.recipe), model.dimension):
                     await self.threads.run(prove, model)
@@ -157,6 +158,14 @@ class Worker:
                 async for request in embedder.mailbox:
                     request.reply.fail(EmbeddingUnavailable("no_model"))
                 return None
+
+    def _load_now(self) -> "AnyModel":
+        if self.remote is not None:
+            return self.remote.load()
+        from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
+
+        threads, batch_tokens = self.config.threads, self.config.batch_tokens
+        return EmbeddingModel.load(self.folder, threads=threads, batch_tokens=batch_tokens, parallel_passages=True)
 
     @property
     def vectors_id(self) -> str:
@@ -179,10 +188,32 @@ class Worker:
 
     async def answer_queries(self) -> None:
         """The query lane; ends when the mailbox is closed and empty."""
+        if self.remote is not None:
+            await self._answer_at_once(self.remote.lanes)
+            return
         async for request in self.embedder.mailbox:
             if not request.reply.resolved:
                 vector = await self.query_thread.run(self._embed_one, request)
                 request.reply.set(vector)
+
+    async def _answer_at_once(self, lanes: int) -> None:
+        """The query lane of a provider's model: several at a time, because a late answer must not hold up others."""
+        free = trio.Semaphore(lanes)
+
+        async def answer(request: EmbedQuery) -> None:
+            try:
+                if not request.reply.resolved:
+                    request.reply.set(await self.query_thread.run(self._embed_one, request))
+            except ModelError:
+                request.reply.fail(EmbeddingUnavailable("failed"))
+            finally:
+                request.reply.fail(ActorStopped("memory.embedder: stopped"))
+                free.release()
+
+        async with trio.open_nursery() as nursery:
+            async for request in self.embedder.mailbox:
+                await free.acquire()
+                nursery.start_soon(answer, request)
 
     def _embed_one(self, request: EmbedQuery) -> bytes:
         return bytes(self.model.embed([request.text], kind=request.kind)[0].astype("<f4").tobytes())
@@ -190,6 +221,7 @@ class Worker:
     async def backfill(self) -> None:
         """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
         while True:
+            pause_s = self.config.sweep_s
             await self._embed_slowly()
             try:
                 if self.embedder.take_damage_report():
@@ -208,17 +240,24 @@ class Worker:
                 if self._may_repair():
                     continue
                 log.warning("vectors_not_stored", code="vectors_damaged")
+            except ModelAway as error:
+                log.warning("embedding_waits", error=error_class(error.__cause__ or error))
+                pause_s = min(pause_s, RECHECK_MODEL_S)
             self.vitals.doing("idle")
-            await self.embedder.wait_for_news(self.config.sweep_s)
+            if self.remote is not None:
+                await self.remote.note_spending()
+            await self.embedder.wait_for_news(pause_s)
 
     async def _embed_kept(self) -> bool:
         """Embed some facts and pieces of files. Returns whether there may be more to do; not when none of a fetch could
-        be stored. Raises StorageFull: they could not be stored."""
+        be stored. Raises StorageFull: they could not be stored. Raises ModelAway."""
         waiting = await self.readers.run(passages.unembedded, self.vectors_id, PASSAGE_ROWS)
         if not waiting:
             return False
         try:
             made = await self.threads.run(self._embed_passages, [Passage(each.text) for each in waiting])
+        except ModelAway:
+            raise
         except ModelError as error:
             log.warning("embed_failed", count=len(waiting), error=error_class(error))
             return False
@@ -260,7 +299,10 @@ class Worker:
 
         Raises:
             StorageFull, VectorsDamaged: some of it could not be stored.
+            ModelAway: a provider's model cannot be asked now.
         """
+        if self.remote is not None and trio.current_time() >= self.failing_since + FAILED_ROWS_PAUSE_S:
+            self.failing.clear()
         as_of = await self.readers.run(meta.last_entry)
         rows = await self.readers.run(vectors.unembedded, self.min_tokens, self.backfill_rows + len(self.failing))
         rows = [row for row in rows if row.rowid not in self.failing]
@@ -288,7 +330,7 @@ class Worker:
                     return
                 await self._embed_slowly()
                 await self._embed_batch(batch, as_of)
-        except (StorageFull, VectorsDamaged) as error:
+        except (StorageFull, VectorsDamaged, ModelAway) as error:
             self.refused = error
 
     async def _end_reembedding(self) -> None:
@@ -299,10 +341,13 @@ class Worker:
     async def _embed_batch(self, batch: Sequence[Waiting], as_of: int) -> None:
         try:
             made = await self.threads.run(self._embed_passages, [row.passage for row in batch])
+        except ModelAway:
+            raise
         except ModelError as error:
             log.warning("embed_failed", count=len(batch), error=error_class(error))
             if len(batch) == 1:
                 self.failing.add(batch[0].rowid)
+                self.failing_since = trio.current_time()
                 return
             await trio.sleep(FAILED_BATCH_PAUSE_S)
             for row in batch:

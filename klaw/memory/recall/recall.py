@@ -1,8 +1,8 @@
 """Recall: from a query to the earlier messages of a chat's segment that matter, with an account of every candidate.
 
-embed the query -> KNN and full text in scope -> Reciprocal Rank Fusion -> relevance gate -> pack. Every failure
-degrades to the rest, every step that time did not allow is left out, and both are named in the result; a reply never
-waits much longer than ``autoRag.timeBudgetMs`` for it.
+embed the query -> KNN and full text in scope -> Reciprocal Rank Fusion -> relevance gate -> rerank, if a service is to
+-> pack. Every failure degrades to the rest, every step that time did not allow is left out, and both are named in the
+result; a reply never waits much longer than ``autoRag.timeBudgetMs`` for it.
 """
 
 import time
@@ -21,10 +21,12 @@ from klaw.config.memory import AutoRagConfig
 from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Recalled, RecallSettings
 from klaw.errors import StorageError
+from klaw.llm.client import Meter
 from klaw.memory.embed.embedder import Embedder, query_vector
 from klaw.memory.recall.excerpt import pack
 from klaw.memory.recall.gate import Gate, Query, calibrated, judge, prefer_newer, read_query, stems_of, without
 from klaw.memory.recall.rank import Ranked, Ranking, rank, reach
+from klaw.memory.recall.rerank import Reranker
 from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Depth, Lists, Scope, join, read_with_unwanted, search_lists
 
@@ -97,6 +99,7 @@ class Recall:
     Args:
         config: the settings that decide.
         clock: "yesterday" is counted from its now.
+        reranker: puts what passed the gate into its order, if there is one.
         monotonic: seconds, by which the search's steps are measured in the readers' threads.
     """
 
@@ -104,16 +107,20 @@ class Recall:
     _embedder: Embedder
     _config: AutoRagConfig
     _clock: Clock
+    _reranker: Reranker | None = attrs.field(default=None, kw_only=True)
     _monotonic: Callable[[], float] = attrs.field(default=time.monotonic, kw_only=True)
     _threads: Threads = attrs.field(factory=lambda: Threads("recall", 2), init=False)
 
-    async def search(self, text: str, scope: Scope, max_tokens: int | None = None) -> Recalled:
+    async def search(
+        self, text: str, scope: Scope, max_tokens: int | None = None, meter: Meter | None = None
+    ) -> Recalled:
         """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded.
 
         Args:
             text: the query.
             scope: where to look.
             max_tokens: of what is kept, where the prompt has less room than ``autoRag.maxTokens``.
+            meter: of the turn that it is for.
 
         Cancellation: nothing is changed.
         """
@@ -127,7 +134,11 @@ class Recall:
             with account.step("read"):
                 found, unwanted = await self._read(ranking.best, scope, account)
         with account.step("judge"):
-            packed = await self._judge(ranking.best, found, unwanted, query, most, account)
+            judged = without(self._judge(ranking.best, found, query), unwanted)
+        if self._reranker is not None:
+            judged = await self._reranker.order(text, query.content_stems, judged, account, meter)
+        with account.step("pack"):
+            packed = await self._pack(judged, query, most, account)
         return Recalled(
             candidates=tuple(packed),
             query_words=len(query.words),
@@ -239,28 +250,24 @@ class Recall:
             )
         return Lists()
 
-    async def _judge(
-        self,
-        ranked: Sequence[Ranked],
-        found: Sequence[Message],
-        unwanted: Collection[int],
-        query: Query,
-        max_tokens: int,
-        account: Account,
+    def _judge(self, ranked: Sequence[Ranked], found: Sequence[Message], query: Query) -> list[Candidate]:
+        """Let the gate decide."""
+        gate = Gate(
+            threshold=self._config.relevance_threshold, content_words=len(query.content_stems), command=query.command
+        )
+        return judge(ranked, found, gate, self._embedder.random_cosine)
+
+    async def _pack(
+        self, judged: Sequence[Candidate], query: Query, max_tokens: int, account: Account
     ) -> list[Candidate]:
         """Decide what is kept, and how much of each. In a thread: long messages are read for their excerpts."""
-        config, random_cosine = self._config, self._embedder.random_cosine
 
-        def judged() -> list[Candidate]:
-            gate = Gate(
-                threshold=config.relevance_threshold, content_words=len(query.content_stems), command=query.command
-            )
-            judged = without(judge(ranked, found, gate, random_cosine), unwanted)
-            passed = prefer_newer(judged, stems_of)
-            return pack(passed, query.content_stems, top_k=config.top_k, max_tokens=max_tokens)
+        def packed() -> list[Candidate]:
+            passed = prefer_newer(list(judged), stems_of)
+            return pack(passed, query.content_stems, top_k=self._config.top_k, max_tokens=max_tokens)
 
         with trio.move_on_at(self._soon(account)):
-            return await self._threads.run(judged, abandon=True)
+            return await self._threads.run(packed, abandon=True)
         account.say("search_late")
         return []
 

@@ -18,11 +18,12 @@ _COLUMNS = {
     "text_rank": "text",
     "bm25": "bm25",
     "score": "score",
+    "rerank": "reranker",
     "tokens": "tokens",
 }
 _LEFT = frozenset({"role"})
 _ALWAYS = frozenset({"seq", "role", "vector_rank", "distance", "text_rank", "bm25", "score", "tokens"})
-_STEPS = ("begin", "embed", "search", "rank", "read", "judge")
+_STEPS = ("begin", "embed", "search", "rank", "read", "judge", "rerank", "pack")
 """One after the other; the others are parts of the search."""
 
 _TOPIC_COLUMNS = {

@@ -1,0 +1,142 @@
+"""Models that answer with numbers: OpenAI's ``/embeddings``, and ``/rerank`` as llama.cpp, vLLM, Infinity, Jina and
+Cohere serve it. One JSON object is asked and one is answered.
+
+What comes back is not trusted: each result must name a text that was sent, once, and hold nothing but finite numbers.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+import attrs
+
+from klaw.llm.errors import ContextTooLong, ProviderError, ProviderMalformed, ProviderRefused
+from klaw.llm.service import Service
+from klaw.llm.types import Usage
+
+if TYPE_CHECKING:
+    from klaw.llm.providers.http import HttpEndpoint  # loads its HTTP library
+
+T = TypeVar("T")
+Path: TypeAlias = Literal["embeddings", "rerank"]
+"""What follows a provider's ``baseUrl``."""
+
+_OF_THE_TEXT = frozenset({400, 413, 422})
+"""Statuses that may say something about one text."""
+
+
+@attrs.frozen(kw_only=True)
+class Endpoint:
+    """One model behind one address.
+
+    Args:
+        service: asks it, and leaves it alone while it is down.
+        name: the whole name, ``provider/model``.
+        model: the provider's own name of it.
+    """
+
+    service: "Service[HttpEndpoint]"
+    name: str
+    model: str
+
+    async def post(
+        self, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
+    ) -> tuple[T, Usage | None]:
+        """Ask. Nothing is counted: see ``Meter.post``.
+
+        Args:
+            members: of the request.
+            read: makes the outcome of the answer, in a thread; raises ProviderMalformed.
+            within_s: longest wait, repetitions included.
+
+        Returns:
+            The outcome, and what the provider counted.
+
+        Raises:
+            ProviderError: no answer, or not what was asked for.
+
+        Cancellation: the connection is closed at once.
+        """
+
+        def whole(answer: Mapping[str, Any]) -> tuple[T, Usage | None]:
+            return read(answer), _usage(answer)
+
+        return await self.service.call(lambda http: http.post(self.model, members, whole, within_s))
+
+
+class NotNumbers(ProviderMalformed):
+    """The answer has something else where numbers should be; models overflow on single texts."""
+
+
+def is_of_the_text(error: ProviderError) -> bool:
+    """Whether a failure may be that of a text that was sent, and no sign that the model cannot be asked."""
+    if isinstance(error, ProviderRefused):
+        return isinstance(error, ContextTooLong) or error.status in _OF_THE_TEXT
+    return isinstance(error, NotNumbers)
+
+
+def read_vectors(answer: Mapping[str, Any], count: int, dimension: int | None = None) -> list[list[float]]:
+    """The vectors of ``count`` texts, in their order.
+
+    Args:
+        answer: of ``/embeddings``.
+        count: how many texts were sent.
+        dimension: of the vectors; None: they only have to be of the same.
+
+    Raises:
+        ProviderMalformed: one is missing, there twice, of another dimension, or not of numbers.
+    """
+    placed = _by_index(answer.get("data"), count)
+    if len(placed) < count:
+        raise ProviderMalformed(f"the LLM provider gave {len(placed)} vectors for {count} texts")
+    vectors = [_numbers(placed[index].get("embedding")) for index in range(count)]
+    wanted = len(vectors[0]) if dimension is None else dimension
+    odd = next((len(vector) for vector in vectors if len(vector) != wanted or not wanted), None)
+    if odd is not None:
+        raise ProviderMalformed(f"the LLM provider gave a vector of {odd} numbers, {wanted} were expected")
+    return vectors
+
+
+def read_scores(answer: Mapping[str, Any], count: int) -> dict[int, float]:
+    """The relevance of documents by their index; of any scale, and perhaps not of all of them.
+
+    Args:
+        answer: of ``/rerank``; sorted or not.
+        count: how many documents were sent.
+
+    Raises:
+        ProviderMalformed: there is none, one is there twice or was not sent, or has no number.
+    """
+    placed = _by_index(answer.get("results"), count)
+    scores = _numbers([each.get("relevance_score") for each in placed.values()])
+    return dict(zip(placed, scores, strict=True))
+
+
+def _by_index(items: object, count: int) -> dict[int, Mapping[str, Any]]:
+    """The results of ``count`` texts; at least one. Raises ProviderMalformed."""
+    if not isinstance(items, list) or not items:
+        raise ProviderMalformed("the LLM provider gave no list of results")
+    read = (each for each in items if isinstance(each, dict))
+    placed: dict[int, Mapping[str, Any]] = {each["index"]: each for each in read if type(each.get("index")) is int}
+    if len(placed) != len(items) or not placed.keys() <= set(range(count)):
+        raise ProviderMalformed("the LLM provider's results do not have the index of a text each")
+    return placed
+
+
+def _numbers(values: object) -> list[float]:
+    try:
+        if isinstance(values, list) and all(type(each) in (int, float) for each in values):
+            numbers = list(map(float, values))
+            if all(map(math.isfinite, numbers)):
+                return numbers
+    except OverflowError:
+        pass
+    raise NotNumbers("the LLM provider's results have something else in place of numbers")
+
+
+def _usage(answer: Mapping[str, Any]) -> Usage | None:
+    """What was counted; some say only the sum, which is all prompt."""
+    told = answer.get("usage")
+    counts = [told.get(name) for name in ("prompt_tokens", "total_tokens")] if isinstance(told, dict) else []
+    counted = max((each for each in counts if type(each) is int), default=0)
+    return Usage(prompt_tokens=counted, completion_tokens=0) if counted > 0 else None

@@ -1,0 +1,227 @@
+"""An embedding model of a provider: OpenAI's ``/embeddings``, behind the interface of ``EmbeddingModel``.
+
+Every text that is embedded goes to that provider. Sync code for a thread that Trio started (``klaw.actor.threads``):
+the call itself runs on the event loop, and is given up when whoever waits for the thread is cancelled.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+import numpy as np
+import structlog
+import trio
+
+from klaw.actor.clock import Clock, iso
+from klaw.config.memory import EmbeddingConfig
+from klaw.config.schema import EngineConfig
+from klaw.domain import tokens
+from klaw.domain.names import LOCAL_USER
+from klaw.errors import ModelAway, ModelError
+from klaw.llm.client import LlmClient, Meter
+from klaw.llm.endpoint import Endpoint, is_of_the_text, read_vectors
+from klaw.llm.errors import ProviderError
+from klaw.memory.asking import note_spending
+from klaw.memory.embed.calibration import TOO_ALIKE, Float32, built_in, measure
+from klaw.memory.embed.embedder import QUERY_S
+from klaw.memory.embed.passage import RECIPE, Passage
+from klaw.models.manifest import Calibration, read_beside, store
+from klaw.store.engine.writer import Writer
+
+if TYPE_CHECKING:
+    from klaw.memory.embed.model import EmbeddingModel, Kind
+
+AnyModel: TypeAlias = "EmbeddingModel | RemoteModel"
+
+TEXTS_IN_REQUEST = 10
+"""What the strictest known service takes at once (Alibaba's text-embedding-v4)."""
+WINDOW_TOKENS = 350
+"""Longer texts are sent in parts. Estimated tokens: far enough below the 512 of small models."""
+PASSAGES_S = 60.0
+"""Longest wait for a request that no question waits for."""
+MAX_DIMENSION = 8192
+"""Of sqlite-vec."""
+NOTE_S = 600.0
+"""What was spent is written down so often at most, and at the end."""
+_EMPTY = "-"
+"""Stands for a text without characters, which some services refuse."""
+_TINY = 1e-12
+
+log = structlog.get_logger("klaw.embedder")
+
+
+class RemoteModel:
+    """See ``EmbeddingModel``, whose attributes these are.
+
+    A passage is sent as one text with its context: only who has the model's states can pool a text's own tokens.
+
+    Args:
+        remote: whose model it is.
+        dimension: of its vectors.
+    """
+
+    def __init__(self, remote: "Remote", dimension: int) -> None:
+        config = remote.config
+        shaping = f"{config.query_prefix}\n{config.passage_prefix}"
+        prefixed = f"+{hashlib.sha256(shaping.encode()).hexdigest()[:12]}" if shaping.strip("\n") else ""
+        self._remote = remote
+        self.dimension = dimension
+        self.model_id = f"{remote.endpoint.name}@{dimension}{prefixed}"
+        self.calibration = self._calibrate()
+        self.random_cosine = self.calibration.random_cosine
+
+    def embed(self, texts: Sequence[str | Passage], *, kind: "Kind") -> Float32:
+        """See ``EmbeddingModel.embed``.
+
+        Raises:
+            ModelAway: it cannot be asked now.
+            ModelError: it refuses one of these texts.
+        """
+        config, remote = self._remote.config, self._remote
+        prefix = config.query_prefix if kind == "query" else config.passage_prefix
+        parts = [(at, prefix + part) for at, text in enumerate(texts) for part in _parts(text)]
+        sums = np.zeros((len(texts), self.dimension), np.float64)
+        for first in range(0, len(parts), TEXTS_IN_REQUEST):
+            sent = parts[first : first + TEXTS_IN_REQUEST]
+            within_s = QUERY_S if kind == "query" else PASSAGES_S
+            made = np.asarray(remote.ask([part for _, part in sent], self.dimension, within_s))
+            lengths = np.linalg.norm(made, axis=1)
+            if not (lengths > _TINY).all():
+                raise ModelError(f"{self.model_id}: gives a vector of no length")
+            for (at, part), vector, length in zip(sent, made, lengths, strict=True):
+                sums[at] += len(part) * vector / length
+        return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY), np.float32)
+
+    def close(self) -> None:
+        """Nothing is held: the provider's connections are the router's."""
+
+    def _calibrate(self) -> Calibration:
+        """What was measured when the model was first used."""
+        folder = self._remote.folder / hashlib.sha256(self.model_id.encode()).hexdigest()[:12]
+        known = read_beside(folder, self.model_id)
+        if known is not None and known.recipe == RECIPE:
+            return known
+        found = measure(lambda texts, kind: self.embed(texts, kind=kind), built_in())
+        made = Calibration(
+            random_cosine=min(found.mean, TOO_ALIKE),
+            deviation=found.deviation,
+            pairs=found.pairs,
+            recipe=RECIPE,
+            texts="built-in",
+        )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            store(folder, self.model_id, made)
+        except (ModelError, OSError) as error:  # it is measured again at the next start
+            log.warning("calibration_not_kept", error=type(error).__name__)
+        return made
+
+
+@attrs.define(kw_only=True, eq=False)
+class Remote:
+    """How a provider's embedding model is reached, and what that costs.
+
+    Args:
+        endpoint: asks it.
+        config: ``embedding``.
+        llm: counts the calls, for all users together.
+        folder: keeps what was measured of models.
+        clock, writer: for notes on what was spent; without a writer nobody keeps them.
+    """
+
+    endpoint: Endpoint
+    config: EmbeddingConfig
+    llm: LlmClient
+    folder: Path
+    clock: Clock
+    writer: Writer | None = None
+    lanes: int = 4
+    """Questions that are embedded at the same time."""
+    trouble: str | None = attrs.field(default=None, init=False)
+    """Why the last call failed."""
+    meter: Meter = attrs.field(init=False, default=attrs.Factory(lambda self: self.llm.meter(), takes_self=True))
+    _loaded: bool = attrs.field(default=False, init=False)
+    _noted_at: float = attrs.field(default=-math.inf, init=False)
+
+    def load(self) -> RemoteModel:
+        """The model, as it answers now.
+
+        Raises:
+            ModelError: it does not answer, or not as it should.
+        """
+        self._loaded = False
+        wanted = self.config.dimensions
+        dimension = len(self.ask([_EMPTY], wanted, PASSAGES_S)[0])
+        if dimension > MAX_DIMENSION:
+            raise ModelError(
+                f"{self.endpoint.name}: vectors of {dimension} numbers are too long, {MAX_DIMENSION} at most"
+            )
+        model = RemoteModel(self, dimension)
+        self._loaded = True
+        return model
+
+    def ask(self, texts: Sequence[str], dimension: int | None, within_s: float) -> list[list[float]]:
+        """One request; from a thread. Raises like ``RemoteModel.embed``."""
+        try:
+            made = trio.from_thread.run(partial(self._post, texts, dimension, within_s))
+        except ProviderError as error:
+            if is_of_the_text(error):
+                raise ModelError(str(error)) from error
+            self.trouble = str(error)
+            raise ModelAway(self.trouble) from error
+        self.trouble = None
+        return made
+
+    async def _post(self, texts: Sequence[str], dimension: int | None, within_s: float) -> list[list[float]]:
+        asked = {} if self.config.dimensions is None else {"dimensions": self.config.dimensions}
+
+        def read(answer: Mapping[str, Any]) -> list[list[float]]:
+            return read_vectors(answer, len(texts), dimension)
+
+        prompt = sum(map(tokens.estimate, texts))
+        members = {"input": list(texts), **asked}
+        return await self.meter.post(self.endpoint, members, read, prompt_tokens=prompt, within_s=within_s)
+
+    def problems(self) -> Mapping[str, str]:
+        """As a health source; until the model is loaded the embedder says what is wrong."""
+        if self.trouble is None or not self._loaded:
+            return {}
+        return {"embeddings_failing": f"no vectors of questions and new messages: {self.trouble}"}
+
+    async def note_spending(self, *, at_once: bool = False) -> None:
+        """Keep what was spent since the last time, if that is long enough ago: with a note for each message the journal
+        would grow twice as fast. It is the installation's, not one user's: ``local`` stands for all.
+
+        Cancellation: it is noted, see ``klaw.memory.asking.note_spending``.
+        """
+        if self.writer is not None and (at_once or trio.current_time() >= self._noted_at + NOTE_S):
+            self._noted_at, meter, self.meter = trio.current_time(), self.meter, self.llm.meter()
+            await note_spending(meter, self.writer, iso(self.clock.now()), "embedding", LOCAL_USER)
+
+
+def remote_of(
+    config: EngineConfig, llm: LlmClient, models_dir: Path, clock: Clock, writer: Writer | None = None
+) -> Remote | None:
+    """The provider's model of a configuration; None where it is one of this machine."""
+    if (named := config.endpoints.get("embeddings")) is None:
+        return None
+    return Remote(
+        endpoint=llm.router.endpoint(*named, "embeddings"),
+        config=config.embedding,
+        llm=llm,
+        folder=models_dir / "remote",
+        clock=clock,
+        writer=writer,
+    )
+
+
+def _parts(text: str | Passage) -> list[str]:
+    """What is sent of a text: all of it, in pieces of about the same length."""
+    passage = Passage(text) if isinstance(text, str) else text
+    whole = f"{passage.context}\n{passage.text}" if passage.context else passage.text or _EMPTY
+    size = math.ceil(len(whole) / max(1, math.ceil(tokens.estimate(whole) / WINDOW_TOKENS)))
+    return [whole[begin : begin + size] for begin in range(0, len(whole), size)]
