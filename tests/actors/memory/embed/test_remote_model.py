@@ -1,4 +1,5 @@
-"""A provider's embedding model: the embedder over a real store and a real HTTP server that is right, slow, down or lies."""
+"""A provider's embedding model: the embedder over a real store and a real HTTP server, which is right, slow, down or
+lies."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -359,19 +360,18 @@ async def test_nothing_is_sent_over_the_daily_budget(tmp_path: Path, server: Llm
 
 
 async def test_a_command_without_a_server_asks_the_same_model(tmp_path: Path, server: LlmServer) -> None:
-    async with running_store(tmp_path) as store:
-        async with running(tmp_path, server, store=store) as here:
-            await here.say(*TEXTS)
-            await here.until_embedded(4)
-            config = attrs.evolve(
-                structure({"providers": {"cloud": {"baseUrl": server.url}}}), embedding=here.remote.config
-            )
-            offline = OfflineEmbedder(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
-            assert await offline.prepare() is None
-            assert await offline.query("Какой пароль?") == await here.embedder.query("Какой пароль?")
-            server.respond = lambda _request: error_reply(503)
-            down = OfflineEmbedder(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
-            assert await down.prepare() == "no_model"
+    async with running_store(tmp_path) as store, running(tmp_path, server, store=store) as here:
+        await here.say(*TEXTS)
+        await here.until_embedded(4)
+        config = attrs.evolve(
+            structure({"providers": {"cloud": {"baseUrl": server.url}}}), embedding=here.remote.config
+        )
+        offline = OfflineEmbedder(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
+        assert await offline.prepare() is None
+        assert await offline.query("Какой пароль?") == await here.embedder.query("Какой пароль?")
+        server.respond = lambda _request: error_reply(503)
+        down = OfflineEmbedder(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
+        assert await down.prepare() == "no_model"
 
 
 async def test_answers_that_hold_what_was_said_reach_no_log(
