@@ -86,8 +86,10 @@ class Asker:
         try:
             yield attrs.evolve(self, charge=charge)
         finally:
-            if self.writer is not None:
-                charge.at = await note_spending(charge.meter, self.writer, iso(self.clock.now()), source, user, chat)
+            if self.writer is not None and charge.meter.record():
+                charge.at = iso(self.clock.now())
+                with trio.move_on_after(2 * WRITE_S, shield=True):
+                    await note_spending(charge.meter, self.writer, charge.at, source, user, chat)
 
     def room(self, task: Task, name: str) -> int:
         """About how many tokens of material a question may have.
@@ -169,22 +171,20 @@ class Asker:
 
 async def note_spending(
     meter: Meter, writer: Writer, at: str, source: str, user: UserId, chat: ChatId | None = None
-) -> str:
-    """Keep what a piece of work has spent. Returns ``at``; empty when it was nothing.
+) -> None:
+    """Keep what a piece of work has spent, if it was anything.
 
-    Cancellation: it is noted, for which it waits up to 5 s.
+    Cancellation: it may be noted or not; the last note of something is to be shielded.
     """
-    models = meter.record().get("models")
-    if not models:
-        return ""
-    with trio.move_on_after(WRITE_S, shield=True) as scope:
+    if not (models := meter.record().get("models")):
+        return
+    with trio.move_on_after(WRITE_S) as scope:
         try:
             await writer.run(usage.note_spent, source, user, chat, models, at)
         except KlawError as error:  # the daily limit has it; only a restart would forget it
             log.warning("spending_not_noted", error=error_class(error), name=source)
     if scope.cancelled_caught:  # it may be stored all the same
         log.warning("spending_not_noted", error="TooSlow", name=source)
-    return at
 
 
 def question(name: str, material: str) -> tuple[ChatMessage, ...]:

@@ -196,7 +196,7 @@ class Remote:
         """Keep what was spent since the last time, if that is long enough ago: with a note for each message the journal
         would grow twice as fast. It is the installation's, not one user's: ``local`` stands for all.
 
-        Cancellation: it is noted, see ``klaw.memory.asking.note_spending``.
+        Cancellation: see ``klaw.memory.asking.note_spending``.
         """
         if self.writer is not None and (at_once or trio.current_time() >= self._noted_at + NOTE_S):
             self._noted_at, meter, self.meter = trio.current_time(), self.meter, self.llm.meter()

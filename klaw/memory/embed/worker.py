@@ -39,6 +39,8 @@ RECHECK_MODEL_S = 30.0
 FAILED_BATCH_PAUSE_S = 5.0
 FAILED_ROWS_PAUSE_S = 3_600.0
 """What a provider's model refused is sent again after so long: another time it may be another model."""
+STOP_S = 10.0
+"""Longest wait for a note on what was spent, when it stops."""
 REPAIR_PAUSE_S = 3_600.0
 """A vector table that is damaged again so soon is left alone: something else is wrong, a disk perhaps."""
 PASSAGE_ROWS = 16
@@ -130,7 +132,8 @@ class Worker:
         finally:
             model.close()
             if self.remote is not None:
-                await self.remote.note_spending(at_once=True)
+                with trio.move_on_after(STOP_S, shield=True):
+                    await self.remote.note_spending(at_once=True)
 
     async def _load(self) -> "AnyModel | None":
         """Load the model; while it is missing or unusable, say so and look again. None when the mailbox was closed.
