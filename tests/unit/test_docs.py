@@ -177,7 +177,7 @@ def test_configurations_of_the_models_page_are_valid():
         for language, text in _FENCE.findall((REPOSITORY / "docs/models.md").read_text("utf-8"))
         if language == "yaml"
     ]
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "ZAI_API_KEY", "CLOUD_API_KEY"), "secret")
     for block in blocks:
         _, warnings = parse(block, keys)
