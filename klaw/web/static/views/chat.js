@@ -340,8 +340,8 @@ const TAKES = {
       this.hideLive();
       this.live.querySelectorAll(".approval").forEach((each) => each.remove());
     }
-    if (frame.state === "idle" && !this.detached && this.body.lastElementChild?.matches("article.user.text")) this.fail("");
-    else if (frame.state !== "idle") this.live.querySelector(".retry")?.remove();
+    if (frame.state in words) this.live.querySelector(".retry")?.remove();
+    else if (!this.detached && this.body.lastElementChild?.matches("article.user.text")) this.fail("");
   },
   approval(frame) {
     this.showApproval(frame);
