@@ -6,6 +6,7 @@ import pytest
 
 from klaw.llm.trial import red_square
 from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
+from tests.support.memory import endpoints
 from tests.support.programs.anthropic_server import anthropic_error, serve_anthropic
 from tests.support.server import run_klaw, write_home
 
@@ -85,3 +86,31 @@ async def test_a_wrong_key_a_wrong_name_and_a_dead_server(tmp_path, kind):
     code, out, _ = await run_klaw("models", "test", "stub", "--home", str(home))
     assert code == 1
     assert out.count("cannot be reached: Connection refused") == 2
+
+
+CLOUD = {"provider": "stub", "model": "vec/tor"}
+ORDER = {"rerank": {"provider": "stub", "model": "order"}}
+
+
+async def test_models_for_embeddings_and_reranking(tmp_path):
+    """Each is asked what it is for; `klaw doctor` names both, and asks neither."""
+    async with serve_llm() as server:
+        server.respond = lambda request: (
+            endpoints.answer(request) if "messages" not in request.body else answer(request)
+        )
+        home = write_home(tmp_path, llm=server.url, embedding={**CLOUD, "enabled": True}, autoRag=ORDER)
+        code, out, error = await run_klaw("models", "test", "--home", str(home))
+        asked = len(server.requests)
+        _, told, _ = await run_klaw("doctor", "--home", str(home), "--json")
+        assert len(server.requests) == asked
+        server.respond = lambda request: error_reply(404) if "rerank" in request.path else endpoints.answer(request)
+        lost, after, _ = await run_klaw("models", "test", "stub/order", "--home", str(home))
+    assert (code, error) == (0, "")
+    assert f"stub/vec/tor at {server.url}\n  embeddings works: vectors of 64 numbers" in out
+    assert f"stub/order at {server.url}\n  rerank   works" in out
+    findings = {each["name"]: each["text"] for each in json.loads(told)["findings"]}
+    assert findings["embedding_model"].startswith("stub/vec/tor, to which all messages are sent")
+    assert findings["reranker"].startswith("stub/order, to which what recall found is sent")
+    assert lost == 1
+    assert "  rerank   fails" in after
+    assert "status 404" in after

@@ -185,3 +185,12 @@ def test_a_folder_that_cannot_be_written_keeps_its_manifest(
     assert "manifest.json: cannot be written (Permission denied)" in capsys.readouterr().err
     assert (home / "models" / E5 / "manifest.json").read_bytes() == before
     assert sorted(path.suffix for path in (home / "models" / E5).iterdir()) == [".data", ".json", ".model", ".onnx"]
+
+
+def test_a_providers_model_is_not_calibrated_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config").mkdir(mode=0o700)
+    cloud = {"cloud": {"baseUrl": "http://127.0.0.1:9/v1"}}
+    settings = {"providers": cloud, "embedding": {"provider": "cloud", "model": "m"}}
+    (tmp_path / "config" / "engine.json").write_text(json.dumps(settings))
+    assert _run(tmp_path) == 1
+    assert "embedding.provider is set" in capsys.readouterr().err

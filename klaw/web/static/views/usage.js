@@ -7,7 +7,7 @@ import { Panel } from "/static/panel.js";
 
 const SOURCES = {
   turn: "answers in chats", run: "runs of tasks", summary: "summaries", topics: "making topics", facts: "learning facts",
-  reranker: "choosing what is recalled",
+  reranker: "choosing what is recalled", embedding: "vectors of messages and questions",
 };
 const DAY_MS = 86_400_000;
 
