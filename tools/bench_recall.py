@@ -1,7 +1,7 @@
 """How well recall finds what was said: conversations with questions and the messages that answer them.
 
     python tools/bench_recall.py DIR... [--smalltalk FILE] [--json] [--report FILE] [--without STEP...]
-                                 [--models DIR] [--cache FILE]
+                                 [--models DIR] [--cache FILE] [--long CHARACTERS]
 
 Loads each conversation through the real store into one chat as one segment, embeds it with the real model,
 and runs each question through the real pipeline with an empty window. One JSON file per conversation:
@@ -11,7 +11,8 @@ Printed for vectors alone, full text alone and the whole: the share of the quest
 results and in what is packed into 400 tokens (topK not limiting), averaged over questions; any-hit@400 is the share of
 questions with at least one; silence is the share of small-talk queries that recall nothing. Embeddings are cached by
 model and content. ``--without`` leaves out steps of the pipeline, to see what each of them brings; ``--report`` writes
-the table as Markdown.
+the table as Markdown. ``--long`` makes long answers of the messages (``long_turns``): text@400 is the share of the
+evidence's passages that stand in what is packed, and messages how many different ones are packed.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ from klaw.store.search.candidates import Depth, Scope, read_messages, search_lis
 from klaw.store.search.tokenizer import stem
 from klaw.store.store import Store
 from tests.support.stores import running_store
+from tools.long_turns import is_shown, lengthen
 
 MODEL = "multilingual-e5-small"
 BUDGET = 400
@@ -100,6 +102,13 @@ class Scores:
         self.at["@10"].append(len(evidence & set(ranked[:10])) / len(evidence))
         self.at["@400"].append(len(evidence & set(packed)) / len(evidence))
         self.at["any@400"].append(float(bool(evidence & set(packed))))
+
+    def add_passages(self, packed: Sequence[Candidate], passages: Sequence[tuple[str, str]]) -> None:
+        """Count what of the evidence's own text stands in what is packed."""
+        texts = dict(zip(ids_of(packed), packed, strict=True))
+        shown = [is_shown(texts[own].message.content, texts[own].text, text) for own, text in passages if own in texts]
+        self.at["text@400"].append(sum(shown) / len(passages))
+        self.at["messages"].append(len(texts) / 100)
 
     def summary(self) -> dict[str, float]:
         return {name: round(100 * statistics.mean(values), 1) for name, values in self.at.items()}
@@ -173,8 +182,12 @@ WITHOUT: dict[str, list[tuple[Any, str, Any]]] = {
 """Steps that can be left out, as what has to be set to which value for that."""
 
 
-def ids_of(candidates: Sequence[Candidate], wanted: Callable[[Candidate], bool]) -> list[str]:
-    return [candidate.message.id.split("/", 1)[1] for candidate in candidates if wanted(candidate)]
+def ids_of(candidates: Sequence[Candidate]) -> list[str]:
+    return [candidate.message.id.split("/", 1)[1] for candidate in candidates]
+
+
+def passed_of(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.passed]
 
 
 def _ranked(candidate: Candidate) -> bool:
@@ -197,6 +210,8 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             recall = Recall(store.readers, embedder, config, clock)
             for path in sorted(path for folder in arguments.folders for path in folder.glob("*.json")):
                 conversation = json.loads(path.read_text(encoding="utf-8"))
+                if arguments.long:
+                    conversation = lengthen(conversation, arguments.long)
                 scope = await load(store, model, conversation)
                 name = path.stem.split("-")[0]
                 for question in conversation["questions"]:
@@ -233,16 +248,18 @@ async def ask(
     begin = time.perf_counter()
     found = await recall.search(question["query"], scope)
     spent.append(time.perf_counter() - begin)
-    ranked, packed = ids_of(found.candidates, _ranked), ids_of(found.candidates, lambda each: each.passed)
-    sets[name]["whole"].add(ranked, packed, evidence)
-    sets[f"{name} {question.get('category', '')}"]["whole"].add(ranked, packed, evidence)
+    ranked, packed = ids_of(list(filter(_ranked, found.candidates))), passed_of(found.candidates)
+    for each in (sets[name], sets[f"{name} {question.get('category', '')}"]):
+        each["whole"].add(ranked, ids_of(packed), evidence)
+        if "passages" in question:
+            each["whole"].add_passages(packed, question["passages"])
     lists = await store.readers.run(search_lists, vector, asked, (), scope, DEPTH, 60.0)
     for method, rowids in (
         ("vectors", [each.rowid for each in lists.neighbours]),
         ("text", [each.rowid for each in lists.hits]),
     ):
         alone = single_list(await store.readers.run(read_messages, rowids, scope), wanted)
-        sets[name][method].add(ids_of(alone, lambda _each: True), ids_of(alone, lambda each: each.passed), evidence)
+        sets[name][method].add(ids_of(alone), ids_of(passed_of(alone)), evidence)
 
 
 def as_markdown(result: dict[str, Any]) -> str:
@@ -260,6 +277,7 @@ def main() -> None:
     parser.add_argument("--smalltalk", type=Path, help='{"queries": [...]} that must recall nothing')
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
     parser.add_argument("--cache", type=Path, help="file (.npz) that keeps embeddings between runs")
+    parser.add_argument("--long", type=int, metavar="CHARACTERS", help="make long answers of the messages")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--report", type=Path, help="file for the table as Markdown")
     parser.add_argument("--without", nargs="+", choices=sorted(WITHOUT), default=[], help="steps to leave out")

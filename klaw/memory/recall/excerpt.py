@@ -222,6 +222,9 @@ def _merged(marks: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 MIN_SHARE_TOKENS = 48
 """A message may always take so many tokens: about two sentences. A longer one is first shown as an excerpt, so that
 one cannot crowd out the others."""
+LONG_SHARE_TOKENS, LONG_PART, LONG_PLACES = 128, 6, 2
+"""Of the best two messages a sixth may be shown, at most so many tokens: what answers a question out of a long one
+seldom fits into less."""
 _SHORTEST_EXCERPT_TOKENS = 24
 LINE_TOKENS = 4
 """What ``[assistant] `` and the line break cost."""
@@ -243,12 +246,14 @@ def pack(candidates: Sequence[Candidate], wanted: Collection[str], *, top_k: int
     Returns:
         All candidates in the same order, with the final decision, text and tokens.
     """
-    share = max(MIN_SHARE_TOKENS, max_tokens // top_k)
+    least = max(MIN_SHARE_TOKENS, max_tokens // top_k)
     left, places = max_tokens, top_k
     packed = []
     for candidate in candidates:
         shown = candidate
         if candidate.passed:
+            long = min(LONG_SHARE_TOKENS, candidate.tokens // LONG_PART, left) if top_k - places < LONG_PLACES else 0
+            share = max(least, long)
             if places == 0:
                 # Its excerpt is not made, that takes time; it would have about this length.
                 cut = attrs.evolve(candidate, decision=Decision.OVER_TOP_K, tokens=min(candidate.tokens, share))

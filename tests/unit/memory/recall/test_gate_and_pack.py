@@ -163,6 +163,17 @@ def test_a_long_message_leaves_room_for_the_others() -> None:
     assert packed[1].text == "short"
 
 
+def test_the_best_two_of_long_messages_show_more_of_themselves() -> None:
+    """One of four sentences would say nothing, and seven long messages would each show one."""
+    packed = pack([candidate(seq, "слово " * 300) for seq in range(1, 8)], [], top_k=8, max_tokens=400)
+    assert [each.tokens > 2 * MIN_SHARE_TOKENS for each in packed if each.passed] == [True, True, False, False, False]
+
+
+def test_a_message_that_is_hardly_longer_than_its_share_takes_no_more() -> None:
+    packed = pack([candidate(seq, "слово " * 50) for seq in range(1, 10)], [], top_k=8, max_tokens=400)
+    assert sum(each.passed for each in packed) == 8
+
+
 def test_what_is_left_of_the_budget_gives_excerpts_more_room() -> None:
     text = "word " * 100
     (alone,) = pack([candidate(1, text)], [], top_k=8, max_tokens=400)
