@@ -1,7 +1,7 @@
 """How well recall finds what was said: conversations with questions and the messages that answer them.
 
     python tools/bench_recall.py DIR... [--smalltalk FILE] [--json] [--report FILE] [--without STEP...]
-                                 [--models DIR] [--cache FILE] [--long CHARACTERS]
+                                 [--apart FILE] [--models DIR] [--cache FILE] [--long CHARACTERS]
 
 Loads each conversation through the real store into one chat as one segment, embeds it with the real model,
 and runs each question through the real pipeline with an empty window. One JSON file per conversation:
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from klaw.actor import log
 from klaw.actor.clock import SystemClock, from_iso, iso
 from klaw.config.memory import AutoRagConfig
 from klaw.config.paths import Paths
+from klaw.convert import JOURNAL
 from klaw.domain import tokens
 from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role, is_embeddable
 from klaw.domain.names import LOCAL_USER, chat_id
@@ -49,7 +50,9 @@ from klaw.memory.recall import excerpt as pack_module
 from klaw.memory.recall import rank
 from klaw.memory.recall import recall as recall_module
 from klaw.memory.recall.excerpt import line_tokens, pack
-from klaw.memory.recall.gate import MAX_WORDS, Gate
+from klaw.memory.recall.gate import Gate
+from klaw.memory.recall.query import MAX_WORDS
+from klaw.memory.recall.ranker import Ranker
 from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.memory.recall.stopwords import content_words
 from klaw.store.kinds import messages as stored_messages
@@ -114,6 +117,17 @@ class Scores:
         return {name: round(100 * statistics.mean(values), 1) for name, values in self.at.items()}
 
 
+def conversations(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """All conversations, with the set that each is of."""
+    for path in sorted(path for folder in folders for path in folder.glob("*.json")):
+        yield {**json.loads(path.read_text(encoding="utf-8")), "set": path.stem.split("-")[0]}
+
+
+def ready_embedder(model: CachedModel) -> ReadyEmbedder:
+    """The model behind the embedder's handle."""
+    return ReadyEmbedder(lambda text: model.embed([text], "query")[0], model.model.random_cosine, SystemClock())
+
+
 async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -> Scope:
     """Put a conversation with its vectors into one chat."""
     chat = chat_id(LOCAL_USER, conversation["name"].replace("_", "-"))
@@ -170,9 +184,6 @@ def single_list(messages: Sequence[Message], wanted: set[str]) -> list[Candidate
 
 WITHOUT: dict[str, list[tuple[Any, str, Any]]] = {
     "shares": [(rank, "FROM_PREVIOUS", 0.0), (rank, "FROM_NEXT", 0.0)],
-    "speakers": [(rank, "SPEAKER_FACTOR", 1.0)],
-    "dates": [(rank, "IN_PERIOD_FACTOR", 1.0), (rank, "AFTER_PERIOD_FACTOR", 1.0), (rank, "DATED_WEIGHT", 0.0)],
-    "length": [(rank, "LENGTH_POWER", 0.0)],
     "context": [(sys.modules[__name__], "CONTEXT", False)],
     "depth": [(recall_module, "DEPTH", Depth(vectors=20, words=20, spreading=20))],
     "excerpts": [(pack_module, "MIN_SHARE_TOKENS", BUDGET // 2)],
@@ -205,15 +216,16 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
         async with running_store(Path(scratch)) as store:
             await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
             config = AutoRagConfig(top_k=100, max_tokens=BUDGET, time_budget_ms=60_000)
-            clock = SystemClock()
-            embedder = ReadyEmbedder(lambda text: model.embed([text], "query")[0], model.model.random_cosine, clock)
-            recall = Recall(store.readers, embedder, config, clock)
-            for path in sorted(path for folder in arguments.folders for path in folder.glob("*.json")):
-                conversation = json.loads(path.read_text(encoding="utf-8"))
+            recall = Recall(store.readers, ready_embedder(model), config, SystemClock())
+            apart = json.loads(arguments.apart.read_text(encoding="utf-8")) if arguments.apart else {}
+            for conversation in conversations(arguments.folders):
+                if apart:
+                    ranker = JOURNAL.read(apart[conversation["name"]], Ranker)
+                    rank.built_in = lambda ranker=ranker: ranker  # type: ignore[assignment]
                 if arguments.long:
                     conversation = lengthen(conversation, arguments.long)
                 scope = await load(store, model, conversation)
-                name = path.stem.split("-")[0]
+                name = conversation["set"]
                 for question in conversation["questions"]:
                     await ask(store, model, recall, scope, question, sets, name, spent)
                 for query in small:
@@ -279,6 +291,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="file (.npz) that keeps embeddings between runs")
     parser.add_argument("--long", type=int, metavar="CHARACTERS", help="make long answers of the messages")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--apart", type=Path, help="rankers that have not seen the conversation (train_ranker.py)")
     parser.add_argument("--report", type=Path, help="file for the table as Markdown")
     parser.add_argument("--without", nargs="+", choices=sorted(WITHOUT), default=[], help="steps to leave out")
     arguments = parser.parse_args()

@@ -38,7 +38,7 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.offline import ReadyEmbedder
-from klaw.memory.recall.gate import MAX_WORDS
+from klaw.memory.recall.query import MAX_WORDS
 from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.memory.recall.stopwords import content_words
 from klaw.memory.search.search import MemorySearch

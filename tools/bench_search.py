@@ -29,7 +29,7 @@ from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
 from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.recall.gate import read_search_words
+from klaw.memory.recall.query import read_search_words
 from klaw.memory.recall.rank import reciprocal_rank_fusion
 from klaw.memory.search.search import DEPTH, MemorySearch
 from klaw.store.engine.database import Readers

@@ -48,7 +48,7 @@ from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.recall.gate import read_query
+from klaw.memory.recall.query import read_query
 from klaw.memory.recall.recall import Recall
 from klaw.memory.topics import search as search_module
 from klaw.memory.topics.chooser import TopicChooser

@@ -92,7 +92,7 @@ def describe_topic(candidate: TopicCandidate, packed: PackedTopics) -> dict[str,
             "excerpt": shown.excerpt or None,
             "summary": None if shown.summary else False,
         }
-    return {name: value for name, value in told.items() if value is not None and value != []}
+    return {name: value for name, value in told.items() if value not in (None, [], {})}
 
 
 def _recall(guard: Guard, recalled: Recalled) -> dict[str, Any]:
@@ -136,6 +136,8 @@ def describe_candidate(candidate: Candidate) -> dict[str, Any]:
         "shared_words": candidate.shared_words or None,
         "score": _rounded(candidate.score, 5),
         "rerank": _rounded(candidate.rerank, 5),
+        "parts": dict(candidate.parts),
+        "token_score": _rounded(candidate.token_score, 3),
         "boosts": list(candidate.boosts),
         "decision": candidate.decision.value,
         "left_tokens": candidate.left_tokens,
@@ -143,7 +145,7 @@ def describe_candidate(candidate: Candidate) -> dict[str, Any]:
         "tokens": candidate.tokens,
         "whole_tokens": candidate.message.tokens if excerpt else None,
     }
-    return {name: value for name, value in told.items() if value is not None and value != []}
+    return {name: value for name, value in told.items() if value not in (None, [], {})}
 
 
 def _rounded(number: float | None, digits: int) -> float | None:

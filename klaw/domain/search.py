@@ -1,6 +1,7 @@
 """What recall found and why it was kept or cut, for receipts; what a search over a user's whole history finds."""
 
 import enum
+from collections.abc import Mapping
 from datetime import date
 from typing import Any, Literal, TypeAlias
 
@@ -20,7 +21,7 @@ class Ranks:
     """By what something was found, and how well."""
 
     score: float
-    """Fused score; larger is better. Of another kind's results it says nothing."""
+    """Larger is better. Of another query's or kind's results it says nothing."""
     vector_rank: int | None
     distance: float | None
     """Cosine distance. Calibrated where it is shown: 0 = identical, 1 = as far as random pairs of the model."""
@@ -58,7 +59,7 @@ class SearchResult(Found):
     created_at: str
     """ISO-8601 UTC."""
     boosts: tuple[str, ...]
-    """Why its score was raised: ``speaker`` (the query names who said it), ``date`` (or when)."""
+    """What the query says of it: ``speaker`` (who said it), ``date`` (or when)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -219,7 +220,11 @@ class Candidate(Ranks):
     tokens: int
     """Estimated tokens of the line that shows ``text``."""
     boosts: tuple[str, ...] = ()
-    """Why its score was raised: ``speaker`` (the question names who said it), ``date`` (or when)."""
+    """What the question says of it: ``speaker`` (who said it), ``date`` (or when)."""
+    parts: Mapping[str, float] = attrs.field(factory=dict)
+    """What its score is made of: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length``."""
+    token_score: float | None = None
+    """How well it covers the question token by token, 0 to 1; None without codes."""
     dated_rank: int | None = None
     """By vector among what was said in the days that the question names."""
     shared_words: int = 0

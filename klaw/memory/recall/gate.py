@@ -1,5 +1,4 @@
-"""What a query says of itself, and the relevance gate: small talk recalls nothing, a real question is not starved.
-Pure.
+"""The relevance gate: small talk recalls nothing, a real question is not starved. Pure.
 
 Similarity alone cannot tell: multilingual-e5 puts "thanks" as near to some old message as a real question to its
 answer. So the gate looks at the query first: without content words it recalls nothing, and one that only tells the
@@ -12,17 +11,14 @@ same, the newest counts, so that repetitions do not fill the budget.
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, date, datetime
 
 import attrs
 
 from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Decision
-from klaw.memory.recall.dates import Period, find_periods
 from klaw.memory.recall.excerpt import LINE_TOKENS
 from klaw.memory.recall.rank import Ranked
-from klaw.memory.recall.stopwords import MAX_CHARACTERS, content_words, is_about_us, is_light, search_words
-from klaw.store.search.tokenizer import stem, words
+from klaw.store.search.tokenizer import stem
 
 ENOUGH_OVERLAP = 1 / 3
 """Share of the query's content words in one message that shows relevance without a near vector …"""
@@ -34,34 +30,6 @@ COMMAND_OVERLAP = 0.75
 """… or so many of their words, and at least two, in one message."""
 AS_FAR_AS_CHANCE = 1.0
 """Calibrated distance of random pairs: what is no nearer, and shares no word, is not recalled whatever its rank."""
-
-_COMMAND = re.compile(
-    r"""\W*(?:please\s+|can\ you\s+|could\ you\s+|пожалуйста,?\s+)?
-    (?:tell\ me\ an?\b|tell\ us\ an?\b|write\b|compose\b|translate\b|sing\b|generate\b|calculate\b|compute\b|convert\b
-      |define\b|spell\b|count\b|rhyme\b|draw\b|explain\b|summari[sz]e\b
-      |what\ time\ is\ it\b|what(?:'s|\ is)\ the\ (?:time|date)\b(?!\ of)|what\ day\ is\ (?:it|today)\b
-      |расскажи\ (?:анекдот|шутку|сказку|что-нибудь)|напиши\b|сочини\b|переведи\b|спой\b|придумай\b|посчитай\b
-      |вычисли\b|сгенерируй\b|нарисуй\b|объясни\b|который\ (?:сейчас\ )?час\b
-      |сколько\ (?:сейчас\ )?времени\W*$|как(?:ое|ой)\ сегодня\ (?:число|день))""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_SUM = re.compile(r"\d\s*[+*×÷^]\s*\d|\d\s+[-−/]\s+\d|\d\s?%\s(?:of|от)\s\d")
-
-
-def is_command(query: str) -> bool:
-    """Whether a query tells the model to do something that needs nothing from the conversation, as far as words show.
-
-    One that speaks of the user or of what was said ("write to my sister about …") is none.
-    """
-    if is_sum(query):
-        return True
-    match = _COMMAND.match(query)
-    return match is not None and not is_about_us(query, match.end())
-
-
-def is_sum(query: str) -> bool:
-    """Whether a query has something to calculate: its numbers then say nothing about the conversation."""
-    return _SUM.search(query) is not None
 
 
 def calibrated(cosine_distance: float | None, random_cosine: float) -> float | None:
@@ -162,6 +130,8 @@ def judge(ranked: Sequence[Ranked], found: Sequence[Message], gate: Gate, random
             **{**each.ranks(), "distance": seen.distance},
             message=message,
             boosts=each.boosts,
+            parts=each.parts,
+            token_score=each.token_score,
             decision=decision,
             text=message.content,
             tokens=message.tokens + LINE_TOKENS,
@@ -251,67 +221,3 @@ def _is_same(one: frozenset[str], other: frozenset[str]) -> bool:
 
 def _marked(candidate: Candidate, newer: Candidate) -> Candidate:
     return attrs.evolve(candidate, decision=Decision.REPEATED, repeated_by=newer.message.seq)
-
-
-MAX_WORDS = 64
-"""Content words of a query that full text looks for; a longer query is cut."""
-MAX_READ_CHARACTERS = 8_000
-"""Of a longer query (a pasted text) only the beginning is read. Reading takes too long for the event loop."""
-MAX_NAMES_CHARACTERS = 2_000
-"""Of a longer query only the beginning is looked through for names."""
-
-
-@attrs.frozen(kw_only=True)
-class Query:
-    """A question, read."""
-
-    words: tuple[str, ...]
-    """Its content words, as written."""
-    content_stems: frozenset[str]
-    stems: frozenset[str]
-    """Of all its words: names may be among them."""
-    command: bool
-    """It tells the model to do something that needs nothing from the conversation."""
-    periods: tuple[Period, ...]
-    """The days that it names."""
-
-
-def read_query(text: str, now: float, latest: date | None) -> Query:
-    """Read a query.
-
-    Args:
-        text: as the user wrote it; any length.
-        now: Unix seconds; "yesterday" is counted from there, in UTC as all of Klaw's times.
-        latest: when something was last said in the scope; None where nothing was.
-    """
-    text = text[:MAX_READ_CHARACTERS]
-    today = datetime.fromtimestamp(now, UTC).date()
-    asked = _asked(text)
-    return Query(
-        words=tuple(asked),
-        content_stems=frozenset(stem(word) for word in asked),
-        stems=frozenset(stem(word) for word in words(text[:MAX_NAMES_CHARACTERS])),
-        command=is_command(text),
-        periods=find_periods(text, today=today, latest=latest or today),
-    )
-
-
-def _asked(text: str) -> list[str]:
-    """The words that a query asks with; none for small talk."""
-    asked = content_words(text, MAX_WORDS)
-    if is_sum(text):
-        asked = [word for word in asked if not word.isdecimal()]
-    return [] if is_light(text, map(stem, asked)) else asked
-
-
-def read_search_words(text: str) -> list[str]:
-    """The words that a search which somebody asked for looks for, as written, each stem once.
-
-    Content words and emoji; when there are none of these, whatever words there are.
-    """
-    said: dict[str, str] = {}
-    for word in search_words(text[:MAX_CHARACTERS]):
-        said.setdefault(stem(word), word)
-    content = {stem(word) for word in content_words(text, MAX_WORDS)}
-    telling = [word for form, word in said.items() if form in content or not any(map(str.isalnum, word))]
-    return (telling or list(said.values()))[:MAX_WORDS]

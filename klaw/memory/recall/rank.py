@@ -1,19 +1,25 @@
-"""Ranking what the searches found: shared scores, fusion, and what the question itself says of the message. Pure.
+"""Ranking what the searches found. Pure.
 
-The steps and what each of them brought are in docs/benchmarks.md.
+The lists are fused (Reciprocal Rank Fusion), and the best of them, the pool, are ranked by a learned model over what is
+known of each (``ranker``). What each feature brings is in docs/benchmarks.md.
 """
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import zip_longest
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import attrs
+import numpy as np
 
 from klaw.domain.message import SESSION_PAUSE_S
 from klaw.domain.search import Kind, Ranks
 from klaw.memory.recall.dates import Period
 from klaw.memory.recall.excerpt import speaker_stems
+from klaw.memory.recall.query import Query
+from klaw.memory.recall.ranker import FEATURES, Float64, built_in, parts
 from klaw.store.search.candidates import Lists, Place
 
 RRF_K = 60
@@ -23,26 +29,22 @@ TEXT_WEIGHT = 1.0
 DATED_WEIGHT = 1.0
 
 FROM_PREVIOUS = 0.5
-"""Share of a message's full-text score that the next message gets: an answer seldom repeats the question's words."""
+"""Share of a message's full-text score that the next message gets in the list by words: an answer seldom repeats the
+question's words."""
 FROM_NEXT = 0.2
 """… and the message before it."""
 
 K1, B, USUAL_TOKENS = 1.2, 0.2, 40
 """Of BM25; messages differ less in length than documents, and the longer ones say more."""
 
-LENGTH_POWER = 0.1
-"""A longer message says more: scores grow with this power of its tokens, between ``SHORT`` and ``LONG``."""
-SHORT, LONG = 10, 80
-
-_LEAST, _MOST = SHORT**LENGTH_POWER, LONG**LENGTH_POWER
-
-SPEAKER_FACTOR = 1.2
-"""For messages of a person whom the question names ("Anna: …" in a group or an imported chat)."""
-IN_PERIOD_FACTOR = 1.6
-"""For what was said in the days that the question names, or on the day after."""
-AFTER_PERIOD_FACTOR = 1.2
-"""For what was said in the week after them."""
+SHORT, LONG = 5, 160
+"""Tokens between which a message's length counts."""
+BESIDE = (1, 2, 3)
+"""How far away, in messages of the chat, other candidates speak for one."""
 DAY, WEEK = timedelta(days=1), timedelta(days=8)
+_TOKENS = FEATURES.index("tokens")
+_LEAST_SPREAD = 0.01
+"""Of token scores: smaller differences say little."""
 
 
 T = TypeVar("T")
@@ -55,7 +57,7 @@ class Entry(Ranks):
     kind: Kind = "message"
     rowid: int
     boosts: tuple[str, ...] = ()
-    """Why a message's score was raised: ``speaker``, ``date``."""
+    """What the query says of a message: ``speaker``, ``date``."""
 
     @property
     def key(self) -> tuple[Kind, int]:
@@ -72,6 +74,10 @@ class Ranked(Entry):
     """Rank by vector among what was said in the days that the question names."""
     shared_words: int
     """How many of the question's content words it has."""
+    parts: Mapping[str, float] = attrs.field(factory=dict)
+    """What its score is made of; see ``ranker.PARTS``."""
+    token_score: float | None = None
+    """How well it covers the question token by token; None without codes."""
 
     @rowid.default
     def _rowid(self) -> int:
@@ -88,80 +94,152 @@ class Ranking:
     """The best first."""
 
 
-def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period], limit: int | None = None) -> Ranking:
-    """Fuse the lists into one ranking; ties go to the newer message.
+@attrs.frozen(kw_only=True, eq=False)
+class Pool:
+    """The best of the fused lists and what is known of each."""
+
+    found: int
+    """How many messages the searches found."""
+    entries: Sequence[Ranked]
+    """The best of the fusion first; their score is the fused one."""
+    features: Float64
+    """A row for each entry, the columns of ``ranker.FEATURES``."""
+    has_vector: bool
+
+    def matrix(self, token_scores: Mapping[int, float]) -> Float64:
+        """The features with what the tokens say: by how many standard deviations a score differs from the mean. An
+        entry without one counts as the mean."""
+        if not token_scores:
+            return self.features
+        features = self.features.copy()
+        mean = sum(token_scores.values()) / len(token_scores)
+        told = np.array([token_scores.get(each.rowid, mean) for each in self.entries])
+        features[:, _TOKENS] = (told - mean) / (told.std() + _LEAST_SPREAD)
+        return features
+
+    def rank(self, token_scores: Mapping[int, float] | None = None, limit: int | None = None) -> Ranking:
+        """The ranking by the learned model; ties go to the newer message.
+
+        Args:
+            token_scores: by row id (see ``late.max_sim``); None or empty if there are no codes.
+            limit: how many of the best are wanted, all if it is None.
+        """
+        if not self.entries:
+            return Ranking(found=self.found, best=())
+        features = self.matrix(token_scores or {})
+        added = built_in().contributions(features, vectors=self.has_vector, tokens=bool(token_scores))
+        scores = added.sum(axis=1).tolist()
+        order = sorted(range(len(scores)), key=lambda at: (-scores[at], -self.entries[at].rowid))
+        best = [
+            attrs.evolve(
+                self.entries[at],
+                score=scores[at],
+                parts=parts(added[at].tolist()),
+                token_score=(token_scores or {}).get(self.entries[at].rowid),
+            )
+            for at in order[:limit]
+        ]
+        return Ranking(found=self.found, best=best)
+
+
+EMPTY = Pool(found=0, entries=(), features=np.empty((0, len(FEATURES))), has_vector=False)
+
+
+def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int | None = None) -> Pool:
+    """Fuse the lists and look at the best of them.
 
     Args:
         lists: what the searches found.
-        names: stems of the question's words, among which may be names of speakers.
-        periods: the days that the question names.
-        limit: how many of the best are wanted, all if it is None.
+        query: the question, read.
+        random_cosine: of the embedding model.
+        size: how many of the best are wanted, all if it is None.
     """
     places = {place.rowid: place for place in lists.places}
-    text = _by_words(lists, places)
-    fused = reciprocal_rank_fusion(
-        [
-            (VECTOR_WEIGHT, [near.rowid for near in lists.neighbours]),
-            (TEXT_WEIGHT, text),
-            (DATED_WEIGHT, [near.rowid for near in lists.dated]),
-        ]
-    )
-    distances = {near.rowid: near.distance for near in (*lists.dated, *lists.neighbours)}
-    vector_ranks = _ranks(near.rowid for near in lists.neighbours)
-    text_ranks = _ranks(text)
-    dated_ranks = _ranks(near.rowid for near in lists.dated)
-    hits = {hit.rowid: hit for hit in lists.hits}
-    wanted = frozenset(names)
+    said = _Words.of(lists, places)
+    rankings = (lists.neighbours, lists.dated)
+    near, dated = ([each.rowid for each in ranking] for ranking in rankings)
+    fused = reciprocal_rank_fusion([(VECTOR_WEIGHT, near), (TEXT_WEIGHT, said.order), (DATED_WEIGHT, dated)])
     # What has no place is out of reach, or in an index only.
-    placed = sorted(((score, rowid) for rowid, score in fused.items() if rowid in places), reverse=True)
-    floor = placed[limit - 1][0] * _LEAST if limit and len(placed) >= limit else 0.0
-    most = _MOST * SPEAKER_FACTOR * (IN_PERIOD_FACTOR if periods else 1.0)
-    scored: list[tuple[float, int, tuple[str, ...]]] = []
-    for score, rowid in placed:
-        if score * most < floor:
-            break
-        factor, boosts = _factor(places[rowid], wanted, periods)
-        scored.append((-score * factor, -rowid, boosts))
-    scored.sort()
-    best = [
-        Ranked(
-            place=places[-negated],
-            score=-score,
-            vector_rank=vector_ranks.get(-negated),
-            distance=distances.get(-negated),
-            text_rank=text_ranks.get(-negated),
-            dated_rank=dated_ranks.get(-negated),
-            bm25=hits[-negated].bm25 if -negated in hits else None,
-            shared_words=hits[-negated].shared if -negated in hits else 0,
-            boosts=boosts,
+    best = sorted((rowid for rowid in fused if rowid in places), key=lambda rowid: (-fused[rowid], -rowid))[:size]
+    distances = {each.rowid: each.distance for ranking in rankings[::-1] for each in ranking}
+    vector_ranks, text_ranks, dated_ranks = _ranks(near), _ranks(said.order), _ranks(dated)
+    hits = {hit.rowid: hit for hit in lists.hits}
+    density = _density([places[rowid] for rowid in best], fused)
+    # Farther than all that are known.
+    unknown = max(distances.values(), default=0.0)
+    most = max(said.own.values(), default=0.0) or 1.0
+    entries = []
+    columns: defaultdict[str, list[float]] = defaultdict(list)
+    for rowid in best:
+        place, shared = places[rowid], hits[rowid].shared if rowid in hits else 0
+        speaker = not query.stems.isdisjoint(speaker_stems(place.head))
+        in_period, after_period = _in_periods(place, query.periods)
+        own, overlap = said.own.get(rowid, 0.0) / most, min(1.0, shared / max(1, len(query.content_stems)))
+        columns["distance"].append(distances.get(rowid, unknown) / (1.0 - random_cosine))
+        columns["text_rank"].append((RRF_K + 1) / (RRF_K + text_ranks[rowid]) if rowid in text_ranks else 0.0)
+        columns["own"].append(own)
+        columns["own_squared"].append(own**2)
+        columns["overlap"].append(overlap)
+        columns["overlap_squared"].append(overlap**2)
+        columns["after_match"].append(said.after.get(rowid, 0.0) / most)
+        columns["before_match"].append(said.before.get(rowid, 0.0) / most)
+        columns["density"].append(density[rowid])
+        columns["speaker"].append(speaker)
+        columns["in_period"].append(in_period)
+        columns["after_period"].append(after_period)
+        columns["length"].append(math.log(min(max(place.tokens, SHORT), LONG)))
+        entries.append(
+            Ranked(
+                place=place,
+                score=fused[rowid],
+                vector_rank=vector_ranks.get(rowid),
+                distance=distances.get(rowid),
+                text_rank=text_ranks.get(rowid),
+                dated_rank=dated_ranks.get(rowid),
+                bm25=hits[rowid].bm25 if rowid in hits else None,
+                shared_words=shared,
+                boosts=("speaker",) * speaker + ("date",) * (in_period or after_period),
+            )
         )
-        for score, negated, boosts in scored[:limit]
-    ]
-    return Ranking(found=len(fused), best=best)
-
-
-def reach(limit: int) -> int:
-    """The last rank by vector from which a row that is in no other list can be among the best ``limit``."""
-    return int((RRF_K + limit) * _MOST * SPEAKER_FACTOR / _LEAST) - RRF_K
+    features = np.zeros((len(entries), len(FEATURES)))
+    for name, column in columns.items():
+        features[:, FEATURES.index(name)] = column
+    return Pool(found=len(fused), entries=entries, features=features, has_vector=bool(lists.neighbours))
 
 
 def _ranks(rowids: Iterable[int]) -> dict[int, int]:
     return {rowid: rank for rank, rowid in enumerate(rowids, 1)}
 
 
-def _by_words(lists: Lists, places: Mapping[int, Place]) -> list[int]:
-    """Row ids by full-text score, each message's neighbours in the same session sharing in it."""
-    scores: dict[int, float] = {}
-    for hit in lists.hits:
-        place = places.get(hit.rowid)
-        if place is None:
-            continue
-        own = max(0.0, -hit.bm25) * _brevity(place.tokens)
-        scores[hit.rowid] = scores.get(hit.rowid, 0.0) + own
-        for beside, share in ((place.next, FROM_PREVIOUS), (place.previous, FROM_NEXT)):
-            if beside is not None and beside in places and _is_near(place, places[beside]):
-                scores[beside] = scores.get(beside, 0.0) + share * own
-    return sorted(scores, key=lambda rowid: (-scores[rowid], -rowid))
+@attrs.frozen(kw_only=True)
+class _Words:
+    """What the search by words says of the messages, with the share that each has in its neighbours' scores."""
+
+    own: Mapping[int, float]
+    after: Mapping[int, float]
+    """The own score of the message before one, in the same session."""
+    before: Mapping[int, float]
+    """… and after it."""
+    order: Sequence[int]
+    """Row ids by all three."""
+
+    @classmethod
+    def of(cls, lists: Lists, places: Mapping[int, Place]) -> Self:
+        own: dict[int, float] = {}
+        after: dict[int, float] = {}
+        before: dict[int, float] = {}
+        total: defaultdict[int, float] = defaultdict(float)
+        for hit in lists.hits:
+            place = places.get(hit.rowid)
+            if place is None:
+                continue
+            score = own[hit.rowid] = max(0.0, -hit.bm25) * _brevity(place.tokens)
+            total[hit.rowid] += score
+            for beside, scores, share in ((place.next, after, FROM_PREVIOUS), (place.previous, before, FROM_NEXT)):
+                if beside is not None and beside in places and _is_near(place, places[beside]):
+                    scores[beside] = score
+                    total[beside] += share * score
+        return cls(own=own, after=after, before=before, order=sorted(total, key=lambda rowid: (-total[rowid], -rowid)))
 
 
 def _brevity(tokens: int) -> float:
@@ -178,25 +256,27 @@ def _when(place: Place) -> datetime:
     return datetime.fromisoformat(place.created_at)
 
 
-def _factor(place: Place, names: frozenset[str], periods: Sequence[Period]) -> tuple[float, tuple[str, ...]]:
-    """What a row's fused score is multiplied by, and the reasons that a person wants to see."""
-    factor = float(min(max(place.tokens, SHORT), LONG)) ** LENGTH_POWER
-    boosts = []
-    if speaker_stems(place.head) & names:
-        factor *= SPEAKER_FACTOR
-        boosts.append("speaker")
-    if periods and (in_period := _period_factor(date.fromisoformat(place.created_at[:10]), periods)) > 1.0:
-        factor *= in_period
-        boosts.append("date")
-    return factor, tuple(boosts)
+def _density(places: Sequence[Place], fused: Mapping[int, float]) -> dict[int, float]:
+    """How well the candidates around each one were found: what a question asks about is often told in a few lines."""
+    at = {(place.chat, place.seq): fused[place.rowid] for place in places}
+    return {
+        place.rowid: (RRF_K + 1)
+        * sum(
+            (at.get((place.chat, place.seq + off), 0.0) + at.get((place.chat, place.seq - off), 0.0)) / off
+            for off in BESIDE
+        )
+        for place in places
+    }
 
 
-def _period_factor(day: date, periods: Sequence[Period]) -> float:
+def _in_periods(place: Place, periods: Sequence[Period]) -> tuple[bool, bool]:
+    """Whether a message was said in the days that the query names or on the day after; or else in the week after."""
+    if not periods:
+        return False, False
+    day = date.fromisoformat(place.created_at[:10])
     if any(period.first <= day <= period.last + DAY for period in periods):
-        return IN_PERIOD_FACTOR
-    if any(period.last < day <= period.last + WEEK for period in periods):
-        return AFTER_PERIOD_FACTOR
-    return 1.0
+        return True, False
+    return False, any(period.last < day <= period.last + WEEK for period in periods)
 
 
 def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[T]]]) -> dict[T, float]:

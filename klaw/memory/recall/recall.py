@@ -6,9 +6,10 @@ result; a reply never waits much longer than ``autoRag.timeBudgetMs`` for it.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
+from functools import partial
 
 import attrs
 import structlog
@@ -24,8 +25,9 @@ from klaw.errors import StorageError
 from klaw.llm.client import Meter
 from klaw.memory.embed.embedder import Embedder, query_vector
 from klaw.memory.recall.excerpt import pack
-from klaw.memory.recall.gate import Gate, Query, calibrated, judge, prefer_newer, read_query, stems_of, without
-from klaw.memory.recall.rank import Ranked, Ranking, rank, reach
+from klaw.memory.recall.gate import Gate, calibrated, judge, prefer_newer, stems_of, without
+from klaw.memory.recall.query import Query, read_query
+from klaw.memory.recall.rank import EMPTY, Pool, Ranked, Ranking, gather
 from klaw.memory.recall.rerank import Reranker
 from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Depth, Lists, Scope, join, read_with_unwanted, search_lists
@@ -35,8 +37,10 @@ DEPTH = Depth(vectors=200, words=100, spreading=50)
 are up to twice as many."""
 DEEPER = Depth(vectors=2_000, words=2_000, spreading=2_000)
 """How far ``place`` looks."""
+POOL = 200
+"""How many of the fused lists are ranked by all that is known of them."""
 CONSIDERED = 50
-"""How many of the fused ranking are read, judged by the gate and accounted for."""
+"""How many of the ranking are read, judged by the gate and accounted for."""
 SEARCH_SHARE = 0.5
 """Of the time budget that the search has at least, however late the query's vector came."""
 
@@ -89,7 +93,7 @@ class Account:
         try:
             yield
         finally:
-            self.timings_ms[name] = (trio.current_time() - begin) * 1000
+            self.timings_ms[name] = self.timings_ms.get(name, 0.0) + (trio.current_time() - begin) * 1000
 
 
 @attrs.define(eq=False, slots=False)
@@ -127,7 +131,7 @@ class Recall:
         config = self._config
         most = config.max_tokens if max_tokens is None else min(config.max_tokens, max_tokens)
         account = Account(trio.current_time() + config.time_budget_ms / 1000)
-        query, ranking = await self._rank(text, scope, DEPTH, account, CONSIDERED)
+        query, ranking = await self._rank(text, scope, DEPTH, account, POOL, CONSIDERED)
         found: list[Message] = []
         unwanted: frozenset[int] = frozenset()
         if ranking.best:
@@ -176,24 +180,40 @@ class Recall:
             degraded=tuple(account.degraded),
         )
 
+    async def gather(self, text: str, scope: Scope) -> tuple[Pool, Mapping[int, float]]:
+        """What ``search`` ranks for a query, and the scores of its tokens: what the ranker is trained with."""
+        account = Account(trio.current_time() + self._config.time_budget_ms / 1000)
+        _, pool, scores = await self._gather(text, scope, DEPTH, account, POOL)
+        return pool, scores
+
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _rank(
-        self, text: str, scope: Scope, depth: Depth, account: Account, limit: int | None = None
+        self, text: str, scope: Scope, depth: Depth, account: Account, size: int | None = None, limit: int | None = None
     ) -> tuple[Query, Ranking]:
-        """Read the query and rank what the searches find for it; the best ``limit`` of it, all if it is None."""
+        """Read the query and rank the best ``size`` of what the searches find for it, all if it is None; the best
+        ``limit`` of that."""
+        query, pool, scores = await self._gather(text, scope, depth, account, size)
+        with account.step("rank"):
+            return query, await self._threads.run(pool.rank, scores, limit)
+
+    async def _gather(
+        self, text: str, scope: Scope, depth: Depth, account: Account, size: int | None
+    ) -> tuple[Query, Pool, Mapping[int, float]]:
         with account.step("begin"):
             query = await self._threads.run(read_query, text, self._clock.now(), None)
         if scope.end_seq <= scope.first_seq or not query.words:
-            return query, Ranking(found=0, best=())
+            return query, EMPTY, {}
         with account.step("search"):
-            query, lists = await self._lists(text, query, scope, depth, account, limit)
+            query, lists = await self._lists(text, query, scope, depth, account)
         account.timings_ms.update(lists.timings_ms)
         with account.step("rank"):
-            return query, rank(lists, query.stems, query.periods, limit)
+            random_cosine = self._embedder.random_cosine
+            pool = await self._threads.run(partial(gather, lists, query, random_cosine=random_cosine, size=size))
+        return query, pool, {}
 
     async def _lists(
-        self, text: str, query: Query, scope: Scope, depth: Depth, account: Account, limit: int | None
+        self, text: str, query: Query, scope: Scope, depth: Depth, account: Account
     ) -> tuple[Query, Lists]:
         """Search by words while the query is embedded, and then by vector. Returns the query as it reads when it is
         known when something was last said.
@@ -218,8 +238,7 @@ class Recall:
         if vector is not None:
             days = [(period.first, period.last) for period in query.periods]
             known = {place.rowid for place in hits.places}
-            placed = reach(limit) if limit is not None and not days else None
-            near = await self._search(vector, (), days, scope, depth, account, known, placed)
+            near = await self._search(vector, (), days, scope, depth, account, known)
         lists = join(hits, near)
         if lists.vectors_failed:
             account.degraded.append("vector_search_failed")
@@ -238,7 +257,6 @@ class Recall:
         depth: Depth,
         account: Account,
         known: Collection[int] = (),
-        placed: int | None = None,
     ) -> Lists:
         # A late query vector must not starve the search itself.
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
@@ -246,7 +264,7 @@ class Recall:
         # The search watches its own time; the second limit is for what cannot be interrupted from within.
         with account.degrading("search", "recall_failed"), trio.fail_after(2 * seconds):
             return await self._readers.run(
-                search_lists, vector, words, days, scope, depth, seconds, self._monotonic, known, placed
+                search_lists, vector, words, days, scope, depth, seconds, self._monotonic, known
             )
         return Lists()
 

@@ -22,8 +22,9 @@ from klaw.actor.threads import Threads
 from klaw.domain.search import Kind, SearchPage, TopicResult
 from klaw.domain.topic import TopicCandidate
 from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
-from klaw.memory.recall.gate import Query, calibrated, read_query, read_search_words
-from klaw.memory.recall.rank import Entry, mix, rank
+from klaw.memory.recall.gate import calibrated
+from klaw.memory.recall.query import Query, read_query, read_search_words
+from klaw.memory.recall.rank import Entry, gather, mix
 from klaw.memory.search.named_people import find_people
 from klaw.memory.search.passage_search import find_kept, read_results
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first
@@ -217,7 +218,7 @@ def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[Entry
     lists = Lists(neighbours=found.neighbours, hits=found.hits, places=found.places)
     return [
         attrs.evolve(each, distance=calibrated(each.distance, random_cosine))
-        for each in newer_first(matches_first(rank(lists, query.stems, query.periods).best))
+        for each in newer_first(matches_first(gather(lists, query, random_cosine=random_cosine).rank().best))
     ]
 
 

@@ -15,8 +15,8 @@ from klaw.actor.metrics import CHARS, COUNTS, SECONDS, Metrics
 from klaw.actor.threads import Threads
 from klaw.domain.topic import TopicCandidate, TopicId
 from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
-from klaw.memory.recall.gate import Query, read_query, read_search_words
-from klaw.memory.recall.rank import RRF_K, rank, reciprocal_rank_fusion
+from klaw.memory.recall.query import Query, read_query, read_search_words
+from klaw.memory.recall.rank import RRF_K, gather, reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Lists
 from klaw.store.search.history_search import HistoryFilters, HistoryFound, history_end, search_history
@@ -155,7 +155,7 @@ class TopicSearch:
 
 def _best(history: HistoryFound, query: Query) -> list[int]:
     lists = Lists(neighbours=history.neighbours, hits=history.hits, places=history.places)
-    return [each.place.rowid for each in rank(lists, query.stems, query.periods, MESSAGES).best]
+    return [each.place.rowid for each in gather(lists, query).rank(limit=MESSAGES).best]
 
 
 def rank_topics(messages: Sequence[int], found: TopicsFound) -> list[TopicCandidate]:

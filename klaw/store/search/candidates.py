@@ -60,6 +60,7 @@ class Place:
     """What ranking wants to know of a row: where it stands and what it is, without its text."""
 
     rowid: int
+    chat: ChatId
     seq: int
     role: Role
     created_at: str
@@ -135,7 +136,6 @@ def search_lists(
     seconds: float,
     now: Callable[[], float] = time.monotonic,
     known: Collection[int] = (),
-    placed: int | None = None,
 ) -> Lists:
     """Search a scope by vector (if there is one), by words, and by vector within some days.
 
@@ -148,7 +148,6 @@ def search_lists(
         seconds: time for all of it; steps that would begin later or take longer are left out and named in ``cut``.
         now: what they are measured by, in seconds.
         known: row ids whose places are known from a search of the same scope, and are not looked up again.
-        placed: how many of the nearest get places, all if it is None.
     """
     with snapshot(connection):
         session = messages.session(connection, scope.chat)
@@ -169,7 +168,7 @@ def search_lists(
             dated = steps.run(
                 "dated", lambda: _dated(connection, nearest, scope, days if vector else ())[: depth.vectors]
             )
-            rowids = [each.rowid for each in (*(near or ())[:placed], *(dated or ())) if each.rowid not in known]
+            rowids = [each.rowid for each in (*(near or ()), *(dated or ())) if each.rowid not in known]
             rowids += [hit.rowid for hit in hits or ()]
             near_hits = [hit.rowid for hit in hits or ()]
             found = steps.run("places", lambda: places_of(_PLACES, connection, bound, near_hits, rowids))
@@ -307,7 +306,8 @@ def place_statements(condition: str, before: str, after: str) -> tuple[str, str]
     SELECT n.rowid FROM messages AS n WHERE n.chat_id = m.chat_id AND n.seq {} m.seq AND {}
         AND n.role IN ('user', 'assistant') AND n.type IN ('text', 'scheduled')
     ORDER BY n.seq {} LIMIT 1)"""
-    place = f"m.rowid, m.seq, m.role, m.created_at, m.tokens, substr(m.content, 1, {HEAD_CHARACTERS})"
+    text = f"substr(m.content, 1, {HEAD_CHARACTERS})"
+    place = f"m.rowid, m.chat_id, m.seq, m.role, m.created_at, m.tokens, {text}"
     of_rows = f"FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.value WHERE {condition}"
     neighbours = f"{beside.format('<', before, 'DESC')}, {beside.format('>', after, 'ASC')}"
     return f"SELECT {place}, {neighbours} {of_rows}", f"SELECT {place}, NULL, NULL {of_rows}"
@@ -347,4 +347,5 @@ _ROLES = {role.value: role for role in Role}
 
 def _place(row: Sequence[Any]) -> Place:
     """A place from a row of its columns in their order."""
-    return Place(row[0], row[1], _ROLES[row[2]], *row[3:])
+    rowid, chat, seq, role, created_at, tokens, head, previous, following = row
+    return Place(rowid, chat, seq, _ROLES[role], created_at, tokens, head, previous, following)

@@ -1,16 +1,19 @@
 """Ranking: shared scores, fusion, speakers, days, lengths."""
 
-import random
+from collections.abc import Sequence
 from datetime import date
+from typing import Any
 
 import attrs
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
 from klaw.domain.message import Role
+from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.recall.dates import Period
 from klaw.memory.recall.excerpt import speaker_stems
-from klaw.memory.recall.rank import rank, reach
+from klaw.memory.recall.query import Query
+from klaw.memory.recall.rank import Pool, Ranking, gather
+from klaw.memory.recall.ranker import FEATURES, PARTS
 from klaw.store.search.candidates import Lists, Place
 from klaw.store.search.fulltext import TextHit
 from klaw.store.search.tokenizer import stem
@@ -20,6 +23,7 @@ from klaw.store.search.vector_search import Neighbour
 def place(rowid: int, *, head: str = "text", tokens: int = 40, day: str = "2026-11-01") -> Place:
     return Place(
         rowid=rowid,
+        chat=chat_id(LOCAL_USER, "main"),
         seq=rowid,
         role=Role.USER,
         created_at=f"{day}T10:{rowid:02}:00.000Z",
@@ -30,15 +34,27 @@ def place(rowid: int, *, head: str = "text", tokens: int = 40, day: str = "2026-
     )
 
 
+def pool(lists: Lists, names: Sequence[str] = (), periods: Sequence[Period] = (), words: Sequence[str] = ()) -> Pool:
+    stems = frozenset(map(stem, words))
+    query = Query(
+        words=tuple(words), content_stems=stems, stems=stems | frozenset(names), command=False, periods=tuple(periods)
+    )
+    return gather(lists, query)
+
+
+def rank(lists: Lists, *query: Any, **named: Any) -> Ranking:
+    return pool(lists, *query, **named).rank()
+
+
 def order(lists: Lists, *, names: tuple[str, ...] = (), periods: tuple[Period, ...] = ()) -> list[int]:
     return [each.place.rowid for each in rank(lists, names, periods).best]
 
 
 def test_a_row_in_both_lists_comes_first() -> None:
     lists = Lists(
-        neighbours=[Neighbour(1, 0.1), Neighbour(30, 0.2)],
-        hits=[TextHit(20, -5.0), TextHit(30, -4.0)],
-        places=[place(1), place(20), place(30)],
+        neighbours=[Neighbour(1, 0.1), Neighbour(30, 0.11), Neighbour(40, 0.2)],
+        hits=[TextHit(20, -4.5), TextHit(30, -4.0)],
+        places=[place(1), place(20), place(30), place(40)],
     )
     assert order(lists)[0] == 30
 
@@ -83,13 +99,42 @@ def test_rows_that_only_the_dated_list_has_are_ranked_too() -> None:
     assert (found.vector_rank, found.distance) == (None, 0.2)
 
 
-def test_a_longer_message_wins_a_tie_and_then_the_newer() -> None:
+def test_of_equals_the_longer_comes_first_and_then_the_newer() -> None:
+    near = [Neighbour(9, 0.1), Neighbour(1, 0.1)]
+    assert order(Lists(neighbours=near, places=[place(1, tokens=80), place(9, tokens=10)])) == [1, 9]
+    assert order(Lists(neighbours=near, places=[place(1), place(9)])) == [9, 1]
+
+
+def test_a_score_is_the_sum_of_its_parts() -> None:
     lists = Lists(
-        neighbours=[Neighbour(1, 0.1)], hits=[TextHit(9, -1.0)], places=[place(1, tokens=80), place(9, tokens=10)]
+        neighbours=[Neighbour(1, 0.1), Neighbour(30, 0.11), Neighbour(40, 0.2)],
+        hits=[TextHit(20, -4.5, 1), TextHit(30, -4.0, 2)],
+        places=[place(1), place(20, head="Anna: yes"), place(30, tokens=90), place(40)],
     )
-    assert order(lists) == [1, 9]
-    same = Lists(neighbours=[Neighbour(1, 0.1)], hits=[TextHit(9, -1.0)], places=[place(1), place(9)])
-    assert order(same) == [9, 1]
+    for each in rank(lists, [stem("Anna")], words=["peas", "frost"]).best:
+        assert set(each.parts) <= set(PARTS)
+        assert sum(each.parts.values()) == pytest.approx(each.score, abs=0.05)
+        assert (each.parts.get("speaker", 0) > 0) == (each.rowid == 20)
+
+
+def test_scores_of_tokens_count_against_each_other_and_a_missing_one_as_their_mean() -> None:
+    lists = Lists(neighbours=[Neighbour(at, 0.1) for at in (1, 2, 3)], places=[place(1), place(2), place(3)])
+    found = pool(lists).rank({1: 0.9, 3: 0.5}).best
+    assert [(each.rowid, each.token_score) for each in found] == [(1, 0.9), (2, None), (3, 0.5)]
+    assert found[1].parts.get("meaning", 0.0) == 0.0
+    assert [each.rowid for each in pool(lists).rank({}).best] == [3, 2, 1]
+
+
+def test_neighbours_of_other_chats_do_not_speak_for_a_message() -> None:
+    def density(*chats: str) -> list[float]:
+        places = [attrs.evolve(place(at), chat=chat_id(LOCAL_USER, chat)) for at, chat in enumerate(chats, 1)]
+        near = [Neighbour(at, 0.1) for at in range(1, len(chats) + 1)]
+        return [
+            float(each) for each in pool(Lists(neighbours=near, places=places)).features[:, FEATURES.index("density")]
+        ]
+
+    assert all(density("a", "a", "a"))
+    assert density("a", "b", "c") == [0, 0, 0]
 
 
 def test_a_row_of_an_index_without_its_message_is_left_out() -> None:
@@ -101,32 +146,3 @@ def test_speakers() -> None:
     assert speaker_stems("Анна: привет") == {stem("Анна")}
     assert speaker_stems("at 10: hello") == {stem("at"), "10"}
     assert speaker_stems("no speaker here") == speaker_stems("") == speaker_stems("http://x") == frozenset()
-
-
-@given(
-    near=st.permutations(range(1, 201)),
-    hits=st.lists(st.integers(1, 300), unique=True, max_size=60),
-    names=st.booleans(),
-    limit=st.integers(1, 60),
-    seed=st.randoms(use_true_random=False),
-)
-def test_what_is_out_of_reach_is_not_missed(
-    near: list[int], hits: list[int], names: bool, limit: int, seed: random.Random
-) -> None:
-    def made(rowid: int) -> Place:
-        head = "Anna: yes" if seed.random() < 0.3 else "text"
-        return attrs.evolve(
-            place(1, head=head, tokens=seed.choice([1, 12, 40, 300])), rowid=rowid, previous=rowid - 1, next=rowid + 1
-        )
-
-    lists = Lists(
-        neighbours=[Neighbour(rowid, at / 1000) for at, rowid in enumerate(near)],
-        hits=[TextHit(rowid, -1.0 - at) for at, rowid in enumerate(reversed(hits))],
-        places=[made(rowid) for rowid in range(1, 301)],
-    )
-    wanted = [stem("Anna")] if names else []
-    known = {*hits, *(hit + 1 for hit in hits), *(hit - 1 for hit in hits), *near[: reach(limit)]}
-    fewer = attrs.evolve(lists, places=[each for each in lists.places if each.rowid in known])
-    whole = rank(lists, wanted, ()).best
-    assert rank(lists, wanted, (), limit).best == whole[:limit]
-    assert rank(fewer, wanted, (), limit).best == whole[:limit]

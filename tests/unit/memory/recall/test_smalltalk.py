@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from klaw.memory.recall.gate import read_query
+from klaw.memory.recall.query import read_query
 
 TODAY = date(2026, 11, 22)
 

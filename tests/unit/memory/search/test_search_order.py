@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.message import Role
+from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.errors import InvalidValue
 from klaw.memory.recall.dates import read_since, read_until
 from klaw.memory.recall.excerpt import snippet
-from klaw.memory.recall.gate import MAX_WORDS, read_search_words
+from klaw.memory.recall.query import MAX_WORDS, read_search_words
 from klaw.memory.recall.rank import Ranked
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first, read_cursor
 from klaw.store.search.candidates import Place
@@ -162,6 +163,7 @@ def test_marks_are_in_the_snippet_in_order_and_apart(content: str, words: list[s
 def ranked(rowid: int, head: str, *, role: Role = Role.USER, tokens: int = 10, **given: Any) -> Ranked:
     place = Place(
         rowid=rowid,
+        chat=chat_id(LOCAL_USER, "main"),
         seq=rowid,
         role=role,
         created_at="2026-05-17T06:40:00.000Z",

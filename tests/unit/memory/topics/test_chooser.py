@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from klaw.domain.topic import Fate, TopicCandidate
-from klaw.memory.recall.gate import read_query
+from klaw.memory.recall.query import read_query
 from klaw.memory.recall.replay import Replayed
 from klaw.memory.topics.chooser import judge, worths
 from klaw.store.overview import StoredRecall

@@ -1,0 +1,170 @@
+"""Learns the weights of recall's ranker from conversations with questions and evidence.
+
+    python tools/train_ranker.py DIR... [--out klaw/memory/recall/ranker.json] [--apart FILE] [--l2 0.005]
+                                 [--models DIR] [--cache FILE]
+
+Each conversation is loaded as ``bench_recall.py`` does, and each question goes through the real search. It learns
+from the candidates as the ranker sees them: listwise softmax over those of one question, weighted by evidence (ListNet,
+Cao and others, ICML 2007), with L2, by Newton's method. ``--apart`` writes one ranker for each conversation, learned
+from all the others, for ``bench_recall.py --apart``: figures for conversations that were not learned from.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import trio
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from klaw.actor import log
+from klaw.actor.clock import SystemClock
+from klaw.config.memory import AutoRagConfig
+from klaw.config.paths import Paths
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.passage import vectors_id
+from klaw.memory.recall.ranker import FEATURES
+from klaw.memory.recall.recall import POOL, Recall
+from klaw.store.kinds import vectors as stored_vectors
+from tests.support.stores import running_store
+from tools.bench_recall import MODEL, CachedModel, conversations, load, ready_embedder
+
+STATES = ("words", "vectors", "tokens")
+STEPS, LEAST_STEP = 50, 1e-6
+
+
+@attrs.frozen(eq=False)
+class Group:
+    """The candidates of one question."""
+
+    conversation: str
+    features: np.ndarray
+    evidence: np.ndarray
+    """1 for each candidate that is evidence, divided by how many pieces of evidence the question has."""
+
+
+async def collect(folders: Sequence[Path], models: Path, cache: Path | None) -> tuple[dict[str, list[Group]], str]:
+    """The candidates of all questions by state of recall, and the model's id."""
+    model = CachedModel(models / MODEL, cache)
+    groups: dict[str, list[Group]] = {state: [] for state in STATES}
+    config, clock = AutoRagConfig(time_budget_ms=60_000), SystemClock()
+    with tempfile.TemporaryDirectory() as scratch:
+        async with running_store(Path(scratch)) as store:
+            await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
+            recall = Recall(store.readers, ready_embedder(model), config, clock)
+            by_words = Recall(store.readers, Embedder(clock, enabled=False), config, clock)
+            for conversation in conversations(folders):
+                scope = await load(store, model, conversation)
+                for question in conversation["questions"]:
+                    evidence = {f"{conversation['name']}/{each}" for each in question["evidence"]}
+                    if not evidence:
+                        continue
+                    ids = dict(await store.readers.run(_ids, scope.chat))
+                    wanted = {rowid for rowid, name in ids.items() if name in evidence}
+                    pool, scores = await recall.gather(question["query"], scope)
+                    alone, _ = await by_words.gather(question["query"], scope)
+                    for state, found, told in (
+                        ("words", alone, {}), ("vectors", pool, {}), ("tokens", pool, scores)
+                    ):  # fmt: skip
+                        hit = np.array([each.rowid in wanted for each in found.entries], float) / len(evidence)
+                        if hit.any():
+                            groups[state].append(Group(conversation["name"], found.matrix(told), hit))
+    model.save()
+    return groups, model.model.model_id
+
+
+def _ids(connection: Any, chat: str) -> list[tuple[int, str]]:
+    return list(connection.execute("SELECT rowid, id FROM messages WHERE chat_id = ?", (chat,)))
+
+
+def fit(groups: Sequence[Group], l2: float) -> dict[str, float]:
+    """The weights that make the evidence likeliest."""
+    width = len(FEATURES)
+    features = np.zeros((len(groups), POOL, width))
+    target, there = np.zeros((len(groups), POOL)), np.full((len(groups), POOL), -np.inf)
+    for at, group in enumerate(groups):
+        count = len(group.evidence)
+        features[at, :count], target[at, :count], there[at, :count] = group.features, group.evidence, 0.0
+    rows = np.concatenate([group.features for group in groups])
+    spread = rows.std(axis=0)
+    used = np.flatnonzero(spread > 0)
+    scaled = (features[:, :, used] - rows.mean(axis=0)[used]) / spread[used] * (there == 0.0)[..., None]
+    weights = _newton(scaled, target, there, l2)
+    found = weights / spread[used]
+    return {FEATURES[column]: round(float(weight), 4) for column, weight in zip(used, found, strict=True)}
+
+
+def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: float) -> np.ndarray:
+    """Minimise the mean cross entropy plus the penalty; each step is halved until it is one downwards."""
+    count, width = len(features), features.shape[2]
+    total = target.sum(axis=1)
+
+    def look(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        logits = features @ weights + there
+        logits -= logits.max(axis=1, keepdims=True)
+        likely = np.exp(logits)
+        sums = likely.sum(axis=1, keepdims=True)
+        entropy = total @ np.log(sums[:, 0]) - (target * np.maximum(logits, -1e9)).sum()
+        return entropy / count + l2 * weights @ weights, likely / sums
+
+    weights = np.zeros(width)
+    cost, likely = look(weights)
+    for _ in range(STEPS):
+        slope = np.einsum("qk,qkf->f", total[:, None] * likely - target, features) / count + 2 * l2 * weights
+        means = np.einsum("qk,qkf->qf", likely, features)
+        rows = (features * np.sqrt(total[:, None] * likely)[..., None]).reshape(-1, width)
+        curve = (rows.T @ rows - (means * total[:, None]).T @ means) / count + 2 * l2 * np.eye(width)
+        step = np.linalg.solve(curve, slope)
+        while (found := look(weights - step))[0] > cost and np.abs(step).max() > LEAST_STEP:
+            step /= 2
+        weights, (cost, likely) = weights - step, found
+        if np.abs(step).max() <= LEAST_STEP:
+            break
+    return weights
+
+
+def learn(groups: Mapping[str, Sequence[Group]], l2: float, made: Mapping[str, Any], without: str = "") -> Any:
+    """A ranker as it is stored, from all conversations but one."""
+    used = {state: [each for each in groups[state] if each.conversation != without] for state in STATES}
+    counts: dict[str, int] = {}
+    for group in used["vectors"]:
+        counts[group.conversation] = counts.get(group.conversation, 0) + 1
+    return {
+        "made": {**made, "l2": l2, "questions": counts},
+        **{state: fit(each, l2) if any(g.features.any() for g in each) else {} for state, each in used.items()},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folder of conversations")
+    parser.add_argument("--out", type=Path, help="file for the ranker learned from all of them")
+    parser.add_argument("--apart", type=Path, help="file for the rankers learned without one conversation each")
+    parser.add_argument("--l2", type=float, default=0.005)
+    parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
+    parser.add_argument("--cache", type=Path, help="file (.npz) that keeps embeddings between runs")
+    arguments = parser.parse_args()
+    log.configure("error", "json")
+    models = (arguments.models or Paths.resolve().models_dir).absolute()
+    groups, model = trio.run(collect, arguments.folders, models, arguments.cache)
+    made = {"by": "tools/train_ranker.py", "on": datetime.now(UTC).date().isoformat(), "model": model}
+    if arguments.apart is not None:
+        names = dict.fromkeys(group.conversation for group in groups["vectors"])
+        apart = {name: learn(groups, arguments.l2, made, name) for name in names}
+        arguments.apart.write_text(json.dumps(apart, indent=1) + "\n", encoding="utf-8")
+    ranker = json.dumps(learn(groups, arguments.l2, made), indent=1, ensure_ascii=False) + "\n"
+    if arguments.out is not None:
+        arguments.out.write_text(ranker, encoding="utf-8")
+    else:
+        print(ranker, end="")
+
+
+if __name__ == "__main__":
+    main()
