@@ -60,6 +60,18 @@ def reason(recall: Recall, at: int) -> str:
             return ""
 
 
+def ranking(each: Mapping[str, Any]) -> str:
+    """What raised a candidate among the others, and what held it back; empty for a receipt that does not hold it."""
+    parts = sorted(each.get("parts", {}).items(), key=lambda part: -abs(part[1]))
+    said = {
+        "raised by": [f"{name} +{value:g}" for name, value in parts if value > 0],
+        "held back by": [f"{name} {value:g}" for name, value in parts if value < 0],
+    }
+    if not parts and each.get("boosts"):  # of an earlier version
+        said["raised by"] = [" and ".join(each["boosts"])]
+    return "; ".join(f"{how} {', '.join(by)}" for how, by in said.items() if by)
+
+
 def _threshold(recall: Recall) -> float | None:
     """The distance up to which one candidate showed relevance by itself."""
     threshold = recall.get("settings", {}).get("relevanceThreshold")

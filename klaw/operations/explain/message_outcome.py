@@ -14,7 +14,7 @@ from klaw.context.assemble import Guard
 from klaw.domain.message import Message, is_searchable
 from klaw.domain.turn import TurnRecord
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.recall.reasons import place_of, reason, remedy
+from klaw.memory.recall.reasons import place_of, ranking, reason, remedy
 from klaw.memory.recall.recall import CONSIDERED, Recall
 from klaw.store.engine.database import Readers
 from klaw.store.overview import StoredRecall, Turn
@@ -65,7 +65,8 @@ def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
     what = "It was recalled" if code == "recalled" else "It was found and cut"
     said = f"{what}: {candidate['decision']}" + (f" ({why_so})." if why_so else ".")
     place = place_of(recall, at) if code == "recalled" or candidate["decision"] == "over_top_k" else None
-    return {**told, "place": place, "rank": at + 1, "candidate": candidate, "text": [said, remedy(recall, at)]}
+    ranked = [f"Place {at + 1} of the ranking: {by}."] if (by := ranking(candidate)) else []
+    return {**told, "place": place, "rank": at + 1, "candidate": candidate, "text": [said, *ranked, remedy(recall, at)]}
 
 
 def what_became(turn: TurnRecord | Turn, message: Message) -> str:

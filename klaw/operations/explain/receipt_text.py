@@ -5,7 +5,7 @@ from typing import Any
 
 from klaw.context.assemble import Guard
 from klaw.domain.text import plural
-from klaw.memory.recall.reasons import reason
+from klaw.memory.recall.reasons import ranking, reason
 from klaw.operations.operation import Line, Lines, Table
 from klaw.operations.usage import cost_of
 
@@ -213,9 +213,7 @@ def _cells(each: Mapping[str, Any], names: Iterable[str]) -> list[str]:
 
 def _because(recall: Mapping[str, Any], at: int) -> str:
     each = recall["candidates"][at]
-    said = [reason(recall, at)]
-    if each.get("boosts"):
-        said.append("raised by " + " and ".join(each["boosts"]))
+    said = [reason(recall, at), ranking(each)]
     if "whole_tokens" in each:
         said.append(f"an excerpt of {each['whole_tokens']} tokens")
     elif each.get("excerpt"):

@@ -111,9 +111,10 @@ function line(text, because, numbers, ...actions) {
     numbers && h("p", { class: "hint" }, numbers), text !== undefined && h("div", { class: "buttons" }, actions));
 }
 
-function numbersOf(each) {
+function numbersOf({ parts = {}, ...each }) {
+  const said = Object.entries(parts).map(([name, value]) => `${t(name)} ${value > 0 ? "+" : ""}${number(value)}`);
   return Object.keys(NUMBERS).filter((name) => each[name] !== undefined && each[name] !== null)
-    .map((name) => `${t(NUMBERS[name])} ${number(each[name])}`).join(" · ");
+    .map((name) => `${t(NUMBERS[name])} ${number(each[name])}`).concat(said.length ? said.join(", ") : []).join(" · ");
 }
 
 function messageLine(chat, each, recall, said, changed) {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klaw.memory.recall.reasons import place_of, reason, remedy
+from klaw.memory.recall.reasons import place_of, ranking, reason, remedy
 
 SETTINGS = {"topK": 2, "maxTokens": 100, "relevanceThreshold": 0.5, "timeBudgetMs": 150}
 
@@ -81,3 +81,10 @@ def test_receipts_without_settings_are_explained_as_far_as_they_go(decision: str
     old = {"query_words": 4, "candidates": [{"seq": 1, "decision": decision, "distance": None, "tokens": 5}]}
     reason(old, 0)
     assert remedy(old, 0)
+
+
+def test_a_learned_score_is_told_by_its_parts_the_greatest_first() -> None:
+    told = ranking({"parts": {"words": 1.4, "meaning": 2.1, "length": -0.2, "days": -1.25}})
+    assert told == "raised by meaning +2.1, words +1.4; held back by days -1.25, length -0.2"
+    assert ranking({"boosts": ["speaker", "date"]}) == "raised by speaker and date"  # of an earlier version
+    assert ranking({}) == ranking({"parts": {}}) == ""
