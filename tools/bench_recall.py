@@ -218,14 +218,13 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             config = AutoRagConfig(top_k=100, max_tokens=BUDGET, time_budget_ms=60_000)
             recall = Recall(store.readers, ready_embedder(model), config, SystemClock())
             apart = json.loads(arguments.apart.read_text(encoding="utf-8")) if arguments.apart else {}
-            for conversation in conversations(arguments.folders):
+            for each in conversations(arguments.folders):
                 if apart:
-                    ranker = JOURNAL.read(apart[conversation["name"]], Ranker)
+                    ranker = JOURNAL.read(apart[each["name"]], Ranker)
                     rank.built_in = lambda ranker=ranker: ranker  # type: ignore[assignment]
-                if arguments.long:
-                    conversation = lengthen(conversation, arguments.long)
+                conversation = lengthen(each, arguments.long) if arguments.long else each
                 scope = await load(store, model, conversation)
-                name = conversation["set"]
+                name = each["set"]
                 for question in conversation["questions"]:
                     await ask(store, model, recall, scope, question, sets, name, spent)
                 for query in small:
