@@ -1,5 +1,6 @@
 """Connections: pragmas, the vector extension, the tokenizer; snapshots; how damage shows. All in their own threads."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,6 +67,25 @@ def open_alone(path: Path) -> apsw.Connection:
         connection.close()
         raise
     return connection
+
+
+def chunks(path: Path, size: int) -> Iterator[bytes]:
+    """The bytes of a database's file that may be in use, read through SQLite. Whoever opens and closes the file himself
+    takes SQLite's locks from the whole process (https://www.sqlite.org/howtocorrupt.html, 2.2): another process that
+    opens the database then thinks that it is alone, cuts the shared memory off, and this one ends with SIGBUS.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        file = apsw.VFSFile("", str(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+        try:
+            for at in range(0, file.xFileSize(), size):
+                yield file.xRead(size, at)
+        finally:
+            file.xClose()
+    except apsw.Error as error:
+        raise OSError(errno.EIO, f"SQLite says {type(error).__name__}", str(path)) from error
 
 
 def private(path: Path) -> None:

@@ -171,15 +171,15 @@ def exchange_log(stopped: Stopped, rewrite: LogRewrite) -> bool:
         return stopped.journal.exchange(rewrite, most=STEP_BYTES)
 
 
-def compact_database(stopped: Stopped, *, vacuum: bool) -> None:
+def compact_database(stopped: Stopped, *, vacuum: bool) -> bool:
     """Empty the write-ahead log into the database; with ``vacuum`` make the file anew, which takes a second for some
-    hundred megabytes.
+    hundred megabytes. Returns whether that was done: see ``logs.compact``.
 
     Raises:
         StorageError: see ``exchange_log``.
     """
     with left_to_the_next_start(stopped.journal):
-        forget_logs.compact(stopped.connection, vacuum=vacuum)
+        return forget_logs.compact(stopped.connection, vacuum=vacuum)
 
 
 @contextmanager

@@ -6,8 +6,9 @@ writer's thread.
 """
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,7 @@ from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.forget import Quotes
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store import attachments, changes
-from klaw.store.engine import meta, set_aside
+from klaw.store.engine import connect, meta, set_aside
 from klaw.store.engine.journal import COMMIT_LOG, Journal
 from klaw.store.engine.log_files import record_of
 from klaw.store.engine.log_rewrite import DRAFT
@@ -40,6 +41,8 @@ _ASIDE = (".bak", ".old", ".bad", ".damaged", "~", ".gz", ".zip", ".tar", ".sqli
 MOST_SEARCHED = 16
 """Pieces, the longest, whose bytes are looked for in files of any kind."""
 CHUNK_BYTES = 1 << 20
+MOST_BUSY_MS = 500
+"""Readers of this process are through sooner; everybody waits meanwhile."""
 MOST_BYTES = 1 << 30
 """A larger file that is none of Klaw's own is named instead of searched: a program can make one of any size."""
 
@@ -110,6 +113,8 @@ def search(
         name = path.relative_to(root).as_posix()
         if not path.is_file() or path.is_symlink() or any(path.is_relative_to(each) for each in skip):
             continue
+        if path.parent == root and name.startswith("klaw.db") and name.endswith("-shm"):
+            continue  # numbers of pages, under locks that whoever closes the file takes from SQLite
         kind = "file" if shared else _kind(name)
         if not _may_be_of(name, user, shared=shared):
             continue
@@ -152,17 +157,24 @@ def _kind(name: str) -> str:
 
 
 def _count(root: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
+    if name.startswith("klaw.db") and not name.endswith("-wal"):
+        return _most(connect.chunks(root / name, CHUNK_BYTES), wanted)
     # Read, not mapped: whoever makes a mapped file shorter ends the process.
     with guarded.opened(root, name) as found, os.fdopen(found.fd, "rb", closefd=False) as file:
         if is_log(name):
             return sum(any(each in line for each in wanted) and _is_of(line, user) for line in file)
-        counts, ends = [0] * len(wanted), [b""] * len(wanted)
-        while chunk := file.read(CHUNK_BYTES):
-            for at, each in enumerate(wanted):
-                data = ends[at] + chunk
-                counts[at] += data.count(each)
-                ends[at] = data[1 - len(each) :] if len(each) > 1 else b""
-        return max(counts, default=0)
+        return _most(iter(partial(file.read, CHUNK_BYTES), b""), wanted)
+
+
+def _most(chunks: Iterable[bytes], wanted: Sequence[bytes]) -> int:
+    """How often that stands in a file which stands in it most often."""
+    counts, ends = [0] * len(wanted), [b""] * len(wanted)
+    for chunk in chunks:
+        for at, each in enumerate(wanted):
+            data = ends[at] + chunk
+            counts[at] += data.count(each)
+            ends[at] = data[1 - len(each) :] if len(each) > 1 else b""
+    return max(counts, default=0)
 
 
 def is_log(name: str) -> bool:
@@ -234,11 +246,21 @@ def checkpoint(database: Path) -> None:
             connection.close()
 
 
-def compact(connection: apsw.Connection, *, vacuum: bool) -> None:
+def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
     """Bring all that was written into the database file and empty the write-ahead log; ``vacuum``: make the file anew,
-    so that no page holds what was once there."""
+    so that no page holds what was once there. Returns whether the log was emptied: not while another process, such as a
+    backup, reads an older state; then it is still owed."""
     applying.merge_small_indexes(connection)
     if vacuum:
         connection.execute("VACUUM")
+    connection.set_busy_timeout(MOST_BUSY_MS)
+    try:
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:
+        log.warning("log_not_emptied", file="klaw.db-wal")
+        return False
+    finally:
+        connection.set_busy_timeout(connect.BUSY_TIMEOUT_MS)
+    if vacuum:
         meta.remove(connection, meta.FORGET_COMPACT)
-    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    return True

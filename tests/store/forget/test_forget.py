@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
@@ -323,3 +324,28 @@ async def test_a_copy_that_quotes_it_does_not_survive_an_end_behind_the_last_rou
     async with running_store(tmp_path) as store:
         assert await store.readers.run(applying.pending) == []
         assert holding(tmp_path, CANARY) == {}
+
+
+_LOCKED = """
+import fcntl, sys
+from pathlib import Path
+for name, first, count in (("klaw.db-shm", 128, 1), ("klaw.db", 0x40000002, 510)):
+    with Path(sys.argv[1], name).open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, count, first)
+            print(name, "is free")
+        except OSError:
+            print(name, "is in use")
+"""
+
+
+async def test_a_search_of_all_files_leaves_sqlite_its_locks(tmp_path: Path) -> None:
+    """Without them the next command that reads the database cuts off what the server has mapped, and it dies."""
+    async with running_store(tmp_path) as store:
+        await secret_past(store, tmp_path, TEXTS[0])
+        await store.database.run(lambda connection: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+        tool = forgetter(store, tmp_path)
+        proof = await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
+        assert "klaw.db" in {each.path for each in proof.before.held}
+        done = await trio.run_process([sys.executable, "-c", _LOCKED, str(tmp_path)], capture_stdout=True)
+        assert done.stdout.decode().splitlines() == ["klaw.db-shm is in use", "klaw.db is in use"]
