@@ -16,6 +16,7 @@ LAYERS = (
     {"config"},
     {"models", "prompts"},
     {"store"},
+    {"backup"},
     {"core"},
     {"llm"},
     {"memory", "context", "toolbox"},

@@ -44,6 +44,8 @@ class Paths:
     """Holds the admin socket."""
     workspace: Path
     """The prompt files (SOUL.md, ...) that a person edits."""
+    backups_dir: Path
+    """Where ``klaw backup`` keeps what it makes, unless another folder is named."""
 
     @property
     def config_file(self) -> Path:
@@ -91,6 +93,7 @@ class Paths:
             models_dir=root / "models",
             runtime_dir=root / "run",
             workspace=workspace or root / "workspace",
+            backups_dir=root / "backups",
         )
 
     @classmethod
@@ -105,6 +108,7 @@ class Paths:
             models_dir=_xdg(environ, "XDG_CACHE_HOME", ".cache") / "models",
             runtime_dir=Path(runtime) / "klaw" if runtime.startswith("/") else state_dir / "run",
             workspace=workspace or data_dir / "workspace",
+            backups_dir=data_dir.with_name("klaw-backups"),
         )
 
 

@@ -175,6 +175,7 @@ def build(
         changed=changed,
         compact=compact.nudge,
         stop_run=stop_run,
+        backups=core.paths.backups_dir,
     )
     topic_control = TopicControl(config=config.topics, maker=maker, asker=asker, changed=archivist.nudge)
     compacting = partial(compactor.run, compactor=compact, compact=forgetter.compact_files)

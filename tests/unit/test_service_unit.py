@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from klaw.actor.supervisor import ActorSpec
+from klaw.cli.main import parser
 from klaw.cli.output import EX_CONFIG
 from klaw.config.schema import EngineConfig
 from klaw.gateway import listener
@@ -56,6 +57,26 @@ def test_systemd_accepts_it(tmp_path: Path, manager: str) -> None:
         timeout=HANG_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_accepts_the_backup_and_its_timer(tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("needs systemd-analyze (Debian package systemd)")
+    for name in ("klaw-backup.service", "klaw-backup.timer"):
+        text = (UNIT.parent / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text.replace(PROGRAM, sys.executable), encoding="utf-8")
+    done = subprocess.run(
+        [analyze, "--man=no", "verify", str(tmp_path / "klaw-backup.timer"), str(tmp_path / "klaw-backup.service")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANG_S,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    words = re.findall(rf"^ExecStart={PROGRAM} (.*)$", (UNIT.parent / "klaw-backup.service").read_text(), re.MULTILINE)
+    for each in words:
+        assert parser(each.split()).parse_args(each.split()).command[1:] == tuple(each.split()[:2])
 
 
 def test_systemd_accepts_it_with_the_drop_in_for_users(tmp_path: Path) -> None:

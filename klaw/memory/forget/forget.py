@@ -15,6 +15,7 @@ import trio
 from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
+from klaw.backup.folder import listed
 from klaw.domain.forget import Thing
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId, name_of
@@ -134,6 +135,7 @@ class Forgetter:
         changed: called after messages changed: their vectors, topics and summaries are to be made again.
         stop_run: ends a run that is under way, and returns when it is over.
         compact: called when the database's files are to be rid of what was forgotten, by and by.
+        backups: the folder with those that are made without naming another one.
     """
 
     writer: Writer
@@ -146,6 +148,7 @@ class Forgetter:
     changed: Callable[[], None]
     compact: Callable[[], None] = lambda: None
     stop_run: Callable[[UserId, str], Awaitable[None]] = _nothing_runs
+    backups: Path | None = None
     _alone: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _empty_at: float = attrs.field(default=float("-inf"), init=False)
     _shown: dict[ChatId, Shown] = attrs.field(factory=dict, init=False)
@@ -195,7 +198,7 @@ class Forgetter:
             files=files,
             again=tuple(await self.readers.run(messages.by_rowids, looked.again[:MOST_LISTED])),
             held=await self._search(wanted.user, looked.pieces) if everywhere else (),
-            aside=tuple(await self.files.run(forget_logs.aside, self.data_dir)) if everywhere else (),
+            aside=await self.files.run(self._aside) if everywhere else (),
             named=wanted.named,
             naming=tuple(await self.readers.run(messages.by_rowids, staying)),
         )
@@ -291,10 +294,14 @@ class Forgetter:
             await self.writer.run_alone(forgetting.compact_database, vacuum=False)
 
     async def compact_files(self, *, vacuum: bool) -> None:
-        """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once."""
+        """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once.
+
+        Raises:
+            StorageError: it could not be done; it is still owed.
+        """
         async with self._alone:
-            if not self.reindexing():
-                await self.writer.run_alone(forgetting.compact_database, vacuum=vacuum)
+            if not self.reindexing() and not await self.writer.run_alone(forgetting.compact_database, vacuum=vacuum):
+                raise StorageError("another process reads an older state of the database")
 
     async def _clean(self, done: Forgot) -> int:
         lines = 0
@@ -334,6 +341,11 @@ class Forgetter:
             return held, False
         await self.writer.run_alone(forgetting.compact_database, vacuum=True)
         return await self._search(done.entry.user, done.pieces), True
+
+    def _aside(self) -> tuple[Held, ...]:
+        made = listed(self.backups) if self.backups is not None else []
+        found = [Held(path=str(each.root), count=0, kind="backup") for each in made]
+        return (*forget_logs.aside(self.data_dir), *found)
 
     async def _search(self, user: UserId, pieces: Sequence[str]) -> tuple[Held, ...]:
         return await self.files.run(_search, self.data_dir, self.workspace, user, tuple(pieces))

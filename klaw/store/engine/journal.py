@@ -70,6 +70,8 @@ class Journal:
         self._undo: list[tuple[int, int]] = []
         self.is_read = False
         """By a reindex: no log is rewritten now."""
+        self.rewrites = 0
+        """How many logs were rewritten; a backup is made of those that were not."""
 
     # -- life cycle ------------------------------------------------------------------------------------------------
 
@@ -216,6 +218,7 @@ class Journal:
             return False
         self.checkpoint()
         rewrite.exchange(partial(self._close, rewrite.path))
+        self.rewrites += rewrite.changed > 0
         return True
 
     # -- inside ----------------------------------------------------------------------------------------------------

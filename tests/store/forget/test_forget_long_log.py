@@ -288,3 +288,22 @@ def _as_earlier(tx: Transaction, rows: list[tuple[str, str]]) -> None:
     for key, _ in rows:
         meta.remove(tx.connection, key)
     meta.put(tx.connection, "forget_pending", json.dumps(several))
+
+
+async def test_who_reads_the_database_meanwhile_is_no_obstacle(tmp_path: Path) -> None:
+    """A backup looks at one moment of it for a while, in another process; the write-ahead log is emptied later."""
+    async with running_store(tmp_path) as store:
+        await long_past(store)
+        tool = forgetter(store, tmp_path)
+        wanted = await tool.find("main#1", ANNA)
+        reader = apsw.Connection(str(tmp_path / "klaw.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        reader.execute("BEGIN; SELECT count(*) FROM messages").fetchall()
+        await tool.forget(wanted, everywhere=True)
+        assert await store.readers.run(applying.pending) == []
+        with pytest.raises(StorageError, match="another process reads"):
+            await tool.compact_files(vacuum=True)
+        assert await store.readers.run(meta.owes_compaction)
+        reader.close()
+        await tool.compact_files(vacuum=True)
+        assert not await store.readers.run(meta.owes_compaction)
+        assert holding(tmp_path, SECRET) == {}

@@ -14,6 +14,7 @@ from klaw.operations.receipt import Receipt
 from klaw.operations.server import Log, Reindex
 
 SLOW_S = {
+    "backup_mark": 60,
     "forget": 600,
     "chats_delete": 3600,
     "topics_split": 600,
@@ -106,6 +107,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "models_list",
         "models_test",
         "doctor",
+        "backup_mark",
     }
     assert all(0 < each.deadline_s <= SLOW_S.get(name, 10) and each.help for name, each in operations().items())
 

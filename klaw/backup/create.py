@@ -1,0 +1,288 @@
+"""Making a backup: logs up to a mark, and the other files as they are. Files that have not changed since the backup
+before are shared with it by hard links.
+
+It runs beside a server, which only tells how far it is. What the logs say at a mark is exact: lines are only added to
+them, and when one was rewritten meanwhile, because something was forgotten, the next round begins with a new mark. The
+database is left out: it is made again from the logs, and as a file it would still hold what was forgotten.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+
+import klaw
+from klaw import atomic_file
+from klaw.actor.clock import iso
+from klaw.backup import folder as folders
+from klaw.backup import manifest as manifests
+from klaw.backup.folder import DRAFT, BackupRefused
+from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, Item, Manifest
+from klaw.config.paths import Paths
+from klaw.store import attachments, migrations
+from klaw.store.engine.journal import COMMIT_LOG, LOCK_FILE, LOG_FOLDERS
+from klaw.store.kinds.summaries import COPIES
+from klaw.store.mark import Marker, digests_at
+
+ROUNDS = 10
+"""Marks, until no log was rewritten while they were copied."""
+PAUSE_S = 2.0
+SETTLED_NS = 2_000_000_000
+"""A file that was changed less than this before it was copied may change again without another time."""
+CHUNK_BYTES = 1 << 20
+_SECRETS = ("tokens.json",)
+_SECRET_ENDINGS = (".env", ".key", ".pem")
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Tell = Callable[[int, int], None]
+"""Told how many files are done, of how many."""
+
+
+class Moved(Exception):
+    """A log is not what it was at the mark."""
+
+
+def create(
+    paths: Paths,
+    folder: Path,
+    marker: Marker,
+    *,
+    secrets: bool,
+    whole: bool = False,
+    tell: Tell = lambda _done, _total: None,
+) -> tuple[Path, Manifest]:
+    """Make a backup. Returns its folder, and what it holds.
+
+    Args:
+        paths: of the installation.
+        folder: for backups; made if it is not there.
+        marker: says how far the store is.
+        secrets: also tokens and files of the environment.
+        whole: nothing is shared with the backup before.
+
+    Raises:
+        BackupRefused: it cannot be made, and nothing is left of it.
+        StorageError: see ``mark``.
+    """
+    if not paths.data_dir.is_dir():
+        raise BackupRefused(f"there is nothing to back up: {paths.data_dir} does not exist")
+    if folder.resolve().is_relative_to(paths.workspace.resolve()):
+        raise BackupRefused(f"{folder} is in the workspace, which is backed up itself: choose another folder")
+    with folders.told(folder), folders.locked(folder):
+        folders.clear(folder)
+        earlier = [] if whole else folders.listed(folder)
+        before = next((each for each in reversed(earlier) if each.manifest is not None), None)
+        draft = Draft(folder, before)
+        try:
+            return _made(paths, folder, marker, draft, secrets=secrets, tell=tell)
+        finally:
+            shutil.rmtree(draft.root, ignore_errors=True)
+
+
+def _made(
+    paths: Paths, folder: Path, marker: Marker, draft: "Draft", *, secrets: bool, tell: Tell
+) -> tuple[Path, Manifest]:
+    for number in range(ROUNDS):
+        if number:
+            time.sleep(PAUSE_S)
+        at = iso(time.time())
+        mark, digests = digests_at(paths.database, marker)
+        sources = [
+            *(Source(paths.data_dir / path, f"{DATA}/{path}", size=size) for path, size in mark.logs.items()),
+            *_others(paths, folder, secrets=secrets),
+        ]
+        try:
+            draft.take_all(sources, tell)
+        except Moved:
+            continue
+        now = marker(False)
+        if (now.server, now.rewrites) == (mark.server, mark.rewrites):
+            break
+    else:
+        raise BackupRefused("logs are being rewritten, because something is forgotten: try again later")
+    made = Manifest(
+        klaw=klaw.__version__,
+        schema=migrations.latest(),
+        time=at,
+        last=mark.last,
+        digests=digests,
+        secrets=secrets,
+        left_out=tuple(draft.left_out),
+        new_bytes=draft.new_bytes,
+        items=tuple(sorted(draft.items.values(), key=lambda item: item.path)),
+    )
+    os.sync()  # one for all: a fsync of each of thousands of files would keep a card busy for minutes
+    manifests.write(draft.root, made)
+    return draft.keep(at), made
+
+
+@attrs.frozen
+class Source:
+    """A file to be copied."""
+
+    file: Path
+    path: str
+    """In the backup."""
+    size: int | None = None
+    """Of a log at the mark; None: all of it."""
+
+
+def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[Source]:
+    """What is no log: attachments, core memory and the like, the configuration, the workspace."""
+    inside = {paths.workspace, folder, *(paths.data_dir / each for each in (*LOG_FOLDERS, COPIES))}
+    for file in _below(paths.data_dir, inside):
+        unsent = file.parent.name == attachments.FOLDER and file.suffix in (attachments.NEW, attachments.PART)
+        if not (unsent or file.name in (COMMIT_LOG, LOCK_FILE) or _is_database(paths, file)):
+            yield Source(file, f"{DATA}/{file.relative_to(paths.data_dir).as_posix()}")
+    for file in _below(paths.config_dir, {paths.workspace, paths.data_dir, folder}):
+        if secrets or not (file.name.startswith(_SECRETS) or file.name.endswith(_SECRET_ENDINGS)):
+            real = file.resolve() if file == paths.config_file else file
+            yield Source(real, f"{CONFIG}/{file.relative_to(paths.config_dir).as_posix()}")
+    for file in _below(paths.workspace, {paths.data_dir, paths.config_dir, folder}):
+        yield Source(file, f"{WORKSPACE}/{file.relative_to(paths.workspace).as_posix()}")
+
+
+def _is_database(paths: Paths, file: Path) -> bool:
+    return file.parent == paths.data_dir and file.name.startswith(paths.database.name)
+
+
+def _below(root: Path, without: set[Path]) -> Iterator[Path]:
+    """All files and links below a folder, in order, and folders that cannot be read; links are not followed."""
+    closed: list[Path] = []
+    for name, inner, names in os.walk(root, onerror=lambda error: closed.append(Path(error.filename))):
+        here = Path(name)
+        links = [each for each in inner if (here / each).is_symlink()]
+        inner[:] = sorted(each for each in inner if each not in links and here / each not in without)
+        yield from (here / each for each in sorted([*names, *links]))
+    yield from (each for each in closed if each.is_dir())
+
+
+class Draft:
+    """A backup that is being made."""
+
+    def __init__(self, folder: Path, before: folders.Backup | None) -> None:
+        self._folder = folder
+        self.root = folder / f"{DRAFT}{os.getpid()}"
+        self._before = before
+        known = before.manifest.items if before is not None and before.manifest is not None else ()
+        self._known = {item.path: item for item in known}
+        self.items: dict[str, Item] = {}
+        self.left_out: list[str] = []
+        self._new: dict[str, int] = {}
+        self.root.mkdir(mode=0o700)
+
+    @property
+    def new_bytes(self) -> int:
+        return sum(self._new.get(path, 0) for path in self.items)
+
+    def take_all(self, sources: list[Source], tell: Tell) -> None:
+        """Have the sources, and nothing else. Raises Moved, OSError."""
+        self.left_out = []
+        wanted = {each.path for each in sources}
+        for path in [path for path in self.items if path not in wanted]:
+            self._drop(path)
+        for done, each in enumerate(sources, 1):
+            tell(done, len(sources))
+            try:
+                each.path.encode()
+                self._take(each)
+            except FileNotFoundError as error:
+                if each.size is not None:
+                    raise Moved from error
+                self._drop(each.path)  # removed since it was listed
+            except UnicodeEncodeError:
+                self.left_out.append(f"{each.path!a}: its name is not valid UTF-8")
+            except PermissionError as error:
+                self._drop(each.path)
+                self.left_out.append(f"{each.path}: {error.strerror}")
+
+    def keep(self, at: str) -> Path:
+        """Make it a backup, by one rename. Raises OSError."""
+        name = f"{at[:19].replace(':', '-')}Z"
+        root = self._folder / name
+        for number in range(2, 1000):
+            if not root.exists():
+                break
+            root = self._folder / f"{name}.{number}"
+        self.root.rename(root)
+        atomic_file.sync(self._folder)
+        return root
+
+    def _drop(self, path: str) -> None:
+        self.items.pop(path, None)
+        (self.root / path).unlink(missing_ok=True)
+
+    def _take(self, source: Source) -> None:
+        target, path = self.root / source.path, source.path
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        kind = source.file.lstat().st_mode
+        if stat.S_ISLNK(kind):
+            self._drop(path)
+            link = str(source.file.readlink())
+            link.encode()
+            target.symlink_to(link)
+            self.items[path] = Item(path=path, link=link)
+            return
+        if not stat.S_ISREG(kind):
+            self._drop(path)
+            what = "a folder that cannot be read" if stat.S_ISDIR(kind) else "a device, a socket or a pipe"
+            self.left_out.append(f"{path}: it is no file, but {what}")
+            return
+        descriptor = os.open(source.file, _READ)
+        try:
+            info = os.fstat(descriptor)
+            size = info.st_size if source.size is None else source.size
+            stamp: tuple[int, ...] = (info.st_size, info.st_mtime_ns, info.st_ino)
+            settled = size == info.st_size and time.time_ns() - info.st_mtime_ns > SETTLED_NS
+            if settled and (self._is_here(path, stamp) or self._share(path, stamp)):
+                return
+            self._drop(path)
+            digest = _copied(descriptor, target, size, whole=source.size is None)
+        finally:
+            os.close(descriptor)
+        os.utime(target, ns=(info.st_mtime_ns, info.st_mtime_ns))
+        self._new[path] = target.stat().st_size
+        self.items[path] = Item(
+            path=path,
+            size=self._new[path],
+            sha256=digest,
+            mode=stat.S_IMODE(info.st_mode) & 0o700,
+            mtime_ns=info.st_mtime_ns,
+            source=stamp if settled else (),
+        )
+
+    def _is_here(self, path: str, stamp: tuple[int, ...]) -> bool:
+        """From an earlier round."""
+        return path in self.items and self.items[path].source == stamp
+
+    def _share(self, path: str, stamp: tuple[int, ...]) -> bool:
+        """Take it from the backup before, if that has it."""
+        item = self._known.get(path)
+        if item is None or item.source != stamp or self._before is None:
+            return False
+        self._drop(path)
+        try:
+            os.link(self._before.root / path, self.root / path, follow_symlinks=False)
+        except OSError:  # another kind of file system, or the backup before has lost it
+            return False
+        self.items[path] = item
+        self._new.pop(path, None)
+        return True
+
+
+def _copied(descriptor: int, target: Path, size: int, *, whole: bool) -> str:
+    """Copy the first bytes of a file. Returns their SHA-256. Raises Moved, OSError."""
+    digest, left = hashlib.sha256(), size
+    with target.open("xb") as new:
+        while (left or whole) and (data := os.read(descriptor, CHUNK_BYTES if whole else min(left, CHUNK_BYTES))):
+            digest.update(data)
+            new.write(data)
+            left -= len(data)
+    if left and not whole:
+        raise Moved
+    return digest.hexdigest()

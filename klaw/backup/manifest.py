@@ -1,0 +1,104 @@
+"""What a backup holds: every file with its SHA-256, and how far the store was. JSON beside the files, with a digest of
+its own, so that one flipped byte anywhere is found."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import attrs
+
+from klaw import atomic_file
+from klaw.convert import JOURNAL, OMIT, Check
+from klaw.errors import BadValue, KlawError
+
+FORM = 1
+FILE, DIGEST = "manifest.json", "manifest.sha256"
+"""The second is as ``sha256sum -c`` reads it."""
+CONFIG, WORKSPACE, DATA = "config", "workspace", "data"
+PARTS = (CONFIG, WORKSPACE, DATA)
+"""Folders in a backup, in the order in which a restore puts them in place: with the last one it is done."""
+
+
+class BrokenBackup(KlawError):
+    """A backup cannot be used; the text names the file."""
+
+
+def _inside(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if len(parts) < 2 or parts[0] not in PARTS or ".." in parts:
+        raise ValueError("must be a path inside the backup")
+    return path
+
+
+@attrs.frozen(kw_only=True)
+class Item:
+    """One file, or a symbolic link."""
+
+    path: Annotated[str, Check(_inside)]
+    """Relative to the backup, with ``/``."""
+    size: int = 0
+    sha256: str = ""
+    mode: int = 0o600
+    """Permission bits of the owner."""
+    mtime_ns: int = 0
+    link: Annotated[str, OMIT] = ""
+    """Where a symbolic link points to."""
+    source: Annotated[tuple[int, ...], OMIT] = ()
+    """Size, time of the last change in nanoseconds and inode of the file that it was copied from, while these say
+    whether it has changed."""
+
+
+@attrs.frozen(kw_only=True)
+class Manifest:
+    """What a backup holds."""
+
+    form: int = FORM
+    klaw: str
+    """Version of the program."""
+    schema: int
+    """Of the database."""
+    time: str
+    """Of the mark, ISO-8601 UTC: everything that was acknowledged before is in it."""
+    last: Mapping[str, int]
+    """The highest numbers at the mark: ``rowid`` of messages, ``turn``, ``change`` of runs, ``entry`` of the memory
+    journal; empty when no database could be read."""
+    digests: Mapping[str, str]
+    """Of the database's tables at the mark; empty when they could not be taken."""
+    secrets: bool
+    """Whether tokens and environment files are in it."""
+    left_out: tuple[str, ...] = ()
+    """What could not be copied, with the reason."""
+    new_bytes: int
+    """That are not shared with the backup before."""
+    items: tuple[Item, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.size for each in self.items)
+
+
+def write(root: Path, manifest: Manifest) -> None:
+    """Raises OSError."""
+    data = json.dumps(JOURNAL.write(manifest), ensure_ascii=False, indent=1).encode()
+    atomic_file.create(root / FILE, data)
+    atomic_file.create(root / DIGEST, f"{hashlib.sha256(data).hexdigest()}  {FILE}\n".encode())
+
+
+def read(root: Path) -> Manifest:
+    """Raises BrokenBackup."""
+    try:
+        data = (root / FILE).read_bytes()
+        expected = (root / DIGEST).read_text("ascii", "replace")
+    except OSError as error:
+        raise BrokenBackup(f"{root.name}: {Path(error.filename).name} cannot be read: {error.strerror}") from error
+    if expected != f"{hashlib.sha256(data).hexdigest()}  {FILE}\n":
+        raise BrokenBackup(f"{root.name}: {FILE} is not as it was written, or {DIGEST} is not")
+    try:
+        tree = json.loads(data)
+        if isinstance(tree, dict) and isinstance(tree.get("form"), int) and tree["form"] > FORM:
+            raise BrokenBackup(f"{root.name} was made by a newer Klaw ({tree.get('klaw')}): use that one")
+        return JOURNAL.read(tree, Manifest)
+    except (ValueError, RecursionError, BadValue) as error:
+        raise BrokenBackup(f"{root.name}: {FILE} is no manifest of a backup: {error}") from error

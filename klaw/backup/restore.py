@@ -1,0 +1,110 @@
+"""Putting a backup in place. All of it is made ready beside where it belongs, and moved there by renames: the data
+folder last, so a kill leaves it whole or not there, and the same command again does the rest."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from klaw import atomic_file
+from klaw.backup import folder as folders
+from klaw.backup.create import Tell
+from klaw.backup.folder import BackupRefused
+from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, BrokenBackup, Item, Manifest
+from klaw.backup.verify import paths_below, problem_of
+from klaw.config.paths import Paths, ensure_private_dir
+
+
+@attrs.frozen
+class Place:
+    """A folder that is put in place by one rename."""
+
+    target: Path
+    items: Sequence[tuple[Item, str]]
+    """With their paths below it."""
+
+    @property
+    def draft(self) -> Path:
+        return self.target.with_name(f".{self.target.name}.restoring")
+
+    def is_empty(self) -> bool:
+        return not self.target.exists() or (self.target.is_dir() and not any(self.target.iterdir()))
+
+    def is_done(self) -> bool:
+        """By a restore that was cut off behind it."""
+        wanted = {path: item for item, path in self.items}
+        return set(paths_below(self.target)) == set(wanted) and not any(
+            problem_of(self.target / path, item) for path, item in wanted.items()
+        )
+
+
+def restore(paths: Paths, root: Path, manifest: Manifest, tell: Tell = lambda _done, _total: None) -> list[Path]:
+    """Put a backup in place of an installation that is not there yet. Returns the folders.
+
+    Raises:
+        BackupRefused: there is something already; nothing was changed.
+        BrokenBackup: a file is not what it was; nothing was put in place.
+    """
+    places = _places(paths, manifest)
+    with folders.told(paths.data_dir):
+        for each in places:
+            if not each.is_empty() and not (each.target != paths.data_dir and each.is_done()):
+                raise BackupRefused(
+                    f"{each.target} is not empty: a restore changes nothing that is there; move it away, or give"
+                    " another folder with --home"
+                )
+        drafts = [each for each in places if each.is_empty()]
+        try:
+            done = 0
+            for place in drafts:
+                shutil.rmtree(place.draft, ignore_errors=True)
+                ensure_private_dir(place.target.parent)
+                place.draft.mkdir(mode=0o700)
+                # Links come last: nothing is written through one.
+                for item, path in sorted(place.items, key=lambda each: bool(each[0].link)):
+                    done += 1
+                    tell(done, len(manifest.items))
+                    _copy(root, item, place.draft / path)
+            os.sync()
+            for place in drafts:
+                place.draft.rename(place.target)
+                atomic_file.sync(place.target.parent)
+        finally:
+            for place in drafts:
+                shutil.rmtree(place.draft, ignore_errors=True)
+    return [each.target for each in places]
+
+
+def _places(paths: Paths, manifest: Manifest) -> list[Place]:
+    """The data folder last. A folder within another one is put in place with that."""
+    targets = {CONFIG: paths.config_dir, WORKSPACE: paths.workspace, DATA: paths.data_dir}
+    below: dict[Path, list[tuple[Item, str]]] = {
+        each: [] for each in targets.values() if not any(it in each.parents for it in targets.values())
+    }
+    for item in manifest.items:
+        part, _, rest = item.path.partition("/")
+        final = targets[part] / rest
+        target = next(each for each in below if final.is_relative_to(each))
+        below[target].append((item, final.relative_to(target).as_posix()))
+    return [Place(target, items) for target, items in below.items() if items or target == paths.data_dir]
+
+
+def _copy(root: Path, item: Item, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if item.link:
+        target.symlink_to(item.link)
+        return
+    source = root / item.path
+    try:
+        shutil.copyfile(source, target, follow_symlinks=False)
+    except FileNotFoundError as error:
+        if not source.exists():
+            raise BrokenBackup(f"{root.name}: {item.path} is missing; nothing was restored") from error
+        raise
+    problem = problem_of(target, item)
+    if problem is not None:
+        raise BrokenBackup(f"{root.name}: {item.path} {problem}; nothing was restored")
+    target.chmod(item.mode)
+    os.utime(target, ns=(item.mtime_ns, item.mtime_ns))

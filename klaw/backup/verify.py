@@ -1,0 +1,120 @@
+"""Checking a backup: every byte, and whether the database that its logs make is the one that there was."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+import attrs
+
+from klaw.backup import folder as folders
+from klaw.backup.create import Tell
+from klaw.backup.folder import DRAFT, BackupRefused
+from klaw.backup.manifest import DATA, DIGEST, FILE, Item, Manifest
+from klaw.errors import StorageError, StorageFull
+from klaw.store import migrations
+from klaw.store.engine.journal import LOG_FOLDERS
+from klaw.store.mark import read_made
+from klaw.store.rebuild.offline import reindex
+from klaw.store.rebuild.values import Options, ReindexRefused
+
+NOT_COMPARED = frozenset({"turn"})
+"""Of the highest numbers, one that only counts in the very file."""
+
+
+@attrs.frozen(kw_only=True)
+class Verified:
+    """What a check found."""
+
+    name: str
+    files: int
+    problems: tuple[str, ...]
+    """Empty: it is as it was made."""
+    messages: int = 0
+    """In the database that its logs make."""
+    compared: bool = False
+    """Whether that database is, table by table, the one that there was."""
+
+
+def verify(folder: Path, root: Path, manifest: Manifest, tell: Tell = lambda _done, _total: None) -> Verified:
+    """Check a backup: first its files, then, if these are right, the database that is made of its logs in a scratch
+    folder beside it.
+
+    Raises:
+        BackupRefused: the folder cannot be used.
+    """
+    with folders.told(folder), folders.locked(folder):
+        folders.clear(folder)
+        problems = tuple(differing(root, manifest.items, tell))
+        known = {FILE, DIGEST, *(each.path for each in manifest.items)}
+        problems += tuple(f"{path} is not in the manifest" for path in paths_below(root) if path not in known)
+        found = Verified(name=root.name, files=len(manifest.items), problems=problems)
+        if problems:
+            return found
+        scratch = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder))
+        try:
+            return _rebuilt(root, manifest, scratch, found)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def differing(root: Path, items: Sequence[Item], tell: Tell = lambda _done, _total: None) -> Iterator[str]:
+    """What is not as the manifest says, in words."""
+    for done, item in enumerate(items, 1):
+        tell(done, len(items))
+        if (problem := problem_of(root / item.path, item)) is not None:
+            yield f"{item.path} {problem}"
+
+
+def problem_of(file: Path, item: Item) -> str | None:
+    """What is wrong with a file."""
+    try:
+        if item.link:
+            return None if str(file.readlink()) == item.link else "is another link"
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as opened:
+            size = os.fstat(descriptor).st_size
+            if size != item.size:
+                return f"has {size:,} bytes instead of {item.size:,}"
+            if hashlib.file_digest(opened, "sha256").hexdigest() != item.sha256:
+                return "has another content than was written"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or type(error).__name__}"
+    return None
+
+
+def paths_below(root: Path) -> Iterator[str]:
+    """Every file and link below a folder, relative to it."""
+    for name, inner, names in os.walk(root):
+        for each in (*names, *(each for each in inner if Path(name, each).is_symlink())):
+            yield Path(name, each).relative_to(root).as_posix()
+
+
+def _rebuilt(root: Path, manifest: Manifest, scratch: Path, found: Verified) -> Verified:
+    for item in manifest.items:
+        parts = PurePosixPath(item.path).parts
+        if parts[0] == DATA and parts[1] in LOG_FOLDERS and not item.link:
+            target = scratch.joinpath(*parts[1:])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / item.path, target)
+    database = scratch / "klaw.db"
+    try:
+        for _step in reindex(database, Options(), lambda: None, 1):
+            pass
+        made = read_made(database)
+    except (ReindexRefused, StorageFull) as error:
+        raise BackupRefused(f"{root.name} cannot be checked here: {error}") from error
+    except StorageError as error:
+        return attrs.evolve(found, problems=(f"no database can be made of its logs: {error}",))
+    wanted = {name: each for name, each in manifest.last.items() if name not in NOT_COMPARED}
+    less = {name: each for name, each in wanted.items() if made.last.get(name) != each}
+    problems = [f"its logs end at {name} {made.last.get(name)} instead of {each}" for name, each in less.items()]
+    compared = manifest.schema == migrations.latest() and bool(manifest.digests)
+    if compared:
+        tables = [name for name, each in manifest.digests.items() if made.digests.get(name) != each]
+        problems += [f"the table of {name} is not the one that there was" for name in tables]
+    return attrs.evolve(found, problems=tuple(problems), messages=made.messages, compared=compared)

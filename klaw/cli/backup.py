@@ -1,0 +1,215 @@
+"""``klaw backup``: create, list, verify, restore and prune. They run beside a server, which only says how far it is."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+
+from klaw.cli.admin_call import NoServer, call
+from klaw.cli.output import ProgressLine
+from klaw.config.paths import Paths
+from klaw.convert import JOURNAL, Bounds
+from klaw.domain.text import plural
+from klaw.operations.operation import Lines, Noun, Shown, Table, argument, size
+
+if TYPE_CHECKING:
+    from klaw.backup.folder import Backup
+    from klaw.store.mark import Mark
+
+NOUN = Noun("backup", "make, check and restore backups (docs/operations.md)", local=True)
+NICE = 10
+"""The server goes before a backup."""
+FORGOTTEN = "made before something was forgotten, and still holds it"
+
+
+@attrs.frozen(kw_only=True)
+class Of:
+    to: str | None = argument("the folder with the backups (default: backups/ of the home)", metavar="DIR")
+
+
+@attrs.frozen(kw_only=True)
+class Create(Of):
+    with_secrets: bool = argument("also tokens and environment files: who has the backup has them", default=False)
+    whole: bool = argument("share nothing with the backup before, for instance because that is broken", default=False)
+
+
+@attrs.frozen(kw_only=True)
+class OfOne(Of):
+    name: str | None = argument("which one (default: the newest)", positional=True)
+
+
+@attrs.frozen(kw_only=True)
+class Prune(Of):
+    keep: Annotated[int, Bounds(1)] = argument("how many of the newest stay", default=14, metavar="N")
+    forgotten: bool = argument(f"also remove what was {FORGOTTEN}", default=False)
+
+
+def _folder(asked: Of, paths: Paths) -> Path:
+    return Path(asked.to).expanduser().absolute() if asked.to else paths.backups_dir
+
+
+def _marker(paths: Paths) -> Callable[[bool], "Mark"]:
+    from klaw.store.mark import Mark, mark_offline
+
+    def mark(logs: bool) -> Mark:
+        try:
+            return JOURNAL.read(call(paths, "backup_mark", timeout_s=90, logs=logs), Mark)
+        except NoServer:
+            return mark_offline(paths.database)
+
+    return mark
+
+
+def _told(backup: "Backup", last_forgetting: int) -> dict[str, Any]:
+    found = backup.manifest
+    told: dict[str, Any] = {"name": backup.name, "problem": backup.problem}
+    if found is not None:
+        told |= {"time": found.time, "klaw": found.klaw, "files": len(found.items), "bytes": found.bytes}
+        told |= {"new_bytes": found.new_bytes, "secrets": found.secrets, "left_out": found.left_out}
+        told |= {"messages_to": found.last.get("rowid"), "holds_forgotten": _holds_forgotten(backup, last_forgetting)}
+    return told
+
+
+def _holds_forgotten(backup: "Backup", last_forgetting: int) -> bool:
+    return backup.manifest is not None and backup.manifest.last.get("entry", 0) < last_forgetting
+
+
+def _listed(answer: dict[str, Any]) -> Shown:
+    rows = []
+    for each in answer["backups"]:
+        if each["problem"]:
+            rows.append([each["name"], "", "", f"BROKEN: {each['problem']}"])
+            continue
+        notes = ["with secrets"] if each["secrets"] else []
+        notes += [FORGOTTEN] if each["holds_forgotten"] else []
+        notes += [f"{plural(len(each['left_out']), 'file')} left out"] if each["left_out"] else []
+        rows.append([each["name"], size(each["bytes"]), size(each["new_bytes"]), ", ".join(notes)])
+    if not rows:
+        return Shown([f"there is no backup in {answer['folder']}: make one with klaw backup create"])
+    lines: Lines = [Table([["backup", "size", "of its own", ""], *rows], right=frozenset({1, 2}))]
+    return Shown(lines, found=not any(each["problem"] for each in answer["backups"]))
+
+
+def _created(answer: dict[str, Any]) -> Shown:
+    shared = f", {size(answer['new_bytes'])} not shared with the one before"
+    lines = [f"{answer['path']}: {plural(answer['files'], 'file')}, {size(answer['bytes'])}{shared}"]
+    if not answer["compared"]:
+        lines.append("the database could not be looked at in that moment: klaw backup verify compares less")
+    notes = [f"NOT in it: {each}" for each in answer["left_out"]]
+    return Shown(lines, notes=notes, found=not notes)
+
+
+def _verified(answer: dict[str, Any]) -> Shown:
+    if answer["problems"]:
+        lines = [f"{answer['name']} is BROKEN:", *(f"  {each}" for each in answer["problems"])]
+        lines.append("what is broken may be shared with the others: make one with klaw backup create --whole")
+        return Shown(lines, found=False)
+    made = f"its logs make a database of {plural(answer['messages'], 'message')}"
+    same = ", the same that there was" if answer["compared"] else "; there is nothing to compare that with"
+    return Shown([f"{answer['name']}: {plural(answer['files'], 'file')} as they were written; {made}{same}"])
+
+
+def _restored(answer: dict[str, Any]) -> Shown:
+    lines = [f"{answer['name']} is in place: {plural(answer['files'], 'file')} in {', '.join(answer['folders'])}"]
+    lines.append("klaw serve makes the database from it; vectors follow in the background")
+    if not answer["secrets"]:
+        lines.append("tokens and environment files were not in it: make tokens with klaw token add")
+    return Shown(lines)
+
+
+def _pruned(answer: dict[str, Any]) -> Shown:
+    removed, left = answer["removed"], answer["backups"]
+    lines = [f"removed {plural(len(removed), 'backup')}, {len(left)} left", *(f"  {each}" for each in removed)]
+    holding = [each["name"] for each in left if each.get("holds_forgotten")]
+    if holding:
+        lines.append(f"{', '.join(holding)}: {FORGOTTEN}; klaw backup prune --forgotten removes them")
+    return Shown(lines)
+
+
+@NOUN.operation("backup_create", Create, cli="create", show=_created)
+def create(asked: Create, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+    """Make a backup of messages, memory, configuration, workspace and files, beside a running server or without one."""
+    from klaw.actor import log
+    from klaw.backup.create import create
+
+    log.configure("error", "auto")
+    os.umask(0o077)
+    os.nice(NICE)
+    tell = partial(progress.show, "files")
+    how = {"secrets": asked.with_secrets, "whole": asked.whole}
+    root, made = create(paths, _folder(asked, paths), _marker(paths), **how, tell=tell)
+    about = {"files": len(made.items), "bytes": made.bytes, "new_bytes": made.new_bytes, "time": made.time}
+    return {"path": str(root), **about, "compared": bool(made.digests), "left_out": made.left_out}
+
+
+@NOUN.operation("backup_list", Of, cli="list", show=_listed)
+def show(asked: Of, paths: Paths) -> dict[str, Any]:
+    """List the backups, the oldest first. The exit code is 1 if one of them is broken."""
+    from klaw.backup.folder import listed, told
+    from klaw.store.mark import last_forgetting
+
+    folder, last = _folder(asked, paths), last_forgetting(paths.database)
+    with told(folder):
+        return {"folder": str(folder), "backups": [_told(each, last) for each in listed(folder)]}
+
+
+@NOUN.operation("backup_verify", OfOne, cli="verify", show=_verified)
+def verify(asked: OfOne, paths: Paths, progress: ProgressLine) -> Any:
+    """Check every byte of a backup, and that the database which its logs make is the one that there was.
+
+    The exit code is 1 if something is wrong.
+    """
+    from klaw.actor import log
+    from klaw.backup.folder import chosen, told
+    from klaw.backup.verify import verify
+
+    log.configure("error", "auto")
+    os.nice(NICE)
+    folder = _folder(asked, paths)
+    with told(folder):
+        root, found = chosen(folder, asked.name)
+    return verify(folder, root, found, partial(progress.show, "files"))
+
+
+@NOUN.operation("backup_restore", OfOne, cli="restore", show=_restored)
+def restore(asked: OfOne, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+    """Put a backup in place of an installation that is not there yet: its configuration, workspace and data folder must
+    be empty or missing.
+    """
+    from klaw.backup.folder import BackupRefused, chosen, told
+    from klaw.backup.restore import restore
+
+    try:
+        call(paths, "health")
+    except NoServer:
+        pass
+    else:
+        raise BackupRefused("a server is running there: stop it, and move away what it has, or give another --home")
+    os.umask(0o077)
+    folder = _folder(asked, paths)
+    with told(folder):
+        root, found = chosen(folder, asked.name)
+    put = restore(paths, root, found, partial(progress.show, "files"))
+    about = {"time": found.time, "files": len(found.items), "secrets": found.secrets}
+    return {"name": root.name, "folders": [str(each) for each in put], **about}
+
+
+@NOUN.operation("backup_prune", Prune, cli="prune", show=_pruned)
+def prune(asked: Prune, paths: Paths) -> dict[str, Any]:
+    """Remove all backups but the newest. Broken ones are neither counted nor removed."""
+    from klaw.backup.folder import clear, listed, locked, remove, told
+    from klaw.store.mark import last_forgetting
+
+    folder, last = _folder(asked, paths), last_forgetting(paths.database)
+    with told(folder), locked(folder):
+        clear(folder)
+        good = [each for each in listed(folder) if each.manifest is not None]
+        away = good[: -asked.keep]
+        if asked.forgotten:
+            away += [each for each in good[-asked.keep :] if _holds_forgotten(each, last)]
+        remove(away)
+        left = [_told(each, last) for each in listed(folder)]
+    return {"folder": str(folder), "removed": [each.name for each in away], "backups": left}

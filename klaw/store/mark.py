@@ -1,0 +1,172 @@
+"""How far the store is at one moment between two commits: up to there a backup is exact."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+import apsw
+import attrs
+
+from klaw.actor.failure import error_class
+from klaw.errors import StorageError
+from klaw.store import migrations
+from klaw.store.engine import connect, meta
+from klaw.store.engine.connect import DAMAGE
+from klaw.store.engine.journal import Journal
+from klaw.store.engine.log_files import files
+from klaw.store.engine.reconcile import reconcile
+from klaw.store.engine.transaction import Stopped
+from klaw.store.forget import applying
+from klaw.store.rebuild.compare import digests
+from klaw.store.rebuild.tables import count_messages, last_numbers
+
+TRIES = 100
+"""To look at the database in the moment of a mark, while a server goes on writing."""
+NOT_IN_LOGS = frozenset({"vectors"})
+"""A database that is made of the logs has none yet."""
+
+
+@attrs.frozen(kw_only=True)
+class Mark:
+    """A moment between two commits."""
+
+    server: str
+    """Which process it is of; empty: no server runs."""
+    writes: int
+    """How often this process has written to the database."""
+    rewrites: int
+    """How many logs this process has rewritten: what was copied of them before is another log's."""
+    forgetting: bool
+    """Something is forgotten, and not in all logs yet."""
+    last: Mapping[str, int]
+    """See ``Manifest``."""
+    logs: Mapping[str, int]
+    """Bytes of each log by its path below the data folder, all of them in whole lines; empty where not asked for."""
+
+
+Marker: TypeAlias = Callable[[bool], Mark]
+"""Gives a mark, with or without the logs."""
+
+
+def mark(stopped: Stopped, *, logs: bool) -> Mark:
+    """For ``Writer.run_alone``."""
+    connection, journal = stopped.connection, stopped.journal
+    return _mark(connection, journal, stopped.data_dir, server=str(os.getpid()), logs=logs)
+
+
+def _mark(connection: apsw.Connection, journal: Journal, root: Path, *, server: str, logs: bool) -> Mark:
+    return Mark(
+        server=server,
+        writes=connection.total_changes(),
+        rewrites=journal.rewrites,
+        forgetting=bool(applying.pending(connection)),
+        last=last_of(connection),
+        logs={path: found.st_size for path, found in files(root)} if logs else {},
+    )
+
+
+def last_of(connection: apsw.Connection) -> dict[str, int]:
+    """The highest numbers that a database has."""
+    return {
+        **{str(name): each for name, each in last_numbers(connection).items()},
+        "entry": meta.last_entry(connection),
+    }
+
+
+def mark_offline(database: Path) -> Mark:
+    """The mark of a store that no server has open, brought up to what its logs have.
+
+    Raises:
+        StorageError: another process has it.
+    """
+    root = database.parent
+    journal = Journal(root, checkpoint_bytes=1 << 22)
+    try:
+        journal.lock()
+        journal.open()
+        nothing = Mark(server="", writes=0, rewrites=0, forgetting=True, last={}, logs={})
+        found = nothing
+        if database.exists():
+            with suppress(apsw.Error, *DAMAGE):
+                connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
+                try:
+                    connect.prepare_writer(connection)
+                    if migrations.current(connection) == migrations.latest():
+                        reconcile(connection, root)
+                        found = _mark(connection, journal, root, server="", logs=False)
+                finally:
+                    connection.close()
+        return attrs.evolve(found, writes=0, logs={path: each.st_size for path, each in files(root)})
+    except BlockingIOError as error:
+        raise StorageError(
+            f"another process is using {root}: a server that does not answer, or a reindex; try again later"
+        ) from error
+    except OSError as error:
+        raise StorageError(f"cannot read {root}: {error.strerror or type(error).__name__}") from error
+    finally:
+        journal.release()
+
+
+def digests_at(database: Path, marker: Marker) -> tuple[Mark, dict[str, str]]:
+    """A mark, and the digests of the database's tables in its very moment; none where that cannot be had."""
+    found = marker(True)
+    if not found.last or found.forgetting:
+        return found, {}
+    try:
+        with _opened(database) as connection:
+            for _ in range(TRIES):
+                with connect.snapshot(connection):
+                    connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # here it begins
+                    now = marker(False)
+                    if (now.server, now.writes) == (found.server, found.writes):
+                        return found, {
+                            name: each for name, each in digests(connection).items() if name not in NOT_IN_LOGS
+                        }
+                found = marker(True)
+    except (apsw.Error, *DAMAGE):
+        pass
+    return found, {}
+
+
+def from_logs(connection: apsw.Connection) -> dict[str, str]:
+    """Digests of what a database has that is made of the logs. Raises apsw.Error."""
+    return {name: each for name, each in digests(connection).items() if name not in NOT_IN_LOGS}
+
+
+@contextmanager
+def _opened(database: Path) -> Iterator[apsw.Connection]:
+    connection = connect.open_alone(database)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+@attrs.frozen(kw_only=True)
+class Made:
+    """What a database that was made of logs holds."""
+
+    messages: int
+    last: Mapping[str, int]
+    digests: Mapping[str, str]
+
+
+def read_made(database: Path) -> Made:
+    """Raises StorageError."""
+    try:
+        with _opened(database) as connection:
+            return Made(messages=count_messages(connection), last=last_of(connection), digests=from_logs(connection))
+    except (apsw.Error, *DAMAGE) as error:
+        raise StorageError(f"the database cannot be read ({error_class(error)})") from error
+
+
+def last_forgetting(database: Path) -> int:
+    """Number of the last forgetting of anybody in the memory journal; 0: nothing was forgotten, or nobody knows."""
+    try:
+        with _opened(database) as connection:
+            query = "SELECT max(CAST(value AS INTEGER)) FROM meta WHERE key GLOB ? || '*'"
+            return int(connection.execute(query, (meta.LAST_FORGETTING,)).get or 0)
+    except (apsw.Error, *DAMAGE):
+        return 0

@@ -1,0 +1,460 @@
+"""Backups of an installation that no server uses: what is in them, what is shared, what is found broken, restoring."""
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from klaw.backup import create as making
+from klaw.backup import folder as folders
+from klaw.backup import manifest as manifests
+from klaw.backup.create import create
+from klaw.backup.folder import BackupRefused, chosen, listed
+from klaw.backup.manifest import BrokenBackup, Item, Manifest
+from klaw.backup.restore import restore
+from klaw.backup.verify import differing, paths_below, verify
+from klaw.config.paths import Paths
+from klaw.store.mark import Mark, digests_at, last_forgetting, mark_offline
+from tests.e2e.invariants.test_bad_disk import small_disk
+from tests.store.forget.test_forget_attachments import keep, send
+from tests.support.forgetting import forgetter, holding
+from tests.support.reindexing import digests_of, run, talk
+from tests.support.repository import REPOSITORY
+from tests.support.stores import running_store
+from tests.support.topics import ANNA, say
+from tests.support.waiting import HANG_S
+
+SECRET = "the password of the shed is Kanarienvogel-5521, tell nobody"
+
+
+async def live(root: Path) -> None:
+    async with running_store(root) as store:
+        await talk(store, rounds=20)
+        await say(store, SECRET)
+        await send(store, "look at this", await keep(root, "a.txt", b"what stands in the file"))
+        await keep(root, "b.txt", b"was never sent")
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    """A home with a past: conversations, a file, a configuration with tokens, a workspace with a link."""
+    found = Paths.resolve(tmp_path / "home")
+    trio.run(live, found.data_dir)
+    found.config_dir.mkdir()
+    (found.config_dir / "engine.json").write_text("{}")
+    (found.config_dir / "tokens.json").write_text('{"tokens": []}')
+    (found.config_dir / "klaw.env").write_text("KEY=1")
+    (found.workspace / "skills").mkdir(parents=True)
+    (found.workspace / "SOUL.md").write_text("Ты помощник")
+    (found.workspace / "skills" / "run.sh").write_text("#!/bin/sh\n")
+    (found.workspace / "skills" / "run.sh").chmod(0o755)
+    (found.workspace / "outside").symlink_to("/etc")
+    for path in found.config_dir.parent.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            os.utime(path, ns=(1_760_000_000_000_000_000,) * 2)
+    return found
+
+
+def marker(paths: Paths) -> Callable[[bool], Mark]:
+    return lambda _logs: mark_offline(paths.database)
+
+
+def made(paths: Paths, **how: bool) -> tuple[Path, Manifest]:
+    return create(paths, paths.backups_dir, marker(paths), **{"secrets": False, **how})
+
+
+def names(found: Manifest) -> set[str]:
+    return {each.path for each in found.items}
+
+
+def checked(paths: Paths, name: str | None = None) -> list[str]:
+    return list(verify(paths.backups_dir, *chosen(paths.backups_dir, name)).problems)
+
+
+def test_what_is_in_it(paths: Paths) -> None:
+    os.mkfifo(paths.workspace / "pipe")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(paths.workspace / "socket"))
+        root, found = made(paths)
+    assert {each.partition(":")[0] for each in found.left_out} == {"workspace/pipe", "workspace/socket"}
+    in_config = {each for each in names(found) if each.startswith("config/")}
+    assert in_config == {"config/engine.json"}
+    assert {"workspace/SOUL.md", "workspace/skills/run.sh", "workspace/outside"} <= names(found)
+    of_data = {each.split("/")[1] for each in names(found) if each.startswith("data/")}
+    assert of_data == {"conversations", "turns", "users"}
+    files = [each for each in names(found) if "/attachments/" in each]
+    assert [hashlib.sha256(b"what stands in the file").hexdigest()] == [each.rpartition("/")[2] for each in files]
+    assert next(each.link for each in found.items if each.path == "workspace/outside") == "/etc"
+    assert found.digests.keys() >= {"messages", "turns", "facts", "topics"}
+    assert set(paths_below(root)) == {*names(found), "manifest.json", "manifest.sha256"}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (root, paths.backups_dir))
+    assert not found.secrets
+    with_secrets = made(paths, secrets=True)[1]
+    assert names(with_secrets) - names(found) == {"config/tokens.json", "config/klaw.env"}
+    assert with_secrets.secrets
+    verified = verify(paths.backups_dir, *chosen(paths.backups_dir, None))
+    assert (verified.problems, verified.compared, verified.messages) == ((), True, found.last["rowid"])
+    assert [each.name for each in paths.backups_dir.glob(".*")] == [".lock"]
+
+
+async def test_the_next_one_shares_what_has_not_changed(paths: Paths) -> None:
+    first, _ = made(paths)
+    async with running_store(paths.data_dir) as store:
+        await say(store, "one more")
+    (paths.workspace / "SOUL.md").write_text("Ты другой помощник")
+    (paths.workspace / "skills" / "run.sh").unlink()
+    second, found = made(paths)
+    changed = {each for each in names(found) if (second / each).lstat().st_ino != (first / each).lstat().st_ino}
+    assert "workspace/outside" in changed
+    assert {each.split("/")[0] for each in changed} == {"workspace", "data"}
+    (log,) = (each for each in changed if each.startswith("data/"))
+    assert log.startswith("data/conversations/anna")
+    assert not (second / "workspace/skills/run.sh").exists()
+    assert found.new_bytes == sum((second / each).stat().st_size for each in (log, "workspace/SOUL.md"))
+    assert checked(paths, first.name) == checked(paths, second.name) == []
+
+
+def test_where_nothing_can_be_shared_it_is_copied(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(paths)
+    monkeypatch.setattr(os, "link", lambda *_args, **_kwargs: (_ for _ in ()).throw(PermissionError(1, "no")))
+    _, found = made(paths)
+    assert found.new_bytes == found.bytes
+    assert checked(paths) == []
+
+
+def test_what_changed_a_moment_ago_is_not_taken_for_unchanged(paths: Paths) -> None:
+    """Its time may be the same when it changes once more."""
+    (paths.workspace / "SOUL.md").write_text("one")
+    made(paths)
+    now = (paths.workspace / "SOUL.md").stat().st_mtime_ns
+    (paths.workspace / "SOUL.md").write_text("two")
+    os.utime(paths.workspace / "SOUL.md", ns=(now, now))
+    root, _ = made(paths)
+    assert (root / "workspace/SOUL.md").read_text() == "two"
+
+
+def test_one_flipped_byte_anywhere_is_found(paths: Paths) -> None:
+    root, found = made(paths)
+    for path in sorted(names(found)):
+        file = root / path
+        if file.is_symlink():
+            continue
+        data = file.read_bytes()
+        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        assert checked(paths) == [f"{path} has another content than was written"]
+        file.write_bytes(data)
+        file.rename(root / "away")
+        assert set(checked(paths)) == {f"{path} is missing", "away is not in the manifest"}
+        (root / "away").rename(file)
+    assert checked(paths) == []
+    for name in ("manifest.json", "manifest.sha256"):
+        data = (root / name).read_bytes()
+        for at in (0, len(data) // 2, len(data) - 2):
+            (root / name).write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            (backup,) = listed(paths.backups_dir)
+            assert (backup.manifest, "is not as it was written" in backup.problem) == (None, True)
+            with pytest.raises(BrokenBackup, match=root.name):
+                checked(paths, root.name)
+        (root / name).write_bytes(data)
+
+
+def test_logs_that_make_another_database_are_found(paths: Paths) -> None:
+    """All digests of files are right; but a message says something else, and another one is not there."""
+    root, found = made(paths)
+    (path,) = (each for each in names(found) if "anna%3Amain" in each)
+    lines = (root / path).read_bytes().splitlines(keepends=True)
+    for changed, problem in (
+        ([*lines[:-1], lines[-1].replace(b"look at", b"look in")], "the table of messages"),
+        (lines[:-1], "its logs end at rowid"),
+    ):
+        (root / path).write_bytes(b"".join(changed))
+        digest, size = hashlib.sha256(b"".join(changed)).hexdigest(), len(b"".join(changed))
+        items = [attrs.evolve(each, sha256=digest, size=size) if each.path == path else each for each in found.items]
+        for name in ("manifest.json", "manifest.sha256"):
+            (root / name).unlink()
+        manifests.write(root, attrs.evolve(found, items=tuple(items)))
+        assert any(each.startswith(problem) for each in checked(paths)), problem
+
+
+def test_it_is_restored_elsewhere(paths: Paths, tmp_path: Path) -> None:
+    before = digests_of(paths.database)
+    root, found = made(paths)
+    new = Paths.resolve(tmp_path / "new")
+    assert restore(new, root, found) == [new.config_dir, new.workspace, new.data_dir]
+    assert (new.workspace / "SOUL.md").read_text() == "Ты помощник"
+    assert (new.workspace / "skills/run.sh").stat().st_mode & 0o777 == 0o700
+    assert str((new.workspace / "outside").readlink()) == "/etc"
+    run(new.data_dir)
+    after = digests_of(new.database)
+    assert {name for name in before if before[name] != after[name]} <= {"vectors"}
+    with pytest.raises(BackupRefused, match="data is not empty: a restore changes nothing"):
+        restore(new, root, found)
+
+
+def test_a_workspace_inside_the_data_folder_is_restored_with_it(paths: Paths, tmp_path: Path) -> None:
+    root, found = made(paths)
+    new = Paths.resolve(None, {"HOME": str(tmp_path / "new"), "XDG_RUNTIME_DIR": str(tmp_path)})
+    assert new.workspace.parent == new.data_dir
+    assert restore(new, root, found) == [new.config_dir, new.data_dir]
+    assert (new.workspace / "SOUL.md").read_text() == "Ты помощник"
+    again, second = create(new, new.backups_dir, marker(new), secrets=False)
+    assert names(second) - names(found) == {"data/core_memory.json"} & names(second)
+    assert names(found) <= names(second)
+    assert again.parent == new.data_dir.parent / "klaw-backups"
+
+
+def test_a_restore_that_was_cut_off_goes_on(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    root, found = made(paths)
+    new = Paths.resolve(tmp_path / "new")
+    rename, left = Path.rename, 2
+
+    def renamed(self: Path, target: Path) -> Path:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", renamed)
+        with pytest.raises(Killed):
+            restore(new, root, found)
+    assert new.workspace.exists()
+    assert not new.data_dir.exists()
+    (new.workspace / "mine.md").write_text("somebody's")
+    with pytest.raises(BackupRefused, match="workspace is not empty"):
+        restore(new, root, found)
+    (new.workspace / "mine.md").unlink()
+    assert restore(new, root, found)[-1] == new.data_dir
+    assert new.data_dir.exists()
+
+
+@pytest.mark.parametrize("broken", ["flipped", "missing"])
+def test_nothing_broken_is_put_in_place(paths: Paths, tmp_path: Path, broken: str) -> None:
+    root, found = made(paths)
+    file = root / "workspace/SOUL.md"
+    file.write_text("x") if broken == "flipped" else file.unlink()
+    new = Paths.resolve(tmp_path / "new")
+    with pytest.raises(BrokenBackup, match=r"workspace/SOUL\.md"):
+        restore(new, root, found)
+    assert [each for each in (tmp_path / "new").iterdir() if each.name != "run"] == []
+
+
+@pytest.mark.parametrize("path", ["data/../../etc/passwd", "/etc/passwd", "etc/passwd", "data"])
+def test_a_manifest_cannot_name_what_is_outside(paths: Paths, path: str) -> None:
+    root, _ = made(paths)
+    data = json.loads((root / "manifest.json").read_bytes())
+    data["items"].append({"path": path})
+    text = json.dumps(data).encode()
+    (root / "manifest.json").write_bytes(text)
+    (root / "manifest.sha256").write_text(f"{hashlib.sha256(text).hexdigest()}  manifest.json\n")
+    with pytest.raises(BrokenBackup, match=r"items.* must be a path inside the backup"):
+        chosen(paths.backups_dir, root.name)
+
+
+def test_nothing_is_written_through_a_link_of_the_backup(paths: Paths, tmp_path: Path) -> None:
+    root, found = made(paths)
+    (tmp_path / "victim").mkdir()
+    items = (Item(path="workspace/a", link=str(tmp_path / "victim")), Item(path="workspace/a/b", size=3))
+    with pytest.raises((BackupRefused, BrokenBackup)):
+        restore(Paths.resolve(tmp_path / "new"), root, attrs.evolve(found, items=items))
+    assert list((tmp_path / "victim").iterdir()) == []
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_log_that_is_rewritten_meanwhile_is_copied_again(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, goes_on: bool
+) -> None:
+    """The second mark says that one was; the file that was copied says what was to be forgotten."""
+    monkeypatch.setattr(making, "PAUSE_S", 0)
+    (log,) = paths.conversations.rglob("anna%3Amain/*.jsonl")
+    count = 0
+
+    def mark(logs: bool) -> Mark:
+        nonlocal count
+        found = attrs.evolve(mark_offline(paths.database), server="1", rewrites=count)
+        if not logs and (goes_on or count == 0):
+            log.write_bytes(log.read_bytes().replace(SECRET.encode(), b"-" * len(SECRET)))
+            count += 1
+            return attrs.evolve(found, rewrites=count)
+        return found
+
+    monkeypatch.setattr(making, "digests_at", lambda _database, marker: (marker(True), {}))
+    if goes_on:
+        with pytest.raises(BackupRefused, match="something is forgotten: try again later"):
+            create(paths, paths.backups_dir, mark, secrets=False)
+        assert [each.name for each in paths.backups_dir.iterdir()] == [".lock"]
+    else:
+        root, _ = create(paths, paths.backups_dir, mark, secrets=False)
+        assert holding(root, SECRET) == {}
+
+
+def test_a_log_that_is_shorter_than_it_was_is_not_taken(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "PAUSE_S", 0)
+
+    def mark(_logs: bool) -> Mark:
+        found = mark_offline(paths.database)
+        return attrs.evolve(found, logs={path: size + 1 for path, size in found.logs.items()})
+
+    with pytest.raises(BackupRefused, match="try again later"):
+        create(paths, paths.backups_dir, mark, secrets=False)
+
+
+def test_digests_are_of_the_moment_of_the_mark(paths: Paths) -> None:
+    """Something is written between two looks, so they are of the third mark."""
+    marks = 0
+
+    def mark(logs: bool) -> Mark:
+        nonlocal marks
+        marks += 1
+        return attrs.evolve(mark_offline(paths.database), server="1", writes=min(marks, 5), last={"rowid": marks})
+
+    found, digests = digests_at(paths.database, mark)
+    assert found.last["rowid"] == 5
+    assert digests.keys() >= {"messages", "words"}
+    assert digests_at(paths.database, partial(_busy, paths))[1] == {}
+
+
+def _busy(paths: Paths, _logs: bool) -> Mark:
+    return attrs.evolve(mark_offline(paths.database), writes=os.urandom(4)[0] << 40 | int.from_bytes(os.urandom(4)))
+
+
+def test_a_damaged_database_is_no_obstacle(paths: Paths) -> None:
+    paths.database.write_bytes(b"x" * 100_000)
+    _, found = made(paths)
+    assert (found.digests, found.last) == ({}, {})
+    verified = verify(paths.backups_dir, *chosen(paths.backups_dir, None))
+    assert (verified.problems, verified.compared, verified.messages > 20) == ((), False, True)
+
+
+async def test_who_holds_what_was_forgotten_is_known(paths: Paths) -> None:
+    root, before = made(paths)
+    assert last_forgetting(paths.database) == 0
+    async with running_store(paths.data_dir) as store:
+        tool = attrs.evolve(forgetter(store, paths.data_dir), backups=paths.backups_dir)
+        proof = await tool.forget(await tool.find("main#1", ANNA), everywhere=True)
+        assert [(each.path, each.kind) for each in proof.before.aside] == [(str(root), "backup")]
+        own = await tool.preview(await tool.find("main#2", ANNA))
+        assert own.aside == ()
+    assert holding(root, SECRET) != {}
+    after = made(paths)[1]
+    assert before.last["entry"] < last_forgetting(paths.database) <= after.last["entry"]
+
+
+def test_what_is_broken_is_not_shared_for_ever(paths: Paths) -> None:
+    root, _ = made(paths)
+    (root / "workspace/SOUL.md").write_text("Ты помощниц")
+    made(paths)
+    assert [each.partition(" ")[0] for each in checked(paths)] == ["workspace/SOUL.md"]
+    _, found = made(paths, whole=True)
+    assert checked(paths) == []
+    assert found.new_bytes == found.bytes
+
+
+def test_two_at_once_are_refused_and_leftovers_removed(paths: Paths) -> None:
+    made(paths)
+    (paths.backups_dir / "photos").mkdir()
+    left = paths.backups_dir / f"{folders.DRAFT}7"
+    (left / "data").mkdir(parents=True)
+    assert len(listed(paths.backups_dir)) == 1
+    with folders.locked(paths.backups_dir), pytest.raises(BackupRefused, match="another backup is at work"):
+        made(paths)
+    made(paths)
+    assert not left.exists()
+
+
+def test_where_backups_cannot_be(paths: Paths, tmp_path: Path) -> None:
+    with pytest.raises(BackupRefused, match="is in the workspace"):
+        create(paths, paths.workspace / "backups", marker(paths), secrets=False)
+    with pytest.raises(BackupRefused, match="there is nothing to back up"):
+        create(Paths.resolve(tmp_path / "none"), tmp_path / "to", marker(paths), secrets=False)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises((BackupRefused, Exception), match="file"):
+        create(paths, tmp_path / "file", marker(paths), secrets=False)
+
+
+def test_a_full_disk_is_told_and_nothing_is_left(paths: Paths, tmp_path: Path) -> None:
+    (paths.workspace / "large").write_bytes(os.urandom(3_000_000))
+    with small_disk(tmp_path / "stick", "2m") as stick:
+        with pytest.raises(BackupRefused, match=f"the disk of {stick} is full: make room"):
+            create(paths, stick, marker(paths), secrets=False)
+        assert [each.name for each in stick.iterdir()] == [".lock"]
+        (paths.workspace / "large").unlink()
+        root, _ = create(paths, stick, marker(paths), secrets=False)
+        assert list(differing(root, chosen(stick, None)[1].items)) == []
+        with pytest.raises(BackupRefused, match=r"cannot be checked here: .* MiB are free"):
+            checked(attrs.evolve(paths, backups_dir=stick), root.name)
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from klaw.backup.create import create
+from klaw.config.paths import Paths
+from klaw.store.mark import mark_offline
+
+paths, left, done = Paths.resolve(sys.argv[1]), int(sys.argv[2]), 0
+
+def around(function):
+    def counted(*args, **kwargs):
+        global done
+        for found in (None, function):
+            done += 1
+            if done > left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if found is not None:
+                result = found(*args, **kwargs)
+        return result
+    return counted
+
+mark_offline(paths.database)
+for name in ("open", "link", "fsync", "sync", "utime"):
+    setattr(os, name, around(getattr(os, name)))
+for place, name in ((Path, "rename"), (Path, "open")):
+    setattr(place, name, around(getattr(place, name)))
+create(paths, paths.backups_dir, lambda logs: mark_offline(paths.database), secrets=False)
+print(done)
+"""
+
+
+def test_a_kill_at_any_step_leaves_no_half_backup(paths: Paths) -> None:
+    _, whole = made(paths)
+    (paths.workspace / "SOUL.md").write_text("Ты другой помощник")
+    root = str(paths.data_dir.parent)
+
+    def kill_at(steps: int) -> tuple[int, int]:
+        command = [sys.executable, "-c", _KILLED, root, str(steps)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY, timeout=HANG_S)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        return done.returncode, int(done.stdout or 0)
+
+    code, steps = kill_at(1_000_000)
+    assert code == 0
+    assert steps > 50
+    for at in (5, *range(20, steps, steps // 5), *range(steps - 14, steps, 2)):
+        before = len(listed(paths.backups_dir))
+        assert kill_at(at)[0] == -signal.SIGKILL
+        found = listed(paths.backups_dir)
+        assert [each.problem for each in found if each.problem] == []
+        assert before <= len(found) <= before + 1
+        if len(found) > before:
+            assert found[-1].manifest is not None
+            assert names(found[-1].manifest) == names(whole)
+            assert list(differing(found[-1].root, found[-1].manifest.items)) == []
+    root_made, found_made = made(paths)
+    assert names(found_made) == names(whole)
+    assert [each.name for each in paths.backups_dir.glob(".*")] == [".lock"]
+    assert checked(paths, root_made.name) == []
