@@ -256,8 +256,8 @@ class Recalled:
     """Outcome of one recall."""
 
     candidates: tuple[Candidate, ...]
-    """Every candidate, the best fused score first; the newest of those that say the same stands in the place of the
-    best of them."""
+    """Every candidate, those that ``autoRag.rerank`` scored first, then the best fused score; the newest of those that
+    say the same stands in the place of the best of them."""
     query_words: int
     """How many content words the query has."""
     found: int

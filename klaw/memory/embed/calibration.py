@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from klaw.memory.embed.dialogues import DIALOGUES
 from klaw.memory.embed.passage import RECIPE, Passage, passage
+from klaw.models.manifest import Calibration
 
 MAX_QUERIES = 60
 """Of a conversation; more are thinned out evenly: 60 by 120 pairs put the mean's own error below 0.001."""
@@ -113,6 +114,16 @@ def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> Measur
         pairs=int(found.size),
         queries=queries,
         messages=messages,
+    )
+
+
+def calibrate(embed: Embed) -> Calibration:
+    """What is measured on the built-in conversations, for a model that has nothing else. Raises like ``measure``."""
+    found = measure(embed, built_in())
+    # Also a model that knows nothing of these texts has to load; at 1 the calibrated distance would be infinite.
+    mean = min(found.mean, TOO_ALIKE)
+    return Calibration(
+        random_cosine=mean, deviation=found.deviation, pairs=found.pairs, recipe=RECIPE, texts="built-in"
     )
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnxruntime
 
 from klaw.errors import ModelError
-from klaw.memory.embed.calibration import TOO_ALIKE, built_in, measure
+from klaw.memory.embed.calibration import calibrate
 from klaw.memory.embed.describe import GRAPH_FILE, Description, describe
 from klaw.memory.embed.passage import RECIPE, Passage
 from klaw.memory.embed.tokens import Tokenizer, load_tokenizer
@@ -197,7 +197,9 @@ class EmbeddingModel:
         self.model_id = description.model_id
         self.dimension = self._pool([Window(0, [])], "passage").shape[1]
         known = description.calibration
-        self.calibration = known if known is not None and known.recipe == RECIPE else self._calibrate()
+        if known is None or known.recipe != RECIPE:
+            known = calibrate(lambda texts, kind: self.embed(texts, kind=kind))
+        self.calibration = known
         self.random_cosine = self.calibration.random_cosine
 
     @classmethod
@@ -258,17 +260,6 @@ class EmbeddingModel:
         heads = iter(self._tokenizer.encode([prefix + each.context for each in passages if each.context]))
         contents = self._tokenizer.encode(whole)
         return [(next(heads) if each.context else [], ids) for each, ids in zip(passages, contents, strict=True)]
-
-    def _calibrate(self) -> Calibration:
-        found = measure(lambda texts, kind: self.embed(texts, kind=kind), built_in())
-        # Also a model that knows nothing of these texts has to load; at 1 the calibrated distance would be infinite.
-        return Calibration(
-            random_cosine=min(found.mean, TOO_ALIKE),
-            deviation=found.deviation,
-            pairs=found.pairs,
-            recipe=RECIPE,
-            texts="built-in",
-        )
 
     def count_tokens(self, text: str) -> int:
         """Tokens of ``text`` itself, without prefix and special tokens; may exceed ``max_tokens``."""

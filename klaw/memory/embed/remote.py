@@ -26,7 +26,7 @@ from klaw.llm.client import LlmClient, Meter
 from klaw.llm.endpoint import Endpoint, is_of_the_text, read_vectors
 from klaw.llm.errors import ProviderError
 from klaw.memory.asking import note_spending
-from klaw.memory.embed.calibration import TOO_ALIKE, Float32, built_in, measure
+from klaw.memory.embed.calibration import Float32, calibrate
 from klaw.memory.embed.embedder import QUERY_S
 from klaw.memory.embed.passage import RECIPE, Passage
 from klaw.models.manifest import Calibration, read_beside, store
@@ -105,14 +105,7 @@ class RemoteModel:
         known = read_beside(folder, self.model_id)
         if known is not None and known.recipe == RECIPE:
             return known
-        found = measure(lambda texts, kind: self.embed(texts, kind=kind), built_in())
-        made = Calibration(
-            random_cosine=min(found.mean, TOO_ALIKE),
-            deviation=found.deviation,
-            pairs=found.pairs,
-            recipe=RECIPE,
-            texts="built-in",
-        )
+        made = calibrate(lambda texts, kind: self.embed(texts, kind=kind))
         try:
             folder.mkdir(parents=True, exist_ok=True)
             store(folder, self.model_id, made)

@@ -78,6 +78,15 @@ def test_nonsense_counts_stay_plausible(usage: Usage) -> None:
     assert 0 <= spent.cost_nano < 2**63 // 1_000_000  # a million such calls still fit
 
 
+def test_models_for_embeddings_cost_what_they_read() -> None:
+    (found,) = listed(("text-embedding-3-small", "https://api.openai.com/v1", None))
+    assert found is not None
+    prices = found.prices_at(dt.datetime(2026, 11, 1, tzinfo=dt.UTC))
+    assert prices is not None
+    assert prices.input.base > 0
+    assert prices.output.base == 0
+
+
 def test_an_unknown_price_is_not_nothing() -> None:
     spent = spent_of(Usage(prompt_tokens=10, completion_tokens=5), None)
     assert (spent.cost_nano, spent.unpriced_calls, spent.unpriced_tokens) == (0, 1, 15)
