@@ -89,9 +89,10 @@ class RemoteModel:
             sent = parts[first : first + TEXTS_IN_REQUEST]
             within_s = QUERY_S if kind == "query" else PASSAGES_S
             made = np.asarray(remote.ask([part for _, part in sent], self.dimension, within_s))
-            lengths = np.linalg.norm(made, axis=1)
-            if not (lengths > _TINY).all():
-                raise ModelError(f"{self.model_id}: gives a vector of no length")
+            with np.errstate(over="ignore"):
+                lengths = np.linalg.norm(made, axis=1)
+            if not ((lengths > _TINY) & np.isfinite(lengths)).all():
+                raise ModelError(f"{self.model_id}: gives a vector of no length, or of too much")
             for (at, part), vector, length in zip(sent, made, lengths, strict=True):
                 sums[at] += len(part) * vector / length
         return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY), np.float32)

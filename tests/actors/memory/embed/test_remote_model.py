@@ -296,6 +296,16 @@ async def test_a_text_that_is_refused_holds_up_no_other(
         await here.until_embedded(8)
 
 
+@pytest.mark.parametrize("number", [0.0, 1e300])
+async def test_a_vector_without_a_length_is_none(tmp_path: Path, server: LlmServer, number: float) -> None:
+    async with running(tmp_path, server) as here:
+        await here.caught_up()
+        server.respond = lambda _request: json_reply({"data": [{"index": 0, "embedding": [number] * DIMENSION}]})
+        with pytest.raises(EmbeddingUnavailable, match="failed"):
+            await here.embedder.query("Какой пароль?")
+        assert here.embedder.status.state is EmbedderState.READY
+
+
 async def test_a_late_answer_holds_up_neither_the_reply_nor_other_questions(
     tmp_path: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
