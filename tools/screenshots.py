@@ -10,27 +10,26 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import trio
 from playwright.sync_api import Browser, Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from klaw.domain.message import Role
-from klaw.store.kinds import messages
 from tests.support.browser import CHROMIUM
 from tests.support.llm_server import Recorded, Reply, serve_llm, text_reply
 from tests.support.repository import REPOSITORY
 from tests.support.server import served, write_home
-from tests.support.stores import new, running_store
 
 TALKS = {
-    "garden": [
-        "Anna comes on Thursday; she is allergic to strawberries.",
-        "Noted: Anna comes on Thursday, no strawberries.",
-    ],
-    "travel": ["The train to Kraków leaves at 8:40.", "Good, that leaves time for breakfast."],
-    "огород": ["Картофель посадили 3 мая, сорт Гала.", "Записал: Гала, 3 мая."],
+    "travel": {"The train to Kraków leaves at 8:40.": "Good, that leaves time for breakfast."},
+    "огород": {"Картофель посадили 3 мая, сорт Гала.": "Гала в начале мая: хороший срок."},
+    "garden": {
+        "Anna comes on Thursday; she is allergic to strawberries.": "Thursday then, and nothing with strawberries for Anna.",
+        "Tom borrowed the long ladder yesterday.": "Then it is at his house.",
+        "The old apple tree has to be cut in March.": "In March, before it has leaves.",
+    },
 }
 CAKE = """An **apple cake** – no strawberries, she is allergic to them.
 
@@ -49,17 +48,19 @@ QUESTIONS = {"garden": ("What can I bake for Anna?", CAKE), "огород": ("К
 
 
 def reply(request: Recorded) -> Reply:
-    return text_reply(next((text for asked, text in QUESTIONS.values() if asked in str(request.messages[-1])), "…"))
+    known = dict(QUESTIONS.values()) | {asked: text for talk in TALKS.values() for asked, text in talk.items()}
+    return text_reply(known.get(request.last_user, "…"))
 
 
 def opened(browser: Browser, base: str, chat: str, width: int, height: int, **how: Any) -> Page:
     """A chat in which the question was answered."""
     page = browser.new_context(viewport={"width": width, "height": height}, **how).new_page()
     page.goto(f"{base}/#/chats/{chat}")
-    page.wait_for_selector("article[data-seq='2']")
+    answer = f"article.assistant[data-seq='{2 * len(TALKS[chat]) + 2}']"
+    page.wait_for_selector("article.assistant")
     page.fill("textarea", QUESTIONS[chat][0])
     page.keyboard.press("Enter")
-    page.wait_for_selector("article.assistant[data-seq='4'] .text:not(.plain)")
+    page.wait_for_selector(f"{answer} .text:not(.plain)")
     page.wait_for_timeout(500)
     return page
 
@@ -67,10 +68,15 @@ def opened(browser: Browser, base: str, chat: str, width: int, height: int, **ho
 def take(base: str, to: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        asking = browser.new_context().request
+        for chat, talk in TALKS.items():
+            for text in talk:
+                asking.post(f"{base}/api/v1/chats/{quote(chat)}/messages", data={"text": text})
         page = opened(browser, base, "garden", 860, 460, locale="en-GB", color_scheme="light")
         page.screenshot(path=to / "page.png")
-        page.click("article[data-seq='4'] >> text=Made from")
-        page.wait_for_selector("dialog[open]")
+        page.set_viewport_size({"width": 860, "height": 640})
+        page.click("article >> text=Made from >> nth=-1")
+        page.wait_for_selector("dialog .bar")
         page.wait_for_timeout(500)
         page.screenshot(path=to / "made-from.png")
         page = opened(browser, base, "огород", 360, 640, locale="ru-RU", color_scheme="dark")
@@ -82,13 +88,7 @@ async def main(to: Path) -> None:
     with tempfile.TemporaryDirectory() as made:
         async with serve_llm() as llm:
             llm.respond = reply
-            home = write_home(Path(made), llm=llm.url)
-            async with running_store(home / "data") as store:
-                for chat, said in TALKS.items():
-                    talk = [
-                        new(text, chat=chat, role=(Role.USER, Role.ASSISTANT)[at % 2]) for at, text in enumerate(said)
-                    ]
-                    await store.writer.run(messages.append, talk)
+            home = write_home(Path(made), llm=llm.url, context={"slidingWindow": 2})
             async with served(home) as server:
                 base = server.url.replace("ws://", "http://").removesuffix("/ws")
                 await trio.to_thread.run_sync(take, base, to)
