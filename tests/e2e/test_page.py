@@ -83,7 +83,7 @@ async def test_logging_in(tmp_path):
     def look(page, wrong):
         page.fill("#token", "klaw_wrong")
         page.click("form button.main")
-        page.wait_for_function("document.querySelector('.error').textContent")
+        page.wait_for_selector(".error:not(:empty)")
         page.fill("#token", secret)
         page.click("form button.main")
         page.wait_for_selector("text=New chat")

@@ -3,7 +3,9 @@
 import json
 import re
 
+from klaw.app.app import operation_parts
 from klaw.domain.names import UserId, chat_id
+from klaw.operations.perform import Caller, operations, perform, read
 from klaw.store.kinds import topic_edits
 from tests.e2e.test_page import base, say
 from tests.e2e.test_page_memory import call
@@ -122,6 +124,7 @@ class Look:
         call(page, "POST", "/facts", {"text": self.words["said"]})
         call(page, "POST", "/people", {"name": self.words["person"]})
         self.open("memory/facts", "klaw-memory .lines li")
+        assert "mcp:desk" in page.locator(".lines .hint", has_text="mcp:").first.inner_text()  # which program saved it
         self.dialog(page.locator("klaw-memory .row button.main"), "form", "add a fact")
         self.open("memory/people", "klaw-memory .lines li")
         page.locator("klaw-memory .lines a").first.click()
@@ -169,6 +172,8 @@ async def test_every_view_in_both_languages_on_a_phone(tmp_path):
         home = write_home(tmp_path, llm=llm.url, providers={"stub": provider}, tools=tools, **context)
         async with inside(home) as here:
             user = UserId("local")
+            saved = read(operations()["fact_add"], {"fields": {"text": "4711"}})
+            await perform(saved, Caller(user=user, client="mcp:desk"), operation_parts(here.app))
             for locale in WORDS:
                 chat, text = WORDS[locale]["chat"], WORDS[locale]["said"]
                 said = await store(

@@ -31,6 +31,7 @@ _AS = {
     "later": "It was said after what that turn was made from.",
     "window": "The window of that turn showed it, so it did not have to be recalled.",
     "not_searched": "Commands, their answers and tool rows are not searched by design.",
+    "summary": "A summary in that turn's prompt told of it.",
     "guard_disabled": "autoRag.enabled was false.",
     "guard_all_in_context": "The window showed all of the segment, so nothing was searched.",
 }

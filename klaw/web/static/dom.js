@@ -57,6 +57,12 @@ export function toast(text, ms = 5000) {
   setTimeout(() => made.remove(), ms);
 }
 
+/** The name of a chat, in its id. */
+export const nameOf = (chat) => chat.split(":").pop();
+
+/** The address of a message on the page. */
+export const placeOf = (chat, seq) => `#/chats/${encodeURIComponent(nameOf(chat))}/${seq}`;
+
 /** Say of a link whether it leads to what is shown now. */
 export function setCurrent(link, current) {
   if (current) link.setAttribute("aria-current", "page");

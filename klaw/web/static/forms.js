@@ -25,9 +25,9 @@ export function form(fields, send, { button = t("Save"), more = [] } = {}) {
     try {
       await send(Object.fromEntries([...inputs].map(([name, each]) => [name, each.value()])));
     } catch (error) {
-      const wrong = (error.fields || []).filter(({ field }) => inputs.has(nameOf(field)));
-      wrong.forEach(({ field, message }) => inputs.get(nameOf(field)).complain(message));
-      if (wrong.length) inputs.get(nameOf(wrong[0].field)).element.focus();
+      const wrong = (error.fields || []).filter(({ field }) => inputs.has(firstOf(field)));
+      wrong.forEach(({ field, message }) => inputs.get(firstOf(field)).complain(message));
+      if (wrong.length) inputs.get(firstOf(wrong[0].field)).element.focus();
       else told.textContent = error.message;
     }
     save.disabled = false;
@@ -35,7 +35,7 @@ export function form(fields, send, { button = t("Save"), more = [] } = {}) {
   return whole;
 }
 
-const nameOf = (field) => (field || "").split(/[.[]/)[0];
+const firstOf = (field) => (field || "").split(/[.[]/)[0];
 
 function input({ name, label, value = "", rows, choices, hint, ...how }) {
   made += 1;

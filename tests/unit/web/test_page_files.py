@@ -37,7 +37,7 @@ def test_text_can_be_read(theme, front, back):
 
 
 def test_the_javascript_is_small():
-    assert sum(len(text.encode()) for text in JS.values()) <= 120 * 1024
+    assert sum(len(text.encode()) for text in JS.values()) <= 120_000
 
 
 def test_the_first_view_does_not_load_the_others():

@@ -2,7 +2,7 @@
 
 import { app } from "/static/app.js";
 import { get, Problem } from "/static/api.js";
-import { h, setCurrent, toast } from "/static/dom.js";
+import { h, nameOf, placeOf, setCurrent, toast } from "/static/dom.js";
 import { t, when } from "/static/i18n.js";
 import "/static/views/chat.js";
 import { asked, chatMenu } from "/static/views/chat_menu.js";
@@ -169,8 +169,6 @@ class Chats extends HTMLElement {
 
 // -- what a search finds ---------------------------------------------------------------------------------------------------
 
-const nameOf = (chat) => chat.slice(chat.indexOf(":") + 1);
-
 function hit(href, name, time, ...more) {
   return h("li", {}, h("a", { href }, h("span", { class: "name" }, name), time && h("time", {}, when(time)), more));
 }
@@ -189,7 +187,7 @@ function result(found) {
   if (found.kind === "fact") return hit(`#/memory/facts/${found.id}`, t("fact"), found.updated_at, text);
   if (found.kind === "file") return hit(null, `${t("file")}: ${found.path}:${found.line}`, null, text);
   const about = found.kind === "note" ? ` · ${found.tool}` : "";
-  return hit(`#/chats/${encodeURIComponent(nameOf(found.chat))}/${found.seq}`, nameOf(found.chat) + about, found.created_at, text);
+  return hit(placeOf(found.chat, found.seq), nameOf(found.chat) + about, found.created_at, text);
 }
 
 /** A text with its matches marked. The server counts characters, JavaScript their halves. */

@@ -1,7 +1,7 @@
 // Forgetting: first what would go, then the deed, then the proof. What may be named: docs/memory.md.
 
 import { post } from "/static/api.js";
-import { h } from "/static/dom.js";
+import { h, nameOf } from "/static/dom.js";
 import { failure, openDialog } from "/static/forms.js";
 import { said, t } from "/static/i18n.js";
 
@@ -62,7 +62,7 @@ function things(found) {
 }
 
 function again(found) {
-  return found.again.length ? h("p", {}, `${t("Said again in messages that stay:")} ${found.again.map((each) => `${each.chat.split(":").pop()}#${each.seq}`).join(", ")}`) : [];
+  return found.again.length ? h("p", {}, `${t("Said again in messages that stay:")} ${found.again.map((each) => `${nameOf(each.chat)}#${each.seq}`).join(", ")}`) : [];
 }
 
 /** What was looked through afterwards, and what still says it. */

@@ -1,7 +1,7 @@
 // What an answer was made from, and what a person can do about each line of it (docs/receipts.md).
 
 import { get, patch, post } from "/static/api.js";
-import { h, toast } from "/static/dom.js";
+import { h, nameOf, placeOf, toast } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { number, said, t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
@@ -34,15 +34,6 @@ const NUMBERS = {
   distance: "distance", shared_words: "shared words", vector_rank: "rank by meaning", text_rank: "rank by words", dated_rank: "rank by date",
   score: "score", tokens: "tokens",
 };
-const BECAME = {
-  question: "It was the question of that turn.", no_context: "No context was put together for that turn.",
-  other_chat: "It is of another chat; recall looks in its own chat only.",
-  other_segment: "It is of another segment; recall does not look beyond /new.", later: "It was said later.", window: "The window showed it.",
-  not_searched: "Messages of this kind are not searched.", guard_disabled: "Recall is switched off.",
-  guard_all_in_context: "Nothing had to be recalled: the whole segment was in the window.", summary: "A summary in the prompt tells of it.",
-  topic: "It came in as a part of a topic.", recalled: "It was recalled.", cut: "It was found and cut.", not_found: "It was not found.",
-};
-
 /** Open what a turn's answer was made from. `changed` is called when something was forgotten. */
 export async function showMadeFrom(chat, turn, changed) {
   const dialog = openDialog(t("Made from"), h("p", { class: "hint", role: "status" }, t("Loading …")));
@@ -83,7 +74,7 @@ function sections(chat, told, changed) {
 
 function nothing(guard) {
   if (guard === "disabled") return t("Recall is switched off.");
-  return guard === "all_in_context" ? t(BECAME.guard_all_in_context) : t("Nothing was recalled.");
+  return guard === "all_in_context" ? t("Nothing had to be recalled: the whole segment was in the window.") : t("Nothing was recalled.");
 }
 
 function bar({ layers, budget }) {
@@ -119,7 +110,7 @@ function numbersOf({ parts = {}, ...each }) {
 
 function messageLine(chat, each, recall, said, changed) {
   const because = DECISIONS[each.decision] ? DECISIONS[each.decision](each, recall) : each.decision;
-  const where = h("a", { href: `#/chats/${encodeURIComponent(chat)}/${each.seq}` }, `#${each.seq}`);
+  const where = h("a", { href: placeOf(chat, each.seq) }, `#${each.seq}`);
   return line(said?.text, [where, said && ` ${when(said.at)}`, ` — ${because}`], numbersOf(each),
     button(t("Wrong"), () => correctMessage(said, changed)), recallButton(said?.unwanted, said?.id, changed), button(t("Forget"), () => forgetting(said.id, changed)));
 }
@@ -135,7 +126,7 @@ function recallButton(unwanted, what, changed) {
 
 function factLine(each, fact, changed) {
   const because = each.because === "importance" ? `${t("importance")} ${each.importance}` : t(each.because);
-  return line(fact?.text, because, t("{count} tokens", { count: each.tokens }), button(t("Wrong"), () => correctFact(fact, changed)),
+  return line(fact?.text, because, t("{count} tokens", { count: each.tokens }), button(t("Wrong"), () => correct(`/facts/${each.id}`, "text", fact.text, changed)),
     button(t("Never again"), () => patch(`/facts/${each.id}`, { importance: Math.min(fact.importance, 89), ...(fact.category === "identity" ? { category: "other" } : {}) })
       .then(() => { toast(t("From now on it is not part of every prompt.")); changed(); }, (error) => toast(error.message))),
     button(t("Forget"), () => forgetting(`fact:${each.id}`, changed)));
@@ -144,6 +135,7 @@ function factLine(each, fact, changed) {
 function topicLine(each, summary, changed) {
   return line(summary, t(OF_TOPICS[each.decision] || each.decision), numbersOf({ ...each, distance: undefined }),
     h("a", { class: "button", href: `#/memory/topics/${each.id}`, onclick: (event) => event.target.closest("dialog").close() }, t("Open")),
+    button(t("Wrong"), () => correct(`/topics/${each.id}`, "summary", summary, changed)),
     recallButton(each.decision === "unwanted", `topic:${each.id}`, changed),
     button(t("Forget"), () => forgetting(`topic:${each.id}`, changed)));
 }
@@ -165,10 +157,11 @@ function correctMessage(said, changed) {
   }));
 }
 
-function correctFact(fact, changed) {
+/** Write a fact or a topic's summary anew. */
+function correct(path, name, value, changed) {
   const dialog = openDialog(t("Wrong"));
-  dialog.show(form([{ name: "text", label: t("Say what is right"), rows: 3, value: fact.text }], async ({ text }) => {
-    await patch(`/facts/${fact.id}`, { text });
+  dialog.show(form([{ name, label: t("Say what is right"), rows: 3, value }], async (given) => {
+    await patch(path, given);
     dialog.close();
     toast(t("Corrected."));
     changed();
@@ -180,13 +173,9 @@ function whyNot(chat, told) {
   const answer = h("div", { role: "status" });
   const tell = async (why) => {
     const { why: found } = await get("/receipt", { turn: told.id, why });
-    const { seq, chat: of } = found.message, recall = told.receipt.recall, name = of.split(":").pop();
-    const numbers = numbersOf(found.candidate || found.searched_now || {});
-    answer.replaceChildren(
-      h("p", {}, h("a", { href: `#/chats/${encodeURIComponent(name)}/${seq}` }, `${name}#${seq}`), ` — ${t(BECAME[found.as] || found.as)} `,
-        found.candidate && DECISIONS[found.candidate.decision]?.(found.candidate, recall)),
-      numbers ? h("p", { class: "hint" }, numbers) : "",
-      ...found.text.map((text) => h("p", {}, said(text))));
+    const { seq, chat: of } = found.message, numbers = numbersOf(found.candidate || found.searched_now || {});
+    answer.replaceChildren(h("p", {}, h("a", { href: placeOf(of, seq) }, `${nameOf(of)}#${seq}`)),
+      ...found.text.map((text) => h("p", {}, said(text))), numbers && h("p", { class: "hint" }, numbers));
   };
   const asking = form([{ name: "why", label: t("Message"), hint: t("Its number, chat#number, or words that it has") }], async ({ why }) => {
     answer.replaceChildren();

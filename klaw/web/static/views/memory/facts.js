@@ -1,7 +1,7 @@
 // Facts: list, add, edit, remove, history, undo, forget; where each comes from.
 
 import { get, patch, post, remove } from "/static/api.js";
-import { h } from "/static/dom.js";
+import { h, placeOf } from "/static/dom.js";
 import { form, openDialog } from "/static/forms.js";
 import { t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
@@ -41,7 +41,7 @@ function sourceOf({ topic, message }) {
   if (topic) return h("a", { href: `#/memory/topics/${topic}` }, `${t("topic")} ${topic}`);
   return message && h("button", { class: "quiet", onclick: () => attempt(async () => {
     const said = await get("/fetch", { what: message, around: 0 });
-    location.hash = `#/chats/${encodeURIComponent(said.chat.split(":").pop())}/${said.seq}`;
+    location.hash = placeOf(said.chat, said.seq);
   }) }, t("Where it was said"));
 }
 

@@ -1,7 +1,7 @@
 // Topics: a time line, one with its messages, search, edit, merge, split, history, undo, forget.
 
 import { get, patch, post } from "/static/api.js";
-import { h } from "/static/dom.js";
+import { h, nameOf, placeOf } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
@@ -49,14 +49,12 @@ function line(list, found, chosen) {
 
 function about(topic) {
   const span = topic.first_at.slice(0, 10) === topic.last_at.slice(0, 10) ? when(topic.last_at) : `${when(topic.first_at)} – ${when(topic.last_at)}`;
-  return h("p", { class: "hint" }, `${nameOf(topic)} · ${span} · ${t("messages: {count}", { count: topic.messages })}`);
+  return h("p", { class: "hint" }, `${nameOf(topic.chat)} · ${span} · ${t("messages: {count}", { count: topic.messages })}`);
 }
-
-const nameOf = (topic) => topic.chat.split(":").pop();
 
 async function showTopic(place, id) {
   const { topic, messages } = await get(`/topics/${encodeURIComponent(id)}`);
-  const chat = nameOf(topic), cuts = new Set(), problem = h("div", {});
+  const chat = nameOf(topic.chat), cuts = new Set(), problem = h("div", {});
   const split = async () => {
     problem.replaceChildren();
     try {
@@ -74,7 +72,7 @@ async function showTopic(place, id) {
       messages.length > 1 && h("button", { onclick: split }, t("Split"))), problem,
     messages.length > 1 ? h("p", { class: "hint" }, t("Tick where a new topic begins; without a tick a model decides.")) : "",
     h("ul", { class: "lines" }, messages.map((each, index) => h("li", {},
-      h("p", { class: "hint" }, h("a", { href: `#/chats/${encodeURIComponent(chat)}/${each.seq}` }, `${chat}#${each.seq}`), ` ${when(each.at)}`),
+      h("p", { class: "hint" }, h("a", { href: placeOf(chat, each.seq) }, `${chat}#${each.seq}`), ` ${when(each.at)}`),
       h("p", { class: "quote" }, each.content),
       index > 0 && h("label", { class: "tick" }, t("A new topic begins here"), h("input", { type: "checkbox",
         onchange: (event) => (event.target.checked ? cuts.add(`${chat}#${each.seq}`) : cuts.delete(`${chat}#${each.seq}`)) }))))));
