@@ -26,7 +26,7 @@ TALKS = {
     "travel": {"The train to Kraków leaves at 8:40.": "Good, that leaves time for breakfast."},
     "огород": {"Картофель посадили 3 мая, сорт Гала.": "Гала в начале мая: хороший срок."},
     "garden": {
-        "Anna comes on Thursday; she is allergic to strawberries.": "Thursday then, and nothing with strawberries for Anna.",
+        "Anna comes on Thursday; she is allergic to strawberries.": "Thursday then, without strawberries for Anna.",
         "Tom borrowed the long ladder yesterday.": "Then it is at his house.",
         "The old apple tree has to be cut in March.": "In March, before it has leaves.",
     },
