@@ -82,7 +82,7 @@ async def test_pictures_are_attached_and_seen_after_a_reload(tmp_path, locale):
             shown = page.locator("article.user .files img")
             assert [shown.nth(index).get_attribute("alt") for index in range(2)] == ["теплица.png", "pasted.png"]
             page.wait_for_function(
-                "() => [...document.querySelectorAll('article.user .files img')].every(each => each.naturalWidth === 40)"
+                "() => [...document.querySelectorAll('article.user img')].every((each) => each.naturalWidth === 40)"
             )
             assert page.inner_text("article.user .files a.chip .name") == "<b>note<b>.txt"
             assert page.evaluate("document.documentElement.scrollWidth") <= 360
