@@ -72,7 +72,9 @@ def check_up(
         stored, newest = _check_data(done, paths, config, whole=whole, running=running)
     done.findings.append(places.check_embedding(paths, config, stored, whole=whole))
     done.findings += filter(None, (places.check_reranker(config), places.check_local_llm(paths, config, whole=whole)))
-    done.findings.append(places.check_clock(time.time() if now is None else now, newest))
+    now = time.time() if now is None else now
+    done.findings += filter(None, [places.check_backups(paths, now)])
+    done.findings.append(places.check_clock(now, newest))
     done.findings += places.check_server(paths, server, version)
     return done
 

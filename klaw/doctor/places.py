@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from klaw.actor.clock import from_iso
+from klaw.backup import folder as backups
 from klaw.config.load import load, unresolved_secrets
 from klaw.config.owner import belongs_to, not_usable
 from klaw.config.paths import Paths
@@ -28,6 +29,8 @@ LITTLE_SPACE_BYTES = 1 << 30
 NO_SPACE_BYTES = 100 << 20
 FUTURE_S = 300.0
 """A newest message that is so much later than now shows a clock that went back."""
+BACKUP_S = 8 * 86_400.0
+"""An older newest backup is told."""
 EARLIEST_YEAR = 2025
 """Klaw did not exist before; a clock that says so was never set."""
 
@@ -146,6 +149,28 @@ def check_clock(now: float, newest: str | None) -> Finding:
     if newest is not None and _seconds(newest) > now + FUTURE_S:
         return warning("clock", f"it says {shown}, and the newest message is of {newest}: it went back", todo)
     return ok("clock", shown)
+
+
+def check_backups(paths: Paths, now: float) -> Finding | None:
+    """Whether the newest backup is recent, and none is broken; None where there are none: they may lie elsewhere.
+
+    Args:
+        now: Unix seconds.
+    """
+    try:
+        found = backups.listed(paths.backups_dir)
+    except OSError as error:
+        return warning("backups", f"{paths.backups_dir} cannot be read: {error.strerror}", "correct its permissions")
+    if not found:
+        return None
+    broken = [each.name for each in found if each.manifest is None]
+    if broken:
+        return warning("backups", f"broken: {listed(broken)}", "see klaw backup list, make a new one, remove these")
+    newest = max(each.manifest.time for each in found if each.manifest is not None)
+    text = f"{plural(len(found), 'backup')}, the newest of {newest}"
+    if now - _seconds(newest) > BACKUP_S:
+        return warning("backups", text, "klaw backup create; systemctl status klaw-backup.timer")
+    return ok("backups", text)
 
 
 def _seconds(stored: str) -> float:

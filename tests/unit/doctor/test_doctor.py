@@ -15,6 +15,7 @@ import attrs
 import pytest
 import trio
 
+from klaw.backup.create import create
 from klaw.cli.main import main
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.doctor.checkup import Checkup, check_up
@@ -26,6 +27,7 @@ from klaw.domain.task import RunStatus
 from klaw.gateway.auth import add_token, tokens_file
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import facts, messages, run_edits, tasks, vectors
+from klaw.store.mark import mark_offline
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.facts import fact
@@ -492,3 +494,16 @@ def test_lists_are_shortened() -> None:
     assert listed(["a", "b", "c"], 2) == "a, b and 1 more"
     assert listed(["a"]) == "a"
     assert time.time() > NOW  # the fixture's messages are not of the future
+
+
+def test_backups_are_looked_at_where_there_are_some(paths: Paths) -> None:
+    def found() -> list[Finding]:
+        return [each for each in look(paths, now=time.time()).findings if each.name == "backups"]
+
+    assert found() == []
+    root, made = create(paths, paths.backups_dir, lambda _logs: mark_offline(paths.database), secrets=False)
+    assert (found()[0].level, found()[0].text) == (Level.OK, f"1 backup, the newest of {made.time}")
+    later = look(paths, now=time.time() + 9 * 86_400)
+    assert (one(later, "backups").level, one(later, "backups").todo[:18]) == (Level.WARNING, "klaw backup create")
+    (root / "manifest.json").write_text("{}")
+    assert (found()[0].level, found()[0].text) == (Level.WARNING, f"broken: {root.name}")
