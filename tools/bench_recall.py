@@ -46,6 +46,7 @@ from klaw.domain.search import Candidate, Decision
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.passage import Passage, passage, vectors_id
+from klaw.memory.embed.token_coder import BITS, Reading
 from klaw.memory.recall import excerpt as pack_module
 from klaw.memory.recall import rank
 from klaw.memory.recall import recall as recall_module
@@ -75,23 +76,39 @@ class CachedModel:
     def __init__(self, folder: Path, cache: Path | None) -> None:
         self.model = EmbeddingModel.load(folder, threads=2)
         self._path = cache
-        self._known: dict[str, np.ndarray] = {}
+        self._known: dict[str, Reading] = {}
         if cache is not None and cache.exists():
             with np.load(cache) as stored:
-                self._known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
+                parts = [stored[name].tobytes() for name in ("vectors", "codes", "tokens")]
+                for key, ends in zip(stored["keys"].tolist(), stored["ends"].tolist(), strict=True):
+                    vector, codes, tokens = (part[start:end] for part, (start, end) in zip(parts, ends, strict=True))
+                    rows = np.frombuffer(tokens, "<f4").reshape(-1, BITS) if tokens else None
+                    self._known[key] = Reading(vector, codes, rows)
 
     def embed(self, texts: Sequence[str] | Sequence[Passage], kind: Any) -> list[bytes]:
-        keys = [hashlib.sha256(f"{self.model.model_id}\0{kind}\0{text}".encode()).hexdigest() for text in texts]
+        return [each.vector for each in self.read(texts, kind)]
+
+    def read(self, texts: Sequence[str] | Sequence[Passage], kind: Any) -> list[Reading]:
+        made_by = f"{self.model.model_id}\0{self.model.coder.id if self.model.coder else None}\0{kind}"
+        keys = [hashlib.sha256(f"{made_by}\0{text}".encode()).hexdigest() for text in texts]
         missing = [(key, text) for key, text in zip(keys, texts, strict=True) if key not in self._known]
         for start in range(0, len(missing), 64):
             part = missing[start : start + 64]
-            vectors = self.model.embed([text for _, text in part], kind=kind)
-            self._known.update({key: vector for (key, _), vector in zip(part, vectors, strict=True)})
-        return [self._known[key].astype("<f4").tobytes() for key in keys]
+            made = self.model.read([text for _, text in part], kind=kind)
+            self._known.update({key: reading for (key, _), reading in zip(part, made, strict=True)})
+        return [self._known[key] for key in keys]
 
     def save(self) -> None:
         if self._path is not None:
-            np.savez(self._path, keys=np.array(list(self._known)), vectors=np.array(list(self._known.values())))
+            columns = {
+                "vectors": [each.vector for each in self._known.values()],
+                "codes": [each.codes for each in self._known.values()],
+                "tokens": [each.tokens.tobytes() if each.tokens is not None else b"" for each in self._known.values()],
+            }
+            ends = [list(pairwise(np.cumsum([0, *map(len, column)]).tolist())) for column in columns.values()]
+            arrays = {name: np.frombuffer(b"".join(column), np.uint8) for name, column in columns.items()}
+            by_key = list(zip(*ends, strict=True))
+            np.savez(self._path, keys=np.array(list(self._known)), ends=np.array(by_key), **arrays)
 
 
 @attrs.define
@@ -125,7 +142,7 @@ def conversations(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 def ready_embedder(model: CachedModel) -> ReadyEmbedder:
     """The model behind the embedder's handle."""
-    return ReadyEmbedder(lambda text: model.embed([text], "query")[0], model.model.random_cosine, SystemClock())
+    return ReadyEmbedder(lambda text: model.read([text], "query")[0], model.model.random_cosine, SystemClock())
 
 
 async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -> Scope:
@@ -151,9 +168,10 @@ async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -
     ]
     before = {message.rowid: _previous(message, earlier) for earlier, message in pairwise(a.message for a in appended)}
     passages = [passage(message.content, before.get(message.rowid) if CONTEXT else None) for message in long_enough]
-    vectors = model.embed(passages, "passage")
-    rows = [(message.rowid, vector) for message, vector in zip(long_enough, vectors, strict=True)]
-    await store.writer.run(stored_vectors.store, vectors_id(model.model.model_id), rows)
+    made = dict(zip([message.rowid for message in long_enough], model.read(passages, "passage"), strict=True))
+    rows = [(rowid, reading.vector) for rowid, reading in made.items()]
+    codes = {rowid: reading.codes for rowid, reading in made.items()}
+    await store.writer.run(stored_vectors.store, vectors_id(model.model.model_id), rows, codes=codes)
     return Scope(chat=chat, first_seq=1, end_seq=len(made) + 1)
 
 

@@ -38,6 +38,7 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.offline import ReadyEmbedder
+from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import MAX_WORDS
 from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.memory.recall.stopwords import content_words
@@ -294,7 +295,7 @@ async def pages(path: Path, material: Material) -> dict[str, float]:
     clock = SystemClock()
     spent = []
     async with open_readers(path, 1) as readers:
-        search = MemorySearch(readers, ReadyEmbedder(known.__getitem__, 0.0, clock), clock)
+        search = MemorySearch(readers, ReadyEmbedder(lambda text: Reading(known[text]), 0.0, clock), clock)
         for text in known:
             begin = time.perf_counter()
             await search.search(text, HistoryFilters(user=LOCAL_USER))
@@ -325,7 +326,7 @@ async def recall_all(
     clock = SystemClock()
     spent = []
     async with open_readers(path, READERS) as readers:
-        embedder = KnownQueries(vectors_of.__getitem__, RANDOM_COSINE, clock, before)
+        embedder = KnownQueries(lambda text: Reading(vectors_of[text]), RANDOM_COSINE, clock, before)
         recall = Recall(readers, embedder, AutoRagConfig(time_budget_ms=60_000), clock)
         for text, scope in asked[:WARM_UP]:
             await recall.search(text, scope)
@@ -344,17 +345,17 @@ class KnownQueries(ReadyEmbedder):
 
     def __init__(
         self,
-        embed: Callable[[str], bytes],
+        read: Callable[[str], Reading],
         random_cosine: float,
         clock: SystemClock,
         before: Callable[[str], Awaitable[object]],
     ) -> None:
-        super().__init__(embed, random_cosine, clock)
+        super().__init__(read, random_cosine, clock)
         self._before = before
 
-    async def query(self, text: str) -> bytes:
+    async def read(self, text: str) -> Reading:
         await self._before(text)
-        return self._embed(text)
+        return self._read(text)
 
 
 def disk(path: Path, size: int) -> dict[str, Any]:

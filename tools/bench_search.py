@@ -29,6 +29,7 @@ from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
 from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.passage import vectors_id
+from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_search_words
 from klaw.memory.recall.rank import reciprocal_rank_fusion
 from klaw.memory.search.search import DEPTH, MemorySearch
@@ -83,7 +84,9 @@ def questions(path: Path, conversation: dict[str, Any], model: CachedModel) -> l
 
 async def measure(readers: Readers, asked: Sequence[Asked], random_cosine: float) -> dict[str, Any]:
     vectors = {each.text: each.vector for each in asked}
-    search = MemorySearch(readers, ReadyEmbedder(vectors.__getitem__, random_cosine, SystemClock()), SystemClock())
+    search = MemorySearch(
+        readers, ReadyEmbedder(lambda text: Reading(vectors[text]), random_cosine, SystemClock()), SystemClock()
+    )
     filters = HistoryFilters(user=LOCAL_USER)
     ids: Mapping[int, str] = dict(await readers.run(lambda c: list(c.execute("SELECT rowid, id FROM messages"))))
     found: dict[str, dict[str, dict[int, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))

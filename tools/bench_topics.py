@@ -48,6 +48,7 @@ from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.passage import vectors_id
+from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_query
 from klaw.memory.recall.recall import Recall
 from klaw.memory.topics import search as search_module
@@ -73,7 +74,9 @@ class BackgroundEmbedder(ReadyEmbedder):
     """Also makes passages."""
 
     def __init__(self, model: CachedModel) -> None:
-        super().__init__(lambda text: model.embed([text], "query")[0], model.model.random_cosine, SystemClock())
+        super().__init__(
+            lambda text: Reading(model.embed([text], "query")[0]), model.model.random_cosine, SystemClock()
+        )
         self._model = model
 
     async def passage_in_background(self, text: str) -> bytes:

@@ -96,7 +96,11 @@ def _here(paths: Paths, asked: Reindex, tell: Callable[[str, int, int], None]) -
         paths.database,
         options,
         # A provider's model is left to the server, which counts what it costs.
-        lambda: _Model(config.embedding, paths) if config.embedding.enabled and not config.embedding.provider else None,
+        lambda: (
+            _Model(config.embedding, paths, tokens=config.auto_rag.tokens)
+            if config.embedding.enabled and not config.embedding.provider
+            else None
+        ),
         config.auto_rag.min_message_tokens,
     )
     try:
@@ -113,20 +117,24 @@ def _here(paths: Paths, asked: Reindex, tell: Callable[[str, int, int], None]) -
 class _Model:
     """The embedding model as the store sees it."""
 
-    def __init__(self, config: "EmbeddingConfig", paths: Paths) -> None:
+    def __init__(self, config: "EmbeddingConfig", paths: Paths, *, tokens: bool) -> None:
         """Load the configured model. Raises ModelError."""
         from klaw.memory.embed.model import EmbeddingModel
         from klaw.memory.embed.passage import vectors_id
 
         folder = config.path or paths.models_dir / config.model
-        self._model = EmbeddingModel.load(folder, threads=config.threads, batch_tokens=config.batch_tokens)
+        self._model = EmbeddingModel.load(
+            folder, threads=config.threads, batch_tokens=config.batch_tokens, tokens=tokens
+        )
         self.model_id, self.dimension = vectors_id(self._model.model_id), self._model.dimension
+        self.coder = self._model.coder.id if self._model.coder is not None else None
 
-    def embed(self, messages: "Sequence[Unembedded]") -> list[bytes]:
+    def embed(self, messages: "Sequence[Unembedded]") -> list[tuple[bytes, bytes | None]]:
         from klaw.memory.embed.passage import passage
 
         passages = [passage(message.content, message.previous) for message in messages]
-        return [bytes(vector.tobytes()) for vector in self._model.embed(passages, kind="passage").astype("<f4")]
+        made = self._model.read(passages, kind="passage")
+        return [(each.vector, each.codes if self.coder is not None else None) for each in made]
 
 
 # -- by the server -----------------------------------------------------------------------------------------------------

@@ -35,6 +35,9 @@ class AutoRagConfig:
         up_to=1,
     )
     min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, within=(0, 10_000))
+    tokens: bool = key(
+        "Also compare the words of a question with those of a message one by one; 16 bytes a word on disk.", True
+    )
     time_budget_ms: int = key("Recall may take this long; the receipt names what was cut.", 150, within=(1, 60_000))
     rerank: RerankConfig = section(RerankConfig)
 

@@ -213,6 +213,7 @@ def build(
             writer=writer,
             readers=readers,
             remote=remote,
+            tokens=config.auto_rag.tokens,
         ),
         background=tuple(background),
     )

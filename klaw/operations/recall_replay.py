@@ -22,7 +22,8 @@ NOUN = Noun("recall-replay", "try what stored turns recall under other settings 
 
 SNIPPET_CHARACTERS = 90
 _UNCHANGEABLE = {
-    "minMessageTokens": "decides which messages get a vector, so trying it takes other vectors, not another search"
+    "minMessageTokens": "decides which messages get a vector, so trying it takes other vectors, not another search",
+    "tokens": "decides what is made of messages and questions, so trying it takes another start, not another search",
 }
 _NO_VECTORS = {
     "embedding_off": "embedding.enabled is false: by words only",

@@ -47,6 +47,7 @@ class FakeModel:
 
     model_id = MODEL
     dimension = DIMENSION
+    coder: str | None = None
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -54,7 +55,8 @@ class FakeModel:
     def embed(self, messages):
         texts = [message.content for message in messages]
         self.texts += texts
-        return [unit(sum(text.encode())) for text in texts]
+        codes = [text.encode()[:16].ljust(16) if self.coder is not None else None for text in texts]
+        return [(unit(sum(text.encode())), code) for text, code in zip(texts, codes, strict=True)]
 
 
 async def talk(store: Store, *, rounds: int, chats: int = 3, seed: int = 1, vectors: bool = True) -> None:

@@ -16,6 +16,7 @@ from klaw.actor.clock import Clock
 from klaw.actor.mailbox import Mailbox, Nudge, Reply
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import ActorStopped, EmbeddingUnavailable
+from klaw.memory.embed.token_coder import Reading
 
 QUERY_CAPACITY = 64
 """Filled by recall, at most one query a turn; a full lane answers at once with "busy" and recall goes on without
@@ -32,10 +33,10 @@ log = structlog.get_logger("klaw.embedder")
 
 @attrs.frozen
 class EmbedQuery:
-    """Ask for a text's vector: little-endian float32 bytes."""
+    """Ask for a text's vector, and of a query for what scores tokens."""
 
     text: str
-    reply: Reply[bytes]
+    reply: Reply[Reading]
     kind: Literal["query", "passage"] = "query"
 
 
@@ -97,8 +98,8 @@ class Embedder(Nudge):
             case _:
                 return {}
 
-    async def query(self, text: str) -> bytes:
-        """The vector of a query.
+    async def read(self, text: str) -> Reading:
+        """The vector of a query, and what scores tokens if ``autoRag.tokens`` is on.
 
         Raises:
             EmbeddingUnavailable: there is no model, or it is busy.
@@ -108,16 +109,20 @@ class Embedder(Nudge):
         """
         return await self._ask(text, "query")
 
+    async def query(self, text: str) -> bytes:
+        """The vector of a query: little-endian float32. Like ``read``."""
+        return (await self.read(text)).vector
+
     async def passage(self, text: str) -> bytes:
         """The vector of a text that is to be found, for one that cannot wait for the backfill. Like ``query``."""
-        return await self._ask(text, "passage")
+        return (await self._ask(text, "passage")).vector
 
-    async def _ask(self, text: str, kind: Literal["query", "passage"]) -> bytes:
+    async def _ask(self, text: str, kind: Literal["query", "passage"]) -> Reading:
         if self.status.state is EmbedderState.REEMBEDDING:
             raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
         if self.status.state is not EmbedderState.READY:
             raise EmbeddingUnavailable(self.status.state.value)
-        reply: Reply[bytes] = Reply()
+        reply: Reply[Reading] = Reply()
         if not self.mailbox.tell(EmbedQuery(text, reply, kind)):
             raise EmbeddingUnavailable("busy")
         try:
@@ -137,13 +142,13 @@ class Embedder(Nudge):
         """
         if self.status.state is not EmbedderState.READY:
             raise EmbeddingUnavailable(self.status.state.value)
-        reply: Reply[bytes] = Reply()
+        reply: Reply[Reading] = Reply()
         if len(self._slow) >= SLOW_CAPACITY:
             raise EmbeddingUnavailable("busy")
         self._slow.append(EmbedQuery(text, reply))
         self.nudge()
         try:
-            return await reply.wait()
+            return (await reply.wait()).vector
         finally:
             reply.fail(EmbeddingUnavailable("given_up"))
 
@@ -173,10 +178,10 @@ class Embedder(Nudge):
         self.enter(EmbedderState.REEMBEDDING)
 
 
-async def query_vector(
+async def read_query(
     embedder: Embedder, text: str, deadline: float, degraded: list[str], *, off: str | None = None
-) -> bytes | None:
-    """The vector of a question, or None with the reason among ``degraded``.
+) -> Reading | None:
+    """What one run of the model makes of a question, or None with the reason among ``degraded``.
 
     Args:
         embedder: that makes it.
@@ -187,7 +192,7 @@ async def query_vector(
     """
     try:
         with trio.move_on_at(deadline):
-            return await embedder.query(text[:MAX_QUERY_CHARACTERS])
+            return await embedder.read(text[:MAX_QUERY_CHARACTERS])
         code: str | None = "embedding_late"
     except EmbeddingUnavailable as error:
         code = error.degraded or off
@@ -196,3 +201,11 @@ async def query_vector(
     if code is not None:
         degraded.append(code)
     return None
+
+
+async def query_vector(
+    embedder: Embedder, text: str, deadline: float, degraded: list[str], *, off: str | None = None
+) -> bytes | None:
+    """The vector alone of ``read_query``."""
+    reading = await read_query(embedder, text, deadline, degraded, off=off)
+    return reading.vector if reading is not None else None

@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
+import klaw.models.e5
 from klaw.errors import ModelError
 from klaw.memory.embed.calibration import calibrate
 from klaw.memory.embed.describe import GRAPH_FILE, Description, describe
 from klaw.memory.embed.passage import RECIPE, Passage
+from klaw.memory.embed.token_coder import BITS, MAX_TOKENS, TOKENS_FILE, Floats, Reading, TokenCoder, encode
 from klaw.memory.embed.tokens import Tokenizer, load_tokenizer
 from klaw.models.manifest import Calibration
 
@@ -31,6 +33,8 @@ class Window:
     ids: Sequence[int]
     head: Sequence[int] = ()
     """Tokens that are read before them and are not part of what is pooled; empty: everything is pooled."""
+    start: int = 0
+    """Index of the first of its ids among the text's."""
 
     @property
     def width(self) -> int:
@@ -56,7 +60,7 @@ def cut_windows(contents: Sequence[tuple[Sequence[int], Sequence[int]]], size: i
         kept = head[-(size // 2) :] if head else head
         room = size - len(kept)
         starts = range(0, len(ids), room) or range(1)
-        windows.extend(Window(text, ids[start : start + room], kept) for start in starts)
+        windows.extend(Window(text, ids[start : start + room], kept, start) for start in starts)
     return windows
 
 
@@ -88,6 +92,9 @@ Int64: TypeAlias = npt.NDArray[np.int64]
 
 _KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 _LOG_ERRORS = 3
+_LEARNED_FOR = "multilingual-e5-small@"
+_LEARNED = Path(klaw.models.e5.__file__).parent / TOKENS_FILE
+"""Codes of tokens for the model that Klaw installs."""
 
 
 def _options(threads: int) -> onnxruntime.SessionOptions:
@@ -178,6 +185,8 @@ class EmbeddingModel:
     """Stored with the model; or measured while loading, if there is none for what is embedded of a message."""
     max_tokens: int
     """Tokens of one window, special tokens included; longer texts are windowed and averaged."""
+    coder: TokenCoder | None
+    """Makes the codes of tokens; None for a model that nothing was learned for."""
 
     def __init__(
         self,
@@ -186,6 +195,7 @@ class EmbeddingModel:
         description: Description,
         *,
         batch_tokens: int,
+        coder: TokenCoder | None = None,
     ) -> None:
         self._sessions: Mapping[Kind, EncoderSession] | None = sessions
         self._tokenizer = tokenizer
@@ -193,9 +203,11 @@ class EmbeddingModel:
         self._pooling = description.pooling
         self._batch_tokens = batch_tokens
         self._special = len(tokenizer.before) + len(tokenizer.after)
+        self._prefix_tokens = {kind: len(tokenizer.encode([prefix])[0]) for kind, prefix in self._prefixes.items()}
+        self.coder = coder
         self.max_tokens = description.max_tokens
         self.model_id = description.model_id
-        self.dimension = self._pool([Window(0, [])], "passage").shape[1]
+        self.dimension = self._pool([Window(0, [])], "passage")[0].shape[1]
         known = description.calibration
         if known is None or known.recipe != RECIPE:
             known = calibrate(lambda texts, kind: self.embed(texts, kind=kind))
@@ -204,7 +216,13 @@ class EmbeddingModel:
 
     @classmethod
     def load(
-        cls, folder: Path, *, threads: int, batch_tokens: int = BATCH_TOKENS, parallel_passages: bool = False
+        cls,
+        folder: Path,
+        *,
+        threads: int,
+        batch_tokens: int = BATCH_TOKENS,
+        parallel_passages: bool = False,
+        tokens: bool = True,
     ) -> Self:
         """Loads a folder made by ``klaw models pull`` or one in the Hugging Face layout, and runs it once.
 
@@ -214,6 +232,7 @@ class EmbeddingModel:
             batch_tokens: padded tokens of one run; a text of ``max_tokens`` always fits.
             parallel_passages: one thread for a run of passages, because the caller makes several at a time. Threads
                 with runs of their own do not wait for each other at every layer: more throughput for a few MiB.
+            tokens: whether ``read`` makes codes of tokens, if something was learned for the model.
 
         Raises:
             ModelError: a file is missing, damaged or of the wrong kind (named in the text), the model gives vectors
@@ -223,7 +242,8 @@ class EmbeddingModel:
         tokenizer = load_tokenizer(folder)
         wide = EncoderSession(folder, threads=threads, pad=tokenizer.pad)
         narrow = EncoderSession(folder, threads=1, pad=tokenizer.pad) if parallel_passages and threads > 1 else wide
-        model = cls({"query": wide, "passage": narrow}, tokenizer, description, batch_tokens=batch_tokens)
+        coder = _coder(folder, description) if tokens else None
+        model = cls({"query": wide, "passage": narrow}, tokenizer, description, batch_tokens=batch_tokens, coder=coder)
         if description.dimension not in (None, model.dimension):
             raise ModelError(
                 f"{folder}: the manifest says dimension {description.dimension}, model.onnx gives {model.dimension}"
@@ -243,15 +263,52 @@ class EmbeddingModel:
             ModelError: the model is closed or ONNX Runtime failed.
         """
         sums = np.zeros((len(texts), self.dimension), np.float32)
+        for window, pooled, _ in self._run(self._encode(texts, self._prefixes[kind]), kind):
+            sums[window.text] += window.weight * pooled
+        return _unit(sums)
+
+    def read(self, texts: Sequence[str | Passage], *, kind: Kind) -> list[Reading]:
+        """Vectors of ``texts`` and what late interaction wants of their own tokens, of one run. See ``embed``."""
+        coder = self.coder
+        if coder is None:
+            return [Reading(vector.tobytes()) for vector in self.embed(texts, kind=kind).astype("<f4")]
         contents = self._encode(texts, self._prefixes[kind])
+        sums = np.zeros((len(texts), self.dimension), np.float32)
+        tokens = [np.zeros((len(ids), BITS), np.float32) for _, ids in contents]
+        for window, pooled, states in self._run(contents, kind):
+            sums[window.text] += window.weight * pooled
+            tokens[window.text][window.start : window.start + len(window.ids)] = coder.project(states)
+        vectors = _unit(sums).astype("<f4")
+        return [
+            self._reading(vector.tobytes(), ids, projected, 0 if head else self._prefix_tokens[kind], kind)
+            for vector, (head, ids), projected in zip(vectors, contents, tokens, strict=True)
+        ]
+
+    def states(self, passages: Sequence[Passage]) -> Iterator[Float32]:
+        """The states of the tokens of each window of some passages, for ``tools/train_token_codes.py``."""
+        for _, _, states in self._run(self._encode(passages, self._prefixes["passage"]), "passage"):
+            yield states
+
+    def _reading(self, vector: bytes, ids: Sequence[int], projected: Floats, first: int, kind: Kind) -> Reading:
+        """Args: ``first``: where the text begins, after the model's prefix."""
+        assert self.coder is not None
+        weights = np.array(self._tokenizer.weights(ids), np.float32)
+        weights[:first] = 0
+        telling = np.flatnonzero(weights)[:MAX_TOKENS]
+        if kind == "query":
+            return Reading(vector, tokens=self.coder.query(projected[telling], weights[telling]))
+        return Reading(vector, codes=encode(projected[telling]))
+
+    def _run(
+        self, contents: Sequence[tuple[Sequence[int], Sequence[int]]], kind: Kind
+    ) -> Iterator[tuple[Window, Float32, Float32]]:
+        """Each window of some texts with its pooled vector and the states of its ids."""
         windows = cut_windows(contents, self.max_tokens - self._special)
         for batch in plan_batches(windows, self._batch_tokens, self._special):
-            for window, pooled in zip(batch, self._pool(batch, kind), strict=True):
-                sums[window.text] += window.weight * pooled
-        # The windows' weights sum up to a factor that normalising removes.
-        norms = np.linalg.norm(sums, axis=1, keepdims=True)
-        vectors: Float32 = sums / np.maximum(norms, _TINY)
-        return vectors
+            means, states = self._pool(batch, kind)
+            for window, pooled, row in zip(batch, means, states, strict=True):
+                begin = len(self._tokenizer.before) + len(window.head)
+                yield window, pooled, row[begin : begin + len(window.ids)]
 
     def _encode(self, texts: Sequence[str | Passage], prefix: str) -> list[tuple[list[int], list[int]]]:
         """Tokens of what is read before each text and is not pooled, and of the text."""
@@ -269,15 +326,15 @@ class EmbeddingModel:
         """Frees the model; later embeds raise ModelError. A running one finishes first. Idempotent."""
         self._sessions = None
 
-    def _pool(self, batch: Sequence[Window], kind: Kind) -> Float32:
-        """One pooled, not yet normalised vector for each window: (len(batch), dimension)."""
+    def _pool(self, batch: Sequence[Window], kind: Kind) -> tuple[Float32, Float32]:
+        """One pooled, not yet normalised vector for each window: (len(batch), dimension); and the states."""
         sessions = self._sessions
         if sessions is None:
             raise ModelError(f"{self.model_id}: the model is closed")
         before, after = self._tokenizer.before, self._tokenizer.after
         states, mask = sessions[kind].run([[*before, *window.head, *window.ids, *after] for window in batch])
         if self._pooling == "cls":
-            return states[:, 0]
+            return states[:, 0], states
         weights = mask.astype(np.float32)
         for row, window in enumerate(batch):
             if window.head and window.ids:
@@ -285,4 +342,18 @@ class EmbeddingModel:
                 weights[row] = 0
                 weights[row, begin : begin + len(window.ids)] = 1
         means: Float32 = np.einsum("blh,bl->bh", states, weights) / weights.sum(axis=1, keepdims=True)
-        return means
+        return means, states
+
+
+def _unit(sums: Float32) -> Float32:
+    """The windows' weights sum up to a factor that normalising removes."""
+    vectors: Float32 = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY)
+    return vectors
+
+
+def _coder(folder: Path, description: Description) -> TokenCoder | None:
+    """What was learned for the model: a file in its folder, or what Klaw has for a model of its catalogue."""
+    learned = [folder / TOKENS_FILE]
+    if description.model_id.startswith(_LEARNED_FOR):
+        learned.append(_LEARNED)
+    return next((TokenCoder.load(path) for path in learned if path.is_file()), None)

@@ -11,8 +11,9 @@ from klaw.domain.embedding import EmbedderState
 from klaw.errors import EmbeddingUnavailable, ModelError
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
+from klaw.memory.embed.token_coder import Reading
 from klaw.store.engine.database import Readers
-from klaw.store.search import vectors
+from klaw.store.search import token_codes, vectors
 
 if TYPE_CHECKING:
     from klaw.memory.embed.remote import AnyModel, Remote
@@ -22,20 +23,20 @@ class ReadyEmbedder(Embedder):
     """Answers every query, one after the other, in a thread of its own.
 
     Args:
-        embed: a query's text to its vector, little-endian float32 bytes; blocks.
+        read: what the model makes of a query's text; blocks.
         random_cosine: of the model.
         clock: of its status.
     """
 
-    def __init__(self, embed: Callable[[str], bytes], random_cosine: float, clock: Clock) -> None:
+    def __init__(self, read: Callable[[str], Reading], random_cosine: float, clock: Clock) -> None:
         super().__init__(clock, enabled=True)
-        self._embed = embed
+        self._read = read
         self._threads = Threads("onnx", 1)
         self.random_cosine = random_cosine
         self.enter(EmbedderState.READY)
 
-    async def query(self, text: str) -> bytes:
-        """The vector of a query.
+    async def read(self, text: str) -> Reading:
+        """See ``Embedder.read``.
 
         Raises:
             EmbeddingUnavailable: the model failed, or not all vectors are of it yet.
@@ -45,7 +46,7 @@ class ReadyEmbedder(Embedder):
         if self.status.state is EmbedderState.REEMBEDDING:
             raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
         try:
-            return await self._threads.run(self._embed, text)
+            return await self._threads.run(self._read, text)
         except ModelError as error:
             raise EmbeddingUnavailable("failed") from error
 
@@ -64,7 +65,7 @@ class OfflineEmbedder(ReadyEmbedder):
     def __init__(
         self, readers: Readers, config: EngineConfig, folder: Path, clock: Clock, remote: "Remote | None" = None
     ) -> None:
-        super().__init__(lambda _text: b"", 0.0, clock)
+        super().__init__(lambda _text: Reading(b""), 0.0, clock)
         self.enter(EmbedderState.OFF)
         self._readers, self._config, self._folder, self._remote = readers, config, folder, remote
 
@@ -84,7 +85,9 @@ class OfflineEmbedder(ReadyEmbedder):
         if vectors_id(model.model_id) != stored[0]:
             model.close()
             return "other_model"
-        self._embed = lambda text: bytes(model.embed([text], kind="query")[0].astype("<f4").tobytes())
+        if model.coder is not None and model.coder.id != await readers.run(token_codes.coder):
+            model.coder = None
+        self._read = lambda text: model.read([text], kind="query")[0]
         self.random_cosine = model.random_cosine
         waiting = await readers.run(vectors.count_unembedded, self._config.auto_rag.min_message_tokens)
         self.count(embedded=await readers.run(vectors.count_embedded), waiting=waiting)
@@ -99,10 +102,11 @@ class OfflineEmbedder(ReadyEmbedder):
             return self._remote.load()
         from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
 
-        return EmbeddingModel.load(self._folder, threads=self._config.embedding.threads)
+        config = self._config
+        return EmbeddingModel.load(self._folder, threads=config.embedding.threads, tokens=config.auto_rag.tokens)
 
-    async def query(self, text: str) -> bytes:
-        """See ``ReadyEmbedder.query``."""
+    async def read(self, text: str) -> Reading:
+        """See ``Embedder.read``."""
         if self.status.state is EmbedderState.OFF:
             raise EmbeddingUnavailable("off")
-        return await super().query(text)
+        return await super().read(text)

@@ -29,6 +29,7 @@ from klaw.memory.asking import note_spending
 from klaw.memory.embed.calibration import Float32, calibrate
 from klaw.memory.embed.embedder import QUERY_S
 from klaw.memory.embed.passage import RECIPE, Passage
+from klaw.memory.embed.token_coder import Reading, TokenCoder
 from klaw.models.manifest import Calibration, read_beside, store
 from klaw.store.engine.writer import Writer
 
@@ -64,6 +65,9 @@ class RemoteModel:
         dimension: of its vectors.
     """
 
+    coder: TokenCoder | None = None
+    """Nobody but who has the model's states can make codes of tokens."""
+
     def __init__(self, remote: "Remote", dimension: int) -> None:
         config = remote.config
         shaping = f"{config.query_prefix}\n{config.passage_prefix}"
@@ -96,6 +100,10 @@ class RemoteModel:
             for (at, part), vector, length in zip(sent, made, lengths, strict=True):
                 sums[at] += len(part) * vector / length
         return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY), np.float32)
+
+    def read(self, texts: Sequence[str | Passage], *, kind: "Kind") -> list[Reading]:
+        """See ``EmbeddingModel.read``; vectors alone. Raises like ``embed``."""
+        return [Reading(vector.tobytes()) for vector in self.embed(texts, kind=kind).astype("<f4")]
 
     def close(self) -> None:
         """Nothing is held: the provider's connections are the router's."""

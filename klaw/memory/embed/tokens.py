@@ -1,5 +1,6 @@
 """Text to token ids, behind one Protocol: the SentencePiece form (light) and the Hugging Face ``tokenizer.json``."""
 
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -9,6 +10,8 @@ from klaw.errors import ModelError
 PIECES_FILE = "sentencepiece.model"
 TOKENIZER_FILE = "tokenizer.json"
 
+_SPACE = "\u2581"
+"""How SentencePiece writes it in its pieces."""
 _TO_SPACE = str.maketrans({"\0": " ", "\u200d": " "})
 """NUL ends a string in C code. XLM-R's rules turn the zero-width joiner of composed emoji into a space; the newer
 tables of the sentencepiece library keep it, which would give an unknown token."""
@@ -28,6 +31,10 @@ class Tokenizer(Protocol):
         """Content token ids of each text, without special tokens and without a length limit."""
         ...
 
+    def weights(self, ids: Sequence[int]) -> list[float]:
+        """How much each token says: 0 for punctuation and white space."""
+        ...
+
 
 def clean(text: str) -> str:
     """``text`` without what tokenizers choke on: lone surrogates, NUL, white space at the ends."""
@@ -37,6 +44,11 @@ def clean(text: str) -> str:
         # Joins pairs that were split by an UTF-16 source; a lone half becomes U+FFFD.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text.translate(_TO_SPACE).strip()
+
+
+def _says_something(piece: str) -> bool:
+    """Whether a token has a letter, a digit or an emoji in it."""
+    return any(character.isalnum() or unicodedata.category(character) == "So" for character in piece)
 
 
 class SentencePieceTokenizer:
@@ -59,6 +71,14 @@ class SentencePieceTokenizer:
         """See ``Tokenizer``."""
         ids: list[list[int]] = [self._processor.encode(clean(text)) for text in texts]
         return ids
+
+    def weights(self, ids: Sequence[int]) -> list[float]:
+        """See ``Tokenizer``: a unigram model's score of a piece is the logarithm of how often it comes."""
+        pieces, scores = self._processor.id_to_piece(list(ids)), self._processor.get_score(list(ids))
+        return [
+            -score if _says_something(piece.lstrip(_SPACE)) else 0.0
+            for piece, score in zip(pieces, scores, strict=True)
+        ]
 
 
 class HuggingFaceTokenizer:
@@ -89,6 +109,10 @@ class HuggingFaceTokenizer:
         """See ``Tokenizer``."""
         cleaned = [clean(text) for text in texts]
         return [found.ids for found in self._tokenizer.encode_batch(cleaned, add_special_tokens=False)]
+
+    def weights(self, ids: Sequence[int]) -> list[float]:
+        """See ``Tokenizer``: how often a piece comes is not in every such file, so all weigh the same."""
+        return [float(_says_something(self._tokenizer.id_to_token(each) or "")) for each in ids]
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

@@ -17,17 +17,19 @@ from klaw.actor.failure import error_class
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.memory import EmbeddingConfig
-from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
 from klaw.errors import ActorStopped, EmbeddingUnavailable, ModelAway, ModelError, StorageFull, VectorsDamaged
+from klaw.memory.embed.batches import Waiting, split_batches
 from klaw.memory.embed.embedder import Embedder, EmbedQuery
 from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
+from klaw.memory.embed.token_coder import Reading
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.search import passages, vectors
+from klaw.store.search import passages, token_codes, vectors
 from klaw.store.search.passages import PassageVector
+from klaw.store.search.vectors import Unembedded
 
 if TYPE_CHECKING:
     from klaw.memory.embed.remote import AnyModel, Remote
@@ -49,19 +51,6 @@ PASSAGE_ROWS = 16
 log = structlog.get_logger("klaw.embedder")
 
 
-@attrs.frozen
-class Waiting:
-    """A message that gets its vector now."""
-
-    rowid: int
-    passage: Passage
-
-    @property
-    def tokens(self) -> int:
-        """Estimated, of all that the model reads."""
-        return tokens.estimate(self.passage.text) + tokens.estimate(self.passage.context)
-
-
 @attrs.define(kw_only=True, eq=False)
 class Worker:
     """The embedder's life: it loads the model, waiting until there is one, then serves both lanes until the mailbox
@@ -74,6 +63,7 @@ class Worker:
         min_tokens: ``autoRag.minMessageTokens``.
         recipe: a key of ``passage.RECIPES``.
         remote: the provider's model to use in place of the folder's.
+        tokens: ``autoRag.tokens``.
     """
 
     embedder: Embedder
@@ -83,6 +73,7 @@ class Worker:
     writer: Writer
     readers: Readers
     recipe: int = RECIPE
+    tokens: bool = True
     backfill_rows: int = BACKFILL_ROWS
     repair_pause_s: float = REPAIR_PAUSE_S
     remote: "Remote | None" = None
@@ -167,8 +158,14 @@ class Worker:
             return self.remote.load()
         from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
 
-        threads, batch_tokens = self.config.threads, self.config.batch_tokens
-        return EmbeddingModel.load(self.folder, threads=threads, batch_tokens=batch_tokens, parallel_passages=True)
+        config = self.config
+        return EmbeddingModel.load(
+            self.folder,
+            threads=config.threads,
+            batch_tokens=config.batch_tokens,
+            parallel_passages=True,
+            tokens=self.tokens,
+        )
 
     @property
     def vectors_id(self) -> str:
@@ -179,6 +176,8 @@ class Worker:
         self.vitals.doing("preparing the vectors")
         dimension, embedder = self.model.dimension, self.embedder
         replaced = await stored_vectors.prepare(self.writer, self.vectors_id, dimension)
+        if self.model.coder is not None:
+            await stored_vectors.prepare_codes(self.writer, self.model.coder.id)
         embedder.random_cosine = self.model.random_cosine
         waiting = await self.readers.run(vectors.count_unembedded, self.min_tokens)
         embedder.count(embedded=await self.readers.run(vectors.count_embedded), waiting=waiting)
@@ -196,8 +195,7 @@ class Worker:
             return
         async for request in self.embedder.mailbox:
             if not request.reply.resolved:
-                vector = await self.query_thread.run(self._embed_one, request)
-                request.reply.set(vector)
+                request.reply.set(await self.query_thread.run(self._read_one, request))
 
     async def _answer_at_once(self, lanes: int) -> None:
         """The query lane of a provider's model: several at a time, because a late answer must not hold up others."""
@@ -206,7 +204,7 @@ class Worker:
         async def answer(request: EmbedQuery) -> None:
             try:
                 if not request.reply.resolved:
-                    request.reply.set(await self.query_thread.run(self._embed_one, request))
+                    request.reply.set(await self.query_thread.run(self._read_one, request))
             except ModelError:
                 request.reply.fail(EmbeddingUnavailable("failed"))
             finally:
@@ -218,8 +216,8 @@ class Worker:
                 await free.acquire()
                 nursery.start_soon(answer, request)
 
-    def _embed_one(self, request: EmbedQuery) -> bytes:
-        return bytes(self.model.embed([request.text], kind=request.kind)[0].astype("<f4").tobytes())
+    def _read_one(self, request: EmbedQuery) -> Reading:
+        return self.model.read([request.text], kind=request.kind)[0]
 
     async def backfill(self) -> None:
         """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
@@ -258,14 +256,14 @@ class Worker:
         if not waiting:
             return False
         try:
-            made = await self.threads.run(self._embed_passages, [Passage(each.text) for each in waiting])
+            made = await self.threads.run(self._read_passages, [Passage(each.text) for each in waiting])
         except ModelAway:
             raise
         except ModelError as error:
             log.warning("embed_failed", count=len(waiting), error=error_class(error))
             return False
         pairs = zip(waiting, made, strict=True)
-        found = [PassageVector(each.kind, each.rowid, each.text, vector) for each, vector in pairs]
+        found = [PassageVector(each.kind, each.rowid, each.text, reading.vector) for each, reading in pairs]
         return await self.writer.run(stored_vectors.store_of_passages, self.vectors_id, found) > 0
 
     async def _embed_slowly(self) -> None:
@@ -274,7 +272,7 @@ class Worker:
             if request.reply.resolved:
                 continue
             try:
-                made = await self.threads.run(self._embed_passages, [Passage(request.text)])
+                made = await self.threads.run(self._read_passages, [Passage(request.text)])
             except ModelError as error:
                 log.warning("embed_failed", count=1, error=error_class(error))
                 request.reply.fail(EmbeddingUnavailable("failed"))
@@ -311,9 +309,26 @@ class Worker:
         rows = [row for row in rows if row.rowid not in self.failing]
         waiting = await self.readers.run(vectors.count_unembedded, self.min_tokens)
         self.embedder.count(embedded=self.embedder.status.embedded, waiting=waiting)
-        if not rows:
-            await self._end_reembedding()
+        if rows:
+            await self._embed_rows(rows, as_of)
+            return True
+        await self._end_reembedding()
+        return await self._embed_uncoded(as_of)
+
+    async def _embed_uncoded(self, as_of: int) -> bool:
+        """Embed again some messages that have a vector and no codes of their tokens, from before there were any.
+        Returns and raises like ``_embed_some``."""
+        if self.model.coder is None:
             return False
+        found = await self.readers.run(token_codes.lacking, self.backfill_rows)
+        if found is None:
+            return False
+        await self._embed_rows(await self.readers.run(vectors.to_embed, found.rowids), as_of)
+        await self.writer.run(stored_vectors.codes_complete_from, found.complete_from)
+        return True
+
+    async def _embed_rows(self, rows: Sequence[Unembedded], as_of: int) -> None:
+        """Embed and store some messages. Raises like ``_embed_some``."""
         texts = [Waiting(row.rowid, passage(row.content, row.previous, self.recipe)) for row in rows]
         self.vitals.doing(f"embedding {len(texts)} messages")
         self.refused = None
@@ -323,7 +338,6 @@ class Worker:
                 nursery.start_soon(self._embed_batches, batches, as_of)
         if self.refused is not None:
             raise self.refused
-        return True
 
     async def _embed_batches(self, batches: Iterator[list[Waiting]], as_of: int) -> None:
         """One of the workers that share a fetch of rows: each takes the next batch when it is done with one."""
@@ -343,7 +357,7 @@ class Worker:
 
     async def _embed_batch(self, batch: Sequence[Waiting], as_of: int) -> None:
         try:
-            made = await self.threads.run(self._embed_passages, [row.passage for row in batch])
+            made = await self.threads.run(self._read_passages, [row.passage for row in batch])
         except ModelAway:
             raise
         except ModelError as error:
@@ -356,21 +370,13 @@ class Worker:
             for row in batch:
                 await self._embed_batch([row], as_of)
             return
-        pairs = [(row.rowid, vector) for row, vector in zip(batch, made, strict=True)]
-        stored = await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of)
+        pairs = [(row.rowid, reading.vector) for row, reading in zip(batch, made, strict=True)]
+        codes: dict[int, bytes] = {}
+        if self.model.coder is not None:
+            codes = {row.rowid: reading.codes for row, reading in zip(batch, made, strict=True)}
+        stored = await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of, codes=codes)
         status = self.embedder.status
         self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))
 
-    def _embed_passages(self, passages: list[Passage]) -> list[bytes]:
-        return [bytes(vector.tobytes()) for vector in self.model.embed(passages, kind="passage").astype("<f4")]
-
-
-def split_batches(rows: Sequence[Waiting], batch_tokens: int) -> list[list[Waiting]]:
-    """Batches of similar length: sorted by length, each of at most ``batch_tokens`` padded tokens (or one row)."""
-    batches: list[list[Waiting]] = []
-    for row in sorted(rows, key=lambda row: row.tokens):
-        if batches and row.tokens * (len(batches[-1]) + 1) <= batch_tokens:  # this one is the longest yet
-            batches[-1].append(row)
-        else:
-            batches.append([row])
-    return batches
+    def _read_passages(self, passages: list[Passage]) -> list[Reading]:
+        return self.model.read(passages, kind="passage")

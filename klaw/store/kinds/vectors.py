@@ -1,6 +1,6 @@
 """Vectors of messages and passages, their codes, and repairs of what indexes messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import apsw
 
@@ -9,13 +9,19 @@ from klaw.domain.coverage import Damage
 from klaw.errors import StorageError
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
-from klaw.store.search import coverage, passages, vector_codes, vectors
+from klaw.store.search import coverage, passages, token_codes, vector_codes, vectors
 from klaw.store.search.coverage import Repaired
 from klaw.store.search.passages import PassageVector
 from klaw.store.search.vectors import Prepared
 
 
-def store(tx: Transaction, model_id: str, made: Sequence[tuple[int, bytes]], as_of: int | None = None) -> int:
+def store(
+    tx: Transaction,
+    model_id: str,
+    made: Sequence[tuple[int, bytes]],
+    as_of: int | None = None,
+    codes: Mapping[int, bytes] | None = None,
+) -> int:
     """Store vectors (row id of the message, little-endian float32) made by a model. Returns how many were new.
 
     Args:
@@ -23,6 +29,7 @@ def store(tx: Transaction, model_id: str, made: Sequence[tuple[int, bytes]], as_
         made: the vectors.
         as_of: the memory journal's last entry before the texts were read: of a user who has forgotten something since
             none is stored, because what was read may hold it.
+        codes: of the messages' tokens, by row id; they are also stored for a message that has its vector already.
 
     Raises:
         VectorsDamaged: the vector table cannot take them; none was stored.
@@ -34,7 +41,7 @@ def store(tx: Transaction, model_id: str, made: Sequence[tuple[int, bytes]], as_
     if any(len(vector) != model[1] * vectors.FLOAT_BYTES for _, vector in made):
         raise StorageError(f"a vector has another dimension than {model[1]}, the model's; none was stored")
     with tx.touching_vectors():
-        count = vectors.store(tx.connection, made, as_of)
+        count = vectors.store(tx.connection, made, as_of, codes)
         vector_codes.advance(tx.connection)
         return count
 
@@ -72,6 +79,22 @@ def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, anew: bool)
         if anew:
             vectors.make_anew(tx.connection, model_id, dimension)
         return vectors.prepare_some(tx.connection, model_id, dimension)
+
+
+async def prepare_codes(writer: Writer, coder: str) -> None:
+    """Drop the codes of tokens that another coder made, in steps between which messages are stored. Raises and may be
+    cancelled like ``prepare``."""
+    while not await writer.run(_prepare_some_codes, coder):
+        pass
+
+
+def _prepare_some_codes(tx: Transaction, coder: str) -> bool:
+    return token_codes.prepare_some(tx.connection, coder)
+
+
+def codes_complete_from(tx: Transaction, rowid: int) -> None:
+    """Remember from which message on all have codes of their tokens."""
+    token_codes.looked_through(tx.connection, rowid)
 
 
 def end_reembedding(tx: Transaction) -> None:

@@ -12,7 +12,7 @@ from klaw.store.engine.connect import DAMAGE
 from klaw.store.kinds import messages
 from klaw.store.rebuild.tables import END
 from klaw.store.rebuild.values import Embeds, Progress
-from klaw.store.search import passages, topic_vectors, vectors
+from klaw.store.search import passages, token_codes, topic_vectors, vectors
 
 EMBED_ROWS = 32
 """Rows embedded between two commits: what a kill costs."""
@@ -29,6 +29,10 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
     """
     stored = done = after = total = 0
     try:
+        coder = token_codes.coder(live)
+        if coder is not None and token_codes.coder(built) is None:
+            with built:
+                token_codes.prepare(built, coder)
         total = vectors.count_embedded(live)
         more = True
         while more:
@@ -55,17 +59,24 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
 
 
 def _copy_messages(built: apsw.Connection, live: apsw.Connection, rowids: list[int]) -> int:
-    taken: list[tuple[int, bytes]] = []
+    taken: dict[int, tuple[bytes, bytes | None]] = {}
+    coder = token_codes.coder(live)
+    with_codes = coder is not None and coder == token_codes.coder(built)
     for rowid in rowids:
         mine = messages.by_rowids(built, [rowid])
         if mine and mine == messages.by_rowids(live, [rowid]):
             vector = vectors.read(live, rowid)
             if vector is not None:
-                taken.append((rowid, vector))
+                taken[rowid] = vector, token_codes.read(live, rowid) if with_codes else None
     stored = 0
     with built:
-        stored += vectors.store(built, taken)
+        stored += _store(built, taken)
     return stored
+
+
+def _store(built: apsw.Connection, made: dict[int, tuple[bytes, bytes | None]]) -> int:
+    codes = {rowid: codes for rowid, (_, codes) in made.items() if codes is not None}
+    return vectors.store(built, [(rowid, vector) for rowid, (vector, _) in made.items()], codes=codes)
 
 
 def _copy_facts(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
@@ -103,5 +114,5 @@ def embed_rest(built: apsw.Connection, model: Embeds, min_tokens: int) -> Genera
                     failing.add(row.rowid)
             rows = [row for row in rows if row.rowid not in failing]
         with built:
-            made += vectors.store(built, [(row.rowid, vector) for row, vector in zip(rows, found, strict=True)])
+            made += _store(built, {row.rowid: made_of for row, made_of in zip(rows, found, strict=True)})
         yield Progress("embed", made, total)

@@ -27,7 +27,7 @@ from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
 from klaw.store.rebuild.filling import embed_rest, take_over
 from klaw.store.rebuild.values import Embeds, Options, Progress, ReindexRefused, Report, TableComparison, Tally, Vectors
-from klaw.store.search import vectors
+from klaw.store.search import token_codes, vectors
 
 SLICE_S = 0.25
 """How long one transaction goes on, and so about how often progress is told."""
@@ -199,10 +199,13 @@ class _Offline:
         except ModelError as error:
             self._no_model = str(error)
         wanted = (model.model_id, model.dimension) if model is not None else stored
+        coder = model.coder if model is not None else None
         taken = made = 0
         if wanted is not None:
             with built:
                 vectors.prepare(built, *wanted)
+                if coder is not None:
+                    token_codes.prepare(built, coder)
             if self._live is not None and stored == wanted and not self._options.embed_again:
                 taken = yield from take_over(built, self._live, slice_s=SLICE_S)
         if model is not None:

@@ -42,8 +42,13 @@ class Embeds(Protocol):
     @property
     def dimension(self) -> int: ...
 
-    def embed(self, messages: Sequence[Unembedded]) -> list[bytes]:
-        """Vectors of stored messages: little-endian float32. Raises ModelError."""
+    @property
+    def coder(self) -> str | None:
+        """Id of what makes its codes of tokens; None: it makes none."""
+        ...
+
+    def embed(self, messages: Sequence[Unembedded]) -> list[tuple[bytes, bytes | None]]:
+        """Vectors of stored messages (little-endian float32) and codes of their tokens. Raises ModelError."""
         ...
 
 

@@ -3,9 +3,10 @@
 ``seq`` is a metadata column: segment and window are ranges of it, filtered inside the KNN (``vector_search``).
 """
 
+import json
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import apsw
@@ -15,7 +16,7 @@ from klaw.domain.message import SESSION_PAUSE_S
 from klaw.domain.names import UserId
 from klaw.store.engine import meta
 from klaw.store.rebuild.tables import END, PAGE_ROWS
-from klaw.store.search import vector_codes
+from klaw.store.search import token_codes, vector_codes
 from klaw.store.search.vector_codes import Coded
 from klaw.store.search.vector_quantizer import Item
 
@@ -202,9 +203,15 @@ _HAS_VECTOR = "SELECT 1 FROM vec_messages_rowids WHERE rowid = ?"
 _INSERT = "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (?, ?, ?, ?)"
 
 
-def store(connection: apsw.Connection, made: Sequence[tuple[int, bytes]], as_of: int | None = None) -> int:
-    """Store messages' vectors (rowid, little-endian float32). Returns how many; a message that has one already, or is
-    gone, or whose user has forgotten something since ``as_of``, is left out."""
+def store(
+    connection: apsw.Connection,
+    made: Sequence[tuple[int, bytes]],
+    as_of: int | None = None,
+    codes: Mapping[int, bytes] | None = None,
+) -> int:
+    """Store messages' vectors (rowid, little-endian float32) and codes of their tokens (by rowid). Returns how many
+    vectors; a message that has one already, or is gone, or whose user has forgotten something since ``as_of``, is left
+    out. Codes go also to a message that has a vector and none of them."""
     stored: list[Coded] = []
     for rowid, vector in made:
         row = connection.execute(_TAKE, (rowid, as_of)).fetchone()
@@ -216,10 +223,13 @@ def store(connection: apsw.Connection, made: Sequence[tuple[int, bytes]], as_of:
             item = Item(rowid=rowid, seq=seq, created_s=created_s, role=role, vector=vector)
             stored.append(Coded(chat_key=key, user=UserId(user), item=item))
     vector_codes.add(connection, stored)
+    token_codes.put(connection, codes or {}, as_of)
+    if any(each.item.rowid not in (codes or {}) for each in stored):
+        token_codes.look_again(connection)
     return len(stored)
 
 
-_UNEMBEDDED = f"""
+_READ = f"""
 SELECT m.rowid, m.content, (
     SELECT iif(
         p.segment = m.segment AND unixepoch(m.created_at) - unixepoch(p.created_at) <= {SESSION_PAUSE_S},
@@ -228,13 +238,17 @@ SELECT m.rowid, m.content, (
     WHERE p.chat_id = m.chat_id AND p.seq < m.seq
         AND p.role IN ('user', 'assistant') AND p.type IN ('text', 'scheduled')
     ORDER BY p.seq DESC LIMIT 1)
-FROM (
-    SELECT rowid FROM messages
-    WHERE embedded = 0 AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') AND tokens >= ?
-    ORDER BY +rowid DESC LIMIT ?) w
+FROM ({{rows}}) w
 JOIN messages m ON m.rowid = w.rowid
 ORDER BY m.rowid DESC
 """  # noqa: S608 - a constant number
+_UNEMBEDDED = _READ.format(
+    rows="""
+    SELECT rowid FROM messages
+    WHERE embedded = 0 AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') AND tokens >= ?
+    ORDER BY +rowid DESC LIMIT ?"""
+)
+_OF_ROWS = _READ.format(rows="SELECT value AS rowid FROM json_each(?)")
 
 
 def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[Unembedded]:
@@ -245,6 +259,11 @@ def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list
     is none of this one, and the look back stays short.
     """
     return [Unembedded(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
+
+
+def to_embed(connection: apsw.Connection, rowids: Sequence[int]) -> list[Unembedded]:
+    """Some messages as ``unembedded`` tells them, whether they have a vector or not."""
+    return [Unembedded(*row) for row in connection.execute(_OF_ROWS, (json.dumps(list(rowids)),))]
 
 
 _COUNT_UNEMBEDDED = """

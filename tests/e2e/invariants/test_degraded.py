@@ -109,7 +109,7 @@ async def test_degraded_model_of_the_wrong_dimension_is_named(tmp_path, embeddin
 async def test_degraded_to_full_text_while_another_model_embeds_anew(tmp_path, embedding_model_dir, monkeypatch):
     """Status and receipts say how much is done, full text recalls meanwhile, and then the vectors are back."""
     held = threading.Event()
-    embed = worker.Worker._embed_passages
+    embed = worker.Worker._read_passages
 
     def hold(worker, texts):
         assert held.wait(HANG_S)
@@ -123,7 +123,7 @@ async def test_degraded_to_full_text_while_another_model_embeds_anew(tmp_path, e
             for text in TALK:
                 await here.ask(text)
             await here.embedded()
-        monkeypatch.setattr(worker.Worker, "_embed_passages", hold)
+        monkeypatch.setattr(worker.Worker, "_read_passages", hold)
         write_home(home, llm=llm.url, models=tmp_path, context=window, embedding={"path": str(other)})
         async with inside(home) as here:
             try:

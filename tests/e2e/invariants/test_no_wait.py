@@ -6,6 +6,7 @@ import numpy as np
 import trio
 
 from klaw.memory.embed.model import EmbeddingModel
+from klaw.memory.embed.token_coder import Reading
 from klaw.store.search import vectors
 from tests.support.inside import inside
 from tests.support.llm_server import serve_llm
@@ -19,15 +20,16 @@ class StalledModel:
     model_id = "stalled"
     dimension = 384
     random_cosine = 0.77
+    coder = None
 
     def __init__(self) -> None:
         self.go = threading.Event()
         self.entered = threading.Event()
 
-    def embed(self, texts, *, kind):
+    def read(self, texts, *, kind):
         self.entered.set()
         assert self.go.wait(HANG_S)
-        return np.full((len(texts), self.dimension), self.dimension**-0.5, np.float32)
+        return [Reading(np.full(self.dimension, self.dimension**-0.5, "<f4").tobytes()) for _ in texts]
 
     def close(self) -> None:
         pass

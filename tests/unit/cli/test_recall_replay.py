@@ -76,7 +76,7 @@ def test_what_cannot_be_tried_is_refused() -> None:
     [
         (["autoRag.topK=5"], (1, "klaw: there are no turns yet")),
         (["autoRag.topK=many"], (2, "klaw: autoRag.topK: must be a whole number, got the text 'many'")),
-        (["autoRag.topK=5", "autoRag.tokens=9"], (2, "klaw: autoRag.tokens: unknown key")),
+        (["autoRag.topK=5", "autoRag.words=9"], (2, "klaw: autoRag.words: unknown key")),
         ([], (2, "klaw: --set: is required")),
         (["autoRag.topK=5", "--last=0"], (2, "klaw: --last: must be 1 to 1000000")),
         (["autoRag.topK=5", "--turn", "a", "b"], (1, "klaw: there is no turn a, b")),

@@ -23,6 +23,7 @@ from klaw.errors import EmbeddingUnavailable
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage, passage, vectors_id
+from klaw.memory.embed.token_coder import Reading
 from klaw.memory.embed.worker import Worker
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.search import vector_search, vectors
@@ -65,9 +66,9 @@ class Gated(Worker):
 
     gate: Gate
 
-    def _embed_passages(self, passages: list[Passage]) -> list[bytes]:
+    def _read_passages(self, passages: list[Passage]) -> list[Reading]:
         self.gate.pass_through(passages)
-        return super()._embed_passages(passages)
+        return super()._read_passages(passages)
 
 
 @pytest.fixture

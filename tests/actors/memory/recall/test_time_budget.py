@@ -18,6 +18,7 @@ from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.offline import ReadyEmbedder
+from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages, vectors
 from klaw.store.search import candidates
@@ -69,7 +70,7 @@ async def fill(store: Store, count: int = 200) -> Scope:
 
 
 def recall_over(store: Store, steps: SlowSteps, embed: Callable[[str], bytes] = lambda _text: vector(0)) -> Recall:
-    embedder = ReadyEmbedder(embed, 0.0, SystemClock())
+    embedder = ReadyEmbedder(lambda text: Reading(embed(text)), 0.0, SystemClock())
     config = AutoRagConfig(time_budget_ms=2_000, relevance_threshold=1)
     return Recall(store.readers, embedder, config, FixedClock(START), monotonic=steps.now)
 
@@ -137,13 +138,13 @@ async def test_a_statement_is_interrupted_in_its_middle(tmp_path: Path, monkeypa
 
 async def test_a_late_vector_leaves_time_for_the_words(tmp_path: Path) -> None:
     class Late(ReadyEmbedder):
-        async def query(self, text: str) -> bytes:
+        async def read(self, text: str) -> Reading:
             await trio.sleep_forever()
             raise AssertionError
 
     async with running_store(tmp_path) as store:
         scope = await fill(store)
-        embedder = Late(lambda _text: b"", 0.0, SystemClock())
+        embedder = Late(lambda _text: Reading(b""), 0.0, SystemClock())
         recall = Recall(store.readers, embedder, AutoRagConfig(time_budget_ms=50), FixedClock(START))
         with trio.fail_after(HANG_S):
             found = await recall.search("Какой код у калитки?", scope)
@@ -164,7 +165,7 @@ async def test_a_question_that_was_given_up_is_not_embedded() -> None:
         waiting = []
         async for request in embedder.mailbox:
             waiting.append((request.text, request.reply.resolved))
-            request.reply.set(b"")
+            request.reply.set(Reading(b""))
     assert waiting == [("Какой код у калитки?", True), ("What is the code?", False)]
 
 
@@ -173,7 +174,7 @@ async def test_busy_readers_do_not_hold_a_reply(tmp_path: Path) -> None:
     steps = SlowSteps()
     async with running_store(tmp_path) as store, trio.open_nursery() as nursery:
         scope = await fill(store, 20)
-        embedder = ReadyEmbedder(lambda _text: vector(0), 0.0, SystemClock())
+        embedder = ReadyEmbedder(lambda _text: Reading(vector(0)), 0.0, SystemClock())
         recall = Recall(store.readers, embedder, AutoRagConfig(time_budget_ms=20), SystemClock())
         freed = trio.Event()
         busy = trio.Semaphore(0)

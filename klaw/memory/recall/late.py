@@ -1,0 +1,30 @@
+"""Late interaction: how well the words of a question are met by the words of a message, one by one. Pure."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from klaw.memory.embed.token_coder import CODE_BYTES, Floats
+
+
+def max_sim(query: Floats, codes: Sequence[bytes]) -> list[float | None]:
+    """MaxSim of a question and some messages: over the question's tokens, the weighted mean of the similarity of the
+    most similar token of the message. About 0 for what has nothing in common.
+
+    Args:
+        query: ``Reading.tokens`` of the question.
+        codes: ``Reading.codes`` of each message.
+
+    Returns:
+        In the order of ``codes``; None for what has no tokens.
+    """
+    found: list[float | None] = [None] * len(codes)
+    filled = [at for at, each in enumerate(codes) if each]
+    if not filled or not len(query):
+        return found
+    packed = np.frombuffer(b"".join(codes[at] for at in filled), np.uint8).reshape(-1, CODE_BYTES)
+    similar = 2 * (np.unpackbits(packed, axis=1).astype(np.float32) @ query.T) - query.sum(axis=1)  # a bit is +1 or -1
+    starts = np.cumsum([0, *(len(codes[at]) // CODE_BYTES for at in filled[:-1])])
+    for at, score in zip(filled, np.maximum.reduceat(similar, starts).sum(axis=1).tolist(), strict=True):
+        found[at] = score
+    return found
