@@ -178,7 +178,7 @@ class Embedder(Nudge):
         self.enter(EmbedderState.REEMBEDDING)
 
 
-async def read_query(
+async def read_question(
     embedder: Embedder, text: str, deadline: float, degraded: list[str], *, off: str | None = None
 ) -> Reading | None:
     """What one run of the model makes of a question, or None with the reason among ``degraded``.
@@ -206,6 +206,6 @@ async def read_query(
 async def query_vector(
     embedder: Embedder, text: str, deadline: float, degraded: list[str], *, off: str | None = None
 ) -> bytes | None:
-    """The vector alone of ``read_query``."""
-    reading = await read_query(embedder, text, deadline, degraded, off=off)
+    """The vector alone of ``read_question``."""
+    reading = await read_question(embedder, text, deadline, degraded, off=off)
     return reading.vector if reading is not None else None

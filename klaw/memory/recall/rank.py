@@ -77,7 +77,7 @@ class Ranked(Entry):
     parts: Mapping[str, float] = attrs.field(factory=dict)
     """What its score is made of; see ``ranker.PARTS``."""
     token_score: float | None = None
-    """How well it covers the question token by token; None without codes."""
+    """How well its words meet the question's, one by one (``late.max_sim``); None without codes."""
 
     @rowid.default
     def _rowid(self) -> int:

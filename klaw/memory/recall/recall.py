@@ -23,13 +23,16 @@ from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Recalled, RecallSettings
 from klaw.errors import StorageError
 from klaw.llm.client import Meter
-from klaw.memory.embed.embedder import Embedder, query_vector
+from klaw.memory.embed.embedder import Embedder, read_question
+from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.excerpt import pack
 from klaw.memory.recall.gate import Gate, calibrated, judge, prefer_newer, stems_of, without
+from klaw.memory.recall.late import max_sim
 from klaw.memory.recall.query import Query, read_query
 from klaw.memory.recall.rank import EMPTY, Pool, Ranked, Ranking, gather
 from klaw.memory.recall.rerank import Reranker
 from klaw.store.engine.database import Readers
+from klaw.store.search import token_codes
 from klaw.store.search.candidates import Depth, Lists, Scope, join, read_with_unwanted, search_lists
 
 DEPTH = Depth(vectors=200, words=100, spreading=50)
@@ -68,7 +71,7 @@ class Account:
     deadline: float
     degraded: list[str] = attrs.Factory(list)
     timings_ms: dict[str, float] = attrs.Factory(dict)
-    vector: bytes | None = None
+    reading: Reading | None = None
     """Of the query, when it came in time."""
 
     def say(self, code: str) -> None:
@@ -159,7 +162,7 @@ class Recall:
                 relevance_threshold=config.relevance_threshold,
                 time_budget_ms=config.time_budget_ms,
             ),
-            vector=account.vector,
+            vector=account.reading.vector if account.reading is not None else None,
         )
 
     async def place(self, text: str, scope: Scope, rowid: int) -> Place:
@@ -210,7 +213,8 @@ class Recall:
         with account.step("rank"):
             random_cosine = self._embedder.random_cosine
             pool = await self._threads.run(partial(gather, lists, query, random_cosine=random_cosine, size=size))
-        return query, pool, {}
+        with account.step("tokens"):
+            return query, pool, await self._token_scores([each.rowid for each in pool.entries], scope, account)
 
     async def _lists(
         self, text: str, query: Query, scope: Scope, depth: Depth, account: Account
@@ -230,15 +234,16 @@ class Recall:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(by_words)
             with account.step("embed"):
-                vector = await query_vector(self._embedder, text, account.deadline, account.degraded)
-                if vector is not None and self._embedder.is_incomplete:
+                reading = account.reading = await read_question(
+                    self._embedder, text, account.deadline, account.degraded
+                )
+                if reading is not None and self._embedder.is_incomplete:
                     account.degraded.append("vectors_incomplete")
-                account.vector = vector
         near = Lists()
-        if vector is not None:
+        if reading is not None:
             days = [(period.first, period.last) for period in query.periods]
             known = {place.rowid for place in hits.places}
-            near = await self._search(vector, (), days, scope, depth, account, known)
+            near = await self._search(reading.vector, (), days, scope, depth, account, known)
         lists = join(hits, near)
         if lists.vectors_failed:
             account.degraded.append("vector_search_failed")
@@ -294,6 +299,17 @@ class Recall:
         what it found."""
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
         return max(account.deadline, trio.current_time() + least)
+
+    async def _token_scores(self, rowids: Sequence[int], scope: Scope, account: Account) -> Mapping[int, float]:
+        """How well the words of each message meet the question's, as far as both have codes."""
+        query = account.reading.tokens if account.reading is not None else None
+        if query is None:
+            return {}
+        with account.degrading("search", "recall_failed"), trio.fail_at(self._soon(account)):
+            codes = await self._readers.run(token_codes.of_scope, rowids, scope.chat, scope.first_seq, scope.end_seq)
+            scores = await self._threads.run(max_sim, query, list(codes.values()))
+            return {rowid: score for rowid, score in zip(codes, scores, strict=True) if score is not None}
+        return {}
 
     async def _read(
         self, ranked: Sequence[Ranked], scope: Scope, account: Account
