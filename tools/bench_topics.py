@@ -305,9 +305,9 @@ class RandomEmbedder(Embedder):
         made = self._themes[self._chance.integers(200)] + 0.7 * self._chance.normal(size=_DIMENSION)
         return bytes((made / np.linalg.norm(made)).astype("<f4").tobytes())
 
-    async def query(self, text: str) -> bytes:  # noqa: ARG002 - the embedder's method
+    async def read(self, text: str) -> Reading:  # noqa: ARG002 - the embedder's method
         await trio.lowlevel.checkpoint()
-        return self._make()
+        return Reading(self._make())
 
     async def passage_in_background(self, text: str) -> bytes:  # noqa: ARG002 - likewise
         await trio.lowlevel.checkpoint()

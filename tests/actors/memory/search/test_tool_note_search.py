@@ -11,6 +11,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import NoteResult
 from klaw.domain.summary import NewSummary, ToolNote
 from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.token_coder import Reading
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
 from klaw.store.kinds import messages, summaries, vectors
@@ -105,8 +106,8 @@ async def test_it_is_told_as_no_words_of_the_user(tmp_path: Path) -> None:
 
 async def test_a_note_is_found_by_meaning(tmp_path: Path) -> None:
     class Near(Embedder):
-        async def query(self, text: str) -> bytes:
-            return unit(7)
+        async def read(self, text: str) -> Reading:
+            return Reading(unit(7))
 
     async with running_store(tmp_path) as store:
         await vectors.prepare(store.writer, MODEL, DIMENSION)
