@@ -6,6 +6,7 @@ them, and when one was rewritten meanwhile, because something was forgotten, the
 database is left out: it is made again from the logs, and as a file it would still hold what was forgotten.
 """
 
+import errno
 import hashlib
 import os
 import shutil
@@ -21,7 +22,7 @@ from klaw import atomic_file
 from klaw.actor.clock import iso
 from klaw.backup import folder as folders
 from klaw.backup import manifest as manifests
-from klaw.backup.folder import DRAFT, BackupRefused
+from klaw.backup.folder import DRAFT, FULL, BackupRefused
 from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, Item, Manifest
 from klaw.config.paths import Paths
 from klaw.store import attachments, migrations
@@ -197,7 +198,9 @@ class Draft:
                 self._drop(each.path)  # removed since it was listed
             except UnicodeEncodeError:
                 self.left_out.append(f"{each.path!a}: its name is not valid UTF-8")
-            except PermissionError as error:
+            except OSError as error:  # it cannot be read, or the backups' disk knows no such names or links
+                if each.size is not None or error.errno in {*FULL, errno.EROFS}:
+                    raise
                 self._drop(each.path)
                 self.left_out.append(f"{each.path}: {error.strerror}")
 

@@ -15,10 +15,10 @@ import attrs
 from klaw import atomic_file
 from klaw.backup import manifest
 from klaw.backup.manifest import BrokenBackup, Manifest
-from klaw.config.paths import ensure_private_dir, open_private
 from klaw.errors import KlawError
 
 LOCK = ".lock"
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 DRAFT = ".draft-"
 """Before the name of what is being made or removed."""
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ(\.\d+)?")
@@ -50,9 +50,9 @@ def locked(folder: Path) -> Iterator[None]:
         BackupRefused: somebody else is at work in it.
         OSError: it cannot be used.
     """
-    if not folder.exists():
-        ensure_private_dir(folder)  # one that is there, maybe of a stick, stays as it is
-    descriptor = open_private(folder / LOCK, os.O_RDWR)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A stick may know no modes: nothing is demanded of what is there.
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,6 +115,6 @@ def told(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         path = error.filename or folder
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in FULL:
             raise BackupRefused(f"the disk of {folder} is full: make room, or see klaw backup prune") from error
         raise BackupRefused(f"cannot use {path}: {error.strerror or type(error).__name__}") from error

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -24,7 +25,8 @@ from klaw.backup.manifest import BrokenBackup, Item, Manifest
 from klaw.backup.restore import restore
 from klaw.backup.verify import differing, paths_below, verify
 from klaw.config.paths import Paths
-from klaw.store.mark import Mark, digests_at, last_forgetting, mark_offline
+from klaw.errors import StorageError
+from klaw.store.mark import Mark, digests_at, last_forgetting, mark, mark_offline
 from tests.e2e.invariants.test_bad_disk import small_disk
 from tests.store.forget.test_forget_attachments import keep, send
 from tests.support.forgetting import forgetter, holding
@@ -130,6 +132,51 @@ def test_where_nothing_can_be_shared_it_is_copied(paths: Paths, monkeypatch: pyt
     _, found = made(paths)
     assert found.new_bytes == found.bytes
     assert checked(paths) == []
+
+
+def test_on_a_stick_without_modes_links_and_some_names(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As FAT has it."""
+    (paths.workspace / "what?.md").write_text("no name for FAT")
+    open_file = Path.open
+
+    def refused(*_args: object, **_kwargs: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    def opened(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if "?" in self.name:
+            raise OSError(22, "Invalid argument")
+        return open_file(self, *args, **kwargs)
+
+    for place, name in ((os, "fchmod"), (Path, "chmod"), (Path, "symlink_to"), (os, "link")):
+        monkeypatch.setattr(place, name, refused)
+    monkeypatch.setattr(Path, "open", opened)
+    paths.backups_dir.mkdir(mode=0o777)
+    _, found = create(paths, paths.backups_dir, marker(paths), secrets=False)
+    wanted = ("workspace/outside: Operation not permitted", "workspace/what?.md: Invalid argument")
+    assert tuple(sorted(found.left_out)) == wanted
+    assert list(differing(chosen(paths.backups_dir, None)[0], found.items)) == []
+
+
+async def test_a_forgetting_that_was_under_way_is_finished_after_a_restore(paths: Paths, tmp_path: Path) -> None:
+    """The mark is between taking it out of the database and cleaning the logs."""
+    async with running_store(paths.data_dir) as store:
+        tool = forgetter(store, paths.data_dir)
+        store.journal.is_read = True
+        with pytest.raises(StorageError):
+            await tool.forget(await tool.find("main#1", ANNA))
+
+        def marked(logs: bool) -> Mark:
+            return trio.from_thread.run(partial(store.writer.run_alone, mark, logs=logs))
+
+        make = partial(create, paths, paths.backups_dir, marked, secrets=False)
+        root, found = await trio.to_thread.run_sync(make)
+    assert holding(root, SECRET) != {}
+    assert found.digests == {}
+    new = Paths.resolve(tmp_path / "new")
+    restore(new, root, found)
+    async with running_store(new.data_dir):
+        pass
+    assert holding(new.data_dir, SECRET) == {}
 
 
 def test_what_changed_a_moment_ago_is_not_taken_for_unchanged(paths: Paths) -> None:
