@@ -140,6 +140,7 @@ class Outbox:
     def close(self, *, clear: bool = False) -> None:
         """Accept nothing more; what is queued can still be taken, unless cleared."""
         self._closed = True
+        self._send_now = None  # it refers to who made this outbox
         if clear:
             self._frames.clear()
             self._chars = 0

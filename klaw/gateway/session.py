@@ -4,6 +4,7 @@ import math
 import socket
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import attrs
 import structlog
@@ -131,6 +132,7 @@ class Session:
             await self._link.run(self._serve)
         finally:
             self._services.hub.leave(self)
+            self._talk = None  # its parts refer to this session
             closing = self._link.closing
             log.info("client_disconnected", reason=closing.reason if closing else "peer")
 
@@ -187,11 +189,13 @@ class Session:
             nursery.start_soon(talk.files.run, name="gateway files")
             for name, seq in hello.chats.items():
                 self._ask_for_watch(Watch(chat=name, seq=seq), talk)
-            while True:
-                wait_s = self._take(await self._link.receive(), talk)
-                if wait_s > 0:
-                    # What is sent meanwhile waits at the sender: refusing costs more than the sender pays for it.
-                    await trio.sleep(min(wait_s, MAX_PAUSE_S))
+            with suppress(trio.EndOfChannel):  # one that leaves a nursery and what it cancels refer to each other
+                while True:
+                    wait_s = self._take(await self._link.receive(), talk)
+                    if wait_s > 0:
+                        # What is sent meanwhile waits at the sender: refusing costs more than the sender pays for it.
+                        await trio.sleep(min(wait_s, MAX_PAUSE_S))
+            nursery.cancel_scope.cancel(reason="the peer closed the connection")
 
     async def _receive_hello(self) -> Hello | None:
         """The first frame, if it is a good hello of somebody who may; else the connection is being closed."""
