@@ -45,7 +45,7 @@ pairs of one conversation are what recall has to tell a hit from."""
 CATALOGUE = (
     ModelSpec(
         id="multilingual-e5-small",
-        version="1",
+        version="2",
         kind="embedding",
         summary="text embeddings for 100 languages, 384 dimensions, 4-bit ONNX",
         source=SourceEntry(
