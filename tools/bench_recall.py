@@ -18,6 +18,7 @@ evidence's passages that stand in what is packed, and messages how many differen
 import argparse
 import hashlib
 import json
+import pickle
 import statistics
 import sys
 import tempfile
@@ -29,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import numpy as np
 import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -46,7 +46,7 @@ from klaw.domain.search import Candidate, Decision
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.passage import Passage, passage, vectors_id
-from klaw.memory.embed.token_coder import BITS, Reading
+from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall import excerpt as pack_module
 from klaw.memory.recall import rank
 from klaw.memory.recall import recall as recall_module
@@ -67,6 +67,7 @@ from tools.long_turns import is_shown, lengthen
 MODEL = "multilingual-e5-small"
 BUDGET = 400
 CONTEXT = True
+TOKENS = True
 MIN_TOKENS = AutoRagConfig().min_message_tokens
 
 
@@ -78,15 +79,7 @@ class CachedModel:
         self._path = cache
         self._known: dict[str, Reading] = {}
         if cache is not None and cache.exists():
-            with np.load(cache) as stored:
-                parts = [stored[name].tobytes() for name in ("vectors", "codes", "tokens")]
-                for key, ends in zip(stored["keys"].tolist(), stored["ends"].tolist(), strict=True):
-                    vector, codes, tokens = (part[start:end] for part, (start, end) in zip(parts, ends, strict=True))
-                    rows = np.frombuffer(tokens, "<f4").reshape(-1, BITS) if tokens else None
-                    self._known[key] = Reading(vector, codes, rows)
-
-    def embed(self, texts: Sequence[str] | Sequence[Passage], kind: Any) -> list[bytes]:
-        return [each.vector for each in self.read(texts, kind)]
+            self._known = pickle.loads(cache.read_bytes())
 
     def read(self, texts: Sequence[str] | Sequence[Passage], kind: Any) -> list[Reading]:
         made_by = f"{self.model.model_id}\0{self.model.coder.id if self.model.coder else None}\0{kind}"
@@ -94,21 +87,16 @@ class CachedModel:
         missing = [(key, text) for key, text in zip(keys, texts, strict=True) if key not in self._known]
         for start in range(0, len(missing), 64):
             part = missing[start : start + 64]
-            made = self.model.read([text for _, text in part], kind=kind)
-            self._known.update({key: reading for (key, _), reading in zip(part, made, strict=True)})
+            readings = self.model.read([text for _, text in part], kind=kind)
+            self._known.update({key: reading for (key, _), reading in zip(part, readings, strict=True)})
         return [self._known[key] for key in keys]
+
+    def embed(self, texts: Sequence[str] | Sequence[Passage], kind: Any) -> list[bytes]:
+        return [reading.vector for reading in self.read(texts, kind)]
 
     def save(self) -> None:
         if self._path is not None:
-            columns = {
-                "vectors": [each.vector for each in self._known.values()],
-                "codes": [each.codes for each in self._known.values()],
-                "tokens": [each.tokens.tobytes() if each.tokens is not None else b"" for each in self._known.values()],
-            }
-            ends = [list(pairwise(np.cumsum([0, *map(len, column)]).tolist())) for column in columns.values()]
-            arrays = {name: np.frombuffer(b"".join(column), np.uint8) for name, column in columns.items()}
-            by_key = list(zip(*ends, strict=True))
-            np.savez(self._path, keys=np.array(list(self._known)), ends=np.array(by_key), **arrays)
+            self._path.write_bytes(pickle.dumps(self._known))
 
 
 @attrs.define
@@ -168,9 +156,9 @@ async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -
     ]
     before = {message.rowid: _previous(message, earlier) for earlier, message in pairwise(a.message for a in appended)}
     passages = [passage(message.content, before.get(message.rowid) if CONTEXT else None) for message in long_enough]
-    made = dict(zip([message.rowid for message in long_enough], model.read(passages, "passage"), strict=True))
-    rows = [(rowid, reading.vector) for rowid, reading in made.items()]
-    codes = {rowid: reading.codes for rowid, reading in made.items()}
+    readings = dict(zip((message.rowid for message in long_enough), model.read(passages, "passage"), strict=True))
+    rows = [(rowid, reading.vector) for rowid, reading in readings.items()]
+    codes = {rowid: reading.codes for rowid, reading in readings.items()} if TOKENS else None
     await store.writer.run(stored_vectors.store, vectors_id(model.model.model_id), rows, codes=codes)
     return Scope(chat=chat, first_seq=1, end_seq=len(made) + 1)
 
@@ -202,6 +190,7 @@ def single_list(messages: Sequence[Message], wanted: set[str]) -> list[Candidate
 
 WITHOUT: dict[str, list[tuple[Any, str, Any]]] = {
     "shares": [(rank, "FROM_PREVIOUS", 0.0), (rank, "FROM_NEXT", 0.0)],
+    "tokens": [(sys.modules[__name__], "TOKENS", False)],
     "context": [(sys.modules[__name__], "CONTEXT", False)],
     "depth": [(recall_module, "DEPTH", Depth(vectors=20, words=20, spreading=20))],
     "excerpts": [(pack_module, "MIN_SHARE_TOKENS", BUDGET // 2)],
@@ -305,7 +294,7 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folder of conversations")
     parser.add_argument("--smalltalk", type=Path, help='{"queries": [...]} that must recall nothing')
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
-    parser.add_argument("--cache", type=Path, help="file (.npz) that keeps embeddings between runs")
+    parser.add_argument("--cache", type=Path, help="file that keeps embeddings between runs")
     parser.add_argument("--long", type=int, metavar="CHARACTERS", help="make long answers of the messages")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--apart", type=Path, help="rankers that have not seen the conversation (train_ranker.py)")

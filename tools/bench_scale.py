@@ -458,7 +458,7 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, help="folder for the database: 2.5 GB for a million messages")
     parser.add_argument("--keep", action="store_true", help="keep the database in --scratch, and take up an old one")
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
-    parser.add_argument("--cache", type=Path, help="file (.npz) that keeps embeddings between runs")
+    parser.add_argument("--cache", type=Path, help="file that keeps embeddings between runs")
     parser.add_argument("--no-small-chats", action="store_true", help="leave out the comparison of chunk sizes")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -127,7 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder of conversations")
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
-    parser.add_argument("--cache", type=Path, help="file (.npz) that keeps embeddings between runs")
+    parser.add_argument("--cache", type=Path, help="file that keeps embeddings between runs")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     arguments.models = (arguments.models or Paths.resolve().models_dir).absolute()

@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--apart", type=Path, help="file for the rankers learned without one conversation each")
     parser.add_argument("--l2", type=float, default=0.005)
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
-    parser.add_argument("--cache", type=Path, help="file (.npz) that keeps embeddings between runs")
+    parser.add_argument("--cache", type=Path, help="file that keeps embeddings between runs")
     arguments = parser.parse_args()
     log.configure("error", "json")
     models = (arguments.models or Paths.resolve().models_dir).absolute()
