@@ -117,6 +117,15 @@ def test_a_score_is_the_sum_of_its_parts() -> None:
         assert (each.parts.get("speaker", 0) > 0) == (each.rowid == 20)
 
 
+def test_scores_of_tokens_count_against_each_other_and_a_missing_one_as_their_mean() -> None:
+    apart = (1, 11, 21)
+    lists = Lists(neighbours=[Neighbour(at, 0.1) for at in apart], places=[place(at) for at in apart])
+    found = pool(lists).rank({1: 0.9, 21: 0.5}).best
+    assert [(each.rowid, each.token_score) for each in found] == [(1, 0.9), (11, None), (21, 0.5)]
+    assert found[1].parts.get("meaning", 0.0) == 0.0
+    assert [each.rowid for each in pool(lists).rank({}).best] == [21, 11, 1]
+
+
 def test_neighbours_of_other_chats_do_not_speak_for_a_message() -> None:
     def density(*chats: str) -> list[float]:
         places = [attrs.evolve(place(at), chat=chat_id(LOCAL_USER, chat)) for at, chat in enumerate(chats, 1)]
