@@ -13,6 +13,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -36,7 +37,7 @@ PAUSE_S = 2.0
 SETTLED_NS = 2_000_000_000
 """A file that was changed less than this before it was copied may change again without another time."""
 CHUNK_BYTES = 1 << 20
-_SECRETS = ("tokens.json",)
+_TOKENS = "tokens.json"
 _SECRET_ENDINGS = (".env", ".key", ".pem")
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -141,7 +142,7 @@ def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[Source]:
         if not (unsent or file.name in (COMMIT_LOG, LOCK_FILE) or _is_database(paths, file)):
             yield Source(file, f"{DATA}/{file.relative_to(paths.data_dir).as_posix()}")
     for file in _below(paths.config_dir, {paths.workspace, paths.data_dir, folder}):
-        if secrets or not (file.name.startswith(_SECRETS) or file.name.endswith(_SECRET_ENDINGS)):
+        if secrets or not (_TOKENS in file.name or file.name.endswith(_SECRET_ENDINGS)):
             real = file.resolve() if file == paths.config_file else file
             yield Source(real, f"{CONFIG}/{file.relative_to(paths.config_dir).as_posix()}")
     for file in _below(paths.workspace, {paths.data_dir, paths.config_dir, folder}):
@@ -248,7 +249,8 @@ class Draft:
             digest = _copied(descriptor, target, size, whole=source.size is None)
         finally:
             os.close(descriptor)
-        os.utime(target, ns=(info.st_mtime_ns, info.st_mtime_ns))
+        with suppress(OSError):  # a stick of somebody else's
+            os.utime(target, ns=(info.st_mtime_ns, info.st_mtime_ns))
         self._new[path] = target.stat().st_size
         self.items[path] = Item(
             path=path,

@@ -84,6 +84,7 @@ def write(root: Path, manifest: Manifest) -> None:
     data = json.dumps(JOURNAL.write(manifest), ensure_ascii=False, indent=1).encode()
     atomic_file.create(root / FILE, data)
     atomic_file.create(root / DIGEST, f"{hashlib.sha256(data).hexdigest()}  {FILE}\n".encode())
+    atomic_file.sync(root)
 
 
 def read(root: Path) -> Manifest:

@@ -121,9 +121,7 @@ def digests_at(database: Path, marker: Marker) -> tuple[Mark, dict[str, str]]:
                     connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # here it begins
                     now = marker(False)
                     if (now.server, now.writes) == (found.server, found.writes):
-                        return found, {
-                            name: each for name, each in digests(connection).items() if name not in NOT_IN_LOGS
-                        }
+                        return found, from_logs(connection)
                 found = marker(True)
     except (apsw.Error, *DAMAGE):
         pass

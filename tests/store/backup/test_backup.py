@@ -55,6 +55,7 @@ def paths(tmp_path: Path) -> Paths:
     found.config_dir.mkdir()
     (found.config_dir / "engine.json").write_text("{}")
     (found.config_dir / "tokens.json").write_text('{"tokens": []}')
+    (found.config_dir / ".tokens.json.new").write_text("of a kill")
     (found.config_dir / "klaw.env").write_text("KEY=1")
     (found.workspace / "skills").mkdir(parents=True)
     (found.workspace / "SOUL.md").write_text("Ты помощник")
@@ -102,7 +103,7 @@ def test_what_is_in_it(paths: Paths) -> None:
     assert all(path.stat().st_mode & 0o077 == 0 for path in (root, paths.backups_dir))
     assert not found.secrets
     with_secrets = made(paths, secrets=True)[1]
-    assert names(with_secrets) - names(found) == {"config/tokens.json", "config/klaw.env"}
+    assert names(with_secrets) - names(found) == {*("config/tokens.json", "config/.tokens.json.new", "config/klaw.env")}
     assert with_secrets.secrets
     verified = verify(paths.backups_dir, *chosen(paths.backups_dir, None))
     assert (verified.problems, verified.compared, verified.messages) == ((), True, found.last["rowid"])
