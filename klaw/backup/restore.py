@@ -14,7 +14,7 @@ from klaw.backup.create import Tell
 from klaw.backup.folder import BackupRefused
 from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, BrokenBackup, Item, Manifest
 from klaw.backup.verify import paths_below, problem_of
-from klaw.config.paths import Paths, ensure_private_dir
+from klaw.config.paths import Paths
 
 
 @attrs.frozen
@@ -60,7 +60,7 @@ def restore(paths: Paths, root: Path, manifest: Manifest, tell: Tell = lambda _d
             done = 0
             for place in drafts:
                 shutil.rmtree(place.draft, ignore_errors=True)
-                ensure_private_dir(place.target.parent)
+                place.target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 place.draft.mkdir(mode=0o700)
                 # Links come last: nothing is written through one.
                 for item, path in sorted(place.items, key=lambda each: bool(each[0].link)):

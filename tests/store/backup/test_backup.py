@@ -253,7 +253,10 @@ def test_a_workspace_inside_the_data_folder_is_restored_with_it(paths: Paths, tm
     root, found = made(paths)
     new = Paths.resolve(None, {"HOME": str(tmp_path / "new"), "XDG_RUNTIME_DIR": str(tmp_path)})
     assert new.workspace.parent == new.data_dir
+    new.data_dir.parent.mkdir(parents=True)
+    new.data_dir.parent.chmod(0o755)
     assert restore(new, root, found) == [new.config_dir, new.data_dir]
+    assert [each.stat().st_mode & 0o777 for each in (new.data_dir, new.data_dir.parent)] == [0o700, 0o755]
     assert (new.workspace / "SOUL.md").read_text() == "Ты помощник"
     again, second = create(new, new.backups_dir, marker(new), secrets=False)
     assert names(second) - names(found) == {"data/core_memory.json"} & names(second)
