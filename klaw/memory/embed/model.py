@@ -248,6 +248,8 @@ class EmbeddingModel:
             raise ModelError(
                 f"{folder}: the manifest says dimension {description.dimension}, model.onnx gives {model.dimension}"
             )
+        if coder is not None and len(coder.centre) != model.dimension:
+            raise ModelError(f"{folder}: {TOKENS_FILE} is of dimension {len(coder.centre)}, not {model.dimension}")
         return model
 
     def embed(self, texts: Sequence[str | Passage], *, kind: Kind) -> Float32:

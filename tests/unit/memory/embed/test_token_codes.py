@@ -94,6 +94,13 @@ def test_what_was_learned_for_an_own_model_lies_in_its_folder(tmp_path: Path, em
     assert len(passage.codes) >= CODE_BYTES
 
 
+def test_one_that_was_learned_for_another_model_is_refused(tmp_path: Path, embedding_model_dir: Path) -> None:
+    folder = write_tiny_model(tmp_path / "tiny", embedding_model_dir)
+    np.savez(folder / TOKENS_FILE, centre=np.zeros(8), axes=np.eye(8, 128), spread=np.ones(128))
+    with pytest.raises(ModelError, match="is of dimension 8, not 16"):
+        EmbeddingModel.load(folder, threads=1)
+
+
 @pytest.mark.parametrize(
     "spoil", [lambda path: path.write_bytes(b"PK\x03\x04no"), lambda path: np.savez(path, centre=1)]
 )
