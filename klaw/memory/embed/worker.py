@@ -324,7 +324,8 @@ class Worker:
         if found is None:
             return False
         await self._embed_rows(await self.readers.run(vectors.to_embed, found.rowids), as_of)
-        await self.writer.run(stored_vectors.codes_complete_from, found.complete_from)
+        if await self.readers.run(meta.last_entry) == as_of:  # else some may have been refused, and are tried again
+            await self.writer.run(stored_vectors.codes_complete_from, found.complete_from)
         return True
 
     async def _embed_rows(self, rows: Sequence[Unembedded], as_of: int) -> None:

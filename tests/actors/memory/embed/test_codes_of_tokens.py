@@ -1,6 +1,7 @@
 """The embedder makes codes of tokens with the vectors, and for those that were embedded without."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,9 +9,10 @@ from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage
 from klaw.memory.recall.late import max_sim
 from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.store import Store
 from tests.actors.memory.embed.test_model_change import TEXTS, caught_up, running
-from tests.store.forget.test_forgotten_between import forget
+from tests.store.forget.test_forgotten_between import Between, forget
 from tests.support.stores import new, running_store
 from tests.support.tiny_model import write_tiny_model
 from tests.support.topics import say
@@ -67,6 +69,18 @@ async def test_switched_off_none_are_made_and_switched_on_the_rest_is_without_to
         after = await stored(store)
         assert sorted(after) == sorted(before)
         assert {rowid: after[rowid] for rowid in codes} == codes
+
+
+async def test_a_forgetting_meanwhile_leaves_nobody_without_codes(tmp_path: Path, embedding_model_dir: Path) -> None:
+    """What was read before it is not stored, and is made once more."""
+    async with running_store(tmp_path / "data") as store:
+        rowids = await say(store, *TEXTS)
+        await embed(store, embedding_model_dir, tokens=False)
+        writer = Between(store.writer, stored_vectors.store, lambda: forget(store, tmp_path / "data", "main#1"))
+        here = SimpleNamespace(writer=writer, readers=store.readers)
+        async with running(here, embedding_model_dir, recipe=2) as embedder:  # type: ignore[arg-type]
+            await caught_up(embedder)
+        assert sorted(await stored(store)) == rowids[1:]
 
 
 async def test_another_model_has_its_own_codes_or_none(tmp_path: Path, embedding_model_dir: Path) -> None:
