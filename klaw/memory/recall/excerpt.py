@@ -9,7 +9,7 @@ Matches are positions, not markup: how they look is the surface's affair. The sp
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -17,6 +17,7 @@ import attrs
 
 from klaw.domain import tokens
 from klaw.domain.search import Candidate, Decision
+from klaw.memory.recall.met import Met
 from klaw.store.search.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
 
 MAX_READ_CHARACTERS = 8_000
@@ -29,14 +30,20 @@ _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'»”)\]]*+\s+|[。！�
 """Begins at the first of several marks and never goes back: otherwise a line of dots takes the square of its length."""
 
 
+WORDS_SHARE = 2.0
+"""What having all wanted words counts for a run of sentences; meeting the question by meaning as well as the whole text
+does counts 1."""
+
+
 @attrs.frozen
 class _Span:
     begin: int
     end: int
 
 
-def excerpt(text: str, wanted: Collection[str], max_tokens: int) -> str:
-    """The consecutive sentences of a text, at most ``max_tokens``, with the most of the wanted words.
+def excerpt(text: str, wanted: Collection[str], max_tokens: int, met: Met | None = None) -> str:
+    """The consecutive sentences of a text, at most ``max_tokens``, that meet a question best: by their meaning, if it
+    is known, and with the most of the wanted words.
 
     A sentence that is longer itself is cut between words. What is left out is marked by ``…``; the speaker's name in
     front of the text stays.
@@ -45,6 +52,7 @@ def excerpt(text: str, wanted: Collection[str], max_tokens: int) -> str:
         text: any text.
         wanted: index forms (stems) of the question's content words.
         max_tokens: estimated, of the whole result.
+        met: of the text.
     """
     if tokens.estimate(text) <= max_tokens:
         return text
@@ -54,8 +62,19 @@ def excerpt(text: str, wanted: Collection[str], max_tokens: int) -> str:
     size = max(1, size - begin)
     part = _readable(text, begin, wanted)
     places = [(start + part.begin, form) for start, _, form in forms(text[part.begin : part.end]) if form in wanted]
-    best = _best_run(_sentences(text, part), places, size)
-    shown = best if best.end - best.begin <= size else _cut(text, best, places, size)
+
+    def best_of(spans: Sequence[_Span]) -> _Span:
+        window, shares = _Window(places), [0.0] * len(spans)
+        if met is not None:
+            shares = met.shares(text, [(span.begin, span.end) for span in spans])
+        values = [
+            (share + WORDS_SHARE * window.count(span) / max(1, len(wanted)), min(size, span.end - span.begin))
+            for span, share in zip(spans, shares, strict=True)
+        ]
+        return spans[values.index(max(values))]
+
+    best = best_of(_runs(_sentences(text, part), size))
+    shown = best if best.end - best.begin <= size else _cut(text, best, places, size, best_of)
     before = "… " if shown.begin > begin else ""
     after = " …" if shown.end < len(text.rstrip()) else ""
     return text[:begin] + before + text[shown.begin : shown.end].strip() + after
@@ -80,20 +99,15 @@ def _sentences(text: str, part: _Span) -> list[_Span]:
     return [*found, _Span(begin, part.end)] if begin < part.end else found
 
 
-def _best_run(sentences: Sequence[_Span], places: Sequence[tuple[int, str]], size: int) -> _Span:
-    """Consecutive sentences that fit with the most different wanted words, then the longest, then the first; a single
-    sentence may be too long."""
-    best, best_value = sentences[0], (-1, -1)
-    window, last = _Window(places), 0
+def _runs(sentences: Sequence[_Span], size: int) -> list[_Span]:
+    """From each sentence on as many as fit; a single sentence may be too long."""
+    runs, last = [], 0
     for at, first in enumerate(sentences):
         last = max(at, last)
         while last + 1 < len(sentences) and sentences[last + 1].end - first.begin <= size:
             last += 1
-        run = _Span(first.begin, sentences[last].end)
-        value = (window.count(run), min(size, run.end - run.begin))
-        if value > best_value:
-            best, best_value = run, value
-    return best
+        runs.append(_Span(first.begin, sentences[last].end))
+    return runs
 
 
 class _Window:
@@ -117,11 +131,13 @@ class _Window:
         return len(self._counts)
 
 
-def _cut(text: str, span: _Span, places: Sequence[tuple[int, str]], size: int) -> _Span:
-    """``size`` characters of a span around the place with most of the words, between words where there are any."""
-    starts = [place for place, _ in places if span.begin <= place < span.end] or [span.begin]
-    windows = [_Span(begin, begin + size) for begin in (max(span.begin, place - size // 4) for place in starts)]
-    best = max(windows, key=_Window(places).count)
+def _cut(
+    text: str, span: _Span, places: Sequence[tuple[int, str]], size: int, best_of: Callable[[Sequence[_Span]], _Span]
+) -> _Span:
+    """``size`` characters of a span around what is best of it, between words where there are any."""
+    starts = [max(span.begin, place - size // 4) for place, _ in places if span.begin <= place < span.end]
+    strides = range(span.begin, span.end, max(1, size // 2))
+    best = best_of([_Span(begin, begin + size) for begin in starts or strides])
     begin = max(span.begin, min(best.begin, span.end - size))
     end = min(span.end, begin + size)
     if begin > span.begin:
@@ -230,7 +246,14 @@ LINE_TOKENS = 4
 """What ``[assistant] `` and the line break cost."""
 
 
-def pack(candidates: Sequence[Candidate], wanted: Collection[str], *, top_k: int, max_tokens: int) -> list[Candidate]:
+def pack(
+    candidates: Sequence[Candidate],
+    wanted: Collection[str],
+    *,
+    top_k: int,
+    max_tokens: int,
+    met_in: Callable[[Candidate], Met | None] = lambda _candidate: None,
+) -> list[Candidate]:
     """Decide which of the candidates that passed the gate go into the context, and how much of each.
 
     First each gets its share of the budget: a message that is longer is cut to an excerpt around the query's words, one
@@ -242,6 +265,7 @@ def pack(candidates: Sequence[Candidate], wanted: Collection[str], *, top_k: int
         wanted: index forms (stems) of the query's content words.
         top_k: at most so many are kept.
         max_tokens: at most so many tokens, estimated, are kept.
+        met_in: where a candidate's message meets the query, if that is known.
 
     Returns:
         All candidates in the same order, with the final decision, text and tokens.
@@ -263,14 +287,14 @@ def pack(candidates: Sequence[Candidate], wanted: Collection[str], *, top_k: int
                 short = min(candidate.tokens, share)  # likewise: no excerpt is so short
                 packed.append(attrs.evolve(candidate, decision=Decision.OVER_BUDGET, tokens=short, left_tokens=left))
                 continue
-            shown = _shown(candidate, wanted, share)
+            shown = _shown(candidate, wanted, share, met_in)
             if shown.tokens > left:
                 shown = attrs.evolve(shown, decision=Decision.OVER_BUDGET, left_tokens=left)
             else:
                 left -= shown.tokens
                 places -= 1
         packed.append(shown)
-    return _lengthened(packed, wanted, left)
+    return _lengthened(packed, wanted, left, met_in)
 
 
 def line_tokens(text: str) -> int:
@@ -278,23 +302,28 @@ def line_tokens(text: str) -> int:
     return tokens.estimate(text) + LINE_TOKENS
 
 
-def _lengthened(packed: list[Candidate], wanted: Collection[str], left: int) -> list[Candidate]:
+def _lengthened(
+    packed: list[Candidate], wanted: Collection[str], left: int, met_in: Callable[[Candidate], Met | None]
+) -> list[Candidate]:
     """Let the kept excerpts use what is left of the budget."""
     for at, candidate in enumerate(packed):
         if left < LINE_TOKENS:
             break
         if candidate.passed and candidate.text != candidate.message.content:
-            longer = _shown(candidate, wanted, candidate.tokens + left)
+            longer = _shown(candidate, wanted, candidate.tokens + left, met_in)
             if longer.tokens <= candidate.tokens + left:
                 left -= longer.tokens - candidate.tokens
                 packed[at] = longer
     return packed
 
 
-def _shown(candidate: Candidate, wanted: Collection[str], limit: int) -> Candidate:
+def _shown(
+    candidate: Candidate, wanted: Collection[str], limit: int, met_in: Callable[[Candidate], Met | None]
+) -> Candidate:
     """A candidate with so much of its message that its line has at most ``limit`` tokens."""
     content = candidate.message.content
     if limit < _SHORTEST_EXCERPT_TOKENS:
         return candidate
-    text = excerpt(content, wanted, limit - LINE_TOKENS)
+    met = met_in(candidate) if candidate.tokens > limit or candidate.text != content else None
+    text = excerpt(content, wanted, limit - LINE_TOKENS, met)
     return attrs.evolve(candidate, text=text, tokens=line_tokens(text))

@@ -22,9 +22,15 @@ def max_sim(query: Floats, codes: Sequence[bytes]) -> list[float | None]:
     filled = [at for at, each in enumerate(codes) if each]
     if not filled or not len(query):
         return found
-    packed = np.frombuffer(b"".join(codes[at] for at in filled), np.uint8).reshape(-1, CODE_BYTES)
-    similar = 2 * (np.unpackbits(packed, axis=1).astype(np.float32) @ query.T) - query.sum(axis=1)  # a bit is +1 or -1
+    similar = similarities(query, b"".join(codes[at] for at in filled))
     starts = np.cumsum([0, *(len(codes[at]) // CODE_BYTES for at in filled[:-1])])
     for at, score in zip(filled, np.maximum.reduceat(similar, starts).sum(axis=1).tolist(), strict=True):
         found[at] = score
     return found
+
+
+def similarities(query: Floats, codes: bytes) -> Floats:
+    """Of each token that has a code (rows) to each of a question's (columns)."""
+    bits = np.unpackbits(np.frombuffer(codes, np.uint8).reshape(-1, CODE_BYTES), axis=1).astype(np.float32)
+    similar: Floats = 2 * (bits @ query.T) - query.sum(axis=1)  # a bit is +1 or -1
+    return similar

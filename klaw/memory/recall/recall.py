@@ -28,6 +28,7 @@ from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.excerpt import pack
 from klaw.memory.recall.gate import Gate, calibrated, judge, prefer_newer, stems_of, without
 from klaw.memory.recall.late import max_sim
+from klaw.memory.recall.met import Met
 from klaw.memory.recall.query import Query, read_query
 from klaw.memory.recall.rank import EMPTY, Pool, Ranked, Ranking, gather
 from klaw.memory.recall.rerank import Reranker
@@ -73,6 +74,13 @@ class Account:
     timings_ms: dict[str, float] = attrs.Factory(dict)
     reading: Reading | None = None
     """Of the query, when it came in time."""
+    codes: Mapping[int, bytes] = attrs.Factory(dict)
+    """Of the candidates' tokens, by row id, as far as they were read."""
+
+    def met_in(self, candidate: Candidate) -> Met | None:
+        """Where a candidate's message meets the query, if its tokens have codes."""
+        query, codes = self.reading.tokens if self.reading else None, self.codes.get(candidate.message.rowid)
+        return Met(query, codes) if query is not None and len(query) and codes else None
 
     def say(self, code: str) -> None:
         """Name what was missing, once."""
@@ -287,7 +295,8 @@ class Recall:
 
         def packed() -> list[Candidate]:
             passed = prefer_newer(list(judged), stems_of)
-            return pack(passed, query.content_stems, top_k=self._config.top_k, max_tokens=max_tokens)
+            top_k, met_in = self._config.top_k, account.met_in
+            return pack(passed, query.content_stems, top_k=top_k, max_tokens=max_tokens, met_in=met_in)
 
         with trio.move_on_at(self._soon(account)):
             return await self._threads.run(packed, abandon=True)
@@ -307,6 +316,7 @@ class Recall:
             return {}
         with account.degrading("search", "recall_failed"), trio.fail_at(self._soon(account)):
             codes = await self._readers.run(token_codes.of_scope, rowids, scope.chat, scope.first_seq, scope.end_seq)
+            account.codes = codes
             scores = await self._threads.run(max_sim, query, list(codes.values()))
             return {rowid: score for rowid, score in zip(codes, scores, strict=True) if score is not None}
         return {}
