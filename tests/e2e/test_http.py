@@ -81,6 +81,9 @@ async def test_a_wrong_request_is_a_problem_that_names_the_field(server):
             assert (answer.status_code, problem["status"], problem["code"]) == (status, status, code), problem
             assert field is None or field in [each["field"] for each in problem["errors"]]
             assert status != 405 or answer.headers["allow"] == "GET, HEAD, POST"
+        # While there are no tokens this machine runs the server; what came by a proxy or a foreign name does not.
+        for headers, status in (({}, 200), ({"X-Forwarded-For": "127.0.0.1"}, 401), ({"Host": "evil.example"}, 403)):
+            assert (await client.get("/api/v1/status", headers=headers)).status_code == status, headers
 
 
 @pytest.fixture
