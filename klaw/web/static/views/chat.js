@@ -240,8 +240,10 @@ class Chat extends HTMLElement {
   showApproval(asked) {
     if (this.live.querySelector(`[data-approval="${asked.id}"]`)) return;
     const answer = (allow) => app.socket.ask({ type: "approve", id: asked.id, allow });
+    // Where a command runs stands before it, in Klaw's words; all else is shown exactly as it is.
+    const what = asked.tool === "host_exec" ? asked.what.replace(/^\[([^\]]*)\]/, (_, where) => `[${where.split(": ").map((each) => said(each)).join(": ")}]`) : asked.what;
     const section = h("section", { class: "approval", role: "alertdialog", "aria-label": asked.tool, "data-approval": asked.id },
-      h("strong", {}, asked.tool), h("pre", { tabIndex: 0 }, asked.what.replace(/^\[([^\]]*)\]/, (_, where) => `[${where.split(": ").map((each) => said(each)).join(": ")}]`)),
+      h("strong", {}, asked.tool), h("pre", { tabIndex: 0 }, what),
       h("div", { class: "buttons" }, h("button", { onclick: () => answer(false) }, t("Refuse")),
         h("button", { class: "main", onclick: () => answer(true) }, t("Allow"))));
     this.live.append(section);
