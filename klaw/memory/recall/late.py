@@ -1,10 +1,12 @@
 """Late interaction: how well the words of a question are met by the words of a message, one by one. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from klaw.memory.embed.token_coder import CODE_BYTES, Floats
+
+GROUP_BYTES = 1_024 * CODE_BYTES
 
 
 def max_sim(query: Floats, codes: Sequence[bytes]) -> list[float | None]:
@@ -22,11 +24,26 @@ def max_sim(query: Floats, codes: Sequence[bytes]) -> list[float | None]:
     filled = [at for at, each in enumerate(codes) if each]
     if not filled or not len(query):
         return found
-    similar = similarities(query, b"".join(codes[at] for at in filled))
-    starts = np.cumsum([0, *(len(codes[at]) // CODE_BYTES for at in filled[:-1])])
-    for at, score in zip(filled, np.maximum.reduceat(similar, starts).sum(axis=1).tolist(), strict=True):
-        found[at] = score
+    for group in _groups(codes, filled):
+        similar = similarities(query, b"".join(codes[at] for at in group))
+        starts = np.cumsum([0, *(len(codes[at]) // CODE_BYTES for at in group[:-1])])
+        for at, score in zip(group, np.maximum.reduceat(similar, starts).sum(axis=1).tolist(), strict=True):
+            found[at] = score
     return found
+
+
+def _groups(codes: Sequence[bytes], filled: Sequence[int]) -> Iterator[list[int]]:
+    """Messages that are compared at once: 200 long ones together would take 50 MB, and twice the time."""
+    group: list[int] = []
+    size = 0
+    for at in filled:
+        group.append(at)
+        size += len(codes[at])
+        if size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def similarities(query: Floats, codes: bytes) -> Floats:

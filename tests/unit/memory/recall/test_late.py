@@ -31,3 +31,9 @@ def test_messages_without_codes_have_no_score_wherever_they_stand() -> None:
 
 def test_a_question_without_tokens_scores_nothing() -> None:
     assert max_sim(states(1, 0), [encode(states(2, 4))]) == [None]
+
+
+def test_many_long_messages_score_like_each_alone() -> None:
+    question, codes = states(1, 4), [encode(states(seed, 1 + seed * 40 % 500)) for seed in range(2, 20)]
+    alone = [max_sim(question, [code])[0] for code in codes]
+    assert max_sim(question, codes) == pytest.approx(alone, rel=1e-4)
