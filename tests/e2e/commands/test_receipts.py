@@ -73,7 +73,7 @@ async def test_receipts_and_replay_with_a_server_and_without_one(tmp_path, embed
                 "repeated": await klaw_json(home, "receipt", turn, "--why", "main#1"),
                 "replay": await klaw_json(home, "recall-replay", "--chat", "main", "--set", "autoRag.topK=2"),
             }
-            assert beside["why"]["why"]["text"][1].endswith("with autoRag.topK 2 it would have come in.")
+            assert beside["why"]["why"]["text"][-1].endswith("with autoRag.topK 2 it would have come in.")
             assert beside["repeated"]["why"]["candidate"]["repeated_by"] == 5
             asked = beside["replay"]["changes"][-1]
             assert (asked["turn"], asked["question"]) == (turn, QUESTION)
