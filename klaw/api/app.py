@@ -1,5 +1,6 @@
 """The ASGI application: all routes, and around them what holds for each: limits, errors, headers, log lines."""
 
+import math
 from typing import Any
 
 import structlog
@@ -33,8 +34,8 @@ _HEADERS = (
 
 _ALLOWED = ("Authorization", "Content-Type", "Content-Disposition", "Idempotency-Key", "X-Klaw-Chat")
 """Headers that pages of allowed origins may send, besides those of MCP."""
-LINGER_S = 5.0
-"""So long a client that was answered already may go on sending its body."""
+LINGER_S, LINGER_PIECES = 5.0, 10_000
+"""So long, and in so many pieces, a client that was answered already may go on sending its body."""
 _OLLAMA = frozenset({"/api/tags", "/api/show", "/api/version", "/api/chat"})
 
 log = structlog.get_logger("klaw.api")
@@ -120,7 +121,7 @@ class _Outermost:
                 message["headers"] = [*message["headers"], *_missing(given, scope["path"])]
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 with trio.move_on_after(LINGER_S):
-                    await body.read_rest()
+                    await body.read_rest(LINGER_PIECES)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(body.read_rest)
                     await send(message)
@@ -165,9 +166,10 @@ class _Body:
         self._ended = not message.get("more_body", False)  # also of a disconnect
         return message
 
-    async def read_rest(self) -> None:
-        while not self._ended:
+    async def read_rest(self, at_most: float = math.inf) -> None:
+        while not self._ended and at_most > 0:
             await self.receive()
+            at_most -= 1
 
 
 def _as_face(path: str, response: JSONResponse) -> Response:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any, NoReturn
 
 import attrs
@@ -67,13 +68,19 @@ class Api:
         return grant
 
     async def body(self, request: Request, at_most: int | None = None) -> bytes:
-        """A request's body. Raises HttpRefusal: too long, or too slow."""
+        """A request's body; of one that does not tell its length each piece counts as a frame. Raises HttpRefusal: too
+        long, or too slow."""
         most, body = at_most or self.services.config.http.max_body_bytes, bytearray()
+        counted = "content-length" in request.headers
+        allowance = None if counted else connection_of(request).allowance
         with trio.move_on_after(BODY_S) as reading:
-            async for part in request.stream():
-                body += part
-                if len(body) > most:
-                    raise HttpRefusal(413, f"a body has at most {most} bytes here (gateway.http.maxBodyBytes)")
+            async with aclosing(request.stream()) as stream:
+                async for part in stream:
+                    body += part
+                    while allowance and (wait_s := allowance.take(len(part), trio.current_time())) > 0:  # noqa: ASYNC110
+                        await trio.sleep(wait_s)
+                    if len(body) > most:
+                        raise HttpRefusal(413, f"a body has at most {most} bytes here (gateway.http.maxBodyBytes)")
         if reading.cancelled_caught:
             raise HttpRefusal(408, f"the body did not come within {BODY_S:g} s")
         return bytes(body)
