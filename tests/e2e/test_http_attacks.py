@@ -52,19 +52,20 @@ BOTH = ("Content-Length: 5", "Transfer-Encoding: chunked")
 
 
 async def two_lengths(server):
-    """The rest of the connection is nobody's request."""
-    async with raw(server, head(server, "GET /healthz HTTP/1.1", *BOTH), b"0\r\n\r\n") as stream:
-        await stream.send_all(head(server, "GET /healthz HTTP/1.1"))
-        got = await all_of(stream)
-    assert got.startswith(b"HTTP/1.1 400")
-    assert got.count(b"HTTP/1.1") == 1
+    """It is refused, and what is behind it is nobody's request."""
+    first, second = head(server, "GET /healthz HTTP/1.1", *BOTH) + b"0\r\n\r\n", head(server, "GET /healthz HTTP/1.1")
+    async with raw(server, first) as stream:
+        assert (await all_of(stream)).startswith(b"HTTP/1.1 400")
+    async with raw(server, first, second) as stream:
+        got = await all_of(stream)  # hypercorn may close before it has sent the refusal
+    assert b"HTTP/1.1 200" not in got
 
 
 async def upgrades(server):
     """A WebSocket is at /ws, at the beginning of a connection."""
     async with raw(server, head(server, f"GET /{CANARY} HTTP/1.1", *UPGRADE)) as stream:
         assert (await all_of(stream)).startswith(b"HTTP/1.1 404")
-    async with raw(server, head(server, "GET /healthz HTTP/1.1")) as stream:
+    async with raw(server, head(server, "HEAD /healthz HTTP/1.1")) as stream:
         assert (await answer_of(stream)).startswith(b"HTTP/1.1 200")
         await stream.send_all(head(server, "GET /ws HTTP/1.1", *UPGRADE))
         assert (await answer_of(stream)).startswith(b"HTTP/1.1 403")
