@@ -93,14 +93,17 @@ class Derived:
     effects: Effects
 
 
-def follow(connection: apsw.Connection, user: UserId, rowids: Sequence[int], *, with_tasks: bool) -> Derived:
-    """Follow every link from messages of a user.
+def follow(
+    connection: apsw.Connection, user: UserId, named: Sequence[Message], *, with_tasks: bool
+) -> tuple[Derived, dict[int, Message]]:
+    """Follow every link from messages of a user. Returns also the messages themselves, with those that were made of
+    them, by their row ids.
 
     Args:
-        rowids: the messages.
+        named: the messages.
         with_tasks: also what tasks did that were made of them.
     """
-    own = {each.rowid: each for each in messages.by_rowids(connection, rowids) if each.user == user}
+    own = {each.rowid: each for each in named}
     turns: set[str] = set()
     runs: set[str] = set()
     effects = Effects()
@@ -121,13 +124,14 @@ def follow(connection: apsw.Connection, user: UserId, rowids: Sequence[int], *, 
         if (len(own), len(turns), len(runs)) == before:
             break
     shown = [row[0] for row in connection.execute(_SHOWN, (user,))]
-    return Derived(
+    derived = Derived(
         rowids=tuple(sorted(own)),
         shown=tuple(row for row in shown if row not in own),
         turns=tuple(sorted(turns)),
         runs=tuple(sorted(runs)),
         effects=effects,
     )
+    return derived, own
 
 
 _SHOWN = f"""

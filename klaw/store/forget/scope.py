@@ -174,9 +174,10 @@ def read_said(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) 
     rowids = [each.rowid for each in asked]
     if wanted.followed:
         derived = Derived(rowids=tuple(sorted(rowids)), shown=(), turns=(), runs=(), effects=Effects())
+        found = {each.rowid: each for each in asked}
     else:
-        derived = derivation.follow(connection, user, rowids, with_tasks=with_facts)
-    own = messages.by_rowids(connection, [*derived.rowids, *derived.shown])
+        derived, found = derivation.follow(connection, user, asked, with_tasks=with_facts)
+    own = [*(found[rowid] for rowid in derived.rowids), *messages.by_rowids(connection, derived.shown)]
     alone = attachments.only_of(connection, user, own)
     texts = [*(each.content for each in asked), *attachments.texts_of(alone)]
     for fact in wanted.facts:
