@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import zip_longest
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -155,34 +155,32 @@ def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int 
         size: how many of the best are wanted, all if it is None.
     """
     places = {place.rowid: place for place in lists.places}
-    said = _Words.of(lists, places)
+    own_scores, by_words = _by_words(lists, places)
     rankings = (lists.neighbours, lists.dated)
     near, dated = ([each.rowid for each in ranking] for ranking in rankings)
-    fused = reciprocal_rank_fusion([(VECTOR_WEIGHT, near), (TEXT_WEIGHT, said.order), (DATED_WEIGHT, dated)])
+    fused = reciprocal_rank_fusion([(VECTOR_WEIGHT, near), (TEXT_WEIGHT, by_words), (DATED_WEIGHT, dated)])
     # What has no place is out of reach, or in an index only.
     best = sorted((rowid for rowid in fused if rowid in places), key=lambda rowid: (-fused[rowid], -rowid))[:size]
     distances = {each.rowid: each.distance for ranking in rankings[::-1] for each in ranking}
-    vector_ranks, text_ranks, dated_ranks = _ranks(near), _ranks(said.order), _ranks(dated)
+    vector_ranks, text_ranks, dated_ranks = _ranks(near), _ranks(by_words), _ranks(dated)
     hits = {hit.rowid: hit for hit in lists.hits}
     density = _density([places[rowid] for rowid in best], fused)
     # Farther than all that are known.
     unknown = max(distances.values(), default=0.0)
-    most = max(said.own.values(), default=0.0) or 1.0
+    most = max(own_scores.values(), default=0.0) or 1.0
     entries = []
     columns: defaultdict[str, list[float]] = defaultdict(list)
     for rowid in best:
         place, shared = places[rowid], hits[rowid].shared if rowid in hits else 0
         speaker = not query.stems.isdisjoint(speaker_stems(place.head))
         in_period, after_period = _in_periods(place, query.periods)
-        own, overlap = said.own.get(rowid, 0.0) / most, min(1.0, shared / max(1, len(query.content_stems)))
+        own, overlap = own_scores.get(rowid, 0.0) / most, min(1.0, shared / max(1, len(query.content_stems)))
         columns["distance"].append(distances.get(rowid, unknown) / (1.0 - random_cosine))
         columns["text_rank"].append((RRF_K + 1) / (RRF_K + text_ranks[rowid]) if rowid in text_ranks else 0.0)
         columns["own"].append(own)
         columns["own_squared"].append(own**2)
         columns["overlap"].append(overlap)
         columns["overlap_squared"].append(overlap**2)
-        columns["after_match"].append(said.after.get(rowid, 0.0) / most)
-        columns["before_match"].append(said.before.get(rowid, 0.0) / most)
         columns["density"].append(density[rowid])
         columns["speaker"].append(speaker)
         columns["in_period"].append(in_period)
@@ -211,35 +209,20 @@ def _ranks(rowids: Iterable[int]) -> dict[int, int]:
     return {rowid: rank for rank, rowid in enumerate(rowids, 1)}
 
 
-@attrs.frozen(kw_only=True)
-class _Words:
-    """What the search by words says of the messages, with the share that each has in its neighbours' scores."""
-
-    own: Mapping[int, float]
-    after: Mapping[int, float]
-    """The own score of the message before one, in the same session."""
-    before: Mapping[int, float]
-    """… and after it."""
-    order: Sequence[int]
-    """Row ids by all three."""
-
-    @classmethod
-    def of(cls, lists: Lists, places: Mapping[int, Place]) -> Self:
-        own: dict[int, float] = {}
-        after: dict[int, float] = {}
-        before: dict[int, float] = {}
-        total: defaultdict[int, float] = defaultdict(float)
-        for hit in lists.hits:
-            place = places.get(hit.rowid)
-            if place is None:
-                continue
-            score = own[hit.rowid] = max(0.0, -hit.bm25) * _brevity(place.tokens)
-            total[hit.rowid] += score
-            for beside, scores, share in ((place.next, after, FROM_PREVIOUS), (place.previous, before, FROM_NEXT)):
-                if beside is not None and beside in places and _is_near(place, places[beside]):
-                    scores[beside] = score
-                    total[beside] += share * score
-        return cls(own=own, after=after, before=before, order=sorted(total, key=lambda rowid: (-total[rowid], -rowid)))
+def _by_words(lists: Lists, places: Mapping[int, Place]) -> tuple[dict[int, float], list[int]]:
+    """Scores of the messages that have words of the query, and the ranking in which their neighbours share in these."""
+    own: dict[int, float] = {}
+    shared: defaultdict[int, float] = defaultdict(float)
+    for hit in lists.hits:
+        place = places.get(hit.rowid)
+        if place is None:
+            continue
+        score = own[hit.rowid] = max(0.0, -hit.bm25) * _brevity(place.tokens)
+        shared[hit.rowid] += score
+        for beside, share in ((place.next, FROM_PREVIOUS), (place.previous, FROM_NEXT)):
+            if beside is not None and beside in places and _is_near(place, places[beside]):
+                shared[beside] += share * score
+    return own, sorted(shared, key=lambda rowid: (-shared[rowid], -rowid))
 
 
 def _brevity(tokens: int) -> float:

@@ -22,7 +22,7 @@ Float64: TypeAlias = npt.NDArray[np.float64]
 PARTS: Mapping[str, tuple[str, ...]] = {
     "meaning": ("distance", "tokens"),
     "words": ("text_rank", "own", "own_squared", "overlap", "overlap_squared"),
-    "neighbours": ("after_match", "before_match", "density"),
+    "neighbours": ("density",),
     "speaker": ("speaker",),
     "days": ("in_period", "after_period"),
     "length": ("length",),
