@@ -134,7 +134,7 @@ def describe_candidate(candidate: Candidate) -> dict[str, Any]:
         "text_rank": candidate.text_rank,
         "bm25": _rounded(candidate.bm25, 3),
         "shared_words": candidate.shared_words or None,
-        "score": _rounded(candidate.score, 5),
+        "score": _rounded(candidate.score, 2),
         "rerank": _rounded(candidate.rerank, 5),
         "parts": dict(candidate.parts),
         "token_score": _rounded(candidate.token_score, 3),

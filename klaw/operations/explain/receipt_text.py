@@ -23,7 +23,7 @@ _COLUMNS = {
 }
 _LEFT = frozenset({"role"})
 _ALWAYS = frozenset({"seq", "role", "vector_rank", "distance", "text_rank", "bm25", "score", "tokens"})
-_STEPS = ("begin", "embed", "search", "rank", "read", "judge", "rerank", "pack")
+_STEPS = ("begin", "embed", "search", "rank", "tokens", "read", "judge", "rerank", "pack")
 """One after the other; the others are parts of the search."""
 
 _TOPIC_COLUMNS = {
@@ -299,4 +299,6 @@ def _numbers(values: Mapping[str, Any]) -> list[list[str]]:
 def _shown(value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, Mapping):
+        value = [f"{name} {number:+g}" for name, number in value.items()]
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

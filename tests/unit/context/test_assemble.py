@@ -16,6 +16,7 @@ from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import Candidate, Decision, Recalled
 from klaw.domain.summary import Summary
 from klaw.domain.text import RECALL_HEADER
+from klaw.memory.recall.ranker import PARTS
 from klaw.store.rows import dumps
 from tests.support.stores import dialogue, stored
 
@@ -199,7 +200,9 @@ def test_a_receipt_of_fifty_candidates_stays_small() -> None:
         "bm25": -12.3456789,
         "dated_rank": 99,
         "shared_words": 12,
-        "score": 0.0432198765,
+        "score": -11.432198765,
+        "parts": dict.fromkeys(PARTS, -10.25),
+        "token_score": 0.432198765,
         "boosts": ("speaker", "date"),
         "text": "secret",
         "decision": Decision.OVER_BUDGET,
@@ -209,7 +212,7 @@ def test_a_receipt_of_fifty_candidates_stays_small() -> None:
     planned = plan(snapshot(dialogue(22), has_older=True))
     found = attrs.evolve(recalled(stored(1)), candidates=many, found=412, first_seq=1, end_seq=100_500)
     receipt = explain(planned, assemble(planned, found))
-    assert len(dumps(receipt)) < 15_000, "every number that there can be"
+    assert len(dumps(receipt)) < 22_000, "every number that there can be"
     bare = attrs.evolve(one, message=stored(7), text=stored(7).content, vector_rank=3, score=0.0123)
     receipt = explain(planned, assemble(planned, attrs.evolve(found, candidates=(bare,) * 50)))
     assert receipt["recall"]["candidates"][0].keys() <= {
