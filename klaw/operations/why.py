@@ -53,6 +53,7 @@ _PLACES = {
     "auto_rag": "in reach of Auto-RAG: recalled when a question is about it",
     "earlier_segment": "before the last /new: found by search, not by Auto-RAG",
     "disabled": "found by search; Auto-RAG is off",
+    "unwanted": "found by search; you said that it is never to be recalled",
     "not_searched": "in the history only, by design",
     "wordless": "in the history only: it holds no word",
     "nowhere": "NOWHERE: no search finds it",

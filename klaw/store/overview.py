@@ -242,6 +242,8 @@ class Whereabouts:
     """What the chat's next turn would read now."""
     topic: Topic | None
     """The one that it belongs to."""
+    unwanted: bool
+    """The user never wants it to be recalled by itself."""
     frequencies: Mapping[str, int]
     """For each word that was asked for: how many messages of the chat hold it, up to ``MANY``."""
 
@@ -305,6 +307,7 @@ def locate(
             topic=topics.get(connection, message.user, topic) if topic is not None else None,
             summary=summaries.holding(connection, message.chat, message.segment, message.seq),
             next_rows=read_next(connection, message.chat, window_rows, summarised=summarised),
+            unwanted=message.seq in chats.unrecalled(connection, message.chat),
             frequencies={
                 word: connection.execute(_HOLD, (fulltext.match_in([word], chat_word), MANY)).get for word in words
             },

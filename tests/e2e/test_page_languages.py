@@ -172,7 +172,7 @@ async def test_every_view_in_both_languages_on_a_phone(tmp_path):
         home = write_home(tmp_path, llm=llm.url, providers={"stub": provider}, tools=tools, **context)
         async with inside(home) as here:
             user = UserId("local")
-            saved = read(operations()["fact_add"], {"fields": {"text": "4711"}})
+            saved = read(operations()["fact_add"], {"fields": {"text": "4711", "category": "constructor"}})
             await perform(saved, Caller(user=user, client="mcp:desk"), operation_parts(here.app))
             for locale in WORDS:
                 chat, text = WORDS[locale]["chat"], WORDS[locale]["said"]

@@ -203,7 +203,7 @@ def _place(found: Found, config: EngineConfig) -> str:
         return "earlier_segment"
     if not config.auto_rag.enabled:
         return "disabled"
-    return "auto_rag"
+    return "unwanted" if found.about.unwanted else "auto_rag"
 
 
 def _in_turn(turn: Turn, message: Message) -> dict[str, Any]:
@@ -247,6 +247,10 @@ def _advice(found: Found, place: str, history: Sequence[dict[str, Any]]) -> list
             ]
         case "earlier_segment":
             return [f"It was said before /new, where Auto-RAG does not look: {search} finds it{by_words}."]
+        case "unwanted":
+            return [
+                f"You said that it is never to be recalled; `klaw recall again` takes that back. {search} finds it."
+            ]
         case "disabled":
             return [f"autoRag.enabled is false: {search} finds it{by_words}."]
         case _:

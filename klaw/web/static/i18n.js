@@ -3,7 +3,8 @@
 export const LANGUAGES = { en: "English", ru: "Русский" };
 let language = localStorage.getItem("klaw.language") || (navigator.language.startsWith("ru") ? "ru" : "en");
 document.documentElement.lang = language;
-const RU = language === "ru" ? await (await fetch("/static/ru.json")).json() : {};
+const RU = Object.create(null); // a category may be called "constructor"
+if (language === "ru") Object.assign(RU, await (await fetch("/static/ru.json")).json());
 
 /** A text of the page in the person's language; what stands in braces is taken from `values`. */
 export function t(text, values = {}) {
@@ -24,7 +25,7 @@ function formsOf(words) {
 export function said(text, code) {
   if (!text || RU[text]) return RU[text] || text;
   forms ||= formsOf(RU);
-  for (const [form, pattern] of forms) {
+  for (const [form, pattern] of text.length < 2000 ? forms : []) {
     const values = pattern.exec(text)?.groups;
     if (values) return t(form, Object.fromEntries(Object.entries(values).map(([name, value]) => [name, /^[A-Z]/.test(name) ? said(value) : value])));
   }

@@ -70,6 +70,9 @@ async def test_a_message_that_left_the_window_is_in_reach(app: App) -> None:
     assert not why["window"]["there"]
     assert why["window"]["first_seq"] > 1
     assert [word["messages"] for word in why["rare_words"]] == [1] * 5
+    for name, place in (("recall_never", "unwanted"), ("recall_again", "auto_rag")):
+        await ask_operation(name, operation_parts(app), what="fact")
+        assert (await ask(app, "fact"))["place"] == place
     assert {"Код", "калитки"} <= {word["word"] for word in why["rare_words"]}
     assert why["advice"][0].startswith("Ask in the chat main with one of its rarer words: ")
     assert "“калитки”" in why["advice"][0]

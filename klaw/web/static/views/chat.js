@@ -135,7 +135,7 @@ class Chat extends HTMLElement {
   async scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroll;
     const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR;
-    if (isAtEnd || scrollTop < this.top) this.atEnd = isAtEnd; // what grows below does not take one away from the end
+    if (isAtEnd || this.detached || scrollTop < this.top) this.atEnd = isAtEnd; // what grows below does not take one away from the end
     this.top = scrollTop;
     if (this.loading || !this.first) return;
     if (scrollTop < 4 * NEAR && this.more && this.first > 1) await this.extend({ before: this.first });
