@@ -81,6 +81,19 @@ class Material:
     """Length of the noise that is added to a unit vector."""
     model: Callable[[str], object] | None = None
     """Embeds a question, as the server does while it searches by words."""
+    codes: Sequence[bytes] = ()
+    """Of the tokens of each text; empty: there are none."""
+    tokens: Mapping[str, np.ndarray] = attrs.Factory(dict)
+    """… and of each query."""
+
+    def codes_of(self, number: int) -> list[bytes]:
+        """Codes of the messages number * BATCH …, those of the texts that ``batch`` makes them of."""
+        chosen = np.random.default_rng(number).integers(0, len(self.base), BATCH)
+        return [self.codes[each] for each in chosen] if self.codes else []
+
+    def reading(self, text: str, vector: bytes) -> Reading:
+        """Of a query."""
+        return Reading(vector, tokens=self.tokens.get(text))
 
     def batch(self, number: int) -> tuple[list[str], np.ndarray]:
         """Texts and vectors of the messages number * BATCH …, always the same."""
@@ -104,8 +117,10 @@ def real_material(folder: Path, models: Path, cache: Path | None, noise: float, 
     asked = [question["query"] for conversation in conversations for question in conversation["questions"]]
     asked = random.Random(1).sample(asked, min(queries, len(asked)))
     model = CachedModel(models / MODEL, cache)
-    base = np.frombuffer(b"".join(model.embed(texts, "passage")), "<f4").reshape(-1, DIMENSION)
-    vectors_of_queries = [np.frombuffer(vector, "<f4") for vector in model.embed(asked, "query")]
+    read = model.read(texts, "passage")
+    base = np.frombuffer(b"".join(each.vector for each in read), "<f4").reshape(-1, DIMENSION)
+    questions = model.read(asked, "query")
+    vectors_of_queries = [np.frombuffer(each.vector, "<f4") for each in questions]
     model.save()
     sentences = [
         each for text in short for each in re.split(r"(?<=[.!?])\s+", text.split(": ", 1)[-1]) if len(each) > 8
@@ -116,7 +131,9 @@ def real_material(folder: Path, models: Path, cache: Path | None, noise: float, 
         base=base,
         queries=list(zip(asked, vectors_of_queries, strict=True)),
         noise=noise,
-        model=lambda text: model.model.embed([text], kind="query"),
+        model=lambda text: model.model.read([text], kind="query"),
+        codes=[each.codes for each in read],
+        tokens={text: each.tokens for text, each in zip(asked, questions, strict=True) if each.tokens is not None},
     )
 
 
@@ -150,6 +167,7 @@ def grow(connection: apsw.Connection, material: Material, size: int) -> dict[str
     # From the last full batch on: a run that was stopped may have left it without some of its vectors.
     for number in range(max(0, before // BATCH - 1), size // BATCH):
         texts, made = material.batch(number)
+        codes = material.codes_of(number)
         first = number * BATCH
         begin = time.perf_counter()
         with connection:
@@ -164,7 +182,7 @@ def grow(connection: apsw.Connection, material: Material, size: int) -> dict[str
             with connection:
                 part = slice(start, start + vector_codes.STEP)
                 rows = [(rowid, row.tobytes()) for rowid, row in zip(rowids[part], made[part], strict=True)]
-                vectors.store(connection, rows)
+                vectors.store(connection, rows, None, dict(zip(rowids[part], codes[part], strict=False)))
                 vector_codes.advance(connection)
         while vector_codes.advance(connection):
             pass
@@ -248,13 +266,17 @@ def measure(path: Path, material: Material, size: int) -> dict[str, Any]:
     scopes = [Scope(chat=chat_id(LOCAL_USER, f"chat{chat}"), first_seq=1, end_seq=size + 1) for chat in chats]
     vectors_of = {text: vector for text, (_, vector) in texts}
     recalls = list(zip(vectors_of, scopes, strict=True))
+
+    def read(text: str) -> Reading:
+        return material.reading(text, vectors_of[text])
+
     ways = {"auto_rag": waiting(EMBED_S), "auto_rag, alone": waiting(0.0)}
     if material.model is not None:
         ways["auto_rag, beside the model"] = partial(trio.to_thread.run_sync, material.model)
     for name, before in ways.items():
         # One chat as people use it, whose codes stay in memory; and each question in another chat, where nothing does.
-        result[name] = percentiles(trio.run(recall_all, path, vectors_of, [(t, scopes[0]) for t in vectors_of], before))
-        result[f"{name}, chats in turn"] = percentiles(trio.run(recall_all, path, vectors_of, recalls, before))
+        result[name] = percentiles(trio.run(recall_all, path, read, [(text, scopes[0]) for text in vectors_of], before))
+        result[f"{name}, chats in turn"] = percentiles(trio.run(recall_all, path, read, recalls, before))
     recalled = []
     for (words, vector), scope, true in zip(asked, scopes, inside, strict=True):
         near = search_lists(connection, vector, words, (), scope, DEPTH, seconds=60.0).neighbours
@@ -295,7 +317,9 @@ async def pages(path: Path, material: Material) -> dict[str, float]:
     clock = SystemClock()
     spent = []
     async with open_readers(path, 1) as readers:
-        search = MemorySearch(readers, ReadyEmbedder(lambda text: Reading(known[text]), 0.0, clock), clock)
+        search = MemorySearch(
+            readers, ReadyEmbedder(lambda text: material.reading(text, known[text]), 0.0, clock), clock
+        )
         for text in known:
             begin = time.perf_counter()
             await search.search(text, HistoryFilters(user=LOCAL_USER))
@@ -314,7 +338,7 @@ def waiting(seconds: float) -> Callable[[str], Awaitable[object]]:
 
 async def recall_all(
     path: Path,
-    vectors_of: Mapping[str, bytes],
+    read: Callable[[str], Reading],
     asked: Sequence[tuple[str, Scope]],
     before: Callable[[str], Awaitable[object]],
 ) -> list[Spent]:
@@ -326,7 +350,7 @@ async def recall_all(
     clock = SystemClock()
     spent = []
     async with open_readers(path, READERS) as readers:
-        embedder = KnownQueries(lambda text: Reading(vectors_of[text]), RANDOM_COSINE, clock, before)
+        embedder = KnownQueries(read, RANDOM_COSINE, clock, before)
         recall = Recall(readers, embedder, AutoRagConfig(time_budget_ms=60_000), clock)
         for text, scope in asked[:WARM_UP]:
             await recall.search(text, scope)
