@@ -136,20 +136,24 @@ async def fill(home: Path, models: Path, count: int, others: int, old: int) -> N
     model = EmbeddingModel.load(models / MODEL, threads=2)
     before = [None, *(message.content for message in made)]
     passages = [passage(message.content, before[at]) for at, message in enumerate(made[:EMBEDDED])]
-    known = model.embed(passages, kind="passage")
+    known = model.read(passages, kind="passage")
     noise = np.random.default_rng(7)
     async with running_store(Paths.resolve(home).data_dir) as store:
         await stored_vectors.prepare(store.writer, vectors_id(model.model_id), model.dimension)
+        if model.coder is not None:
+            await stored_vectors.prepare_codes(store.writer, model.coder.id)
         for start in range(0, len(made), 500):
             stored = await store.writer.run(messages.append, made[start : start + 500])
-            vectors = []
+            vectors, codes = [], {}
             for appended in stored:
-                vector = known[appended.message.seq % len(known)] + noise.normal(0, 0.01, model.dimension)
+                reading = known[appended.message.seq % len(known)]
+                vector = np.frombuffer(reading.vector, "<f4") + noise.normal(0, 0.01, model.dimension)
                 vector /= np.linalg.norm(vector)
                 vectors.append((appended.message.rowid, vector.astype("<f4").tobytes()))
+                codes[appended.message.rowid] = reading.codes
             for last in {each.message.chat: each.message for each in stored}.values():
                 await store.writer.run(messages.append, [], record(last))  # nothing is left to answer
-            await store.writer.run(stored_vectors.store, vectors_id(model.model_id), vectors)
+            await store.writer.run(stored_vectors.store, vectors_id(model.model_id), vectors, codes=codes)
             near = dict(vectors)
             mine = [each.message for each in stored if each.message.chat == chat_id(LOCAL_USER, "old")]
             drafts = [
