@@ -1,5 +1,6 @@
 """The receipt: the account of a turn's context, stored with the turn and shown to the user. Pure; plain JSON values."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from klaw.context.assemble import Context, Guard, Plan
@@ -92,6 +93,11 @@ def describe_topic(candidate: TopicCandidate, packed: PackedTopics) -> dict[str,
             "excerpt": shown.excerpt or None,
             "summary": None if shown.summary else False,
         }
+    return _said(told)
+
+
+def _said(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What is there of it."""
     return {name: value for name, value in told.items() if value not in (None, [], {})}
 
 
@@ -145,7 +151,7 @@ def describe_candidate(candidate: Candidate) -> dict[str, Any]:
         "tokens": candidate.tokens,
         "whole_tokens": candidate.message.tokens if excerpt else None,
     }
-    return {name: value for name, value in told.items() if value not in (None, [], {})}
+    return _said(told)
 
 
 def _rounded(number: float | None, digits: int) -> float | None:

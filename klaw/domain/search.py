@@ -224,7 +224,7 @@ class Candidate(Ranks):
     parts: Mapping[str, float] = attrs.field(factory=dict)
     """What its score is made of: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length``."""
     token_score: float | None = None
-    """How well it covers the question token by token, 0 to 1; None without codes."""
+    """How well its words meet the question's, one by one; None without codes of them."""
     dated_rank: int | None = None
     """By vector among what was said in the days that the question names."""
     shared_words: int = 0
@@ -256,7 +256,7 @@ class Recalled:
     """Outcome of one recall."""
 
     candidates: tuple[Candidate, ...]
-    """Every candidate, those that ``autoRag.rerank`` scored first, then the best fused score; the newest of those that
+    """Every candidate, those that ``autoRag.rerank`` scored first, then the best score; the newest of those that
     say the same stands in the place of the best of them."""
     query_words: int
     """How many content words the query has."""

@@ -9,160 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
-import attrs
 import numpy as np
-import numpy.typing as npt
-import onnxruntime
 
 import klaw.models.e5
 from klaw.errors import ModelError
 from klaw.memory.embed.calibration import calibrate
-from klaw.memory.embed.describe import GRAPH_FILE, Description, describe
+from klaw.memory.embed.describe import Description, describe
+from klaw.memory.embed.encoder import EncoderSession, Float32
 from klaw.memory.embed.passage import RECIPE, Passage
 from klaw.memory.embed.token_coder import BITS, MAX_TOKENS, TOKENS_FILE, Floats, Reading, TokenCoder, encode
 from klaw.memory.embed.tokens import Tokenizer, load_tokenizer
+from klaw.memory.embed.windows import Window, cut_windows, plan_batches
 from klaw.models.manifest import Calibration
 
-
-@attrs.frozen
-class Window:
-    """A slice of one text's content tokens, without special tokens."""
-
-    text: int
-    """Index of the text."""
-    ids: Sequence[int]
-    head: Sequence[int] = ()
-    """Tokens that are read before them and are not part of what is pooled; empty: everything is pooled."""
-    start: int = 0
-    """Index of the first of its ids among the text's."""
-
-    @property
-    def width(self) -> int:
-        """Tokens that are read, without special ones."""
-        return len(self.head) + len(self.ids)
-
-    @property
-    def weight(self) -> int:
-        """Its share in the text's vector; 1 for a text without tokens."""
-        return max(1, len(self.ids))
-
-
-def cut_windows(contents: Sequence[tuple[Sequence[int], Sequence[int]]], size: int) -> list[Window]:
-    """Cuts each text's content tokens into windows of at most ``size``; a text without tokens gets one empty window.
-
-    Args:
-        contents: head (see ``Window``) and content tokens of each text. Each of its windows has the head, of which the
-            end is kept where it takes more than half of a window.
-        size: of a window, with its head.
-    """
-    windows: list[Window] = []
-    for text, (head, ids) in enumerate(contents):
-        kept = head[-(size // 2) :] if head else head
-        room = size - len(kept)
-        starts = range(0, len(ids), room) or range(1)
-        windows.extend(Window(text, ids[start : start + room], kept, start) for start in starts)
-    return windows
-
-
-def plan_batches(windows: Sequence[Window], max_tokens: int, special: int) -> Iterator[list[Window]]:
-    """Groups windows, longest first, so that rows times the longest row stays within ``max_tokens``.
-
-    Args:
-        windows: in any order.
-        max_tokens: padded tokens of one batch. A single longer window is a batch of its own.
-        special: special tokens that are added to each window.
-
-    Longest first, because the allocator then sees its largest request at the beginning and can reuse it.
-    """
-    batch: list[Window] = []
-    width = 0
-    for window in sorted(windows, key=lambda w: w.width, reverse=True):
-        if batch and (len(batch) + 1) * width > max_tokens:
-            yield batch
-            batch = []
-        if not batch:
-            width = window.width + special
-        batch.append(window)
-    if batch:
-        yield batch
-
-
-Float32: TypeAlias = npt.NDArray[np.float32]
-Int64: TypeAlias = npt.NDArray[np.int64]
-
-_KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-_LOG_ERRORS = 3
 _LEARNED_FOR = "multilingual-e5-small@"
 _LEARNED = Path(klaw.models.e5.__file__).parent / TOKENS_FILE
 """Codes of tokens for the model that Klaw installs."""
-
-
-def _options(threads: int) -> onnxruntime.SessionOptions:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = _LOG_ERRORS
-    # The arena keeps the largest batch's buffers for ever and rounds them up; plain malloc gives them back.
-    options.enable_cpu_mem_arena = False
-    # Memory patterns are cached per input shape, and our shapes are different in nearly every batch.
-    options.enable_mem_pattern = False
-    # Waiting workers sleep. Spinning saves 2 ms of a query's 12 on an idle machine, but on a busy one (say, by a local
-    # LLM) it was measured to cost a quarter more CPU and to save nothing.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return options
-
-
-class EncoderSession:
-    """One encoder. ``run`` may be called from several threads at a time."""
-
-    def __init__(self, folder: Path, *, threads: int, pad: int) -> None:
-        path = folder / GRAPH_FILE
-        if not path.is_file():
-            raise ModelError(f"{path}: the file is missing")
-        try:
-            self._session = onnxruntime.InferenceSession(
-                str(path), _options(threads), providers=["CPUExecutionProvider"]
-            )
-        except Exception as exc:  # ONNX Runtime has no common base class for its errors
-            raise ModelError(f"{path}: ONNX Runtime cannot load it ({type(exc).__name__})") from exc
-        self._path = path
-        self._pad = pad
-        self._inputs = {each.name for each in self._session.get_inputs()}
-        unknown = self._inputs - _KNOWN_INPUTS
-        if unknown or "input_ids" not in self._inputs:
-            raise ModelError(f"{path}: inputs {sorted(self._inputs)} are not those of a text encoder")
-        outputs = [each.name for each in self._session.get_outputs() if len(each.shape) == 3]
-        if not outputs:
-            raise ModelError(f"{path}: has no output of shape (batch, length, hidden)")
-        self._output = outputs[0]
-
-    def run(self, rows: Sequence[Sequence[int]]) -> tuple[Float32, Int64]:
-        """Runs one batch of token ids, special tokens included.
-
-        Returns:
-            The hidden states (rows, longest row, hidden) float32 and the mask (rows, longest row) int64: 1 for a
-            token, 0 for padding.
-
-        Raises:
-            ModelError: ONNX Runtime failed.
-        """
-        width = max(len(row) for row in rows)
-        ids = np.full((len(rows), width), self._pad, np.int64)
-        mask = np.zeros((len(rows), width), np.int64)
-        for at, row in enumerate(rows):
-            ids[at, : len(row)] = row
-            mask[at, : len(row)] = 1
-        feed = {"input_ids": ids}
-        if "attention_mask" in self._inputs:
-            feed["attention_mask"] = mask
-        if "token_type_ids" in self._inputs:
-            feed["token_type_ids"] = np.zeros_like(ids)
-        try:
-            (states,) = self._session.run([self._output], feed)
-        except Exception as exc:  # as above
-            raise ModelError(f"{self._path}: ONNX Runtime failed ({type(exc).__name__})") from exc
-        return np.asarray(states, np.float32), mask
-
 
 Kind: TypeAlias = Literal["query", "passage"]
 

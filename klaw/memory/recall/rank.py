@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from klaw.domain.message import SESSION_PAUSE_S
+from klaw.domain.names import ChatId
 from klaw.domain.search import Kind, Ranks
 from klaw.memory.recall.dates import Period
 from klaw.memory.recall.excerpt import speaker_stems
@@ -66,7 +67,7 @@ class Entry(Ranks):
 
 @attrs.frozen(kw_only=True)
 class Ranked(Entry):
-    """One message of the fused ranking; its BM25 is None when it is in the list by its neighbours alone."""
+    """One message of the ranking; its BM25 is None when it is in the list by its neighbours alone."""
 
     place: Place
     rowid: int = attrs.field(init=False)
@@ -241,15 +242,15 @@ def _when(place: Place) -> datetime:
 
 def _density(places: Sequence[Place], fused: Mapping[int, float]) -> dict[int, float]:
     """How well the candidates around each one were found: what a question asks about is often told in a few lines."""
-    at = {(place.chat, place.seq): fused[place.rowid] for place in places}
-    return {
-        place.rowid: (RRF_K + 1)
-        * sum(
-            (at.get((place.chat, place.seq + off), 0.0) + at.get((place.chat, place.seq - off), 0.0)) / off
-            for off in BESIDE
-        )
-        for place in places
-    }
+    by_chat: defaultdict[ChatId, dict[int, float]] = defaultdict(dict)
+    for place in places:
+        by_chat[place.chat][place.seq] = (RRF_K + 1) * fused[place.rowid]
+    found = {}
+    for place in places:
+        scores, seq = by_chat[place.chat], place.seq
+        beside = ((scores.get(seq + off, 0.0) + scores.get(seq - off, 0.0)) / off for off in BESIDE)
+        found[place.rowid] = sum(beside)
+    return found
 
 
 def _in_periods(place: Place, periods: Sequence[Period]) -> tuple[bool, bool]:

@@ -1,8 +1,8 @@
 """Recall: from a query to the earlier messages of a chat's segment that matter, with an account of every candidate.
 
-embed the query -> KNN and full text in scope -> Reciprocal Rank Fusion -> relevance gate -> rerank, if a service is to
--> pack. Every failure degrades to the rest, every step that time did not allow is left out, and both are named in the
-result; a reply never waits much longer than ``autoRag.timeBudgetMs`` for it.
+embed the query -> KNN and full text in scope -> Reciprocal Rank Fusion -> learned ranking -> relevance gate -> rerank,
+if a service is to -> pack. Every failure degrades to the rest, every step that time did not allow is left out, and both
+are named in the result; a reply never waits much longer than ``autoRag.timeBudgetMs`` for it.
 """
 
 import time
@@ -24,7 +24,7 @@ from klaw.domain.search import Candidate, Recalled, RecallSettings
 from klaw.errors import StorageError
 from klaw.llm.client import Meter
 from klaw.memory.embed.embedder import Embedder, read_question
-from klaw.memory.embed.token_coder import Reading
+from klaw.memory.embed.token_coder import Floats, Reading
 from klaw.memory.recall.excerpt import pack
 from klaw.memory.recall.gate import Gate, calibrated, judge, prefer_newer, stems_of, without
 from klaw.memory.recall.late import max_sim
@@ -58,7 +58,7 @@ class Place:
     found: int
     """How many messages it found."""
     place: int | None
-    """Of the message in the fused ranking; None when it was not found."""
+    """Of the message in the ranking; None when it was not found."""
     ranked: Ranked | None
     distance: float | None
     """Calibrated."""
@@ -77,9 +77,20 @@ class Account:
     codes: Mapping[int, bytes] = attrs.Factory(dict)
     """Of the candidates' tokens, by row id, as far as they were read."""
 
+    @property
+    def query_tokens(self) -> Floats | None:
+        return self.reading.tokens if self.reading is not None else None
+
+    def token_scores(self) -> dict[int, float]:
+        """How well the words of each message meet the query's, as far as both have codes. For a thread."""
+        if self.query_tokens is None:
+            return {}
+        scores = zip(self.codes, max_sim(self.query_tokens, list(self.codes.values())), strict=True)
+        return {rowid: score for rowid, score in scores if score is not None}
+
     def met_in(self, candidate: Candidate) -> Met | None:
         """Where a candidate's message meets the query, if its tokens have codes."""
-        query, codes = self.reading.tokens if self.reading else None, self.codes.get(candidate.message.rowid)
+        query, codes = self.query_tokens, self.codes.get(candidate.message.rowid)
         return Met(query, codes) if query is not None and len(query) and codes else None
 
     def say(self, code: str) -> None:
@@ -194,8 +205,8 @@ class Recall:
     async def gather(self, text: str, scope: Scope) -> tuple[Pool, Mapping[int, float]]:
         """What ``search`` ranks for a query, and the scores of its tokens: what the ranker is trained with."""
         account = Account(trio.current_time() + self._config.time_budget_ms / 1000)
-        _, pool, scores = await self._gather(text, scope, DEPTH, account, POOL)
-        return pool, scores
+        _, pool = await self._gather(text, scope, DEPTH, account, POOL)
+        return pool, account.token_scores()
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -204,25 +215,28 @@ class Recall:
     ) -> tuple[Query, Ranking]:
         """Read the query and rank the best ``size`` of what the searches find for it, all if it is None; the best
         ``limit`` of that."""
-        query, pool, scores = await self._gather(text, scope, depth, account, size)
+        query, pool = await self._gather(text, scope, depth, account, size)
         with account.step("rank"):
-            return query, await self._threads.run(pool.rank, scores, limit)
+            return query, await self._threads.run(lambda: pool.rank(account.token_scores(), limit))
 
     async def _gather(
         self, text: str, scope: Scope, depth: Depth, account: Account, size: int | None
-    ) -> tuple[Query, Pool, Mapping[int, float]]:
+    ) -> tuple[Query, Pool]:
+        """Read the query, search, and read the codes of what is to be ranked."""
         with account.step("begin"):
             query = await self._threads.run(read_query, text, self._clock.now(), None)
         if scope.end_seq <= scope.first_seq or not query.words:
-            return query, EMPTY, {}
+            return query, EMPTY
         with account.step("search"):
             query, lists = await self._lists(text, query, scope, depth, account)
         account.timings_ms.update(lists.timings_ms)
         with account.step("rank"):
             random_cosine = self._embedder.random_cosine
             pool = await self._threads.run(partial(gather, lists, query, random_cosine=random_cosine, size=size))
-        with account.step("tokens"):
-            return query, pool, await self._token_scores([each.rowid for each in pool.entries], scope, account)
+        if account.query_tokens is not None:
+            with account.step("tokens"):
+                account.codes = await self._codes([each.rowid for each in pool.entries], scope, account)
+        return query, pool
 
     async def _lists(
         self, text: str, query: Query, scope: Scope, depth: Depth, account: Account
@@ -309,16 +323,9 @@ class Recall:
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
         return max(account.deadline, trio.current_time() + least)
 
-    async def _token_scores(self, rowids: Sequence[int], scope: Scope, account: Account) -> Mapping[int, float]:
-        """How well the words of each message meet the question's, as far as both have codes."""
-        query = account.reading.tokens if account.reading is not None else None
-        if query is None:
-            return {}
+    async def _codes(self, rowids: Sequence[int], scope: Scope, account: Account) -> Mapping[int, bytes]:
         with account.degrading("search", "recall_failed"), trio.fail_at(self._soon(account)):
-            codes = await self._readers.run(token_codes.of_scope, rowids, scope.chat, scope.first_seq, scope.end_seq)
-            account.codes = codes
-            scores = await self._threads.run(max_sim, query, list(codes.values()))
-            return {rowid: score for rowid, score in zip(codes, scores, strict=True) if score is not None}
+            return await self._readers.run(token_codes.of_scope, rowids, scope.chat, scope.first_seq, scope.end_seq)
         return {}
 
     async def _read(
