@@ -246,6 +246,48 @@ class NoSuchChat(StorageError):
         self.chat = chat
 
 
+class NoSuchBase(StorageError):
+    """There is no knowledge base of this id or name, or the user is not a member of it."""
+
+    code, argument = "unknown_base", "base"
+
+    def __init__(self) -> None:
+        super().__init__("there is no knowledge base of this name that you may see")
+
+
+class BaseExists(StorageError):
+    """The user owns a knowledge base of this name already."""
+
+    code, argument = "base_exists", "name"
+
+    def __init__(self) -> None:
+        super().__init__("you have a knowledge base of this name already")
+
+
+class NoSuchSource(StorageError):
+    """There is no source of this id in the knowledge bases of which the user is a member."""
+
+    code, argument = "unknown_source", "source"
+
+    def __init__(self) -> None:
+        super().__init__("there is no source of this id in a knowledge base that you may see")
+
+
+class NoSuchDocument(StorageError):
+    """There is no document of this id in the knowledge bases of which the user is a member."""
+
+    code, argument = "unknown_document", "document"
+
+    def __init__(self) -> None:
+        super().__init__("there is no document of this id in a knowledge base that you may see")
+
+
+class NotAllowed(StorageError):
+    """The user's role does not allow it; the text says which does."""
+
+    code = "not_allowed"
+
+
 class SummaryOutdated(StorageError):
     """What a summary was made from has changed meanwhile; it is not stored."""
 

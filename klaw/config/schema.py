@@ -11,6 +11,7 @@ from typing import Literal
 import attrs
 
 from klaw.config.keys import DAY_S, YEAR_S, key, section
+from klaw.config.knowledge import KnowledgeConfig
 from klaw.config.llm import LOCAL_PROVIDER, LlmConfig, LocalModelConfig, ProviderConfig, RoutingConfig
 from klaw.config.memory import AutoRagConfig, ContextConfig, EmbeddingConfig, SummariesConfig, TopicsConfig
 from klaw.config.tools import McpConfig, ToolsConfig
@@ -233,6 +234,7 @@ class EngineConfig:
     subagents: SubagentsConfig = section(SubagentsConfig)
     heartbeat: HeartbeatConfig = section(HeartbeatConfig)
     topics: TopicsConfig = section(TopicsConfig)
+    kb: KnowledgeConfig = section(KnowledgeConfig)
     recovery: RecoveryConfig = section(RecoveryConfig)
     shutdown: ShutdownConfig = section(ShutdownConfig)
     logging: LoggingConfig = section(LoggingConfig)

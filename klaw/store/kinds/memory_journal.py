@@ -9,6 +9,7 @@ from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
 from klaw.store.forget import applying
 from klaw.store.kinds import chats, core_memory, facts, people, summaries, tasks, topic_changes, usage
+from klaw.store.kinds.knowledge import bases, sources
 
 KINDS: tuple[Kind[Any], ...] = (
     tasks.TASK,
@@ -18,6 +19,8 @@ KINDS: tuple[Kind[Any], ...] = (
     core_memory.CORE,
     summaries.SUMMARY,
     chats.CHAT,
+    bases.BASE,
+    sources.SOURCE,
     topic_changes.TOPIC,
     applying.FORGET,
     usage.DAY,

@@ -108,6 +108,8 @@ class Tally:
     """Changes of topics."""
     people: int = 0
     """Changes of people, and mentions."""
+    bases: int = 0
+    """Changes of knowledge bases and their sources."""
     forgets: int = 0
     """Forgettings, and notes that they are finished."""
     days: int = 0

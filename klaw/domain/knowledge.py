@@ -1,0 +1,253 @@
+"""Knowledge bases: what one is, who may do what with it, where its knowledge comes from, and what is cited of it. Pure.
+
+A base has members, each with a role, and sources. A source has documents (a graph has none), and a document passages,
+which are what is searched, shown to the model and cited.
+"""
+
+import enum
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal, NewType
+
+import attrs
+
+from klaw.convert import OMIT, Wire
+from klaw.domain.names import UserId, user_id
+from klaw.domain.text import clean_output, normalized
+from klaw.errors import InvalidName, InvalidValue
+
+BaseId = NewType("BaseId", str)
+SourceId = NewType("SourceId", str)
+DocumentId = NewType("DocumentId", str)
+
+MAX_NAME = 80
+"""Characters of a base's name."""
+MAX_DESCRIPTION = 2_000
+MAX_MEMBERS = 100
+MAX_BASES = 16
+"""That one chat is bound to."""
+MAX_WHERE = 2_000
+"""Characters of a path or an address."""
+
+_LANGUAGE = re.compile(r"[a-z]{2,3}")
+
+
+class Role(enum.StrEnum):
+    """What a member may do: a viewer asks and reads, an editor also changes sources, the owner everything."""
+
+    OWNER = "owner"
+    EDITOR = "editor"
+    VIEWER = "viewer"
+
+    @property
+    def may_edit(self) -> bool:
+        return self is not Role.VIEWER
+
+
+@attrs.frozen(kw_only=True)
+class Base:
+    """A knowledge base. Times are ISO-8601 UTC."""
+
+    id: BaseId
+    user: Annotated[UserId, Wire("user_id")]
+    """Who owns it."""
+    name: str
+    description: str = ""
+    language: str = ""
+    """ISO 639 code of most of its texts; empty: not told."""
+    members: Mapping[str, Literal["editor", "viewer"]] = attrs.Factory(dict)
+    """Roles of the users it is shared with."""
+    created_at: str
+    updated_at: str
+
+
+class SourceKind(enum.StrEnum):
+    """Where knowledge comes from."""
+
+    FILE = "file"
+    """Uploaded; its bytes are kept."""
+    FOLDER = "folder"
+    """Watched; its files stay where they are."""
+    WEB = "web"
+    """An address; what was fetched is kept."""
+    RDF = "rdf"
+    """A graph in a file that was uploaded."""
+    SPARQL = "sparql"
+    """A graph behind a SPARQL 1.1 endpoint."""
+
+
+@attrs.frozen(kw_only=True)
+class Source:
+    """One source of a base."""
+
+    id: SourceId
+    user: Annotated[UserId, Wire("user_id")]
+    """The base's owner, whoever added it."""
+    base: Annotated[BaseId, Wire("base_id")]
+    kind: SourceKind
+    name: str
+    """What people call it: a file's or folder's name, a page's address."""
+    where: Annotated[str, Wire("place")] = ""
+    """A folder's absolute path; the address of a page or an endpoint, or the endpoint's name in ``kb.endpoints``."""
+    sha256: str = ""
+    """Of the bytes that are kept."""
+    size: int = 0
+    """Bytes that are kept."""
+    added_by: str
+    created_at: str
+    updated_at: str
+
+
+class DocumentState(enum.StrEnum):
+    """How far a document has come."""
+
+    WAITING = "waiting"
+    """To be read, or read again."""
+    READ = "read"
+    """Its passages are there; ``problems`` names pages that could not be read."""
+    FAILED = "failed"
+    """It could not be read; ``problems`` says why."""
+
+
+@attrs.frozen(kw_only=True)
+class DocumentProblem:
+    """Something of a document that could not be read."""
+
+    code: str
+    """In lower case, such as ``encrypted``."""
+    text: str
+    """For people: what is wrong and what can be done. Never a text of the document."""
+    page: Annotated[int | None, OMIT] = None
+
+
+@attrs.frozen(kw_only=True)
+class Document:
+    """A document as it was when it was last looked at. It is made of its source, not of the logs."""
+
+    id: DocumentId
+    base: Annotated[BaseId, Wire("base_id")]
+    source: Annotated[SourceId, Wire("source_id")]
+    name: str
+    """A path below the source, with ``/``; of a file or a page its name."""
+    title: str = ""
+    """As the document gives it."""
+    format: str = ""
+    language: str = ""
+    size: int = 0
+    """Bytes."""
+    stamp: str = ""
+    """Changes with the file: quicker to look at than ``sha256``."""
+    sha256: str = ""
+    state: DocumentState = DocumentState.WAITING
+    pages: int = 0
+    """0 for a format without pages."""
+    passages: int = 0
+    digest: str = ""
+    """SHA-256 of its passages; two documents of the same digest have the same."""
+    problems: tuple[DocumentProblem, ...] = ()
+    read_at: str = ""
+
+
+def document_id(source: SourceId, name: str) -> DocumentId:
+    """The id of a document, the same whenever the database is made again."""
+    return DocumentId(hashlib.sha256(f"{source}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:20])
+
+
+@attrs.frozen(kw_only=True)
+class Block:
+    """A piece of a document as it was read: a paragraph, a table, a listing."""
+
+    text: str
+    page: int | None = None
+    """From 1; None for a format without pages."""
+    headings: tuple[str, ...] = ()
+    """What it stands under, outermost first."""
+    kind: Literal["text", "table", "code"] = "text"
+
+
+@attrs.frozen(kw_only=True)
+class Passage:
+    """A piece of a document that is searched, shown and cited as a whole."""
+
+    ordinal: int
+    """0, 1, 2 … in its document."""
+    text: str
+    heading: str = ""
+    """The headings that it stands under, outermost first, with `` > `` between them."""
+    first_page: int | None = None
+    last_page: int | None = None
+    start: int
+    """Where it begins in the document's text, in characters."""
+    end: int
+    tokens: int
+
+
+@attrs.frozen(kw_only=True)
+class Used:
+    """A passage, or something that a graph says, as it was given to the model: what ``[n]`` in an answer refers to."""
+
+    number: int
+    """n, from 1."""
+    base: BaseId
+    source: SourceId
+    document: DocumentId | None = None
+    """None: it came from a graph."""
+    name: str
+    """Of the document, or of what the graph tells about."""
+    heading: Annotated[str, OMIT] = ""
+    first_page: Annotated[int | None, OMIT] = None
+    last_page: Annotated[int | None, OMIT] = None
+    start: Annotated[int | None, OMIT] = None
+    end: Annotated[int | None, OMIT] = None
+    score: float = 0.0
+    cited: bool = False
+    """Whether the answer refers to it."""
+    text: Annotated[str, OMIT] = ""
+    """As it was given: a document may change later."""
+    iri: Annotated[str, OMIT] = ""
+    """Of what the graph tells about."""
+    sparql: Annotated[str, OMIT] = ""
+    """The query that found it."""
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+def base_name(text: str) -> str:
+    """A base's name as it is kept: one line. Raises InvalidValue without the field's name."""
+    if len(text) > 4 * MAX_NAME:  # before anything is done with it: it comes from anybody
+        raise InvalidValue(f"has 1 to {MAX_NAME} characters")
+    name = " ".join(clean_output(normalized("NFC", text)).split())
+    if not 1 <= len(name) <= MAX_NAME:
+        raise InvalidValue(f"has 1 to {MAX_NAME} characters")
+    return name
+
+
+def check_base(base: Base) -> None:
+    """Raises InvalidValue when a value breaks its rule."""
+    if not 1 <= len(base.name) <= MAX_NAME:
+        raise InvalidValue(f"name: has 1 to {MAX_NAME} characters")
+    if len(base.description) > MAX_DESCRIPTION:
+        raise InvalidValue(f"description: has at most {MAX_DESCRIPTION} characters")
+    if base.language and not _LANGUAGE.fullmatch(base.language):
+        raise InvalidValue("language: is a code such as en or ru")
+    if len(base.members) > MAX_MEMBERS:
+        raise InvalidValue(f"members: at most {MAX_MEMBERS}")
+    for member in base.members:
+        try:
+            user_id(member)
+        except InvalidName as error:
+            raise InvalidValue(f"members: {error}") from None
+    if base.user in base.members:
+        raise InvalidValue("members: the owner is a member anyway")
+
+
+def check_source(source: Source) -> None:
+    """Raises InvalidValue when a value breaks its rule."""
+    if not 1 <= len(source.name) <= MAX_WHERE:
+        raise InvalidValue(f"name: has 1 to {MAX_WHERE} characters")
+    if len(source.where) > MAX_WHERE:
+        raise InvalidValue(f"where: has at most {MAX_WHERE} characters")
+    if source.kind in (SourceKind.FOLDER, SourceKind.WEB, SourceKind.SPARQL) and not source.where:
+        raise InvalidValue("where: is needed")

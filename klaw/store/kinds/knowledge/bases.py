@@ -1,0 +1,171 @@
+"""Knowledge bases and their members."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import apsw
+import attrs
+
+from klaw.domain.knowledge import Base, BaseId, Role, check_base
+from klaw.domain.names import UserId
+from klaw.errors import BaseExists, InvalidValue, NoSuchBase, NotAllowed, StorageError
+from klaw.store import rows
+from klaw.store.changes import Change, Kind
+from klaw.store.engine.transaction import Transaction
+from klaw.store.rebuild.tables import table
+
+_BASES = rows.Rows(Base, "kb_bases", "b")
+
+
+@attrs.frozen(kw_only=True)
+class Membership:
+    """A base as one of its members sees it."""
+
+    base: Base
+    role: Role
+
+
+_OF_USER = f"""
+SELECT {_BASES.columns}, m.role FROM kb_members AS m JOIN kb_bases AS b ON b.id = m.base_id
+WHERE m.user_id = ?1 AND (?2 IS NULL OR b.id = ?2 OR b.name = ?2) ORDER BY b.id <> ?2, b.name, b.id LIMIT ?3
+"""  # noqa: S608 - constant columns
+
+
+def of_user(
+    connection: apsw.Connection, user: UserId, *, named: str | None = None, limit: int = 1_000
+) -> list[Membership]:
+    """The bases of which a user is a member, by their names; only those of an id or a name, that of the id first."""
+    found = connection.execute(_OF_USER, (user, named, limit))
+    return [Membership(base=_BASES.read(row[:-1]), role=Role(row[-1])) for row in found]
+
+
+def get(connection: apsw.Connection, user: UserId, base: BaseId) -> Membership:
+    """A base of which a user is a member. Raises NoSuchBase for any other."""
+    found = [each for each in of_user(connection, user, named=base) if each.base.id == base]
+    if not found:
+        raise NoSuchBase
+    return found[0]
+
+
+def editable(connection: apsw.Connection, user: UserId, base: BaseId) -> Base:
+    """A base whose sources a user may change. Raises NoSuchBase or NotAllowed."""
+    found = get(connection, user, base)
+    if not found.role.may_edit:
+        raise NotAllowed("you may read this base, and not change it: ask its owner for the role of an editor")
+    return found.base
+
+
+def owned(connection: apsw.Connection, user: UserId, base: BaseId) -> Base:
+    """A base that a user owns. Raises NoSuchBase or NotAllowed."""
+    found = get(connection, user, base)
+    if found.role is not Role.OWNER:
+        raise NotAllowed("only the owner of a base may do this")
+    return found.base
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_PUT = rows.upsert("kb_bases", Base, "rowid", "entry")
+_ROWID = "SELECT rowid FROM kb_bases WHERE id = ? AND user_id = ?"
+_MEMBER = "INSERT INTO kb_members (user_id, base_id, role) VALUES (?, ?, ?)"
+
+
+def _apply(connection: apsw.Connection, change: Change[Base]) -> None:
+    base = change.value
+    connection.execute("DELETE FROM kb_members WHERE base_id = ?", (change.key,))
+    if base is None:
+        connection.execute("DELETE FROM kb_bases WHERE id = ? AND user_id = ?", (change.key, change.user))
+        return
+    rowid = connection.execute(_ROWID, (base.id, base.user)).get or change.entry
+    connection.execute(_PUT, {**rows.values(base), "rowid": rowid, "entry": change.entry})
+    for member, role in [*base.members.items(), (base.user, Role.OWNER)]:
+        connection.execute(_MEMBER, (member, base.id, role))
+
+
+_CONTENT = """id, rowid, entry, user_id, name, description, language, members, created_at, updated_at, (
+    SELECT json_group_array(user_id || ' ' || role) FROM (
+        SELECT user_id, role FROM kb_members WHERE base_id = kb_bases.id ORDER BY user_id))"""
+BASE: Kind[Base] = Kind(
+    what="kb",
+    counted="bases",
+    ops={"put": Base, "remove": None},
+    beside=("user_id", "id"),
+    check=check_base,
+    apply=_apply,
+    clear=("DELETE FROM kb_members", "DELETE FROM kb_bases"),
+    tables=(table("knowledge bases", "kb_bases", "id", _CONTENT, first="", small=True),),
+)
+
+
+def create(tx: Transaction, base: Base) -> Base:
+    """Store a new base. To create the same again is safe.
+
+    Raises:
+        BaseExists: its owner has another base of this name.
+        StorageError: a value breaks its rule.
+    """
+    return _put(tx, base)
+
+
+def change(tx: Transaction, user: UserId, base: BaseId, at: str, fields: Mapping[str, Any]) -> Base:
+    """Change fields of a base (``name``, ``description``, ``language``) that a user owns.
+
+    Raises:
+        NoSuchBase, NotAllowed: the user does not own it.
+        BaseExists, StorageError: see ``create``.
+    """
+    now = owned(tx.connection, user, base)
+    changed = attrs.evolve(now, **fields)
+    return now if changed == now else _put(tx, attrs.evolve(changed, updated_at=at))
+
+
+def share(
+    tx: Transaction, user: UserId, base: BaseId, at: str, members: Mapping[str, Literal["editor", "viewer"] | None]
+) -> Base:
+    """Give users roles in a base that a user owns, or with None take them away. Raises like ``change``."""
+    now = owned(tx.connection, user, base)
+    roles: dict[str, Any] = {**now.members, **members}
+    roles = {member: role for member, role in roles.items() if role is not None}
+    return now if roles == now.members else _put(tx, attrs.evolve(now, members=roles, updated_at=at))
+
+
+def leave(tx: Transaction, user: UserId, base: BaseId, at: str) -> None:
+    """A member who is not the owner gives the role back. Raises NoSuchBase or NotAllowed."""
+    now = get(tx.connection, user, base)
+    if now.role is Role.OWNER:
+        raise NotAllowed("the owner cannot leave a base, only delete it")
+    roles = {member: role for member, role in now.base.members.items() if member != user}
+    _put(tx, attrs.evolve(now.base, members=roles, updated_at=at))
+
+
+def _put(tx: Transaction, base: Base) -> Base:
+    try:
+        check_base(base)
+    except InvalidValue as error:
+        raise StorageError(f"the base cannot be stored: {error}") from None
+    mine: Sequence[Membership] = of_user(tx.connection, base.user, named=base.name)
+    if any(each.base.name == base.name and each.base.user == base.user and each.base.id != base.id for each in mine):
+        raise BaseExists
+    try:
+        there = get(tx.connection, base.user, base.id).base
+    except NoSuchBase:
+        there = None
+    if there is not None and there.user != base.user:
+        raise StorageError("id: is another base's")
+    if there != base:
+        tx.journal(BASE.put(base.user, base.id, base, base.updated_at))
+    return base
+
+
+def remove(tx: Transaction, user: UserId, base: BaseId, at: str) -> Base:
+    """Remove a base that a user owns; its sources are removed first, each by itself (``sources.remove``).
+
+    Raises:
+        NoSuchBase, NotAllowed: the user does not own it.
+        StorageError: it still has sources.
+    """
+    now = owned(tx.connection, user, base)
+    if tx.connection.execute("SELECT 1 FROM kb_sources WHERE base_id = ? LIMIT 1", (base,)).get:
+        raise StorageError("base: it still has sources; remove them first")
+    tx.journal(BASE.removed(now.user, base, at))
+    return now

@@ -1,0 +1,98 @@
+"""Sources of knowledge bases."""
+
+from collections.abc import Sequence
+
+import apsw
+
+from klaw.domain.knowledge import BaseId, Source, SourceId, check_source
+from klaw.domain.names import UserId
+from klaw.errors import InvalidValue, NoSuchSource, StorageError
+from klaw.store import rows
+from klaw.store.changes import Change, Kind
+from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds.knowledge import bases
+from klaw.store.rebuild.tables import table
+
+_SOURCES = rows.Rows(Source, "kb_sources", "s")
+_MINE = "JOIN kb_members AS m ON m.base_id = s.base_id AND m.user_id = ?1 WHERE"
+
+
+def of_base(connection: apsw.Connection, user: UserId, base: BaseId) -> list[Source]:
+    """The sources of a base of which a user is a member, in the order in which they were added."""
+    return _SOURCES.all(connection, f"{_MINE} s.base_id = ?2 ORDER BY s.created_at, s.id", user, base)
+
+
+def get(connection: apsw.Connection, user: UserId, source: SourceId) -> Source:
+    """A source of a base of which a user is a member. Raises NoSuchSource for any other."""
+    found = _SOURCES.one(connection, f"{_MINE} s.id = ?2", user, source)
+    if found is None:
+        raise NoSuchSource
+    return found
+
+
+def every(connection: apsw.Connection) -> Sequence[Source]:
+    """The sources of all bases of all users: for the indexer."""
+    return _SOURCES.all(connection, "ORDER BY s.created_at, s.id")
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+_INSERT = rows.insert("kb_sources", Source, "entry")
+
+
+def _apply(connection: apsw.Connection, change: Change[Source]) -> None:
+    connection.execute("DELETE FROM kb_sources WHERE id = ? AND user_id = ?", (change.key, change.user))
+    if change.value is not None:
+        connection.execute(_INSERT, {**rows.values(change.value), "entry": change.entry})
+
+
+_CONTENT = "id, entry, user_id, base_id, kind, name, place, sha256, size, added_by, created_at, updated_at"
+SOURCE: Kind[Source] = Kind(
+    what="kb_source",
+    counted="bases",
+    ops={"put": Source, "remove": None},
+    beside=("user_id", "id"),
+    check=check_source,
+    apply=_apply,
+    clear=("DELETE FROM kb_sources",),
+    tables=(table("sources of knowledge bases", "kb_sources", "id", _CONTENT, first="", small=True),),
+)
+
+
+def put(tx: Transaction, user: UserId, source: Source) -> Source:
+    """Add a source to a base that a user may edit, or change it. To put the same again is safe.
+
+    Raises:
+        NoSuchBase, NotAllowed: the user may not edit the base.
+        StorageError: a value breaks its rule, or the id is another base's source's.
+    """
+    base = bases.editable(tx.connection, user, source.base)
+    try:
+        check_source(source)
+    except InvalidValue as error:
+        raise StorageError(f"the source cannot be stored: {error}") from None
+    if source.user != base.user:
+        raise StorageError("user: is the base's owner")
+    there = _SOURCES.one(tx.connection, "WHERE s.id = ?", source.id)
+    if there is not None and there.base != source.base:
+        raise StorageError("id: is another base's")
+    if there != source:
+        tx.journal(SOURCE.put(source.user, source.id, source, source.updated_at))
+    return source
+
+
+def remove(tx: Transaction, user: UserId, source: SourceId, at: str) -> Source:
+    """Remove a source without documents of a base that a user may edit; its documents are removed first, in slices
+    (``documents.remove``).
+
+    Raises:
+        NoSuchSource, NotAllowed: the user may not edit its base.
+        StorageError: it still has documents.
+    """
+    now = get(tx.connection, user, source)
+    bases.editable(tx.connection, user, now.base)
+    if tx.connection.execute("SELECT 1 FROM kb_documents WHERE source_id = ? LIMIT 1", (source,)).get:
+        raise StorageError("source: it still has documents; remove them first")
+    tx.journal(SOURCE.removed(now.user, source, at))
+    return now

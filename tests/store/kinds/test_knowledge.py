@@ -1,0 +1,137 @@
+"""Knowledge bases in a real store: roles hold in every statement, and the logs give the same bases again."""
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from klaw.domain.knowledge import (
+    Base,
+    BaseId,
+    Document,
+    DocumentState,
+    Passage,
+    Role,
+    Source,
+    SourceId,
+    SourceKind,
+    document_id,
+)
+from klaw.domain.names import UserId
+from klaw.errors import BaseExists, NoSuchBase, NoSuchDocument, NoSuchSource, NotAllowed, StorageError
+from klaw.store.kinds.knowledge import bases, documents, sources
+from klaw.store.store import Store
+from tests.support.forgetting import lose_database
+from tests.support.stores import running_store
+
+ANNA, BORIS, EVE = UserId("anna"), UserId("boris"), UserId("eve")
+AT, LATER = "2026-11-01T10:00:00.000Z", "2026-11-02T10:00:00.000Z"
+
+
+def base(name: str = "Договоры", **fields: Any) -> Base:
+    return Base(
+        **{"id": BaseId(f"kb-{name}"), "user": ANNA, "name": name, "created_at": AT, "updated_at": AT, **fields}
+    )
+
+
+def source(of: Base, name: str = "папка", **fields: Any) -> Source:
+    own = {"id": SourceId(f"s-{name}"), "user": of.user, "base": of.id, "kind": SourceKind.FOLDER, "name": name}
+    return Source(**{**own, "where": f"/srv/{name}", "added_by": of.user, "created_at": AT, "updated_at": AT, **fields})
+
+
+def document(of: Source, name: str = "аренда.pdf", **fields: Any) -> Document:
+    own = {"id": document_id(of.id, name), "base": of.base, "source": of.id, "name": name}
+    return Document(**{**own, "state": DocumentState.READ, **fields})
+
+
+def passage(ordinal: int, text: str) -> Passage:
+    start = ordinal * 1_000
+    return Passage(
+        ordinal=ordinal, text=text, heading="Сроки", first_page=1, start=start, end=start + len(text), tokens=9
+    )
+
+
+async def count(store: Store, query: str, *bindings: Any) -> int:
+    return int(await store.readers.run(lambda connection: connection.execute(query, bindings).get))
+
+
+async def found(store: Store, word: str) -> int:
+    query = "SELECT count(*) FROM kb_passages_fts WHERE kb_passages_fts MATCH ?"
+    return await count(store, query, f'content: "{word}"')
+
+
+async def test_roles_decide_what_a_member_sees_and_changes(tmp_path: Path) -> None:
+    async with running_store(tmp_path) as store:
+        run, read = store.writer.run, store.readers.run
+        mine = await run(bases.create, base(members={BORIS: "viewer"}))
+        assert await run(bases.create, mine) == mine
+        with pytest.raises(BaseExists):
+            await run(bases.create, base(id=BaseId("kb-2")))
+        assert [(each.base.name, each.role) for each in await read(bases.of_user, BORIS)] == [("Договоры", Role.VIEWER)]
+        assert await read(bases.of_user, EVE) == []
+        made = source(mine)
+        with pytest.raises(NotAllowed):
+            await run(sources.put, BORIS, made)
+        with pytest.raises(NoSuchBase):
+            await run(sources.put, EVE, made)
+        await run(bases.share, ANNA, mine.id, LATER, {BORIS: "editor"})
+        await run(sources.put, BORIS, made)
+        with pytest.raises(NotAllowed):
+            await run(bases.change, BORIS, mine.id, LATER, {"name": "моя"})
+        with pytest.raises(NotAllowed):
+            await run(bases.remove, BORIS, mine.id, LATER)
+        with pytest.raises(NotAllowed):
+            await run(bases.leave, ANNA, mine.id, LATER)
+        assert await read(sources.of_base, EVE, mine.id) == []
+        with pytest.raises(NoSuchSource):
+            await read(sources.get, EVE, made.id)
+        with pytest.raises(StorageError):
+            await run(bases.remove, ANNA, mine.id, LATER)
+        await run(bases.leave, BORIS, mine.id, LATER)
+        assert await read(bases.of_user, BORIS) == []
+        with pytest.raises(NoSuchSource):
+            await run(sources.remove, BORIS, made.id, LATER)
+        await run(sources.remove, ANNA, made.id, LATER)
+        await run(bases.remove, ANNA, mine.id, LATER)
+        assert await read(bases.of_user, ANNA) == []
+
+
+async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_others(tmp_path: Path) -> None:
+    async with running_store(tmp_path) as store:
+        run, read = store.writer.run, store.readers.run
+        mine = await run(bases.create, base())
+        await run(sources.put, ANNA, made := source(mine))
+        first = document(made)
+        assert await run(documents.put, first, [passage(0, "Срок аренды один год."), passage(1, "Залог не нужен.")])
+        kept, gone = await read(documents.passages, ANNA, first.id)
+        assert (await found(store, "залога"), await found(store, "срок")) == (1, 2)
+        again = [passage(0, "Стороны договора."), passage(1, "Срок аренды один год.")]
+        assert await run(documents.put, attrs.evolve(first, title="Аренда офиса"), again)
+        now = await read(documents.passages, ANNA, first.id)
+        assert [each.text for each in now] == [each.text for each in again]
+        assert now[1].rowid == kept.rowid
+        assert gone.rowid not in {each.rowid for each in now}
+        assert (await found(store, "залога"), await found(store, "офис")) == (0, 2)
+        assert await read(documents.passages_between, ANNA, first.id, 1_001, 1_002) == [now[1]]
+        assert await read(documents.passages_by_rowids, EVE, [now[0].rowid]) == []
+        with pytest.raises(NoSuchDocument):
+            await read(documents.get, EVE, first.id)
+        with pytest.raises(StorageError):
+            await run(sources.remove, ANNA, made.id, LATER)
+        assert await run(documents.remove, first.id) == 2
+        assert (await found(store, "аренды"), await count(store, "SELECT count(*) FROM kb_passages")) == (0, 0)
+        await run(sources.remove, ANNA, made.id, LATER)
+        assert not await run(documents.put, first, again)
+
+
+async def test_the_logs_give_the_same_bases(tmp_path: Path) -> None:
+    async with running_store(tmp_path) as store:
+        mine = await store.writer.run(bases.create, base(description="Всё об аренде", members={BORIS: "editor"}))
+        await store.writer.run(sources.put, ANNA, made := source(mine))
+        other = await store.writer.run(bases.create, base("Recipes"))
+        await store.writer.run(bases.remove, ANNA, other.id, LATER)
+    lose_database(tmp_path)
+    async with running_store(tmp_path) as store:
+        assert [each.base for each in await store.readers.run(bases.of_user, BORIS)] == [mine]
+        assert await store.readers.run(sources.of_base, BORIS, mine.id) == [made]
