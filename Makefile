@@ -10,13 +10,17 @@ WORKERS ?= auto
 ASYNC_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC105,ASYNC106,ASYNC111,ASYNC112,ASYNC113,ASYNC118,ASYNC119,ASYNC120,ASYNC121,ASYNC900
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install test test-slow lint types lock lock-check clean
+.PHONY: run install dist test test-slow lint types lock lock-check clean
 
 run: $(VENV)/.installed-local
 	@$(BIN)/klaw models pull
 	@exec $(BIN)/klaw serve
 
 install: $(VENV)/.installed-local
+
+# The wheel, in dist/.
+dist: $(VENV)/.installed-dev
+	$(BIN)/python tools/make_dist.py
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

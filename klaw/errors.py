@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-INSTALL_AGAIN = "in Klaw's checkout, run `pip install --require-hashes -r requirements.txt`"
+INSTALL_AGAIN = "install Klaw again with [all]; in its checkout: `pip install --require-hashes -r requirements.txt`"
 """What helps when a package is missing; never "pip install klaw": that name on the index is not this program."""
 
 
