@@ -22,7 +22,7 @@ LAYERS = (
     {"memory", "context", "toolbox", "knowledge"},
     {"agent"},
     {"chats", "runs"},
-    {"health", "wire"},
+    {"health", "notices", "wire"},
     {"operations"},
     {"gateway"},
     {"api", "web"},

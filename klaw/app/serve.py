@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 import trio
 
-from klaw import __version__
+from klaw import __version__, notices
 from klaw.actor.threads import Threads
 from klaw.admin import notify
 from klaw.admin import socket as admin_socket
@@ -80,6 +80,7 @@ async def _serve(
         await app.core.supervisor.start(listener.gateway.spec())
         await _start_admin(app, listener)
         await _start_watchdog(app, listener, notifier)
+        await app.core.supervisor.start(notices.Notices(app.core, listener.auth.owners).spec())
         nursery.start_soon(recover_chats, app)
         settle_garbage_collector()
         on_ready(listener.url)
@@ -92,7 +93,7 @@ async def _serve(
 
 async def _stop_listeners(app: App, listener: "_Listener") -> None:
     """No new connections and no new questions; what runs goes on in the stages of ``running``."""
-    for name in (notify.ACTOR_NAME, admin_socket.ACTOR_NAME, listener.gateway.mailbox.name):
+    for name in (notices.ACTOR_NAME, notify.ACTOR_NAME, admin_socket.ACTOR_NAME, listener.gateway.mailbox.name):
         await app.core.supervisor.stop(name, "shutdown")
 
 

@@ -7,18 +7,24 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import attrs
 
 from klaw import atomic_file
+from klaw.actor.clock import from_iso
 from klaw.backup import manifest
 from klaw.backup.manifest import BrokenBackup, Manifest
 from klaw.errors import KlawError
 
 LOCK = ".lock"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+FAILED = ".failed"
+"""Why the last attempt failed; gone after one that did not."""
+MAX_FAILURE = 500
+OLD_S = 8 * 86_400.0
+"""An older newest backup is told."""
 DRAFT = ".draft-"
 """Before the name of what is being made or removed."""
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ(\.\d+)?")
@@ -74,6 +80,33 @@ def listed(folder: Path) -> list[Backup]:
         except BrokenBackup as error:
             found.append(Backup(root=root, manifest=None, problem=str(error)))
     return found
+
+
+def newest(folder: Path) -> float | None:
+    """When the newest usable backup was made, in Unix seconds. Raises OSError."""
+    times = [each.manifest.time for each in listed(folder) if each.manifest is not None]
+    return from_iso(max(times)) if times else None
+
+
+def failure(folder: Path) -> str | None:
+    """Why the last attempt to make a backup failed; None when it did not. Raises OSError."""
+    try:
+        return (folder / FAILED).read_text(encoding="utf-8", errors="replace")[:MAX_FAILURE]
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def noting_failure(folder: Path) -> Iterator[None]:
+    """Keep in the folder why the body failed, for whoever looks later: a timer has nobody to tell it to."""
+    try:
+        yield
+    except KlawError as error:
+        with suppress(OSError):
+            atomic_file.replace(folder / FAILED, str(error).encode()[:MAX_FAILURE])
+        raise
+    with suppress(FileNotFoundError):
+        (folder / FAILED).unlink()
 
 
 def chosen(folder: Path, name: str | None) -> tuple[Path, Manifest]:

@@ -134,13 +134,15 @@ def create(asked: Create, paths: Paths, progress: ProgressLine) -> dict[str, Any
     """Make a backup of messages, memory, configuration, workspace and files, beside a running server or without one."""
     from klaw.actor import log
     from klaw.backup.create import create
+    from klaw.backup.folder import noting_failure
 
     log.configure("error", "auto")
     os.umask(0o077)
     os.nice(NICE)
     tell = partial(progress.show, "files")
     how = {"secrets": asked.with_secrets, "whole": asked.whole}
-    root, made = create(paths, _folder(asked, paths), _marker(paths), **how, tell=tell)
+    with noting_failure(paths.backups_dir):
+        root, made = create(paths, _folder(asked, paths), _marker(paths), **how, tell=tell)
     about = {"files": len(made.items), "bytes": made.bytes, "new_bytes": made.new_bytes, "time": made.time}
     return {"path": str(root), **about, "compared": bool(made.digests), "left_out": made.left_out}
 

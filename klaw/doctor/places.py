@@ -29,8 +29,6 @@ LITTLE_SPACE_BYTES = 1 << 30
 NO_SPACE_BYTES = 100 << 20
 FUTURE_S = 300.0
 """A newest message that is so much later than now shows a clock that went back."""
-BACKUP_S = 8 * 86_400.0
-"""An older newest backup is told."""
 EARLIEST_YEAR = 2025
 """Klaw did not exist before; a clock that says so was never set."""
 
@@ -158,9 +156,11 @@ def check_backups(paths: Paths, now: float) -> Finding | None:
         now: Unix seconds.
     """
     try:
-        found = backups.listed(paths.backups_dir)
+        found, failed = backups.listed(paths.backups_dir), backups.failure(paths.backups_dir)
     except OSError as error:
         return warning("backups", f"{paths.backups_dir} cannot be read: {error.strerror}", "correct its permissions")
+    if failed is not None:
+        return warning("backups", f"the last attempt failed: {failed}", "klaw backup create, when that is mended")
     if not found:
         return None
     broken = [each.name for each in found if each.manifest is None]
@@ -168,7 +168,7 @@ def check_backups(paths: Paths, now: float) -> Finding | None:
         return warning("backups", f"broken: {listed(broken)}", "see klaw backup list, make a new one, remove these")
     newest = max(each.manifest.time for each in found if each.manifest is not None)
     text = f"{plural(len(found), 'backup')}, the newest of {newest}"
-    if now - _seconds(newest) > BACKUP_S:
+    if now - _seconds(newest) > backups.OLD_S:
         return warning("backups", text, "klaw backup create; systemctl status klaw-backup.timer")
     return ok("backups", text)
 

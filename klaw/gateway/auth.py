@@ -245,6 +245,11 @@ class Authenticator:
         self._refresh()
         return bool(self._access.tokens)
 
+    def owners(self) -> list[UserId]:
+        """Users who may ask what only whoever runs the server may; ``local`` while no token says so."""
+        self._refresh()
+        return sorted({token.user for token in self._access.tokens if token.operator}) or [LOCAL_USER]
+
     def grant(self, secret: str | None, *, loopback: bool) -> Grant | None:
         """What a connection with this token, or without one, may do; None: nothing.
 
