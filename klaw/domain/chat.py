@@ -1,4 +1,5 @@
-"""What a user keeps of a chat beside its messages: a title, that it is out of the way, what is not recalled. Pure."""
+"""What a user keeps of a chat beside its messages: a title, that it is out of the way, what is not recalled, from which
+knowledge bases it is answered. Pure."""
 
 import unicodedata
 from typing import Annotated
@@ -6,6 +7,7 @@ from typing import Annotated
 import attrs
 
 from klaw.convert import OMIT
+from klaw.domain.knowledge import MAX_BASES, BaseId
 from klaw.domain.text import has_forbidden, normalized
 from klaw.errors import InvalidValue
 
@@ -45,6 +47,8 @@ class ChatMark:
     """The chat's last ``seq`` when it was put away; what is said after that brings it back. 0: it was not."""
     unrecalled: Annotated[tuple[int, ...], OMIT] = ()
     """Numbers of messages that recall never brings back by itself."""
+    bases: Annotated[tuple[BaseId, ...], OMIT] = ()
+    """Knowledge bases that it is answered from."""
 
 
 def check(mark: ChatMark) -> None:
@@ -55,3 +59,5 @@ def check(mark: ChatMark) -> None:
         raise InvalidValue("archived: is the number of a message, or 0")
     if len(mark.unrecalled) > MAX_UNRECALLED:
         raise InvalidValue(f"unrecalled: holds at most {MAX_UNRECALLED} messages of a chat")
+    if len(mark.bases) > MAX_BASES:
+        raise InvalidValue(f"bases: a chat is answered from at most {MAX_BASES} of them")

@@ -53,6 +53,7 @@ async def answer(request: RequestFrame, user: UserId, chats: ChatDirectory) -> A
                         segment=each.segment,
                         updated_at=each.updated_at,
                         title=each.title or None,
+                        bases=list(each.bases) or None,
                     )
                     for each in listed
                 ],

@@ -310,6 +310,8 @@ class ChatInfo:
     segment: int
     updated_at: str
     title: str | None = None
+    bases: list[str] | None = None
+    """Ids of the knowledge bases that it is bound to."""
 
 
 @attrs.frozen(kw_only=True)

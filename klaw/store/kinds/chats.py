@@ -1,4 +1,5 @@
-"""Chats as their user sees them: with a title, archived, deleted, with messages that are not recalled.
+"""Chats as their user sees them: with a title, archived, deleted, with messages that are not recalled, bound to
+knowledge bases.
 ``kinds.messages`` has their other rows."""
 
 import json
@@ -10,11 +11,14 @@ import attrs
 
 from klaw.convert import Form, Wire
 from klaw.domain.chat import ChatMark, check
+from klaw.domain.knowledge import BaseId
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name, name_of
-from klaw.errors import NoSuchChat
+from klaw.errors import InvalidValue, NoSuchChat, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds.knowledge import bases as kb
+from klaw.store.kinds.knowledge.bases import Membership
 from klaw.store.rebuild.tables import Table
 
 
@@ -34,6 +38,8 @@ class Chat:
     created_at: str
     updated_at: str
     """Of its last message."""
+    bases: tuple[BaseId, ...] = ()
+    """Knowledge bases that it is bound to; one may be gone, or not the user's any more (``bound``)."""
 
 
 CHATS = rows.Rows(Chat, "chat_list")
@@ -78,23 +84,23 @@ def count_said(connection: apsw.Connection, user: UserId, chats: Sequence[ChatId
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 _PUT = """
-INSERT INTO chats (chat_id, user_id, entry, title, archived, unrecalled) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO chats (chat_id, user_id, entry, title, archived, unrecalled, bases) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = excluded.title, archived = excluded.archived,
-    unrecalled = excluded.unrecalled
+    unrecalled = excluded.unrecalled, bases = excluded.bases
 """
 
 
 def _apply(connection: apsw.Connection, change: Change[ChatMark]) -> None:
     assert change.value is not None
     chat, mark = chat_id(change.user, change.key), change.value
-    unrecalled = json.dumps(mark.unrecalled)
-    connection.execute(_PUT, (chat, change.user, change.entry, mark.title, mark.archived, unrecalled))
+    lists = json.dumps(mark.unrecalled), json.dumps(mark.bases)
+    connection.execute(_PUT, (chat, change.user, change.entry, mark.title, mark.archived, *lists))
 
 
 _FORGET = """
 INSERT INTO chats (chat_id, user_id, entry, deleted) VALUES (?, ?, ?, ?)
 ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = '', archived = 0, unrecalled = '[]',
-    deleted = excluded.deleted
+    bases = '[]', deleted = excluded.deleted
 """
 
 
@@ -105,7 +111,7 @@ def forget(connection: apsw.Connection, user: UserId, chat: ChatId, seq: int, en
 
 
 _ROWS = """
-SELECT chat_id, user_id, entry, title, archived, deleted, unrecalled FROM chats
+SELECT chat_id, user_id, entry, title, archived, deleted, unrecalled, bases FROM chats
 WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
 """
 
@@ -120,7 +126,7 @@ CHAT: Kind[ChatMark] = Kind(
     tables=(Table(name="chats", first="", statement=_ROWS, small=True),),
 )
 
-_MARK = "SELECT title, archived, unrecalled FROM chats WHERE user_id = ? AND chat_id = ?"
+_MARK = "SELECT title, archived, unrecalled, bases FROM chats WHERE user_id = ? AND chat_id = ?"
 
 
 def unrecalled(connection: apsw.Connection, chat: ChatId) -> frozenset[int]:
@@ -166,13 +172,62 @@ def recall(tx: Transaction, user: UserId, chat: ChatId, seqs: Collection[int], a
         tx.journal(CHAT.put(user, now.name, mark, at))
 
 
+def bind(tx: Transaction, user: UserId, chat: ChatId, bases: Sequence[BaseId], at: str) -> tuple[BaseId, ...]:
+    """Let a user's chat be answered from knowledge bases, instead of those before; none: from no base. A chat may be
+    bound before its first message. See ``rename``.
+
+    Raises:
+        NoSuchBase: the user is not a member of one of them.
+        StorageError: too many of them.
+    """
+    mark = _mark(tx.connection, user, chat)
+    wanted = tuple(dict.fromkeys(bases))
+    try:
+        check(attrs.evolve(mark, bases=wanted))
+    except InvalidValue as error:
+        raise StorageError(str(error)) from None
+    for base in wanted:
+        kb.get(tx.connection, user, base)
+    if wanted != mark.bases:
+        tx.journal(CHAT.put(user, name_of(chat), attrs.evolve(mark, bases=wanted), at))
+    return wanted
+
+
+@attrs.frozen(kw_only=True)
+class Bound:
+    """What a chat is answered from."""
+
+    bases: tuple[Membership, ...]
+    gone: tuple[BaseId, ...] = ()
+    """Bases to which it is bound, and that were deleted or are not shared with its user any more."""
+
+
+def bound(connection: apsw.Connection, user: UserId, chat: ChatId) -> Bound | None:
+    """The bases that a user's chat is bound to, as far as the user is a member now; None: it is bound to none."""
+    wanted = _mark(connection, user, chat).bases
+    if not wanted:
+        return None
+    mine = {each.base.id: each for base in wanted for each in kb.of_user(connection, user, named=base)}
+    return Bound(
+        bases=tuple(mine[base] for base in wanted if base in mine),
+        gone=tuple(base for base in wanted if base not in mine),
+    )
+
+
+def _mark(connection: apsw.Connection, user: UserId, chat: ChatId) -> ChatMark:
+    row = connection.execute(_MARK, (user, chat)).fetchone()
+    if not row:
+        return ChatMark()
+    return ChatMark(
+        title=row[0], archived=row[1], unrecalled=tuple(json.loads(row[2])), bases=tuple(json.loads(row[3]))
+    )
+
+
 def _marked(tx: Transaction, user: UserId, chat: ChatId) -> tuple[Chat, ChatMark]:
     now = get(tx.connection, user, chat)
     if now is None:
         raise NoSuchChat(name_of(chat))
-    row = tx.connection.execute(_MARK, (user, chat)).fetchone()
-    mark = ChatMark(title=row[0], archived=row[1], unrecalled=tuple(json.loads(row[2]))) if row else ChatMark()
-    return now, mark
+    return now, _mark(tx.connection, user, chat)
 
 
 def _changed(

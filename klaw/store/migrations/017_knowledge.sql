@@ -104,3 +104,16 @@ CREATE TABLE kb_used (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX kb_used_by_chat ON kb_used (chat_id, seq);
 CREATE INDEX kb_used_by_base ON kb_used (base_id);
+
+-- Bases that a chat is answered from, as a JSON list of their ids.
+ALTER TABLE chats ADD COLUMN bases TEXT NOT NULL DEFAULT '[]';
+DROP VIEW chat_list;
+CREATE VIEW chat_list AS
+    SELECT s.chat_id, s.user_id, s.chat_key, s.name, coalesce(c.title, '') AS title, s.last_seq, s.segment, s.created_at,
+        s.updated_at,
+        coalesce(c.archived, 0) > 0 AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = c.chat_id
+            AND m.seq > c.archived AND m.role IN ('user', 'assistant') AND m.type IN ('text', 'scheduled')) AS archived,
+        coalesce(c.bases, '[]') AS bases
+    FROM sessions s LEFT JOIN chats c ON c.chat_id = s.chat_id
+    WHERE coalesce(c.deleted, 0) = 0 OR EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = c.chat_id
+        AND m.seq > c.deleted AND m.role IN ('user', 'assistant') AND m.type IN ('text', 'scheduled'));

@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 import trio
 
+from klaw.domain.knowledge import Base, BaseId
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, chat_id
-from klaw.errors import NoSuchChat
+from klaw.errors import NoSuchBase, NoSuchChat, StorageError
 from klaw.store.kinds import chats, messages
+from klaw.store.kinds.knowledge import bases
 from klaw.store.store import Store
 from tests.support.forgetting import lose_database
-from tests.support.reindexing import differing, digests_of, run
+from tests.support.reindexing import differing, digests_of
+from tests.support.reindexing import run as reindexed
 from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store
 
@@ -82,10 +85,50 @@ async def test_what_is_never_recalled_is_kept_until_the_chat_is_forgotten(tmp_pa
         {"title": "Огород", "unrecalled": [3]},
         {"title": "Огород", "unrecalled": [1, 3]},
     ]
-    assert differing(run(tmp_path)) == set()
+    assert differing(reindexed(tmp_path)) == set()
     lose_database(tmp_path)
     async with running_store(tmp_path) as store:
         assert await store.readers.run(chats.unrecalled, GARDEN) == {1, 3}
+
+
+async def test_a_chat_is_bound_to_bases_of_which_its_user_is_a_member_then_and_now(tmp_path: Path) -> None:
+    def base(name: str, user: UserId, **members: str) -> Base:
+        return Base(id=BaseId(name), user=user, name=name, members=members, created_at=AT, updated_at=AT)
+
+    async with running_store(tmp_path) as store:
+        run, read = store.writer.run, store.readers.run
+        for each in (base("own", ANNA), base("shared", BORIS, anna="viewer"), base("secret", BORIS)):
+            await run(bases.create, each)
+        assert await run(chats.bind, ANNA, GARDEN, ["shared", "own", "own"], AT) == ("shared", "own")  # before it is used
+        await say(store, "one")
+        await run(chats.rename, ANNA, GARDEN, "Огород", AT)
+        await run(chats.bind, ANNA, GARDEN, ["shared", "own"], AT)  # nothing new: no line
+        found = await read(chats.get, ANNA, GARDEN)
+        assert found is not None
+        assert (found.bases, found.title) == (("shared", "own"), "Огород")
+        for wanted in (["own", "secret"], ["nowhere"]):
+            with pytest.raises(NoSuchBase):
+                await run(chats.bind, ANNA, GARDEN, wanted, AT)
+        with pytest.raises(StorageError, match="at most 16"):
+            await run(chats.bind, ANNA, GARDEN, [str(each) for each in range(17)], AT)
+        await run(bases.share, BORIS, BaseId("shared"), AT, {"anna": None})
+        now = await read(chats.bound, ANNA, GARDEN)
+        assert now is not None
+        assert ([each.base.id for each in now.bases], now.gone) == (["own"], ("shared",))
+        assert await read(chats.bound, BORIS, GARDEN) is None
+        assert await read(chats.bound, ANNA, MAIN) is None
+    (log,) = [each.read_text() for each in sorted(tmp_path.glob("memory/*.jsonl"))]  # noqa: ASYNC240
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert [each["value"] for each in lines if each["what"] == "chat"] == [
+        {"bases": ["shared", "own"]},
+        {"title": "Огород", "bases": ["shared", "own"]},
+    ]
+    assert differing(reindexed(tmp_path)) == set()
+    lose_database(tmp_path)
+    async with running_store(tmp_path) as store:
+        assert await store.readers.run(chats.bound, ANNA, GARDEN) == now
+        await store.writer.run(chats.bind, ANNA, GARDEN, [], AT)
+        assert await store.readers.run(chats.bound, ANNA, GARDEN) is None
 
 
 @pytest.mark.parametrize(
@@ -134,7 +177,7 @@ async def test_the_logs_give_titles_and_archive_back(tmp_path: Path) -> None:
         await store.writer.run(chats.archive, ANNA, GARDEN, AT, archived=True)
         await store.writer.run(chats.rename, ANNA, MAIN, "Main “things”", AT)
     before = digests_of(tmp_path / "klaw.db")
-    report = run(tmp_path)
+    report = reindexed(tmp_path)
     assert (differing(report), report.tally.chats) == (set(), 3)
     assert digests_of(tmp_path / "klaw.db") == before
     lose_database(tmp_path)
@@ -149,6 +192,7 @@ import os, sys, trio
 from pathlib import Path
 from klaw.domain.names import UserId, chat_id
 from klaw.store.kinds import chats, messages
+from klaw.store.kinds.knowledge import bases
 from tests.support.stores import new, running_store
 
 async def main():
