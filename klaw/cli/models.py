@@ -26,6 +26,7 @@ NOUN = Noun("models", "fetch, list, test and calibrate models (docs/models.md)",
 CALIBRATION_THREADS = 2
 _PHASES = {
     "wait": "waiting for another pull",
+    "copy": "copying",
     "download": "downloading",
     "check": "checking the kept download",
     "extract": "extracting",
@@ -50,6 +51,13 @@ class ModelNames:
             text = f"unknown model {', '.join(unknown)}; known: {', '.join(known)}"
             raise OperationError("bad_args", text, field="names")
         return [known[name] for name in dict.fromkeys(self.names)] if self.names else list(known.values())
+
+
+@attrs.frozen(kw_only=True)
+class Pull(ModelNames):
+    source: str | None = argument(
+        "copy them from the models folder of another machine; no network is used", metavar="DIR", option="--from"
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -83,9 +91,9 @@ def _pulled(answer: dict[str, Any]) -> Shown:
     return Shown((), found=all(each["state"] not in ("failed", "damaged") for each in answer["models"]))
 
 
-@NOUN.operation("models_pull", ModelNames, cli="pull", show=_pulled)
-def pull(asked: ModelNames, paths: Paths, progress: ProgressLine, warn: Say) -> dict[str, Any]:
-    """Download models and install them. If one cannot be had, the others are still fetched."""
+@NOUN.operation("models_pull", Pull, cli="pull", show=_pulled)
+def pull(asked: Pull, paths: Paths, progress: ProgressLine, warn: Say) -> dict[str, Any]:
+    """Download models, or copy them, and install them. If one cannot be had, the others are still fetched."""
     from klaw.models.pull import pull, status
 
     def tell(step: "PullStep", /) -> None:
@@ -93,9 +101,10 @@ def pull(asked: ModelNames, paths: Paths, progress: ProgressLine, warn: Say) -> 
         progress.show(f"{step.model}: {_PHASES[step.phase]}", step.done_bytes, step.total_bytes, size, last=last)
 
     rows = []
+    source = Path(asked.source).expanduser() if asked.source is not None else None
     for spec in asked.chosen():
         try:
-            pull(spec, paths.models_dir, tell, verify=asked.verify)
+            pull(spec, paths.models_dir, tell, verify=asked.verify, source=source)
         except ModelError as error:
             progress.finish()
             warn(str(error))

@@ -14,9 +14,9 @@ from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.models.catalogue import ModelSpec
 from klaw.models.manifest import Manifest, describe_file, write_manifest
 
-Phase: TypeAlias = Literal["wait", "download", "check", "extract", "convert", "done", "present"]
-"""wait: another process pulls this model. check: a package kept from an earlier pull is being verified. done: just
-installed. present: it was there already."""
+Phase: TypeAlias = Literal["wait", "copy", "download", "check", "extract", "convert", "done", "present"]
+"""wait: another process pulls this model. copy: from a folder, instead of what follows here. check: a package kept from
+an earlier pull is being verified. done: just installed. present: it was there already."""
 
 
 @attrs.frozen(kw_only=True)

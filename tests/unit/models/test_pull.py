@@ -196,3 +196,46 @@ def test_an_error_in_the_progress_callback_stops_the_pull_cleanly(tmp_path: Path
         pull(SPEC, tmp_path, stop, fetch=FakeFetch())
     pull(SPEC, tmp_path, silent, fetch=FakeFetch())
     assert status(SPEC, tmp_path, verify=True).state == "complete"
+
+
+def never(*_args: object) -> Path:
+    raise AssertionError("nothing is to be fetched")
+
+
+def test_a_model_comes_from_the_folder_of_another_machine_without_network(tmp_path: Path) -> None:
+    stick = tmp_path / "stick"
+    pull(SPEC, stick, silent, fetch=FakeFetch())
+    steps = Steps()
+    folder = pull(SPEC, tmp_path / "here", steps, fetch=never, source=stick)
+    assert (folder / "model.gguf").read_bytes() == WEIGHTS
+    assert status(SPEC, tmp_path / "here", verify=True).state == "complete"
+    assert steps.phases == ["copy", "done"]
+    shutil.rmtree(stick)
+    pull(SPEC, tmp_path / "here", steps, fetch=never, source=stick)  # what is here is not asked for again
+
+
+@pytest.mark.parametrize("damage", ["flipped", "short", "gone", "no manifest", "missing", "outside", "other version"])
+def test_a_folder_that_is_not_the_whole_model_is_refused(tmp_path: Path, damage: str) -> None:
+    stick = tmp_path / "stick"
+    folder = pull(SPEC, stick, silent, fetch=FakeFetch())
+    spec, manifest = SPEC, json.loads((folder / "manifest.json").read_text())
+    match damage:
+        case "flipped":
+            (folder / "model.gguf").write_bytes(b"X" + WEIGHTS[1:])
+        case "short":
+            (folder / "model.gguf").write_bytes(WEIGHTS[:-1])
+        case "gone":
+            (folder / "model.gguf").unlink()
+        case "no manifest":
+            (folder / "manifest.json").unlink()
+        case "missing":
+            shutil.rmtree(folder)
+        case "outside":
+            manifest["files"] = {"../model.gguf": manifest["files"]["model.gguf"]}
+            (folder / "manifest.json").write_text(json.dumps(manifest))
+        case _:
+            spec = attrs.evolve(SPEC, version="2")
+    with pytest.raises(ModelError, match=str(stick)):
+        pull(spec, tmp_path / "here", silent, fetch=never, source=stick)
+    assert status(spec, tmp_path / "here").state == "missing"
+    assert not (tmp_path / "model.gguf").exists()
