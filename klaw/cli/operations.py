@@ -138,7 +138,8 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
     Returns the exit code: 0 done, 1 failed, 2 wrong usage.
     """
     paths = Paths.resolve(arguments.home)
-    enter(paths)
+    if not operation.noun.of_machine:
+        enter(paths)
     if not getattr(arguments, "watch", False):
         return _run(operation, arguments, paths)
     try:

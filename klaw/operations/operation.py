@@ -339,6 +339,8 @@ class Noun:
     local: bool = False
     """Its operations need no server, and only the command line has them: their handlers get ``asked``, ``paths`` and
     what ``cli.operations`` gives them."""
+    of_machine: bool = False
+    """It is about the whole machine, not about one installation: root stays root."""
     operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
 
     def operation(self, name: str, arguments: type[Any] = Nothing, **how: Any) -> Callable[[Handler], Handler]:

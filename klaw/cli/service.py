@@ -1,0 +1,161 @@
+"""``klaw service``: Klaw as a service of systemd: install, look at it, uninstall."""
+
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+
+from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.config.paths import Paths
+from klaw.convert import Bounds
+from klaw.operations.operation import Noun, OperationError, Shown, Table, argument, size
+
+if TYPE_CHECKING:
+    from klaw.service.install import Machine, Step
+
+NOUN = Noun("service", "run Klaw as a service of systemd (docs/operations.md)", local=True, of_machine=True)
+EXTRAS = ("node-mcp", "bubblewrap")
+Say = Callable[..., None]
+
+
+@attrs.frozen(kw_only=True)
+class OfMachine:
+    dry_run: bool = argument("only say what would be done", default=False)
+    root: str | None = argument("work on the machine below this folder, as DESTDIR does; starts nothing", metavar="DIR")
+
+
+@attrs.frozen(kw_only=True)
+class Install(OfMachine):
+    user: str | None = argument("the system user that it runs as (default: klaw); made if missing", metavar="NAME")
+    start: bool = argument("also start it", default=False)
+    extras: tuple[str, ...] = argument(
+        "loosen the sandbox for node-mcp (MCP servers on Node.js) or bubblewrap (the sandbox of host_exec)",
+        default=(),
+        metavar="WHAT",
+        option="--with",
+    )
+    workspace: str | None = argument("keep the workspace here (default: in the home)", metavar="DIR")
+    source: str | None = argument("copy the models from this folder, a stick's say", metavar="DIR", option="--from")
+    models: bool = argument("leave the models alone", default=True, option="--no-models")
+    program: str | None = argument("the klaw command that the service runs (default: this one)", metavar="PATH")
+
+
+@attrs.frozen(kw_only=True)
+class Logs:
+    follow: bool = argument("go on with what comes", default=False, option="-f")
+    lines: Annotated[int, Bounds(1, 1_000_000)] = argument("how many (default: 100)", default=100, metavar="N")
+
+
+def _machine(asked: OfMachine, say: Say) -> "Machine":
+    from klaw.service.install import Machine, require_system
+
+    machine = Machine(
+        root=Path(asked.root).absolute() if asked.root else Path("/"),
+        dry_run=asked.dry_run,
+        tell=lambda step: say(*_lines(step)),
+    )
+    require_system(machine)
+    if asked.dry_run:
+        say("dry run: nothing is done")
+    return machine
+
+
+def _lines(step: "Step") -> list[str]:
+    return [f"{step.outcome:<8} {step.what}" + (f"  ({step.why})" if step.why else ""), *step.diff]
+
+
+def _done(answer: dict[str, Any]) -> Shown:
+    return Shown((), found=answer["well"])
+
+
+@NOUN.operation("service_install", Install, cli="install", show=_done)
+def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[str, Any]:
+    """Make user, folders, units, environment file and models, and enable the service. What is there stays, so it can be
+    repeated, for instance after an update. The exit code is 1 if something failed, or a file that somebody edited was
+    kept.
+    """
+    from klaw.service.install import install, pull_models, this_program
+    from klaw.service.units import Wanted, told
+    from klaw.service.watch import unit_in
+
+    if unknown := set(asked.extras) - {*EXTRAS}:
+        raise OperationError("bad_args", f"{', '.join(sorted(unknown))}: one of {', '.join(EXTRAS)}", field="extras")
+    machine = _machine(asked, say)
+    unit = unit_in(machine.root)
+    user, place = told(unit.read_text(encoding="utf-8") if unit else "")
+    wanted = Wanted(
+        program=PurePosixPath(asked.program) if asked.program else this_program(),
+        user=asked.user or user,
+        home=PurePosixPath(Path(home).absolute()) if home else place,
+        extras=tuple(dict.fromkeys(asked.extras)),  # type: ignore[arg-type]  # checked above
+        workspace=PurePosixPath(Path(asked.workspace).absolute()) if asked.workspace else None,
+    )
+    source = Path(asked.source).expanduser() if asked.source else None
+    pull = asked.models and machine.real and not asked.dry_run
+    models = (lambda each: pull_models(each, source, quiet=quiet)) if pull else None
+    install(wanted, machine, start=asked.start, models=models)
+    if not any(step.outcome in ("made", "changed", "failed") or step.diff for step in machine.steps):
+        say("All was there already.")
+    if machine.real and not asked.dry_run and machine.well:
+        say(f"Configuration: {wanted.home}/config/engine.json. How it is: klaw service status")
+    return {"well": machine.well, "steps": machine.steps, "home": str(wanted.home), "user": wanted.user}
+
+
+@NOUN.operation("service_uninstall", OfMachine, cli="uninstall", show=_done)
+def uninstall(asked: OfMachine, say: Say) -> dict[str, Any]:
+    """Stop the service and remove its units. Data, configuration and user stay."""
+    from klaw.service.install import uninstall
+    from klaw.service.units import ENVIRONMENT
+    from klaw.service.watch import owner_and_home
+
+    machine = _machine(asked, say)
+    user, home = owner_and_home(machine.root)
+    uninstall(machine)
+    say(f"Everything that Klaw knows stays in {home} (user {user}), keys in {ENVIRONMENT}.")
+    return {"well": machine.well, "steps": machine.steps, "home": str(home), "user": user}
+
+
+def _status(answer: dict[str, Any]) -> Shown:
+    from klaw.operations.status import STATUS
+
+    unit, timer = answer["service"], answer["backups"]
+    memory = unit["MemoryCurrent"]
+    since = f" since {unit['ActiveEnterTimestamp']}" if unit["ActiveEnterTimestamp"] else ""
+    ended = "" if unit["Result"] == "success" else f", last result: {unit['Result']}"
+    rows = [
+        [
+            "service",
+            f"{unit['ActiveState']} ({unit['SubState']}){since}, {unit['UnitFileState'] or 'not enabled'}{ended}",
+        ],
+        ["restarts", f"{unit['NRestarts']} by systemd"],
+        *([["memory", f"{size(int(memory))} with its child processes"]] if memory.isdecimal() else []),
+        ["backups", f"timer {timer['ActiveState']}, the last one: {timer['LastTriggerUSec'] or 'none yet'}"],
+    ]
+    if answer["server"] is None:
+        return Shown([Table(rows), answer["error"]], found=False)
+    shown = STATUS.operations[0].show(answer["server"])
+    lines = shown.lines if isinstance(shown, Shown) else shown
+    return Shown([Table(rows), *lines], found=unit["ActiveState"] == "active")
+
+
+@NOUN.operation("service_status", cli="status", show=_status)
+def status(home: str | None) -> dict[str, Any]:
+    """Show what systemd says of the service, and the server itself. The exit code is 1 unless it runs and answers."""
+    from klaw.service.units import SERVICE, TIMER
+    from klaw.service.watch import owner_and_home, state
+
+    paths = Paths.resolve(home or str(owner_and_home()[1]))
+    found: dict[str, Any] = {"service": state(SERVICE), "backups": state(TIMER, "ActiveState", "LastTriggerUSec")}
+    try:
+        return {**found, "server": call(paths, "status"), "error": None}
+    except (NoServer, Refused, PermissionError) as error:
+        return {**found, "server": None, "error": f"the server does not answer ({error}): klaw service logs"}
+
+
+@NOUN.operation("service_logs", Logs, cli="logs", show=lambda answer: Shown((), found=not answer["code"]))
+def logs(asked: Logs) -> dict[str, Any]:
+    """Show the service's log. Ctrl-C ends it."""
+    from klaw.service.watch import logs
+
+    return {"code": logs(follow=asked.follow, lines=asked.lines)}

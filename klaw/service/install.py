@@ -1,0 +1,323 @@
+"""Put the service on a machine, or take it away. Everything is said; what is there already stays as it is. Blocks."""
+
+import difflib
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import attrs
+
+import klaw
+from klaw import atomic_file
+from klaw.models.catalogue import CATALOGUE
+from klaw.service.units import (
+    ENVIRONMENT,
+    PACKAGED,
+    SERVICE,
+    SYSTEM,
+    TIMER,
+    WAITING,
+    ServiceRefused,
+    Wanted,
+    is_hidden,
+    is_untouched,
+    marked,
+    ours,
+    text_of,
+    time_sync,
+)
+
+
+@attrs.frozen(kw_only=True)
+class Step:
+    """One thing on the machine."""
+
+    outcome: Literal["made", "changed", "removed", "same", "kept", "skipped", "failed"]
+    what: str
+    why: str = ""
+    diff: tuple[str, ...] = ()
+    """Of a file that somebody edited: what Klaw would change."""
+
+
+@attrs.define(kw_only=True)
+class Machine:
+    """The machine, or a folder that stands for one, as DESTDIR does. Tells each step, and keeps it."""
+
+    root: Path = Path("/")
+    dry_run: bool = False
+    tell: Callable[[Step], None] = lambda _step: None
+    steps: list[Step] = attrs.Factory(list)
+
+    @property
+    def real(self) -> bool:
+        return self.root == Path("/")
+
+    def at(self, path: PurePosixPath) -> Path:
+        return self.root / str(path).lstrip("/")
+
+    def note(self, outcome: str, what: object, why: str = "", diff: Sequence[str] = ()) -> None:
+        step = Step(outcome=outcome, what=str(what), why=why, diff=tuple(diff))  # type: ignore[arg-type]  # one of them
+        self.steps.append(step)
+        self.tell(step)
+
+    @property
+    def changed(self) -> bool:
+        """Whether a unit is new or another one than before."""
+        return any(step.outcome in ("made", "changed", "removed") and "/systemd/" in step.what for step in self.steps)
+
+    @property
+    def well(self) -> bool:
+        return not any(step.outcome == "failed" or step.diff for step in self.steps)
+
+    def put(self, path: PurePosixPath, text: str) -> None:
+        """Write a unit or drop-in, unless somebody edited it: then ours is put beside it."""
+        place, new = self.at(path), marked(path, text)
+        old = place.read_text(encoding="utf-8") if place.exists() else None
+        if old in (new, text):
+            self.note("same", path)
+        elif old is None or is_untouched(path, old):
+            self._write(place, new, 0o644)
+            self.note("made" if old is None else "changed", path)
+        else:
+            beside = path.with_name(f"{path.name}.new")
+            self._write(self.at(beside), new, 0o644)
+            diff = difflib.unified_diff(old.splitlines(), new.splitlines(), str(path), str(beside), lineterm="", n=1)
+            self.note("kept", path, f"somebody edited it; Klaw's is {beside}", [*diff])
+
+    def take_away(self, path: PurePosixPath) -> None:
+        """Remove a file of ours; one that was edited stays under another name."""
+        place = self.at(path)
+        if not place.exists():
+            return
+        if is_untouched(path, place.read_text(encoding="utf-8")):
+            self._do(place.unlink)
+            self.note("removed", path)
+        else:
+            kept = path.with_name(f"{path.name}.edited")
+            self._do(place.rename, self.at(kept))
+            self.note("removed", path, f"somebody edited it: it is {kept} now")
+
+    def folder(self, path: PurePosixPath, mode: int, owner: tuple[int, int] | None = None) -> None:
+        place = self.at(path)
+        if place.is_dir():
+            found = place.stat().st_uid
+            if owner is None or found == owner[0]:
+                self.note("same", path)
+            else:
+                self.note("failed", path, f"belongs to user {found}: chown -R {owner[0]}:{owner[1]} {path}")
+            return
+        self._do(self._make_folder, place, mode, owner)
+        self.note("made", path, f"mode {mode:04o}")
+
+    def _make_folder(self, place: Path, mode: int, owner: tuple[int, int] | None) -> None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.mkdir(mode=mode)
+        place.chmod(mode)
+        if owner is not None:
+            os.chown(place, *owner)
+
+    def once(self, path: PurePosixPath, text: str, mode: int) -> None:
+        """Write a file that is its owner's from then on."""
+        if self.at(path).exists():
+            self.note("same", path, "yours to change")
+            return
+        self._write(self.at(path), text, mode)
+        self.note("made", path, f"mode {mode:04o}; keys of LLM providers go here")
+
+    def _write(self, place: Path, text: str, mode: int) -> None:
+        if not self.dry_run:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            atomic_file.replace(place, text.encode(), mode=mode)
+
+    def _do(self, function: Callable[..., object], *arguments: object) -> None:
+        if not self.dry_run:
+            function(*arguments)
+
+    def run(self, *command: str, what: str = "", quiet: bool = False) -> bool:
+        """Run a program; returns whether it succeeded. What it said is told if not."""
+        if self.dry_run:
+            self.note("made", what or " ".join(command))
+            return True
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+        good = done.returncode == 0
+        if not quiet or not good:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            self.note("made" if good else "failed", what or " ".join(command), "" if good else "; ".join(said[-3:]))
+        return good
+
+    def systemctl(self, *arguments: str) -> bool:
+        """Only asks; nothing is said."""
+        place = () if self.real else (f"--root={self.root}",)
+        command = ["systemctl", *place, *arguments]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def enable(self, unit: str) -> None:
+        if self.at(SYSTEM / unit).exists() or self.at(PACKAGED / unit).exists() or self.dry_run:
+            if self.systemctl("is-enabled", unit):
+                self.note("same", f"{unit} is enabled")
+            else:
+                place = () if self.real else (f"--root={self.root}",)
+                self.run("systemctl", *place, "enable", unit, what=f"{unit} is enabled")
+
+
+def this_program() -> PurePosixPath:
+    """The command ``klaw`` of this installation.
+
+    Raises:
+        ServiceRefused: the service could not read it.
+    """
+    program = Path(sys.prefix) / "bin" / "klaw"
+    needed = (program, Path(sys.executable).resolve(), Path(sys.base_prefix), Path(klaw.__file__))
+    hidden = next((each for each in needed if is_hidden(each)), None)
+    if hidden is not None:
+        raise ServiceRefused(
+            f"the service does not see {hidden}: home folders and /tmp are closed to it. Install Klaw for the whole "
+            "machine, for instance: sudo PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install WHEEL "
+            "(docs/operations.md)"
+        )
+    if not program.exists():
+        raise ServiceRefused(f"there is no {program}: install Klaw as docs/operations.md says, or give --program")
+    return PurePosixPath(program)
+
+
+def require_system(machine: Machine) -> None:
+    """Raises ServiceRefused when the machine is no place for it; names all that is missing."""
+    missing = []
+    if shutil.which("systemctl") is None:
+        missing.append("systemd is not installed")
+    elif machine.real and not Path("/run/systemd/system").is_dir():
+        missing.append("systemd does not run here")
+    if machine.real and os.geteuid() != 0 and not machine.dry_run:
+        missing.append("only root may do this: use sudo")
+    if missing:
+        raise ServiceRefused("; ".join(missing))
+
+
+def install(wanted: Wanted, machine: Machine, *, start: bool, models: Callable[[Wanted], bool] | None) -> None:
+    """Make what is missing, in the order in which it is needed.
+
+    Args:
+        wanted: the installation.
+        machine: see ``Machine``; it has the account of what was done.
+        start: also start the service, or start it again when a unit was changed.
+        models: gets the models; None: they are left alone.
+    """
+    owner = _user(wanted, machine)
+    machine.folder(ENVIRONMENT.parent, 0o755)
+    machine.once(ENVIRONMENT, text_of("klaw.env.example"), 0o600)
+    machine.folder(wanted.home, 0o700, owner)
+    if wanted.workspace is not None:
+        machine.folder(wanted.workspace, 0o700, owner)
+    for path, text in wanted.files().items():
+        packaged = machine.at(PACKAGED / path.name)
+        if packaged.exists() and packaged.read_text(encoding="utf-8") == text and not machine.at(path).exists():
+            machine.note("same", PACKAGED / path.name, "of the Debian package")
+        else:
+            machine.put(path, text)
+    waiting = _wait_for_time(machine)
+    if machine.real and machine.changed:
+        machine.run("systemctl", "daemon-reload")
+    for unit in (SERVICE, TIMER, *waiting):
+        machine.enable(unit)
+    if models is not None and not models(wanted):
+        machine.note("failed", "models", "see above; Klaw runs without them: klaw service install gets them later")
+    if machine.real:
+        _start(machine, start=start)
+
+
+def _user(wanted: Wanted, machine: Machine) -> tuple[int, int] | None:
+    if not machine.real:
+        machine.note("skipped", f"user {wanted.user}", "is made on the machine itself, not with --root")
+        return None
+    try:
+        found = pwd.getpwnam(wanted.user)
+    except KeyError:
+        words = ["--system", "--user-group", "--home-dir", str(wanted.home), "--no-create-home"]
+        machine.run("useradd", *words, "--shell", "/usr/sbin/nologin", wanted.user, what=f"user {wanted.user}")
+        if machine.dry_run:
+            return None
+        found = pwd.getpwnam(wanted.user)
+    else:
+        machine.note("same", f"user {wanted.user}")
+    return found.pw_uid, found.pw_gid
+
+
+def _wait_for_time(machine: Machine) -> Iterable[str]:
+    """A board without a clock of its own: the start waits until the time is set, but not for ever."""
+    for sets, waits in WAITING.items():
+        if machine.at(PACKAGED / sets).exists() and machine.at(PACKAGED / waits).exists():
+            for path, text in time_sync(waits).items():
+                machine.put(path, text)
+            return [waits]
+    machine.note("skipped", "waiting for the clock", "neither systemd-timesyncd nor chrony is installed")
+    return []
+
+
+def _start(machine: Machine, *, start: bool) -> None:
+    runs = machine.systemctl("is-active", SERVICE)
+    if not machine.systemctl("is-active", TIMER):
+        machine.run("systemctl", "start", TIMER, what=f"{TIMER} is started")
+    if not start:
+        why = "a unit was changed: systemctl restart klaw" if runs and machine.changed else ""
+        machine.note(
+            "same" if runs else "skipped", SERVICE, why or ("runs" if runs else "start it: systemctl start klaw")
+        )
+    elif runs and not machine.changed:
+        machine.note("same", f"{SERVICE} runs")
+    else:
+        machine.run("systemctl", "restart", SERVICE, what=f"{SERVICE} is started")
+
+
+@contextmanager
+def readable_copy(source: Path) -> Iterator[Path]:
+    """The known models of a folder where the service's user can read them: a stick is often its owner's alone."""
+    with tempfile.TemporaryDirectory(prefix="klaw-models-", dir="/var/tmp") as name:
+        copy = Path(name)
+        copy.chmod(0o755)
+        for spec in CATALOGUE:
+            if (source / spec.id).is_dir():
+                (copy / spec.id).mkdir(mode=0o755)
+                for each in (source / spec.id).iterdir():
+                    if each.is_file():
+                        shutil.copyfile(each, copy / spec.id / each.name)
+                        (copy / spec.id / each.name).chmod(0o644)
+        yield copy
+
+
+def pull_models(wanted: Wanted, source: Path | None, *, quiet: bool) -> bool:
+    """``klaw models pull`` as the service's user. Returns whether all are there. Raises ServiceRefused."""
+    # root becomes the owner of the home, for good: therefore a process of its own
+    command = [sys.executable, "-m", "klaw", "models", "pull", "--home", str(wanted.home)]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("KLAW_", "XDG_"))}
+    output = subprocess.DEVNULL if quiet else None
+
+    def pull(*more: str) -> bool:
+        return subprocess.run([*command, *more], stdout=output, env=environ, cwd="/", check=False).returncode == 0
+
+    if source is None:
+        return pull()
+    if not source.is_dir():
+        raise ServiceRefused(f"--from: {source} is not a folder")
+    with readable_copy(source) as copy:
+        return pull("--from", str(copy))
+
+
+def uninstall(machine: Machine) -> None:
+    """Stop the service and remove its units; data, configuration and user stay."""
+    if machine.real:
+        for unit in (SERVICE, TIMER):
+            if machine.systemctl("is-active", unit) or machine.systemctl("is-enabled", unit):
+                machine.run("systemctl", "disable", "--now", unit, what=f"{unit} is stopped and disabled")
+    else:
+        machine.run("systemctl", f"--root={machine.root}", "disable", SERVICE, TIMER, quiet=True)
+    for path in ours():
+        machine.take_away(path)
+    if machine.real and machine.changed:
+        machine.run("systemctl", "daemon-reload")

@@ -1,0 +1,141 @@
+"""The files of a system service, made from those of conf/ for one installation. Pure."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Literal, TypeAlias
+
+import attrs
+
+from klaw.errors import KlawError
+
+Extra: TypeAlias = Literal["node-mcp", "bubblewrap"]
+
+SERVICE, BACKUP, TIMER = UNITS = ("klaw.service", "klaw-backup.service", "klaw-backup.timer")
+SYSTEM = PurePosixPath("/etc/systemd/system")
+PACKAGED = PurePosixPath("/usr/lib/systemd/system")
+"""Where the units of a Debian package are."""
+ENVIRONMENT = PurePosixPath("/etc/klaw/klaw.env")
+STATE = PurePosixPath("/var/lib")
+HIDDEN = tuple(map(PurePosixPath, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108  nothing is made there
+"""What the service does not see, by ProtectHome= and PrivateTmp=."""
+TIME_SYNC_S = 90
+WAITING = {"systemd-timesyncd.service": "systemd-time-wait-sync.service", "chrony.service": "chrony-wait.service"}
+"""What sets the clock, and what waits for it."""
+
+_FILES = Path(__file__).parent / "files"
+_PROGRAM = "/opt/klaw/bin/klaw"
+_PLAIN = re.compile(r"/[\w./@+-]*")
+_MARK = "# Made by `klaw service install`; changes belong into `systemctl edit {}`. SHA-256 of what follows: {}\n"
+_EXTRAS: Mapping[Extra, str] = {
+    "node-mcp": """\
+# MCP servers that run on Node.js: its compiler writes code at run time.
+[Service]
+MemoryDenyWriteExecute=no
+""",
+    "bubblewrap": """\
+# The sandbox of host_exec makes namespaces of its own, with mounts in them.
+[Service]
+RestrictNamespaces=no
+SystemCallFilter=@mount capset sethostname setns
+""",
+}
+
+
+class ServiceRefused(KlawError):
+    """The service cannot be set up, or looked at, as asked; the text says why and what to do."""
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """One installation. Paths are those of the machine that it runs on."""
+
+    program: PurePosixPath
+    """The command ``klaw``."""
+    user: str = "klaw"
+    home: PurePosixPath = STATE / "klaw"
+    extras: tuple[Extra, ...] = ()
+    workspace: PurePosixPath | None = None
+    """None: that of the home."""
+
+    def __attrs_post_init__(self) -> None:
+        """Raises ServiceRefused."""
+        if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", self.user) or self.user == "root":
+            raise ServiceRefused("--user: the name of a system user that is not root")
+        named = {"the program": self.program, "--home": self.home, "--workspace": self.workspace}
+        for name, path in named.items():
+            if path is not None and not _PLAIN.fullmatch(str(path)):
+                raise ServiceRefused(f"{name}: must be an absolute path of letters, digits and ./@+-_ ({path})")
+
+    def files(self) -> dict[PurePosixPath, str]:
+        """Path and text of each unit and drop-in."""
+        made = {SYSTEM / name: self.unit(name) for name in UNITS}
+        for extra in self.extras:
+            made[SYSTEM / "klaw.service.d" / f"{extra}.conf"] = _EXTRAS[extra]
+        if self.workspace is not None:
+            text = "\n".join(["[Service]", f"Environment=KLAW_WORKSPACE={self.workspace}", *_seen(self.workspace), ""])
+            for name in UNITS[:2]:
+                made[SYSTEM / f"{name}.d" / "workspace.conf"] = text
+        return made
+
+    def unit(self, name: str) -> str:
+        """A unit of conf/ with this installation's program, user and home."""
+        text = text_of(name).replace(_PROGRAM, str(self.program)).replace("User=klaw\n", f"User={self.user}\n")
+        if self.home.parent == STATE:
+            return text.replace("StateDirectory=klaw\n", f"StateDirectory={self.home.name}\n").replace(
+                "%S/klaw", f"%S/{self.home.name}"
+            )
+        own = "".join(f"{line}\n" for line in _seen(self.home))
+        text = text.replace("StateDirectory=klaw\nStateDirectoryMode=0700\n", own).replace("%S/klaw", str(self.home))
+        return text.replace("ProtectHome=yes\n", "") if "ProtectHome=tmpfs" in own else text
+
+
+def text_of(name: str) -> str:
+    """A file of conf/."""
+    return (_FILES / name).read_text(encoding="utf-8")
+
+
+def ours() -> list[PurePosixPath]:
+    """Every file that Klaw may have put among the units."""
+    drop_ins = [SYSTEM / f"{unit}.d" / f"{name}.conf" for unit in UNITS[:2] for name in (*_EXTRAS, "workspace")]
+    return [
+        *(SYSTEM / unit for unit in UNITS),
+        *drop_ins,
+        *(path for unit in WAITING.values() for path in time_sync(unit)),
+    ]
+
+
+def told(unit: str) -> tuple[str, PurePosixPath]:
+    """User and home of a ``klaw.service``."""
+    user, home = re.search(r"^User=(\S+)$", unit, re.MULTILINE), re.search(r"\bKLAW_HOME=(\S+)", unit)
+    return user[1] if user else "klaw", PurePosixPath(home[1].replace("%S", str(STATE))) if home else STATE / "klaw"
+
+
+def time_sync(unit: str) -> dict[PurePosixPath, str]:
+    """A drop-in for what waits for the time at a start: a board that is offline starts all the same."""
+    text = f"# A board without network starts all the same.\n[Service]\nTimeoutStartSec={TIME_SYNC_S}\n"
+    return {SYSTEM / f"{unit}.d" / "klaw.conf": text}
+
+
+def is_hidden(path: Path | PurePosixPath) -> bool:
+    """Whether the service's sandbox hides a path from it."""
+    return any(PurePosixPath(path).is_relative_to(each) for each in HIDDEN)
+
+
+def _seen(folder: PurePosixPath) -> list[str]:
+    """What lets the service write a folder."""
+    if any(folder.is_relative_to(each) for each in HIDDEN[:3]):
+        return ["ProtectHome=tmpfs", f"BindPaths={folder}"]
+    return [f"BindPaths={folder}"] if is_hidden(folder) else [f"ReadWritePaths={folder}"]
+
+
+def marked(path: PurePosixPath, text: str) -> str:
+    """A text as it is written: with a line that tells later whether somebody edited it."""
+    unit = path.parent.name.removesuffix(".d") if path.suffix == ".conf" else path.name
+    return _MARK.format(unit.removesuffix(".service"), hashlib.sha256(text.encode()).hexdigest()) + text
+
+
+def is_untouched(path: PurePosixPath, text: str) -> bool:
+    """Whether a file is as ``marked`` made it."""
+    return marked(path, text.partition("\n")[2]) == text
