@@ -86,7 +86,7 @@ def test_an_edited_file_is_told_from_ours() -> None:
 
 
 def test_what_the_sandbox_hides() -> None:
-    hidden = ["/home/pi/.local/bin/klaw", "/root/x", "/tmp/venv/bin/klaw", "/run/user/1000/klaw"]
+    hidden = ["/home/pi/.local/bin/klaw", "/root", "/tmp/venv/bin/klaw", "/run/user/1000/klaw"]
     assert all(is_hidden(Path(each)) for each in hidden)
     assert not any(is_hidden(Path(each)) for each in ("/opt/klaw", "/usr/bin/python3", "/homes/x", "/run/klaw"))
 
