@@ -59,6 +59,7 @@ CREATE TABLE kb_documents (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX kb_documents_by_source ON kb_documents (source_id, name);
 CREATE INDEX kb_documents_by_base ON kb_documents (base_id, name);
+CREATE INDEX kb_documents_waiting ON kb_documents (source_id, name) WHERE state = 'waiting';
 
 CREATE TABLE kb_passages (
     rowid        INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice

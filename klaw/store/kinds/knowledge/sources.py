@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import apsw
+import attrs
 
 from klaw.domain.knowledge import BaseId, Source, SourceId, check_source
 from klaw.domain.names import UserId
@@ -80,6 +81,15 @@ def put(tx: Transaction, user: UserId, source: Source) -> Source:
     if there != source:
         tx.journal(SOURCE.put(source.user, source.id, source, source.updated_at))
     return source
+
+
+def kept(tx: Transaction, source: SourceId, sha256: str, size: int, at: str) -> Source | None:
+    """Other bytes of a source were fetched and are kept. None: it is gone meanwhile."""
+    now = _SOURCES.one(tx.connection, "WHERE s.id = ?", source)
+    if now is not None and now.sha256 != sha256:
+        now = attrs.evolve(now, sha256=sha256, size=size, updated_at=at)
+        tx.journal(SOURCE.put(now.user, now.id, now, at))
+    return now
 
 
 def remove(tx: Transaction, user: UserId, source: SourceId, at: str) -> Source:
