@@ -282,6 +282,19 @@ class NoSuchDocument(StorageError):
         super().__init__("there is no document of this id in a knowledge base that you may see")
 
 
+class GraphError(KlawError):
+    """A graph could not be asked, or did not answer as it should; the text is Klaw's own.
+
+    Attributes:
+        code: ``unknown_endpoint``, ``bad_address``, ``unreachable``, ``timeout``, ``refused``, ``malformed``, ``too_large``,
+            ``unreadable`` (a file), ``damaged`` (its store), ``busy``, ``paused`` or ``bad_query``.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class NotAllowed(StorageError):
     """The user's role does not allow it; the text says which does."""
 

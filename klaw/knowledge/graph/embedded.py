@@ -1,0 +1,290 @@
+"""Graphs in files: each is read once into a store on disk beside it, which a child process answers from (see ``child``).
+
+A store is made of its file, so it is made again when it is missing, damaged, or of another version of the file.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import structlog
+import trio
+
+from klaw import atomic_file
+from klaw.actor.threads import Threads
+from klaw.errors import GraphError
+from klaw.knowledge.graph.graph import MAX_ANSWER_BYTES, Session
+from klaw.knowledge.graph.terms import Answer, read_answer
+
+FORMATS = {
+    ".ttl": "TURTLE",
+    ".nt": "N_TRIPLES",
+    ".rdf": "RDF_XML",
+    ".owl": "RDF_XML",
+    ".xml": "RDF_XML",
+    ".jsonld": "JSON_LD",
+    ".json": "JSON_LD",
+    ".nq": "N_QUADS",
+    ".trig": "TRIG",
+}
+"""Suffix to pyoxigraph's name of the format."""
+VERSION = 1
+"""Of how a store is made."""
+LOAD_S = 1_800.0
+SESSIONS = 2
+"""Child processes that answer at the same time."""
+WAIT_S = 5.0
+"""Longest wait for one of them."""
+_PROGRAM = Path(__file__).with_name("child.py")
+_MADE = "klaw.json"
+"""In the folder of a store: what it was made of. Written last."""
+
+log = structlog.get_logger("klaw.knowledge")
+
+
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """A file that was read."""
+
+    triples: int
+    labels: int
+
+
+class Files:
+    """What graphs in files share.
+
+    Args:
+        load_s: the most that reading a file may take.
+    """
+
+    def __init__(self, load_s: float = LOAD_S) -> None:
+        self.load_s = load_s
+        self.threads = Threads("graph files", 2)
+        self.loading = trio.CapacityLimiter(1)
+        self.sessions = trio.CapacityLimiter(SESSIONS)
+        self.locks: dict[Path, trio.Lock] = {}
+
+
+@attrs.frozen
+class FileGraph:
+    """A graph in a file. See ``Graph``.
+
+    Args:
+        files: shared by all of them.
+        file: that is kept.
+        name: of the file as it was uploaded; its suffix says the format.
+        stamp: another one for other bytes.
+    """
+
+    files: Files
+    file: Path
+    name: str
+    stamp: str
+
+    @property
+    def folder(self) -> Path:
+        """Of the store."""
+        return self.file.with_name(f"{self.file.name}.graph")
+
+    async def load(self) -> Loaded:
+        """Make the store unless it is there.
+
+        Raises:
+            GraphError: the file cannot be read; the text says where.
+
+        Cancellation: the child is killed; what was there before stays.
+        """
+        async with self.files.locks.setdefault(self.folder, trio.Lock()):
+            made = await self.files.threads.run(_made, self.folder)
+            if made.get("stamp") != [VERSION, self.stamp]:
+                made = await self._make()
+            return Loaded(triples=made["triples"], labels=made["labels"])
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """See ``Graph.session``; makes the store first, if need be."""
+        await self.load()
+        with trio.move_on_after(WAIT_S) as waiting:
+            await self.files.sessions.acquire()
+        if waiting.cancelled_caught:
+            raise GraphError("busy", "too many graphs are asked at the same time; ask again a little later")
+        session = _FileSession(self)
+        try:
+            yield session
+        finally:
+            await session.stop()
+            self.files.sessions.release()
+
+    async def remove(self) -> None:
+        """Delete the store, if there is one."""
+        async with self.files.locks.setdefault(self.folder, trio.Lock()):
+            await self.files.threads.run(_remove, self.folder)
+        self.files.locks.pop(self.folder, None)
+
+    async def _make(self) -> Mapping[str, Any]:
+        form = FORMATS.get(Path(self.name).suffix.lower())
+        if form is None:
+            raise GraphError("unreadable", f"the file's name must end with one of {', '.join(FORMATS)}")
+        beside = self.folder.with_suffix(".graph-new")
+        async with self.files.loading:
+            await self.files.threads.run(_clear, beside)
+            made = await self._read(beside, form)
+            made["stamp"] = [VERSION, self.stamp]
+            await self.files.threads.run(_put, beside, self.folder, made)
+        log.info("graph_loaded", triples=made["triples"], labels=made["labels"])
+        return made
+
+    async def _read(self, folder: Path, form: str) -> dict[str, Any]:
+        done = None
+        with trio.move_on_after(self.files.load_s):
+            done = await trio.run_process(
+                command("load", str(self.file), str(folder), form),
+                stdin=subprocess.DEVNULL,
+                capture_stdout=True,
+                stderr=subprocess.DEVNULL,
+                env={},
+                check=False,
+                deliver_cancel=kill,
+            )
+        if done is None:
+            raise GraphError("timeout", f"the file was not read within {self.files.load_s:g} s")
+        try:
+            made: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            log.warning("graph_not_loaded", exit_code=done.returncode)
+            raise GraphError("too_large", "the file is too large or too tangled to be read") from None
+        if made.get("error") == "full":
+            raise GraphError("full", "there is no space for the graph")
+        if "error" in made:
+            where = f" at line {made['line']}" if made.get("line") else ""
+            raise GraphError("unreadable", f"this is no valid {form.replace('_', '-')}{where}")
+        return made
+
+
+class _FileSession:
+    """See ``Session``. A query that takes too long, or ends the child, costs the child and nothing else."""
+
+    indexed = True
+
+    def __init__(self, graph: FileGraph) -> None:
+        self._graph = graph
+        self._process: trio.Process | None = None
+
+    async def ask(self, sparql: str, most: int) -> Answer:
+        answer = await self._ask(sparql)
+        if answer.startswith(b'{"error": "damaged"'):
+            await self.stop()
+            await self._graph.remove()
+            await self._graph.load()
+            answer = await self._ask(sparql)
+        return await self._graph.files.threads.run(read_line, answer, most)
+
+    async def _ask(self, sparql: str) -> bytes:
+        try:
+            if self._process is None:
+                self._process = await trio.lowlevel.open_process(
+                    command("serve", str(self._graph.folder)),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env={},
+                )
+                if not await self._line(self._process):  # it says when the store is open
+                    return b'{"error": "damaged"}'
+            assert self._process.stdin is not None
+            await self._process.stdin.send_all(json.dumps(sparql).encode() + b"\n")
+            line = await self._line(self._process)
+            if not line:
+                raise GraphError("too_large", "the query needs more memory or time than it may have")
+        except trio.BrokenResourceError:
+            await self.stop()
+            return b'{"error": "damaged"}'
+        except BaseException:
+            await self.stop()
+            raise
+        return line
+
+    async def _line(self, process: trio.Process) -> bytes:
+        """A line of the child; empty when it ended."""
+        assert process.stdout is not None
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            part = await process.stdout.receive_some(65_536)
+            line += part
+            if not part or len(line) > 2 * MAX_ANSWER_BYTES:
+                await self.stop()
+                return b""
+        return bytes(line)
+
+    async def stop(self) -> None:
+        """End the child."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with trio.CancelScope(shield=True):  # it is killed: this is a matter of milliseconds
+                await process.wait()
+                for stream in (process.stdin, process.stdout):
+                    assert stream is not None
+                    await stream.aclose()
+
+
+_ERRORS = {
+    "bad_query": "the query is no valid SPARQL",
+    "too_large": "the answer is too long",
+    "damaged": "the store of the graph is damaged",
+    "malformed": "the answer is no RDF",
+}
+
+
+def read_line(line: bytes, most: int) -> Answer:
+    """An answer of the child. Raises GraphError."""
+    if line.startswith(b'{"error"'):
+        code = str(json.loads(line)["error"])
+        raise GraphError(code, _ERRORS[code])
+    return read_answer(line, most)
+
+
+def command(*words: str) -> Sequence[str]:
+    """The child's command line."""
+    return [sys.executable, "-P", str(_PROGRAM), *words]
+
+
+async def kill(process: trio.Process) -> None:
+    """For ``deliver_cancel``."""
+    process.kill()
+
+
+def _made(folder: Path) -> dict[str, Any]:
+    try:
+        made = json.loads((folder / _MADE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return made if isinstance(made, dict) else {}
+
+
+def _clear(folder: Path) -> None:
+    _remove(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700)
+
+
+def _put(new: Path, folder: Path, made: Mapping[str, Any]) -> None:
+    atomic_file.create(new / _MADE, json.dumps(made).encode())
+    _remove(folder)
+    os.replace(new, folder)
+
+
+def _remove(folder: Path) -> None:
+    """Rename first: what is half deleted must not look like a store."""
+    gone = folder.with_name(f"{folder.name}-old")
+    shutil.rmtree(gone, ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, gone)
+        shutil.rmtree(gone, ignore_errors=True)

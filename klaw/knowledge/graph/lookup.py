@@ -1,0 +1,149 @@
+"""What a graph says about the things that a question names, without a model: first their labels, then what is said of
+them and with them, then what is said of what stands there."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+import attrs
+
+from klaw.domain import tokens
+from klaw.domain.knowledge import SourceId
+from klaw.errors import GraphError
+from klaw.knowledge.graph import queries, wording
+from klaw.knowledge.graph.graph import Recorder
+from klaw.knowledge.graph.matching import Asked, Match, matches
+from klaw.knowledge.graph.terms import Row, is_iri
+from klaw.knowledge.graph.wording import Relation
+
+BEYOND = 20
+"""Things that are looked at in turn for what is said of them."""
+NAMED = 150
+"""IRIs whose labels are asked for at once."""
+_SCAN_SHARE = 0.6
+"""Of the time that is left looking through all labels may take so much."""
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """How much is asked about."""
+
+    entities: int = 5
+    relations: int = 60
+    """Of one thing, in each direction."""
+    depth: int = 2
+
+
+@attrs.frozen(kw_only=True)
+class GraphPassage:
+    """What a graph says about one thing."""
+
+    source: SourceId
+    iri: str
+    """Empty: the thing has no name."""
+    label: str
+    text: str
+    """Short sentences, one in a line."""
+    tokens: int
+    score: float
+    """0 to 1: how well the question names it."""
+    sparql: str
+    """The query that found it."""
+
+
+async def look_up(asking: Recorder, asked: Asked, limits: Limits, *, scan: bool = True) -> list[GraphPassage]:
+    """Find what a question names.
+
+    Args:
+        asking: the graph.
+        asked: the question.
+        limits: of what is told.
+        scan: look through all labels where there is no index. Else only labels are found that stand in the question
+            as they are.
+
+    Raises:
+        GraphError: nothing was found, and something could not be asked.
+    """
+    rows, failure = await _candidates(asking, asked, scan=scan)
+    found = matches(rows, asked, limits.entities)
+    if not found and failure is not None:
+        raise failure
+    passages = []
+    for match in found:
+        try:
+            passage = await _passage(asking, match, asked, limits)
+        except GraphError:
+            if not passages:
+                raise
+            break  # what was found so far is told; the query that failed is written down
+        if passage.text:  # of a property of the graph itself nothing is said
+            passages.append(passage)
+    return passages
+
+
+async def _candidates(asking: Recorder, asked: Asked, *, scan: bool) -> tuple[list[Row], GraphError | None]:
+    """Labels that may fit; and what failed."""
+    if asking.session.indexed:
+        return [*(await asking.rows(queries.by_stems(asked.weights), queries.CANDIDATES)).rows], None
+    found: list[Row] = []
+    failure: GraphError | None = None
+    if asked.phrases:
+        found += (await asking.rows(queries.by_labels(asked.phrases, asked.languages), queries.CANDIDATES)).rows
+    if scan:
+        try:
+            found += (await asking.rows(queries.by_words(asked.needles), queries.CANDIDATES, share=_SCAN_SHARE)).rows
+        except GraphError as error:
+            failure = error
+    return found, failure
+
+
+async def _passage(asking: Recorder, match: Match, asked: Asked, limits: Limits) -> GraphPassage:
+    thing = queries.named(match.iri) if match.iri else queries.labelled(match.label, match.language)
+    first = queries.said_of(thing, asked.languages, limits.relations)
+    relations = wording.said_of((await asking.rows(first, limits.relations)).rows)
+    with suppress(GraphError):  # of a thing that everything refers to this may take too long
+        answer = await asking.rows(queries.said_with(thing, limits.relations), limits.relations, share=0.5)
+        relations += wording.said_with(answer.rows, match.iri)
+    wanted = frozenset(asked.weights) - match.stems
+    seen = [match.iri, *wording.things(relations)]
+    labels = await _labels(asking, seen, asked, {})
+    if limits.depth > 1 and wanted:
+        beyond = [iri for iri in wording.neighbours(relations, labels, wanted) if is_iri(iri)][:BEYOND]
+        with suppress(GraphError):
+            more = await _beyond(asking, beyond, match, asked, limits)
+            relations += more
+            labels = await _labels(asking, set(wording.things(more)) - set(seen), asked, labels.names)
+    name = labels.names.get(match.iri) or wording.plain(match.label)
+    text = wording.told(wording.sentences(name, relations, labels, wanted))
+    return GraphPassage(
+        source=asking.source,
+        iri=match.iri,
+        label=name,
+        text=text,
+        tokens=tokens.estimate(text),
+        score=match.score,
+        sparql=first,
+    )
+
+
+async def _beyond(
+    asking: Recorder, things: list[str], match: Match, asked: Asked, limits: Limits
+) -> list[Relation]:
+    if not things:
+        return []
+    most = 3 * limits.relations
+    answer = await asking.rows(queries.said_of_all(things, asked.languages, most), most, share=0.5)
+    return wording.said_beyond(answer.rows, match.iri)
+
+
+async def _labels(
+    asking: Recorder, iris: Iterable[str], asked: Asked, known: Mapping[str, str]
+) -> wording.Labels:
+    """How things are called; without an answer the names of their IRIs stand there."""
+    names = dict(known)
+    unknown = sorted(iri for iri in iris if is_iri(iri))
+    for begin in range(0, len(unknown), NAMED):
+        with suppress(GraphError):
+            sparql = queries.labels_of(unknown[begin : begin + NAMED], asked.languages, queries.READ)
+            answer = await asking.rows(sparql, queries.READ, share=0.5)
+            names |= wording.choose_labels(answer.rows, asked.languages).names
+    return wording.Labels(names=names, languages=asked.languages)

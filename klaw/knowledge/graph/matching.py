@@ -1,0 +1,175 @@
+"""Which things a question names, by their labels. Pure.
+
+All engines are asked for more than what fits; this decides, with Klaw's own stems, so it is the same for all of them.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+import attrs
+
+from klaw.knowledge.graph.terms import Blank, Iri, Literal, Row, is_iri
+from klaw.memory.recall.query import read_query
+from klaw.memory.recall.stopwords import content_words
+from klaw.store.search.tokenizer import stem, words
+
+MAX_WORDS = 12
+"""Words of a question that are looked for."""
+MAX_LABEL = 300
+"""Characters of a label that are read."""
+MAX_PHRASE_WORDS = 4
+MAX_PHRASES = 30
+MIN_COVERAGE = 1 / 3
+"""Of a label's words so many must be in the question."""
+OF_THE_BEST = 0.5
+"""What fits less than half as well as the best is left out."""
+_ALSO = 0.5
+"""Weight of a word of the dialogue before the question."""
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """A question, read."""
+
+    weights: Mapping[str, float]
+    """Stem to weight."""
+    needles: tuple[str, ...]
+    """A piece of each word that is in every form of it that has the same stem."""
+    phrases: tuple[str, ...]
+    """Words that stand together, as written."""
+    languages: tuple[str, ...]
+    """Of labels, the best first; empty is that of a label without one."""
+
+
+@attrs.frozen(kw_only=True)
+class Match:
+    """A thing that a question names."""
+
+    iri: str
+    """Empty: it has no name, only the label."""
+    label: str
+    """That it was found by."""
+    language: str
+    score: float
+    """0 to 1."""
+    stems: frozenset[str]
+    """Words of the question that are in the label."""
+
+
+def read_question(question: str, also: str = "", language: str = "") -> Asked:
+    """Read a question.
+
+    Args:
+        question: any length; small talk has no words that are looked for.
+        also: of the dialogue before; its words count half.
+        language: of the base, as far as it is known.
+    """
+    asked = read_query(question, 0.0, None).words[:MAX_WORDS]
+    weights = {form(word): 1.0 for word in asked}
+    needles = {form(word): needle(word) for word in asked}
+    for word in content_words(also, MAX_WORDS):
+        if len(weights) < MAX_WORDS and form(word) not in weights:
+            weights[form(word)], needles[form(word)] = _ALSO, needle(word)
+    return Asked(
+        weights=weights,
+        needles=tuple(dict.fromkeys(needles.values())),
+        phrases=_phrases(question, weights),
+        languages=languages(question, language),
+    )
+
+
+def form(word: str) -> str:
+    """The stem of a word. Of surnames such as Чехов the stemmer takes more from the first case than from the others (чех,
+    чехов-а): a second time it takes that, too."""
+    base = stem(word)
+    return stem(base) if "\u0400" <= base[:1] <= "\u04ff" else base
+
+
+def languages(question: str, language: str) -> tuple[str, ...]:
+    """Languages of labels, the best first."""
+    letters = [character for character in question if character.isalpha()]
+    cyrillic = sum("\u0400" <= character <= "\u04ff" for character in letters)
+    first = "ru" if 2 * cyrillic > len(letters) else "en"
+    return tuple(dict.fromkeys((first, language, "", "en", "ru")))
+
+
+def needle(word: str) -> str:
+    """A piece of a word, in small letters, that every form with its stem has: the beginning that both share, without a
+    last letter that changes (hope, hoping; city, cities)."""
+    written, base = word.casefold().replace("ё", "е"), form(word)
+    shared = sum(accumulate((one == other for one, other in zip(written, base, strict=False)), lambda a, b: a and b))
+    piece = written[:shared] or written
+    return piece[:-1] if len(piece) > 3 and piece[-1] in "eiy" and piece.isascii() else piece
+
+
+def label_stems(label: str) -> frozenset[str]:
+    """The words of a label that say something; all, where none does."""
+    label = label[:MAX_LABEL]
+    return frozenset(map(form, content_words(label, 64) or words(label)))
+
+
+def matches(rows: Iterable[Row], asked: Asked, most: int) -> list[Match]:
+    """The things that a question names, the best first.
+
+    Args:
+        rows: ``e``, a thing, and ``l``, a label of it.
+        asked: the question.
+        most: things.
+    """
+    best: dict[object, Match] = {}
+    for row in rows:
+        match = _match(row, asked)
+        if match is None:
+            continue
+        thing = match.iri or (match.label, match.language)
+        if thing not in best or _rank(match, asked) < _rank(best[thing], asked):
+            best[thing] = match
+    ordered = sorted(best.values(), key=lambda match: _rank(match, asked))
+    return [match for match in ordered if match.score >= OF_THE_BEST * ordered[0].score][:most]
+
+
+def _match(row: Row, asked: Asked) -> Match | None:
+    thing, label = row.get("e"), row.get("l")
+    if not isinstance(label, Literal) or not isinstance(thing, Iri | Blank):
+        return None
+    if isinstance(thing, Iri) and not is_iri(thing.value):
+        return None
+    stems = label_stems(label.value)
+    found = stems & asked.weights.keys()
+    if not found or len(found) < MIN_COVERAGE * len(stems):
+        return None
+    weight = sum(asked.weights[each] for each in found)
+    return Match(
+        iri=thing.value if isinstance(thing, Iri) else "",
+        label=label.value,
+        language=label.language,
+        score=round(weight / len(stems) * math.sqrt(weight / sum(asked.weights.values())), 4),
+        stems=found,
+    )
+
+
+def _rank(match: Match, asked: Asked) -> tuple[object, ...]:
+    """The better one is less; equal ones are ordered by what all engines say alike."""
+    known = match.language in asked.languages
+    language = asked.languages.index(match.language) if known else len(asked.languages)
+    return -match.score, language, match.language, len(match.label), match.label, match.iri
+
+
+def _phrases(question: str, weights: Mapping[str, float]) -> tuple[str, ...]:
+    """Words of a question that stand together, the longest first; none begins or ends with a word that says nothing."""
+    said = question[:2_000].split()
+    content = [any(form(word) in weights for word in words(each)) for each in said]
+    found: dict[str, None] = {}
+    for length in range(min(MAX_PHRASE_WORDS, len(said)), 0, -1):
+        for begin in range(len(said) - length + 1):
+            if content[begin] and content[begin + length - 1]:
+                phrase = " ".join(said[begin : begin + length]).strip(".,;:!?()[]«»\"'“”„…")
+                found[phrase] = None
+                found[phrase[:1].upper() + phrase[1:]] = None
+    return tuple(found)[:MAX_PHRASES]
+
+
+def relevance(text: str, wanted: Sequence[str] | frozenset[str]) -> int:
+    """How many of some stems a text has."""
+    return len(set(wanted) & set(map(form, words(text))))
