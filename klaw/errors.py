@@ -286,8 +286,9 @@ class GraphError(KlawError):
     """A graph could not be asked, or did not answer as it should; the text is Klaw's own.
 
     Attributes:
-        code: ``unknown_endpoint``, ``bad_address``, ``unreachable``, ``timeout``, ``refused``, ``malformed``, ``too_large``,
-            ``unreadable`` (a file), ``damaged`` (its store), ``busy``, ``paused`` or ``bad_query``.
+        code: ``unknown_endpoint``, ``bad_address``, ``unreachable``, ``timeout``, ``refused``, ``malformed``,
+            ``too_large``, ``unreadable`` (a file), ``damaged`` (its store), ``full``, ``loading``, ``busy``,
+            ``crowded``, ``paused`` or ``bad_query``.
     """
 
     def __init__(self, code: str, text: str) -> None:

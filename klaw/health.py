@@ -32,6 +32,7 @@ _WORKS_AGAIN = {
     "no_local_llm": "the local model works",
     "llm": "the LLM provider {name} works again",
     "mcp": "the MCP server {name} works again",
+    "graph": "the graph {name} of a knowledge base can be asked again",
     "actor": "{name} works again",
     "uncovered": "every message can be found again",
     "tasks_failed": "no task failed at its last run any more",

@@ -1,8 +1,40 @@
 """The keys of engine.json for knowledge bases."""
 
+# ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
+
+from collections.abc import Mapping
+
 import attrs
 
-from klaw.config.keys import key
+from klaw.config.environment import Secret
+from klaw.config.keys import ADDRESS, HEADERS, key, section
+
+
+@attrs.frozen(kw_only=True)
+class EndpointConfig:
+    """One SPARQL 1.1 endpoint."""
+
+    url: str = key("Its address.", **ADDRESS)
+    user: str | None = key("User name for basic authentication.", None, pattern=r"[^\0-\x1f:]+", hint="have no ':'")
+    password: Secret | None = key("Goes with user.", None, pattern=r"[^\0-\x1f]+", hint="not be empty")
+    headers: Mapping[str, Secret] = key("Further request headers; here belongs a key.", **HEADERS)
+    private: bool = key("It may be on this machine or its network.", False)
+    users: tuple[str, ...] = key(
+        "Users whose knowledge bases may have it as a source; * for everybody. They read with your account.",
+        ("local",),
+        pattern=r"\*|[a-z0-9][a-z0-9_-]{0,31}",
+        hint="be a user's name, or *",
+        one_or_more=True,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class SparqlConfig:
+    """What graphs are asked: SPARQL endpoints and RDF files."""
+
+    timeout_s: float = key("One graph must have answered within this time.", 10.0, up_to=60)
+    generate: bool = key("Let the model write a query when the words of a question are not enough.", False)
+    max_rows: int = key("Rows of such a query.", 50, within=(1, 1000))
 
 
 @attrs.frozen(kw_only=True)
@@ -16,3 +48,10 @@ class KnowledgeConfig:
     )
     pairs: int = key("Questions and answers before the current one that such a chat's model sees.", 5, within=(0, 100))
     rewrite: bool = key("Let the model put a question that refers to earlier ones into words of its own.", False)
+    sparql: SparqlConfig = section(SparqlConfig)
+    endpoints: Mapping[str, EndpointConfig] = key(
+        "SPARQL endpoints by name: those with credentials, or in your network.",
+        factory=dict,
+        names=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
+        names_hint="be up to 64 letters, digits, '.', '_' or '-'",
+    )

@@ -18,6 +18,7 @@ from cattrs.gen import make_dict_structure_fn, override
 from klaw.config.document import UNREADABLE, join_path, kind_of
 from klaw.config.environment import Reference, Secret
 from klaw.config.keys import MODEL_NAME, Rule, file_key, rule_of
+from klaw.config.knowledge import KnowledgeConfig
 from klaw.config.llm import LOCAL_PROVIDER, LocalModelConfig, ProviderConfig, RoutingConfig
 from klaw.config.memory import AutoRagConfig, ContextConfig, EmbeddingConfig
 from klaw.config.scalars import (
@@ -103,6 +104,10 @@ def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
     mcp = tree.get("mcp") or {}
     if isinstance(mcp, dict) and isinstance(mcp.get("servers"), dict):
         yield from _mcp_problems(mcp["servers"])
+    knowledge = _sound(tree, "kb", KnowledgeConfig)
+    for name, endpoint in knowledge.endpoints.items() if knowledge else ():
+        if (endpoint.user is None) != (endpoint.password is None):
+            yield Problem(path=join_path("kb.endpoints", name), message="needs both user and password, or none of them")
 
 
 def _mcp_problems(servers: dict[str, Any]) -> Iterator[Problem]:

@@ -1,14 +1,12 @@
-"""Graphs in files: each is read once into a store on disk beside it, which a child process answers from (see ``child``).
+"""Graphs in files: each is read once into a store on disk, which a child process answers from (see ``program``).
 
 A store is made of its file, so it is made again when it is missing, damaged, or of another version of the file.
 """
 
 import json
-import os
 import shutil
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,9 @@ import trio
 from klaw import atomic_file
 from klaw.actor.threads import Threads
 from klaw.errors import GraphError
+from klaw.knowledge.graph.child import command, kill, read_line
 from klaw.knowledge.graph.graph import MAX_ANSWER_BYTES, Session
-from klaw.knowledge.graph.terms import Answer, read_answer
+from klaw.knowledge.graph.terms import Answer
 
 FORMATS = {
     ".ttl": "TURTLE",
@@ -42,7 +41,10 @@ SESSIONS = 2
 """Child processes that answer at the same time."""
 WAIT_S = 5.0
 """Longest wait for one of them."""
-_PROGRAM = Path(__file__).with_name("child.py")
+STOP_S = 5.0
+"""A child that was killed is waited for so long; it takes milliseconds."""
+SMALL_BYTES = 5_000_000
+"""A file of up to this size is read while a question waits for it."""
 _MADE = "klaw.json"
 """In the folder of a store: what it was made of. Written last."""
 
@@ -104,29 +106,50 @@ class FileGraph:
         async with self.files.locks.setdefault(self.folder, trio.Lock()):
             made = await self.files.threads.run(_made, self.folder)
             if made.get("stamp") != [VERSION, self.stamp]:
-                made = await self._make()
+                made = dict(await self._make())
             return Loaded(triples=made["triples"], labels=made["labels"])
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
-        """See ``Graph.session``; makes the store first, if need be."""
-        await self.load()
+        """See ``Graph.session``."""
+        await self.prepare()
         with trio.move_on_after(WAIT_S) as waiting:
             await self.files.sessions.acquire()
         if waiting.cancelled_caught:
-            raise GraphError("busy", "too many graphs are asked at the same time; ask again a little later")
+            raise GraphError("crowded", "too many graphs are asked at the same time; ask again a little later")
         session = _FileSession(self)
         try:
             yield session
         finally:
-            await session.stop()
+            with trio.move_on_after(STOP_S, shield=True):
+                await session.stop()
             self.files.sessions.release()
+
+    async def prepare(self) -> None:
+        """Make the store if it is not there and that takes seconds only.
+
+        Raises:
+            GraphError: ``loading``: it takes longer; whoever reads files does it. Or as ``load``.
+        """
+        if not await self.files.threads.run(self._is_made):
+            if await self.files.threads.run(self._size) > SMALL_BYTES:
+                raise GraphError("loading", "its file has not been read yet; ask again later")
+            await self.load()
 
     async def remove(self) -> None:
         """Delete the store, if there is one."""
         async with self.files.locks.setdefault(self.folder, trio.Lock()):
             await self.files.threads.run(_remove, self.folder)
         self.files.locks.pop(self.folder, None)
+
+    def _is_made(self) -> bool:
+        return _made(self.folder).get("stamp") == [VERSION, self.stamp]
+
+    def _size(self) -> int:
+        try:
+            return self.file.stat().st_size
+        except OSError:
+            raise GraphError("unreadable", "its file is not there any more") from None
 
     async def _make(self) -> Mapping[str, Any]:
         form = FORMATS.get(Path(self.name).suffix.lower())
@@ -138,7 +161,7 @@ class FileGraph:
             made = await self._read(beside, form)
             made["stamp"] = [VERSION, self.stamp]
             await self.files.threads.run(_put, beside, self.folder, made)
-        log.info("graph_loaded", triples=made["triples"], labels=made["labels"])
+        log.info("graph_loaded", name=self.file.name, count=made["triples"])
         return made
 
     async def _read(self, folder: Path, form: str) -> dict[str, Any]:
@@ -182,7 +205,7 @@ class _FileSession:
         if answer.startswith(b'{"error": "damaged"'):
             await self.stop()
             await self._graph.remove()
-            await self._graph.load()
+            await self._graph.prepare()
             answer = await self._ask(sparql)
         return await self._graph.files.threads.run(read_line, answer, most)
 
@@ -201,14 +224,15 @@ class _FileSession:
             assert self._process.stdin is not None
             await self._process.stdin.send_all(json.dumps(sparql).encode() + b"\n")
             line = await self._line(self._process)
-            if not line:
-                raise GraphError("too_large", "the query needs more memory or time than it may have")
         except trio.BrokenResourceError:
             await self.stop()
             return b'{"error": "damaged"}'
         except BaseException:
-            await self.stop()
+            with trio.move_on_after(STOP_S, shield=True):
+                await self.stop()
             raise
+        if not line:
+            raise GraphError("too_large", "the query needs more memory or time than it may have")
         return line
 
     async def _line(self, process: trio.Process) -> bytes:
@@ -228,37 +252,10 @@ class _FileSession:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-            with trio.CancelScope(shield=True):  # it is killed: this is a matter of milliseconds
-                await process.wait()
-                for stream in (process.stdin, process.stdout):
-                    assert stream is not None
-                    await stream.aclose()
-
-
-_ERRORS = {
-    "bad_query": "the query is no valid SPARQL",
-    "too_large": "the answer is too long",
-    "damaged": "the store of the graph is damaged",
-    "malformed": "the answer is no RDF",
-}
-
-
-def read_line(line: bytes, most: int) -> Answer:
-    """An answer of the child. Raises GraphError."""
-    if line.startswith(b'{"error"'):
-        code = str(json.loads(line)["error"])
-        raise GraphError(code, _ERRORS[code])
-    return read_answer(line, most)
-
-
-def command(*words: str) -> Sequence[str]:
-    """The child's command line."""
-    return [sys.executable, "-P", str(_PROGRAM), *words]
-
-
-async def kill(process: trio.Process) -> None:
-    """For ``deliver_cancel``."""
-    process.kill()
+            await process.wait()
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                await stream.aclose()
 
 
 def _made(folder: Path) -> dict[str, Any]:
@@ -278,7 +275,7 @@ def _clear(folder: Path) -> None:
 def _put(new: Path, folder: Path, made: Mapping[str, Any]) -> None:
     atomic_file.create(new / _MADE, json.dumps(made).encode())
     _remove(folder)
-    os.replace(new, folder)
+    new.replace(folder)
 
 
 def _remove(folder: Path) -> None:
@@ -286,5 +283,5 @@ def _remove(folder: Path) -> None:
     gone = folder.with_name(f"{folder.name}-old")
     shutil.rmtree(gone, ignore_errors=True)
     if folder.exists():
-        os.replace(folder, gone)
+        folder.replace(gone)
         shutil.rmtree(gone, ignore_errors=True)

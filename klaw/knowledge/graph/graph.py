@@ -10,7 +10,7 @@ from klaw.domain.knowledge import SourceId
 from klaw.errors import GraphError
 from klaw.knowledge.graph.terms import Answer, Rows
 
-MAX_ANSWER_BYTES = 4_000_000
+MAX_ANSWER_BYTES = 2_000_000
 """A longer answer is not read."""
 
 
@@ -64,12 +64,14 @@ class Recorder:
         source: whose graph it is.
         deadline: of the whole, on trio's clock.
         queries: what was asked so far.
+        scan_failed: looking through all labels took too long, or failed.
     """
 
     session: Session
     source: SourceId
     deadline: float
     queries: list[GraphQuery] = attrs.Factory(list)
+    scan_failed: bool = False
 
     async def ask(self, sparql: str, most: int, *, share: float = 1.0) -> Answer:
         """See ``Session.ask``.
@@ -105,5 +107,3 @@ class Recorder:
         if not isinstance(answer, Rows):
             raise GraphError("malformed", "the answer is no SPARQL result: it has no rows")
         return answer
-
-

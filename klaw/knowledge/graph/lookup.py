@@ -67,7 +67,7 @@ async def look_up(asking: Recorder, asked: Asked, limits: Limits, *, scan: bool 
     found = matches(rows, asked, limits.entities)
     if not found and failure is not None:
         raise failure
-    passages = []
+    passages: list[GraphPassage] = []
     for match in found:
         try:
             passage = await _passage(asking, match, asked, limits)
@@ -92,7 +92,7 @@ async def _candidates(asking: Recorder, asked: Asked, *, scan: bool) -> tuple[li
         try:
             found += (await asking.rows(queries.by_words(asked.needles), queries.CANDIDATES, share=_SCAN_SHARE)).rows
         except GraphError as error:
-            failure = error
+            failure, asking.scan_failed = error, True
     return found, failure
 
 
@@ -125,9 +125,7 @@ async def _passage(asking: Recorder, match: Match, asked: Asked, limits: Limits)
     )
 
 
-async def _beyond(
-    asking: Recorder, things: list[str], match: Match, asked: Asked, limits: Limits
-) -> list[Relation]:
+async def _beyond(asking: Recorder, things: list[str], match: Match, asked: Asked, limits: Limits) -> list[Relation]:
     if not things:
         return []
     most = 3 * limits.relations
@@ -135,9 +133,7 @@ async def _beyond(
     return wording.said_beyond(answer.rows, match.iri)
 
 
-async def _labels(
-    asking: Recorder, iris: Iterable[str], asked: Asked, known: Mapping[str, str]
-) -> wording.Labels:
+async def _labels(asking: Recorder, iris: Iterable[str], asked: Asked, known: Mapping[str, str]) -> wording.Labels:
     """How things are called; without an answer the names of their IRIs stand there."""
     names = dict(known)
     unknown = sorted(iri for iri in iris if is_iri(iri))

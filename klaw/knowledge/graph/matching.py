@@ -5,7 +5,7 @@ All engines are asked for more than what fits; this decides, with Klaw's own ste
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import takewhile
 
 import attrs
 
@@ -80,8 +80,8 @@ def read_question(question: str, also: str = "", language: str = "") -> Asked:
 
 
 def form(word: str) -> str:
-    """The stem of a word. Of surnames such as Чехов the stemmer takes more from the first case than from the others (чех,
-    чехов-а): a second time it takes that, too."""
+    """The stem of a word. Of surnames such as Чехов the stemmer takes more from the first case than from the others
+    (чех, чехов-а): a second time it takes that, too."""
     base = stem(word)
     return stem(base) if "\u0400" <= base[:1] <= "\u04ff" else base
 
@@ -98,7 +98,7 @@ def needle(word: str) -> str:
     """A piece of a word, in small letters, that every form with its stem has: the beginning that both share, without a
     last letter that changes (hope, hoping; city, cities)."""
     written, base = word.casefold().replace("ё", "е"), form(word)
-    shared = sum(accumulate((one == other for one, other in zip(written, base, strict=False)), lambda a, b: a and b))
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(written, base, strict=False)))
     piece = written[:shared] or written
     return piece[:-1] if len(piece) > 3 and piece[-1] in "eiy" and piece.isascii() else piece
 

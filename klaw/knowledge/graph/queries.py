@@ -1,7 +1,7 @@
 """The SPARQL that finds things by their labels and tells what is said about them. Pure.
 
-Only SPARQL 1.1 that every engine knows; no REGEX. Each query is ordered before it is cut, so that two engines with the same
-data give the same rows.
+Only SPARQL 1.1 that every engine knows; no REGEX. Each query is ordered before it is cut, so that two engines with the
+same data give the same rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -102,7 +102,7 @@ def said_of(thing: tuple[str, str], languages: Sequence[str], limit: int) -> str
         f"{blank}?o <{RDF}rest>*/<{RDF}first> ?v . FILTER(!isBlank(?v)) ",
     )
     where = " UNION ".join(f"{{ {pattern}{way}}}" for way in ways)
-    return _ordered("?p ?o ?q ?r ?v", where, f"{_first(languages)} STR(?p) STR(?v) STR(?q)", limit)
+    return _ordered("?p ?o ?q ?r ?v", where, f'{_first(languages)} STR(?p) STR(?v) COALESCE(STR(?q), "")', limit)
 
 
 def said_with(thing: tuple[str, str], limit: int) -> str:
@@ -132,7 +132,8 @@ def properties(limit: int) -> str:
 
 
 def _ordered(names: str, where: str, order: str, limit: int) -> str:
-    return f"SELECT {names} WHERE {{ {{ SELECT {names} WHERE {{ {where} }} LIMIT {READ} }} }} ORDER BY {order} LIMIT {limit}"
+    inner = f"SELECT {names} WHERE {{ {where} }} LIMIT {READ}"
+    return f"SELECT {names} WHERE {{ {{ {inner} }} }} ORDER BY {order} LIMIT {limit}"
 
 
 def _first(languages: Sequence[str]) -> str:

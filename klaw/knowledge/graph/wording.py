@@ -161,7 +161,12 @@ def said_beyond(rows: Iterable[Row], thing: str) -> list[Relation]:
     found = []
     for row in rows:
         subject, step, value = row.get("e"), row.get("p"), row.get("v")
-        if isinstance(subject, Iri) and isinstance(step, Iri) and isinstance(value, Iri | Literal) and value != Iri(thing):
+        if (
+            isinstance(subject, Iri)
+            and isinstance(step, Iri)
+            and isinstance(value, Iri | Literal)
+            and value != Iri(thing)
+        ):
             found.append(Relation(subject=subject.value, path=(step.value,), value=value, distance=2))
     return _speaking(found)
 
@@ -258,5 +263,3 @@ def told(lines: Sequence[str], most: int = MAX_TOKENS) -> str:
         kept.append(line if need <= left else cut(line, 2 * most))
         left -= need
     return "\n".join(kept)
-
-

@@ -70,13 +70,23 @@ def forbidden(address: str) -> str | None:
     return None
 
 
-def parse(text: str, ports: Container[int], base: str | None = None) -> WebTarget:
+_OWN = ("private", "shared (carrier or cloud)", "loopback")
+
+
+def forbidden_to_operator(address: str) -> str | None:
+    """The same where the operator named the address: it may also be of this machine or its network."""
+    kind = forbidden(address)
+    return None if kind in _OWN else kind
+
+
+def parse(text: str, ports: Container[int], base: str | None = None, *, own: bool = False) -> WebTarget:
     """Check a URL.
 
     Args:
         text: what the model or a redirect says.
         ports: that may be connected to.
         base: the page that the redirect came from.
+        own: the operator wrote it; it may be on this machine.
 
     Raises:
         ToolRefused: it is no URL that may be fetched.
@@ -105,20 +115,20 @@ def parse(text: str, ports: Container[int], base: str | None = None) -> WebTarge
         raise ToolRefused("The address has no host.")
     if port not in ports:
         raise ToolRefused(f"Port {port} is not allowed (tools.web.ports).")
-    _check_host(host)
+    _check_host(host, own=own)
     return WebTarget(
         scheme=scheme, host=host, port=port, path=url.raw_path.decode("ascii"), url=str(url).partition("#")[0]
     )
 
 
-def _check_host(host: str) -> None:
+def _check_host(host: str, *, own: bool) -> None:
     if ":" not in host and _NUMBER.fullmatch(host.rpartition(".")[2]):
         # Resolvers read 127.1, 0x7f.1 and 2130706433 as addresses too; nobody means well by that.
         try:
             ipaddress.IPv4Address(host)
         except ValueError:
             raise ToolRefused("The host is an IP address in an odd notation; write it as four numbers.") from None
-    if host == "localhost" or host.endswith(".localhost"):
+    if not own and (host == "localhost" or host.endswith(".localhost")):
         raise ToolRefused("This address belongs to the machine that Klaw runs on; it is not fetched.")
 
 

@@ -40,6 +40,12 @@ def shipped_servers():
     return "mcp:\n  servers:\n" + re.sub(r"^# ", "", block[0], flags=re.MULTILINE)
 
 
+def shipped_endpoints():
+    """The commented SPARQL endpoint of the shipped file, uncommented."""
+    block = re.search(r"^#     museum:\n(#     .*\n)+", SHIPPED, re.MULTILINE)
+    return "kb:\n  endpoints:\n" + re.sub(r"^# ", "", block[0], flags=re.MULTILINE)
+
+
 def test_the_shipped_file_parses_to_the_defaults_without_a_warning():
     assert parse(SHIPPED, {}) == (EngineConfig(), [])
 
@@ -52,6 +58,8 @@ def test_the_shipped_file_has_every_key():
     given |= {f"providers.<name>.models.<name>.{name}" for name in provider["models"]["big-model"]}
     servers = yaml.safe_load(shipped_servers())["mcp"]["servers"]
     given |= {f"mcp.servers.<name>.{name}" for server in servers.values() for name in server}
+    endpoints = yaml.safe_load(shipped_endpoints())["kb"]["endpoints"]
+    given |= {f"kb.endpoints.<name>.{name}" for name in endpoints["museum"]}
     assert given == set(EVERY_PATH)
 
 
@@ -59,6 +67,18 @@ def test_the_shipped_examples_of_mcp_servers_work():
     made, _ = parse(shipped_servers(), {"SOME_TOKEN": "t"})
     assert made.mcp.servers["notes"].env["SOME_TOKEN"].reveal("") == "t"
     assert "Bearer" not in json.dumps(show(made))
+
+
+def test_the_shipped_example_of_an_endpoint_works():
+    made, _ = parse(shipped_endpoints(), {"MUSEUM_PASSWORD": "geheim"})
+    assert made.kb.endpoints["museum"].password.reveal("") == "geheim"
+    assert show(made)["kb"]["endpoints"]["museum"]["password"] == "***"
+
+
+@pytest.mark.parametrize("given", ["user: klaw", "password: secret"])
+def test_an_endpoint_with_half_its_credentials_is_refused(given):
+    with pytest.raises(ConfigError, match=r"kb\.endpoints\.museum: needs both user and password"):
+        parse(f"kb: {{endpoints: {{museum: {{url: 'https://example.com/sparql', {given}}}}}}}", {})
 
 
 def test_the_shipped_example_of_a_provider_works():

@@ -1,0 +1,151 @@
+"""Reads RDF and answers SPARQL in a process of its own, which can be killed: nothing in pyoxigraph can be interrupted,
+and a short query may run for years. Run as a program; it reaches no network.
+
+    program.py load FILE FOLDER FORMAT    make a store of a file; one line on standard output says what came of it
+    program.py serve FOLDER               answer queries: a line of JSON for each line of JSON
+    program.py triples FORMAT             triples on standard input, as SPARQL results on standard output
+"""
+
+import io
+import json
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyoxigraph as ox
+
+MEMORY_BYTES = 2_000_000_000
+"""Of address space: RocksDB reserves about 700 MB and uses little of it."""
+LOAD_CPU_S = 1_800
+SERVE_CPU_S = 120
+"""If Klaw is killed meanwhile, it ends by this."""
+MAX_ANSWER_BYTES = 2_000_000
+BASE = "http://file.invalid/"
+"""What relative IRIs of a file are relative to."""
+
+
+class _Bounded(io.BytesIO):
+    """Keeps what is written, up to a limit."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > MAX_ANSWER_BYTES:
+            raise OverflowError
+        return super().write(data)
+
+
+def load(file: str, folder: str, form: str) -> dict[str, Any]:
+    """Make a store: all graphs of the file as one, and an index of the stems of labels beside it.
+
+    Returns:
+        How many triples and labels there are, or ``error`` and the ``line`` of it.
+    """
+    from klaw.knowledge.graph.matching import label_stems
+    from klaw.knowledge.graph.queries import INDEX, LABELS, stem_iri
+
+    index, names = ox.NamedNode(INDEX), frozenset(map(ox.NamedNode, LABELS))
+    count = {"triples": 0, "labels": 0}
+
+    def quads() -> Iterator[ox.Quad]:
+        found = ox.parse(path=file, format=getattr(ox.RdfFormat, form), base_iri=BASE)
+        for quad in found:
+            count["triples"] += 1
+            yield ox.Quad(quad.subject, quad.predicate, quad.object)
+            if quad.predicate in names and isinstance(quad.object, ox.Literal):
+                count["labels"] += 1
+                for stem in label_stems(quad.object.value):
+                    yield ox.Quad(quad.subject, ox.NamedNode(stem_iri(stem)), quad.object, index)
+
+    try:
+        store = ox.Store(folder)
+        store.bulk_extend(quads())
+        store.flush()
+    except SyntaxError as error:
+        return {"error": "unreadable", "line": error.lineno}
+    except OSError as error:
+        return {"error": "full" if error.errno else "unreadable", "line": None}
+    return count
+
+
+def serve(folder: str) -> None:
+    """Say that the store is open, then answer until standard input ends."""
+    try:
+        store = ox.Store.read_only(folder)
+    except OSError:
+        return
+    _say(b'{"ready": true}')
+    for line in sys.stdin.buffer:
+        _say(_answer(store, json.loads(line)))
+
+
+def _answer(store: ox.Store, query: str) -> bytes:
+    try:
+        found = store.query(query)
+        if isinstance(found, ox.QueryTriples):
+            return _as_results(found)
+        kept = _Bounded()
+        found.serialize(kept, ox.QueryResultsFormat.JSON)
+    except SyntaxError:
+        return b'{"error": "bad_query"}'
+    except OverflowError:
+        return b'{"error": "too_large"}'
+    except OSError:
+        return b'{"error": "damaged"}'
+    return kept.getvalue()
+
+
+def _as_results(triples: Any) -> bytes:
+    """Triples as the columns s, p and o of SPARQL results."""
+    rows, size = [], 0
+    for triple in triples:
+        row = {"s": _binding(triple.subject), "p": _binding(triple.predicate), "o": _binding(triple.object)}
+        size += sum(len(value) for each in row.values() for value in each.values())
+        if size > MAX_ANSWER_BYTES:
+            raise OverflowError
+        rows.append(row)
+    return json.dumps({"head": {"vars": ["s", "p", "o"]}, "results": {"bindings": rows}}).encode()
+
+
+def _binding(term: Any) -> dict[str, str]:
+    if isinstance(term, ox.NamedNode):
+        return {"type": "uri", "value": term.value}
+    if isinstance(term, ox.BlankNode):
+        return {"type": "bnode", "value": term.value}
+    if not isinstance(term, ox.Literal):  # a triple that something is said of
+        return {"type": "literal", "value": str(term)}
+    language = {"xml:lang": term.language} if term.language else {"datatype": term.datatype.value}
+    return {"type": "literal", "value": term.value, **language}
+
+
+def triples(form: str) -> bytes:
+    """Read triples."""
+    try:
+        return _as_results(ox.parse(sys.stdin.buffer.read(), format=getattr(ox.RdfFormat, form), base_iri=BASE))
+    except (SyntaxError, OSError):
+        return b'{"error": "malformed"}'
+    except OverflowError:
+        return b'{"error": "too_large"}'
+
+
+def _say(line: bytes) -> None:
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main(words: list[str]) -> None:
+    """See the module."""
+    cpu_s = LOAD_CPU_S if words[0] == "load" else SERVE_CPU_S
+    for what, limit in ((resource.RLIMIT_AS, MEMORY_BYTES), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(what, (limit, limit))
+    if words[0] == "load":
+        os.nice(10)
+        _say(json.dumps(load(*words[1:])).encode())
+    elif words[0] == "serve":
+        serve(words[1])
+    else:
+        _say(triples(words[1]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
