@@ -1,0 +1,136 @@
+"""``klaw update`` in an environment of its own: a newer wheel takes over, and one that does not work is taken back."""
+
+import json
+import re
+import shutil
+import site
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from klaw import __version__
+from klaw.config.paths import Paths
+from klaw.store.migrations import latest
+from tests.support.server import clean_environ, write_home
+from tests.support.waiting import HANG_S
+from tools.make_dist import build
+
+NEW = "99.0.0"
+MIGRATION = f"klaw/store/migrations/{latest() + 1:03}_later.sql"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture
+def python(tmp_path: Path, wheel: Path) -> Path:
+    """Python of an environment with Klaw from its wheel, and its dependencies from ours."""
+    venv.create(tmp_path / "klaw", with_pip=False)
+    (library,) = (tmp_path / "klaw" / "lib").glob("python*/site-packages")
+    (library / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
+    program = tmp_path / "klaw" / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", str(program), "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*install, "--ignore-installed", str(wheel)], check=True, timeout=HANG_S)
+    return program
+
+
+def newer(wheel: Path, folder: Path, **changes: str) -> Path:
+    """A wheel of a later version, with texts put before the text of some modules."""
+    made = folder / f"klaw-{NEW}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(made, "w") as new:
+        for name in old.namelist():
+            text = old.read(name)
+            if name == "klaw/__init__.py":
+                text = re.sub(rb'__version__ = ".*"', f'__version__ = "{NEW}"'.encode(), text)
+            if name.endswith("/METADATA"):
+                text = text.replace(f"Version: {__version__}".encode(), f"Version: {NEW}".encode(), 1)
+            if name.endswith("/RECORD"):
+                text = re.sub(rb",sha256=[^,]*,\d*", b",,", text).replace(
+                    b"klaw-%s" % __version__.encode(), b"klaw-%s" % NEW.encode()
+                )
+            text = changes.get(name, "").encode() + text
+            new.writestr(name.replace(f"klaw-{__version__}.dist-info", f"klaw-{NEW}.dist-info"), text)
+        new.writestr(MIGRATION, "CREATE TABLE later (id INTEGER PRIMARY KEY) STRICT;")
+    return made
+
+
+def klaw(python: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(python), "-m", "klaw", "--home", str(home), *words]
+    return subprocess.run(
+        command, cwd="/", env=clean_environ(), capture_output=True, text=True, check=False, timeout=HANG_S
+    )
+
+
+def schema(home: Path) -> int:
+    import apsw
+
+    connection = apsw.Connection(str(Paths.resolve(home).database), flags=apsw.SQLITE_OPEN_READONLY)
+    return int(connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").get)
+
+
+def serving(python: Path, home: Path, *words: str) -> str:
+    """What a command says while a server runs."""
+    command = [str(python), "-m", "klaw", "--home", str(home), "serve"]
+    with subprocess.Popen(
+        command, cwd="/", env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as server:
+        assert server.stdout is not None
+        assert b"listens on" in server.stdout.readline()
+        done = klaw(python, home, *words)
+        server.terminate()
+        server.wait(HANG_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def made_home(python: Path, tmp_path: Path) -> Path:
+    home = write_home(tmp_path / "home")
+    serving(python, home, "facts", "add", "Аня живёт в Риге")
+    return home
+
+
+def test_a_newer_wheel_is_checked_and_takes_over(python: Path, wheel: Path, tmp_path: Path) -> None:
+    home, made = made_home(python, tmp_path), newer(wheel, tmp_path)
+    checked = json.loads(klaw(python, home, "update", "check", str(made), "--json").stdout)
+    assert (checked["installed"], checked["version"], checked["newer"]) == (__version__, NEW, True)
+    assert f"from schema {latest()} to {latest() + 1}" in checked["way_back"]
+    done = klaw(python, home, "update", "apply", str(made), "--wheels", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert f"Klaw {NEW} answers" in done.stdout
+    assert klaw(python, home, "--version").stdout == f"klaw {NEW}\n"
+    assert schema(home) == latest() + 1
+    assert "Аня живёт в Риге" in serving(python, home, "facts", "list")
+    assert not list(tmp_path.glob("*before-update")) + list(Paths.resolve(home).data_dir.glob("*before-update"))
+    assert len(json.loads(klaw(python, home, "backup", "list", "--json").stdout)["backups"]) == 1
+    again = klaw(python, home, "update", "apply", str(made))
+    assert (again.returncode, "nothing to do" in again.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("broken", ["klaw/app/serve.py", "klaw/cli/main.py"])
+def test_a_version_that_does_not_work_is_taken_back_with_its_database(
+    python: Path, wheel: Path, tmp_path: Path, broken: str
+) -> None:
+    home = made_home(python, tmp_path)
+    bad = newer(wheel, tmp_path, **{broken: "raise SystemExit('broken')\n"})
+    done = klaw(python, home, "update", "apply", str(bad), "--wheels", str(tmp_path))
+    assert done.returncode == 1, done.stdout
+    assert f"Klaw {__version__} is in place again" in done.stderr
+    assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
+    assert schema(home) == latest()
+    assert "Аня живёт в Риге" in serving(python, home, "facts", "list")
+    assert klaw(python, home, "doctor").returncode == 0
+    assert not list(tmp_path.glob("klaw.*update"))
+
+
+def test_what_is_no_wheel_of_klaw_is_refused_and_changes_nothing(python: Path, tmp_path: Path) -> None:
+    home = made_home(python, tmp_path)
+    shutil.copy(__file__, tmp_path / "klaw-98.0-py3-none-any.whl")
+    done = klaw(python, home, "update", "apply", str(tmp_path / "klaw-98.0-py3-none-any.whl"))
+    assert (done.returncode, "is not a wheel of Klaw" in done.stderr) == (1, True)
+    assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
