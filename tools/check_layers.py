@@ -16,7 +16,7 @@ LAYERS = (
     {"config"},
     {"models", "prompts"},
     {"store"},
-    {"backup"},
+    {"backup", "imports"},
     {"core"},
     {"llm"},
     {"memory", "context", "toolbox", "knowledge"},

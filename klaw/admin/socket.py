@@ -30,7 +30,7 @@ from klaw.operations.operation import OperationError, UserName
 from klaw.operations.perform import Call, Caller, operations, read
 
 ACTOR_NAME = "admin.socket"
-MAX_LINE_BYTES = 65_536
+MAX_LINE_BYTES = 1 << 20
 """Longest request, without its line end."""
 MAX_CONNECTIONS = 8
 """More are told so and closed: an operator and a monitor need two."""

@@ -17,6 +17,8 @@ class Parser(argparse.ArgumentParser):
     commands: Mapping[str, object] = {}
     """Its own, by their names."""
     options: tuple[str, ...] = ()
+    group: Any = None
+    """Where further commands of it are added."""
 
     def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
         action = super().add_argument(*args, **kwargs)
@@ -43,7 +45,7 @@ class Parser(argparse.ArgumentParser):
 
     def new_group(self) -> Any:
         """A place for commands of this parser; they are parsers of this class."""
-        made = self.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+        made = self.group = self.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         self.commands = made.choices
         return made
 

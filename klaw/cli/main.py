@@ -10,7 +10,7 @@ from typing import Any
 from klaw import __version__
 from klaw.cli.arguments import Parser, add_config, add_home, port
 
-LOCAL = ("backup", "config", "doctor", "init", "models", "reindex", "service", "token", "update")
+LOCAL = ("backup", "config", "doctor", "imports", "init", "models", "reindex", "service", "token", "update")
 """Modules of this package with commands that need no server."""
 EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw init, klaw serve, klaw chat"
 
@@ -58,10 +58,10 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
     from klaw.cli import operations
     from klaw.operations.perform import modules, nouns_of
 
-    known = {each: f"klaw.operations.{each}" for each in modules()} | {each: f"klaw.cli.{each}" for each in LOCAL}
-    named = (each.replace("-", "_") for each in words[:2])
-    meant = [known[each] for each in named if each in known]
-    for module in meant or known.values():
+    known = [("operations", each) for each in modules()] + [("cli", each) for each in LOCAL]
+    named = {each.replace("-", "_") for each in words[:2]}
+    for folder, name in [each for each in known if each[1] in named] or known:
+        module = f"klaw.{folder}.{name}"
         for noun in nouns_of(module):
             group = operations.add(commands, noun)
             if noun.word == "mcp":

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
@@ -43,21 +43,24 @@ def add(commands: Any, noun: Noun) -> Any:
     own = next((each for each in made if not each.cli), None)
     if not made:
         return None
+    if noun.word in commands.choices:  # of another module, with words of its own
+        return _add_words(commands.choices[noun.word].group, made)
     parser = commands.add_parser(noun.word, help=noun.help, description=own.help if own else noun.help)
     if own is not None:
         _fill(parser, own)
     else:
         add_home(parser)
         parser.set_defaults(run=lambda _arguments: parser.print_help() or 2)
-    group = None
-    if own is None or len(made) > 1:
-        group = parser.new_group()
-        for each in made:
-            if each.cli:
-                first = each.help.partition(". ")[0].rstrip(".")
-                text = f"{first[0].lower()}{first[1:]}"
-                inherited = {"argument_default": argparse.SUPPRESS} if own else {}
-                _fill(group.add_parser(each.cli, help=text, description=each.help, **inherited), each)
+    return _add_words(parser.new_group(), made, own) if own is None or len(made) > 1 else None
+
+
+def _add_words(group: Any, made: Sequence[Operation], own: Operation | None = None) -> Any:
+    for each in made:
+        if each.cli:
+            first = each.help.partition(". ")[0].rstrip(".")
+            text = f"{first[0].lower()}{first[1:]}"
+            inherited = {"argument_default": argparse.SUPPRESS} if own else {}
+            _fill(group.add_parser(each.cli, help=text, description=each.help, **inherited), each)
     return group
 
 

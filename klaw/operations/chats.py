@@ -216,14 +216,14 @@ async def delete(
     wanted = await forgetter.find(f"chat:{name}", user)
     if asked.dry_run:
         before = await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-        return _without_messages(forget.preview(before))
+        return without_messages(forget.preview(before))
     if await chats.stop(user, name):
         wanted = await forgetter.find(f"chat:{name}", user)  # with what the turn has written
     done = await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-    return {**_without_messages(forget.proof(done)), "everywhere": everywhere}
+    return {**without_messages(forget.proof(done)), "everywhere": everywhere}
 
 
-def _without_messages(answer: dict[str, Any]) -> dict[str, Any]:
+def without_messages(answer: dict[str, Any]) -> dict[str, Any]:
     """The messages of a chat are too many to be told one by one."""
     count = plural(len(answer["messages"]), "message")
     told = [each for each in answer["things"] if each.kind not in forget.MESSAGES]

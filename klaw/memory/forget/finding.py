@@ -15,6 +15,7 @@ from klaw.config import guarded
 from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.domain.fact import FactId
 from klaw.domain.forget import Thing, beginning
+from klaw.domain.imported import ImportId
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_id, user_of
 from klaw.domain.person import PersonId, normal_name
@@ -27,7 +28,7 @@ from klaw.store.engine.log_files import record_of
 from klaw.store.forget import quoting
 from klaw.store.forget.derived import FileMade, effects_of
 from klaw.store.forget.scope import Wanted
-from klaw.store.kinds import chats, facts, messages, people, topics
+from klaw.store.kinds import chats, facts, imports, messages, people, topics
 from klaw.store.kinds.messages import CONVERSATIONS
 from klaw.store.overview import Target
 
@@ -104,8 +105,9 @@ class NothingToForget(KlawError):
 
 
 async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
-    """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, a message's id,
-    or its chat and number (``main#12``); a name alone means a person when there is no such message.
+    """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``,
+    ``import:ID``, a message's id, or its chat and number (``main#12``); a name alone means a person when there is no
+    such message.
 
     Args:
         text: what was said.
@@ -121,6 +123,8 @@ async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool
         return await _topic(readers, rest, user)
     if colon and kind == "chat":
         return await _chat(readers, rest, user)
+    if colon and kind == "import":
+        return await _import(readers, rest, user)
     if colon and kind == "fact":
         history = await readers.run(facts.history, user, FactId(rest))
         if not history:
@@ -166,6 +170,15 @@ async def _chat(readers: Readers, name: str, user: UserId) -> Wanted:
         raise NoSuchChat(name)
     rowids = await readers.run(messages.kept_rowids, chat, known.last_seq)
     return Wanted(user=user, rowids=tuple(rowids), deleted=((chat, known.last_seq),))
+
+
+async def _import(readers: Readers, number: str, user: UserId) -> Wanted:
+    origin = ImportId(number)
+    rowids = await readers.run(imports.rowids, user, origin)
+    if not rowids:
+        raise NothingToForget("there is no such import: klaw import list shows them")
+    whole = await readers.run(imports.whole_chats, user, origin)
+    return Wanted(user=user, rowids=tuple(rowids), deleted=tuple(whole))
 
 
 async def _who(readers: Readers, text: str, user: UserId) -> list[PersonId]:

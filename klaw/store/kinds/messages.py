@@ -10,6 +10,7 @@ import attrs
 from klaw.config.paths import encode_name
 from klaw.convert import JOURNAL, Wire
 from klaw.domain.forget import FORGOTTEN
+from klaw.domain.imported import ORIGIN
 from klaw.domain.message import Kind, Message, NewMessage, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.turn import TurnRecord
@@ -307,16 +308,18 @@ def by_rowids(connection: apsw.Connection, rowids: Sequence[int]) -> list[Messag
     return [MESSAGES.read(row) for row in connection.execute(_BY_ROWIDS, (json.dumps(list(rowids)),))]
 
 
-_PENDING_CHATS = """
+_HERE = f"channel NOT GLOB '{ORIGIN}*'"
+"""Condition of a message that was said here: nothing that was imported is ever answered."""
+_PENDING_CHATS = f"""
 SELECT s.chat_id FROM sessions s
 WHERE s.updated_at >= ?1 AND EXISTS (
     SELECT 1 FROM messages m
     WHERE m.chat_id = s.chat_id AND m.seq >= s.segment_start
         AND m.seq > coalesce(
             (SELECT max(t.last_seq) FROM turns t WHERE t.chat_id = s.chat_id AND t.status IN ('done', 'stopped')), 0)
-        AND m.role = 'user' AND m.type = 'text' AND m.created_at >= ?1)
+        AND m.role = 'user' AND m.type = 'text' AND m.created_at >= ?1 AND m.{_HERE})
 ORDER BY s.updated_at
-"""
+"""  # noqa: S608 - a constant
 
 
 def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
@@ -324,11 +327,11 @@ def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
     return [ChatId(row[0]) for row in connection.execute(_PENDING_CHATS, (since,))]
 
 
-PENDING = """
-WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2
+PENDING = f"""
+WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2 AND {_HERE}
     AND seq > coalesce(
         (SELECT max(last_seq) FROM turns WHERE chat_id = ?1 AND status IN ('done', 'stopped')), 0)
-"""
+"""  # noqa: S608 - a constant
 """What no turn of a chat has dealt with, of the segment that begins with a message."""
 
 

@@ -119,12 +119,14 @@ _CANDIDATES = """
 SELECT s.chat_id FROM sessions s
 WHERE s.last_seq - s.segment_start >= ?1 AND s.last_seq - coalesce(
     (SELECT max(m.last_seq) FROM summaries m WHERE m.chat_id = s.chat_id AND m.segment = s.segment), 0) >= ?1
+    AND EXISTS (SELECT 1 FROM turns t WHERE t.chat_id = s.chat_id)
 ORDER BY s.updated_at DESC LIMIT ?2
 """
 
 
 def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[ChatId]:
-    """Chats with so many messages after their last summary, the last used first. Whether they need one is not said."""
+    """Chats with so many messages after their last summary, the last used first. Whether they need one is not said. A
+    chat that was imported, and in which nothing was answered since, needs none."""
     return [ChatId(row[0]) for row in connection.execute(_CANDIDATES, (messages_, limit))]
 
 

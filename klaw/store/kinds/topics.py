@@ -8,6 +8,7 @@ import apsw
 import attrs
 
 from klaw.convert import OMIT, Wire
+from klaw.domain.imported import ORIGIN, WITH_TOPICS
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
@@ -98,12 +99,14 @@ def topics_of(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) 
 
 ARCHIVED = "role IN ('user', 'assistant', 'tool') AND type IN ('text', 'scheduled', 'tool_call', 'tool_result')"
 """Which messages belong to topics: all that was said, and the tools used meanwhile. Commands do not."""
+_WAITS = f"topic_id IS NULL AND {ARCHIVED} AND (channel NOT GLOB '{ORIGIN}*' OR metadata ->> '$.{WITH_TOPICS}')"
+"""What was imported waits for topics only where somebody asked for them."""
 
 _UNARCHIVED = f"""
 SELECT rowid, chat_id, coalesce(unixepoch(created_at, 'subsec'), 0), role IN ('user', 'assistant')
     AND type IN ('text', 'scheduled')
 FROM messages INDEXED BY messages_unarchived
-WHERE topic_id IS NULL AND {ARCHIVED} AND user_id = ? AND rowid > ? ORDER BY rowid LIMIT ?
+WHERE {_WAITS} AND user_id = ? AND rowid > ? ORDER BY rowid LIMIT ?
 """  # noqa: S608 - constant condition
 
 
@@ -129,7 +132,7 @@ def users(connection: apsw.Connection) -> list[UserId]:
 
 
 _COUNT_UNARCHIVED = f"""
-SELECT count(*) FROM messages INDEXED BY messages_unarchived WHERE topic_id IS NULL AND {ARCHIVED}
+SELECT count(*) FROM messages INDEXED BY messages_unarchived WHERE {_WAITS}
 """  # noqa: S608 - constant condition
 
 

@@ -24,6 +24,8 @@ SLOW_S = {
     "topics_undo": 60,
     "models_test": 120,
     "doctor": 60,
+    "import_put": 300,
+    "import_undo": 3600,
 }
 """Those that read all files, ask a model, or make vectors; the command line waits as long."""
 
@@ -108,6 +110,9 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "models_test",
         "doctor",
         "backup_mark",
+        "import_put",
+        "import_list",
+        "import_undo",
     }
     assert all(0 < each.deadline_s <= SLOW_S.get(name, 10) and each.help for name, each in operations().items())
 

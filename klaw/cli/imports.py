@@ -1,0 +1,198 @@
+"""``klaw import FORMAT FILE``: move in what was said in another program.
+
+This program reads the file, and not the server, which may not read the folders of people. What it reads goes to the
+server in parts, or without one into the store.
+"""
+
+import datetime as dt
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import attrs
+
+from klaw.cli.admin_call import NoServer, call
+from klaw.cli.output import ProgressLine
+from klaw.config.paths import Paths
+from klaw.convert import Check
+from klaw.domain.names import zone
+from klaw.domain.text import minute, plural
+from klaw.operations.operation import Noun, OfUser, Shown, argument, required
+
+if TYPE_CHECKING:
+    from klaw.imports.events import Event
+    from klaw.imports.feed import Put, Report
+    from klaw.imports.files import Export
+
+NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
+PUT = "import_put"
+PUT_S = 600.0
+"""For one part; a server that is busy makes it wait."""
+CHECKPOINT_BYTES = 1 << 22
+"""Of the commit log, without a server."""
+
+
+@attrs.frozen(kw_only=True)
+class Import(OfUser):
+    file: str = required("the export: a file, a ZIP or a folder; - for standard input, redirected from a file")
+    dry_run: bool = argument("only tell what is in it, and what cannot be read", default=False)
+    topics: bool = argument("let the archivist make topics of it, which costs calls to the model", default=False)
+
+
+@attrs.frozen(kw_only=True)
+class People(Import):
+    me: str | None = argument("your own name in the export, where it does not say who you are", metavar="NAME")
+    zone: Annotated[str, Check(zone)] | None = argument(
+        "time zone of times that name none, such as Europe/Berlin (default: this machine's)", metavar="ZONE"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class WhatsApp(People):
+    dates: Literal["dmy", "mdy", "ymd"] | None = argument("the order of day, month and year, where it cannot be told")
+    title: str | None = argument("what the chat is called (default: by the name of the file)", metavar="TITLE")
+
+
+def _shown(answer: dict[str, Any]) -> Shown:
+    lines: list[Any] = [
+        f"{plural(answer['messages'], 'message')} in {plural(answer['chats'], 'chat')}"
+        + (f", {minute(answer['first_at'])} to {minute(answer['last_at'])} (UTC)" if answer["messages"] else "")
+    ]
+    if answer["dry_run"]:
+        lines.append("nothing was stored")
+    else:
+        lines.append(f"{answer['added']:,} added, {answer['known']:,} were here already")
+    if answer["elsewhere"]:
+        lines.append(f"{answer['elsewhere']:,} are here in another chat, and were not added")
+    if answer["left_out"]:
+        told = ", ".join(f"{count:,} {why}" for why, count in answer["left_out"].items())
+        lines.append(f"left out: {told}")
+    if answer["added"]:
+        lines.append(f"to take it back: klaw import undo {answer['import']}")
+    notes = [f"NOT read: {each['what']}: {each['why']}" for each in answer["unread"]]
+    more = answer["unread_count"] - len(notes)
+    return Shown(lines, notes=[*notes, *([f"… and {more:,} more"] if more else [])], found=bool(answer["messages"]))
+
+
+@NOUN.operation("import_chatgpt", Import, cli="chatgpt", show=_shown)
+def chatgpt(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+    """Import an export of ChatGPT: the ZIP that its settings send, a folder, or conversations.json."""
+    from klaw.imports import chatgpt
+
+    return _imported(asked, paths, progress, chatgpt.SOURCE, chatgpt.read)
+
+
+@NOUN.operation("import_claude", Import, cli="claude", show=_shown)
+def claude(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+    """Import an export of Claude: the ZIP that its settings send, a folder, or conversations.json."""
+    from klaw.imports import claude
+
+    return _imported(asked, paths, progress, claude.SOURCE, claude.read)
+
+
+@NOUN.operation("import_telegram", People, cli="telegram", show=_shown)
+def telegram(asked: People, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+    """Import chats that Telegram Desktop exported as JSON: the folder, or result.json."""
+    from klaw.imports import telegram
+
+    read = partial(telegram.read, me=asked.me, zone=_zone(asked))
+    return _imported(asked, paths, progress, telegram.SOURCE, read)
+
+
+@NOUN.operation("import_whatsapp", WhatsApp, cli="whatsapp", show=_shown)
+def whatsapp(asked: WhatsApp, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+    """Import a chat that WhatsApp exported: the ZIP, or the text in it."""
+    from klaw.imports import whatsapp
+
+    read = partial(whatsapp.read, me=asked.me, order=asked.dates, zone=_zone(asked), title=asked.title)
+    return _imported(asked, paths, progress, whatsapp.SOURCE, read)
+
+
+@NOUN.operation("import_openclaw", Import, cli="openclaw", show=_shown)
+def openclaw(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+    """Import the sessions of OpenClaw: its folder, that of an agent, or one session's file."""
+    from klaw.imports import openclaw
+
+    return _imported(asked, paths, progress, openclaw.SOURCE, openclaw.read)
+
+
+@NOUN.operation("import_klaw", Import, cli="klaw", show=_shown)
+def klaw(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+    """Import the chats of another Klaw: what `klaw export` wrote, or `klaw chats export --json`."""
+    from klaw.imports import klaw_export
+
+    return _imported(asked, paths, progress, klaw_export.SOURCE, klaw_export.read)
+
+
+def _zone(asked: People) -> dt.tzinfo | None:
+    return zone(asked.zone) if asked.zone else None
+
+
+def _imported(
+    asked: Import, paths: Paths, progress: ProgressLine, source: str, read: "Callable[[Export], Iterator[Event]]"
+) -> dict[str, Any]:
+    from klaw.imports.feed import feed
+    from klaw.imports.files import opened
+
+    now = time.time()
+    origin = f"{source}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now * 1000) % 1000:03}"
+    tell = partial(progress.show, "messages")
+    with opened(asked.file) as export:
+        events = read(export)
+        if asked.dry_run:
+            report = feed(events, source, None, tell)
+        else:
+            store = partial(feed, events, source, tell=tell, topics=asked.topics)
+            report = _storing(paths, {"origin": origin, "user": asked.user}, store)
+    return {"import": origin, "dry_run": asked.dry_run, **attrs.asdict(report)}
+
+
+def _storing(paths: Paths, about: dict[str, Any], work: "Callable[[Put], Report]") -> "Report":
+    """Do the work with what stores a part: the server, or without one the store itself."""
+    try:
+        call(paths, "health")
+    except NoServer:
+        if not paths.database.is_file():
+            raise
+    else:
+        return work(lambda part: call(paths, PUT, timeout_s=PUT_S, **about, **part))
+    import trio
+
+    from klaw.actor import log
+
+    log.configure("error", "auto")
+    return trio.run(_alone, paths, about, work)
+
+
+async def _alone(paths: Paths, about: dict[str, Any], work: "Callable[[Put], Report]") -> "Report":
+    import trio
+
+    from klaw.actor.clock import SystemClock
+    from klaw.actor.mailbox import Nudge
+    from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+    from klaw.operations.perform import OPERATOR, operations, perform, read
+    from klaw.store.engine import writer as writer_actor
+    from klaw.store.engine.journal import Journal
+    from klaw.store.store import open_store
+
+    clock, journal = SystemClock(), Journal(paths.data_dir, checkpoint_bytes=CHECKPOINT_BYTES)
+    async with open_store(paths.database, journal, readers=1) as store, trio.open_nursery() as nursery:
+        supervisor, mailbox = Supervisor(nursery, clock), store.writer.mailbox
+        write = partial(
+            writer_actor.run,
+            writer=store.writer,
+            database=store.database,
+            journal=journal,
+            publish=lambda _stored: None,
+        )
+        await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, restart=Restart.VITAL, run=write))
+        parts = {"readers": store.readers, "writer": store.writer, "clock": clock, "embedder": Nudge()}
+
+        def put(part: dict[str, Any]) -> dict[str, Any]:
+            given = {name: value for name, value in {**about, **part}.items() if value is not None}
+            return trio.from_thread.run(perform, read(operations()[PUT], given), OPERATOR, parts)
+
+        report = await trio.to_thread.run_sync(work, put)
+        await supervisor.stop(mailbox.name, "all is stored")
+    return report

@@ -1,0 +1,76 @@
+"""What is moved in from another program: where it came from, how its messages and chats are called here. Pure."""
+
+import hashlib
+import re
+import unicodedata
+from typing import Annotated, Any, NewType
+
+import attrs
+
+from klaw.convert import Bounds, Check
+from klaw.domain.message import Instant, Kind, Role
+from klaw.domain.names import MAX_CHAT_NAME, chat_name, client_id
+
+ImportId = NewType("ImportId", str)
+"""``chatgpt-20261123-061330-512``: the source, and when the import began (UTC)."""
+
+ORIGIN = "import:"
+"""Before the import's id in the channel of a message that it brought."""
+WITH_TOPICS = "topics"
+"""In the metadata of a message that was imported: the archivist may make topics of it."""
+MAX_CHARS = 100_000
+"""Of a message; a longer one is imported in several."""
+MAX_SAID = 1_000
+"""Messages of one request."""
+
+_IMPORT = re.compile(r"[a-z]{1,16}-[0-9]{8}-[0-9]{6}-[0-9]{3}")
+
+
+def import_id(text: str) -> str:
+    """Check an import's id. Raises ValueError."""
+    if not _IMPORT.fullmatch(text):
+        raise ValueError("must be an import's id, such as chatgpt-20261123-061330-512: klaw import list shows them")
+    return text
+
+
+def chat_prefix(source: str, key: str) -> str:
+    """What the ids of all messages of one chat of a source begin with: by it the chat is found again, whatever it is
+    called by then."""
+    return f"{source}-{_digest(source, key)[:16]}"
+
+
+def message_id(prefix: str, *key: str) -> str:
+    """The id of a message of that chat: the same at every import."""
+    return f"{prefix}.{_digest(*key)[:24]}"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def name_for(title: str, instead: str) -> str:
+    """The name of a chat with this title; ``instead`` where nothing of the title may stand in a name."""
+    text = unicodedata.normalize("NFC", title[: 4 * MAX_CHAT_NAME])
+    kept = "".join(each if each in "_-." or unicodedata.category(each)[0] in "LNM" else " " for each in text)
+    kept = re.sub(r"\.{2,}", ".", " ".join(kept.split()))
+    while kept and not kept[0].isalnum():
+        kept = kept[1:].lstrip()
+    return chat_name(kept[:MAX_CHAT_NAME].rstrip() or instead)
+
+
+def numbered(name: str, number: int) -> str:
+    """A chat's name, or where that is taken the name with a number: ``Garden 2``."""
+    end = f" {number}" if number > 1 else ""
+    return f"{name[: MAX_CHAT_NAME - len(end)].rstrip()}{end}"
+
+
+@attrs.frozen(kw_only=True)
+class Said:
+    """A message of an export, as it is stored here."""
+
+    id: Annotated[str, Check(client_id)]
+    role: Role
+    type: Kind = Kind.TEXT
+    content: Annotated[str, Bounds(0, 4 * MAX_CHARS)]
+    created_at: Instant
+    metadata: dict[str, Any] = attrs.Factory(dict)

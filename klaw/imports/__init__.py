@@ -1,0 +1,1 @@
+"""Reading what other programs export: each format as one stream of chats and messages, whatever its size."""

@@ -1,0 +1,78 @@
+"""What a reader of an export yields, in the order of the export: a chat, then its messages, and what cannot be read."""
+
+import datetime as dt
+import math
+from typing import TypeAlias
+
+import attrs
+
+from klaw.actor.clock import iso
+from klaw.domain.message import Kind, Role
+from klaw.errors import KlawError
+
+
+class ImportRefused(KlawError):
+    """The export cannot be imported as it was asked. The text says what to do."""
+
+
+@attrs.frozen(kw_only=True)
+class Chat:
+    """A chat begins; the messages that follow are its own."""
+
+    key: str
+    """By which its program knows it: the same in a later export."""
+    title: str
+    name: str = ""
+    """It had in another Klaw; empty: by its title."""
+    people: bool = False
+    """People talk with each other in it, so that Klaw does not go on in their place: it ends with its segment."""
+    own_ids: bool = False
+    """The keys of its messages are ids of Klaw."""
+
+
+@attrs.frozen(kw_only=True)
+class Message:
+    """A message of the chat before it."""
+
+    key: str
+    """By which its program knows it within the chat: the same in a later export."""
+    role: Role
+    text: str
+    at: str
+    """ISO-8601 UTC with milliseconds."""
+    type: Kind = Kind.TEXT
+    metadata: dict[str, object] = attrs.Factory(dict)
+
+
+@attrs.frozen
+class Unread:
+    """Something of the export that should have been read and was not."""
+
+    what: str
+    why: str
+
+
+@attrs.frozen
+class LeftOut:
+    """A part that is not imported on purpose, such as a call of a tool."""
+
+    why: str
+
+
+Event: TypeAlias = Chat | Message | Unread | LeftOut
+
+_FIRST, _END = dt.datetime(1990, 1, 1, tzinfo=dt.UTC).timestamp(), dt.datetime(2200, 1, 1, tzinfo=dt.UTC).timestamp()
+
+
+def moment(value: object, zone: dt.tzinfo | None = dt.UTC) -> str | None:
+    """A time as exports have it, Unix seconds or ISO-8601, as it is stored here; None: it is not there, or no time of a
+    message. ``zone``: where it says none; None: the machine's own."""
+    if isinstance(value, str):
+        try:
+            found = dt.datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        value = (found if found.tzinfo else found.replace(tzinfo=zone)).timestamp()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return iso(value) if _FIRST <= value < _END else None

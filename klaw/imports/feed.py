@@ -1,0 +1,166 @@
+"""From the stream of an export to requests that store it: names, ids, parts of a size that one request may have."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import attrs
+
+from klaw.domain.chat import MAX_TITLE, chat_title
+from klaw.domain.forget import FORGOTTEN
+from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, chat_prefix, message_id, name_for
+from klaw.domain.message import Kind, Role
+from klaw.domain.text import clean, cut
+from klaw.errors import InvalidValue
+from klaw.imports.events import Chat, Event, LeftOut, Message, Unread
+from klaw.store.kinds.messages import MODEL_CHOICE
+
+PART_MESSAGES = 200
+PART_BYTES = 400_000
+"""Of the JSON of one request; the admin socket takes a mebibyte."""
+MOST_TOLD = 50
+"""Things that could not be read, as they are listed."""
+_DROPPED = (FORGOTTEN, MODEL_CHOICE, WITH_TOPICS)
+"""Of another Klaw's metadata: what means something to the store of this one."""
+
+Put: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+"""Carries out ``import_put``, without ``origin`` and ``user``, and gives its answer."""
+
+
+@attrs.define(kw_only=True)
+class Report:
+    """What became of an export."""
+
+    chats: int = 0
+    messages: int = 0
+    added: int = 0
+    known: int = 0
+    elsewhere: int = 0
+    first_at: str = ""
+    last_at: str = ""
+    left_out: Counter[str] = attrs.Factory(Counter)
+    unread: list[Unread] = attrs.Factory(list)
+    """The first of them."""
+    unread_count: int = 0
+
+    def note(self, unread: Unread) -> None:
+        self.unread_count += 1
+        if len(self.unread) < MOST_TOLD:
+            self.unread.append(unread)
+
+
+def feed(
+    events: Iterable[Event], source: str, put: Put | None, tell: Callable[[int], object], *, topics: bool = False
+) -> Report:
+    """Store what an export holds.
+
+    Args:
+        events: of its reader.
+        source: the format's name.
+        put: None: only look through it.
+        tell: told now and then how many messages are done.
+        topics: topics may be made of it.
+
+    Raises:
+        KlawError: what ``put`` raises; what was stored by then stays.
+    """
+    report = Report()
+    chat: _Part | None = None
+    for event in events:
+        match event:
+            case Chat():
+                if chat is not None:
+                    chat.end()
+                chat = _Part(event, source, put, report, topics)
+            case Message():
+                assert chat is not None
+                chat.add(event)
+                if report.messages % 100 == 0:
+                    tell(report.messages)
+            case Unread():
+                report.note(event)
+            case LeftOut(why=why):
+                report.left_out[why] += 1
+    if chat is not None:
+        chat.end()
+    tell(report.messages)
+    return report
+
+
+class _Part:
+    """What of one chat is not stored yet."""
+
+    def __init__(self, chat: Chat, source: str, put: Put | None, report: Report, topics: bool) -> None:
+        self._chat, self._source, self._put, self._report, self._topics = chat, source, put, report, topics
+        self._prefix = "" if chat.own_ids else chat_prefix(source, chat.key)
+        self._said: list[dict[str, Any]] = []
+        self._bytes = 0
+        self._last = ""
+        self._into: str | None = None
+        self._began = False
+
+    def add(self, message: Message) -> None:
+        report = self._report
+        if not self._began:
+            self._began = True
+            report.chats += 1
+        report.messages += message.type is not Kind.SESSION_BREAK
+        report.first_at = min(report.first_at or message.at, message.at)
+        report.last_at = max(report.last_at, message.at)
+        for said in self._said_of(message):
+            size = len(json.dumps(said))
+            if size > 2 * PART_BYTES:
+                report.note(Unread(f"{self._chat.title}, message {message.key}", "is too large"))
+                continue
+            if self._bytes + size > PART_BYTES or len(self._said) >= PART_MESSAGES:
+                self._flush()
+            self._said.append(said)
+            self._bytes += size
+        self._last = message.at
+
+    def end(self) -> None:
+        """Store the rest. Where people talked, Klaw's own conversation begins with a segment of its own."""
+        if self._chat.people and self._last:
+            own = message_id(self._prefix, "end", self._last)
+            self._said.append(_as_said(own, Role.SYSTEM, Kind.SESSION_BREAK, "", self._last, {}))
+        self._flush()
+
+    def _said_of(self, message: Message) -> Iterator[dict[str, Any]]:
+        text = clean(message.text)
+        metadata = {name: value for name, value in message.metadata.items() if name not in _DROPPED}
+        if self._chat.own_ids:
+            yield _as_said(message.key, message.role, message.type, text, message.at, metadata)
+            return
+        for place in range(0, len(text), MAX_CHARS):
+            key = [message.key, *([str(place)] if place else [])]
+            own, part = message_id(self._prefix, *key), text[place : place + MAX_CHARS]
+            yield _as_said(own, message.role, message.type, part, message.at, metadata)
+
+    def _flush(self) -> None:
+        said, self._said, self._bytes = self._said, [], 0
+        if not said or self._put is None:
+            return
+        title = _title(self._chat.title)
+        name = name_for(self._chat.name or self._chat.title, f"{self._source} {said[0]['created_at'][:10]}")
+        given = {"prefix": self._prefix, "name": name, "title": "" if title == name else title, "topics": self._topics}
+        answer = self._put({**given, "into": self._into, "said": said})
+        self._into = answer["chat"]
+        self._report.added += answer["added"]
+        self._report.known += answer["known"]
+        self._report.elsewhere += answer["elsewhere"]
+
+
+def _as_said(own: str, role: Role, kind: Kind, text: str, at: str, metadata: dict[str, object]) -> dict[str, Any]:
+    return {"id": own, "role": role, "type": kind, "content": text, "created_at": at, "metadata": metadata}
+
+
+def _title(text: str) -> str:
+    try:
+        return chat_title(cut(" ".join("".join(filter(_shows, clean(text))).split()), MAX_TITLE))
+    except InvalidValue:
+        return ""
+
+
+def _shows(character: str) -> bool:
+    return character.isprintable() or character in " \n\t\u200c\u200d"

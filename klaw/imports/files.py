@@ -1,0 +1,157 @@
+"""The files of an export: of a folder, of a ZIP, or one alone. They are read as streams, and never unpacked to a disk.
+
+A ZIP may claim little and hold very much, so what comes out of it is counted.
+"""
+
+import io
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+import attrs
+
+from klaw.imports.events import ImportRefused
+
+MAX_MEMBERS = 500_000
+"""Files in a ZIP: exports have one for each picture."""
+MAX_BYTES = 16 << 30
+"""Of one file, unpacked."""
+MAX_RATIO = 300
+"""A file in a ZIP has at most so many bytes for each that is stored, and ``FREE_BYTES`` besides. JSON comes to 10 or
+20, DEFLATE can do 1,000."""
+FREE_BYTES = 64 << 20
+BUFFER_BYTES = 1 << 16
+UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""What reading a file or a ZIP raises when it is damaged, encrypted, or packed in an unknown way."""
+
+
+class _Counted(io.RawIOBase):
+    """A stream that ends with ImportRefused where it has more than its limit."""
+
+    def __init__(self, inner: IO[bytes], name: str, limit: int) -> None:
+        self._inner, self._name, self._left = inner, name, limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # any writable buffer is one
+        data = self._inner.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise ImportRefused(
+                f"{self._name}: is far larger unpacked than its ZIP says that it may be: it was not read"
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@attrs.frozen(eq=False)
+class File:
+    """One file of an export."""
+
+    name: str
+    """With its folders, separated by ``/``."""
+    _of: "Export"
+    _source: Path | zipfile.ZipInfo | None
+
+    @property
+    def stem(self) -> str:
+        """Its name without folders and ending."""
+        return PurePosixPath(self.name).stem
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """Read it from its beginning.
+
+        Raises:
+            OSError, ImportRefused: it cannot be opened.
+        """
+        with self._of.opened(self._source) as stream:
+            limit = MAX_BYTES
+            if isinstance(self._source, zipfile.ZipInfo):
+                limit = min(limit, MAX_RATIO * self._source.compress_size + FREE_BYTES)
+            buffered = io.BufferedReader(_Counted(stream, self.name, limit), BUFFER_BYTES)
+            if buffered.peek(3)[:3] == b"\xef\xbb\xbf":  # a mark of UTF-8 that Windows programs put there
+                buffered.read(3)
+            yield buffered
+
+
+class Export:
+    """What a person gave. ``stream`` is it, unless it is a folder."""
+
+    def __init__(self, path: Path, stream: IO[bytes] | None) -> None:
+        self.path = path
+        self._stream = stream
+        self._zip = zipfile.ZipFile(stream) if stream is not None and zipfile.is_zipfile(stream) else None
+        if self._zip is not None and len(self._zip.infolist()) > MAX_MEMBERS:
+            raise ImportRefused(f"{path}: has more than {MAX_MEMBERS:,} files: unpack it, and name the folder")
+
+    def files(self, wanted: str) -> list[File]:
+        """The files whose names, with their folders, end as a regular expression says, in the order of their names. Of
+        a file that stands alone the name does not matter."""
+        if self._zip is not None:
+            found = {each.filename: each for each in self._zip.infolist() if not each.is_dir()}
+            return [File(name, self, found[name]) for name in sorted(found) if _ends(wanted, name)]
+        if self._stream is not None:
+            return [File(self.path.name, self, None)]
+        names = {each.relative_to(self.path).as_posix(): each for each in _below(self.path)}
+        return [File(name, self, names[name]) for name in sorted(names) if _ends(wanted, name)]
+
+    @contextmanager
+    def opened(self, source: Path | zipfile.ZipInfo | None) -> Iterator[IO[bytes]]:
+        """A file's stream. Only one at a time."""
+        if isinstance(source, zipfile.ZipInfo):
+            assert self._zip is not None
+            if source.flag_bits & 1:
+                raise ImportRefused(
+                    f"{source.filename}: is encrypted: unpack the ZIP with its password, and name the folder"
+                )
+            with self._zip.open(source) as stream:
+                yield stream
+        elif source is not None:
+            with source.open("rb") as stream:
+                yield stream
+        else:
+            assert self._stream is not None
+            self._stream.seek(0)
+            yield self._stream
+
+
+def _ends(wanted: str, name: str) -> bool:
+    return re.search(rf"(?:^|/)(?:{wanted})$", name, re.IGNORECASE) is not None
+
+
+def _below(root: Path) -> Iterator[Path]:
+    """Ordinary files below a folder; links are not followed."""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+@contextmanager
+def opened(given: str) -> Iterator[Export]:
+    """Open what a person named: a file, a folder, or ``-`` for standard input, which must be a file then.
+
+    Raises:
+        ImportRefused: it cannot be read.
+    """
+    path = Path(given).expanduser()
+    try:
+        if given != "-" and path.is_dir():
+            yield Export(path, None)
+            return
+        with os.fdopen(os.dup(0), "rb") if given == "-" else path.open("rb") as stream:
+            if not stream.seekable():
+                raise ImportRefused(f"{given}: is no file: save the export first, or redirect it: - < FILE")
+            yield Export(path, stream)
+    except UNREADABLE as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        hint = f"; as root: klaw import … - < {given}" if isinstance(error, PermissionError) else ""
+        raise ImportRefused(f"{given}: cannot be read: {reason}{hint}") from error

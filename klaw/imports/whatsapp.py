@@ -1,0 +1,247 @@
+"""Chats that WhatsApp exported: ``_chat.txt``, ``WhatsApp Chat with NAME.txt``, alone or in a ZIP with its media.
+
+The dates are written as the telephone writes them, so that 3/4 may be the third of April or the fourth of March. That
+is decided over the whole file: by a number over 12, else by the order in which messages stand.
+"""
+
+import datetime as dt
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, TypeAlias
+
+import attrs
+
+from klaw.domain.message import Role
+from klaw.domain.text import cut, one_line
+from klaw.imports.events import Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
+from klaw.imports.files import UNREADABLE, Export, File
+
+SOURCE = "whatsapp"
+FILES = r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt"
+Order: TypeAlias = Literal["dmy", "mdy", "ymd"]
+MOST_NAMED = 12
+MAX_LINE = 1 << 20
+"""Bytes; a longer one is several."""
+
+_MARKS = "\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
+"""Directions of writing, which telephones put before and into lines."""
+_HEAD = re.compile(
+    rf"[{_MARKS}]*(?P<open>\[)?(?P<a>\d{{1,4}})(?P<by>[./-])(?P<b>\d{{1,2}})(?P=by)(?P<c>\d{{1,4}}),?[\s{_MARKS}]+"
+    r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"
+    rf"(?:\s*(?P<half>[apдп]\.?\s?[mмп]\.?))?(?P<close>(?(open)\]|\s+[-–]))[ {_MARKS}]*(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_SENDER = re.compile(rf"[{_MARKS}~\s]*(?P<name>[^:\n]{{1,100}}?):(?:[ {_MARKS}]|$)(?P<text>.*)", re.DOTALL)
+_ATTACHED = re.compile(
+    rf"[{_MARKS}]*<(?:attached|прикреплено|вложение|файл)[^:>]*:\s*(?P<a>[^>]+)>|[{_MARKS}]*(?P<b>\S.*?\.\w{{2,5}}) "
+    r"\((?:file attached|файл добавлен|файл прикреплён|файл прикреплен)\)",
+    re.IGNORECASE,
+)
+_NOTICE = re.compile("end-to-end encrypted|сквозным шифрованием|сквозное шифрование", re.IGNORECASE)
+_TITLE = re.compile(
+    r"^(?:whatsapp chat (?:with|-) ?|чат whatsapp (?:с контактом |с группой |с |- )|chat )|(?: \(\d+\)|-\d)$|^_chat$",
+    re.IGNORECASE,
+)
+
+
+@attrs.frozen
+class _Line:
+    """The first line of a message, or of a notice."""
+
+    numbers: tuple[int, int, int]
+    by: str
+    time: tuple[int, int, int]
+    sender: str
+    """Empty: a notice of the program."""
+    text: str
+
+
+def read(
+    export: Export, me: str | None, order: Order | None, zone: dt.tzinfo | None, title: str | None
+) -> Iterator[Event]:
+    """All chats of an export.
+
+    Args:
+        export: what was given.
+        me: the name of the person whose telephone it was, as it stands in the chat.
+        order: of the numbers of a date; None: the file tells.
+        zone: of the telephone: the times are its; None: the machine's own.
+        title: of the chat; None: by the names of the files.
+
+    Raises:
+        ImportRefused: ``me`` or ``order`` is needed, and why.
+    """
+    for file in export.files(FILES):
+        count = 0
+        try:
+            facts = _Facts.of(file)
+            if not facts.messages:
+                yield Unread(file.name, "has no message of WhatsApp in it")
+                continue
+            named = title or facts.title(file.stem) or facts.title(export.path.stem)
+            found = _Reading(file, me, order or facts.order(file.name), zone, named, facts)
+            for event in found.events():
+                yield event
+                count += isinstance(event, Message)
+        except UNREADABLE as error:
+            yield Unread(f"{file.name}, after message {count}", f"cannot be read: {type(error).__name__}")
+
+
+def _lines(file: File) -> Iterator[str]:
+    with file.open() as stream:
+        while line := stream.readline(MAX_LINE):
+            yield line.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _parse(line: str) -> _Line | None:
+    """The head of a message; None: the line goes on with the one before."""
+    head = _HEAD.match(line)
+    if head is None:
+        return None
+    hour, half = int(head["hour"]), (head["half"] or "").casefold()[:1]
+    if half:
+        hour = hour % 12 + (12 if half in ("p", "п") else 0)
+    said = _SENDER.match(head["rest"])
+    time = hour, int(head["minute"]), int(head["second"] or 0)
+    if time > (23, 59, 59) or time[1] > 59 or time[2] > 59:
+        return None
+    numbers = int(head["a"]), int(head["b"]), int(head["c"])
+    sender, text = (one_line(said["name"]), said["text"]) if said else ("", head["rest"])
+    return _Line(numbers, head["by"], time, sender, text)
+
+
+@attrs.define
+class _Facts:
+    """What only the whole file tells."""
+
+    messages: int = 0
+    senders: Counter[str] = attrs.Factory(Counter)
+    orders: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
+    """Whether all dates can be read so."""
+    sorted: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
+    """Whether they then ascend."""
+
+    @classmethod
+    def of(cls, file: File) -> "_Facts":
+        found = cls()
+        last: dict[Order, dt.datetime] = {}
+        for line in filter(None, map(_parse, _lines(file))):
+            found.messages += bool(line.sender)
+            if line.sender and not _NOTICE.search(line.text):
+                found.senders[line.sender] += 1
+            for order, possible in found.orders.items():
+                at = _when(line, order) if possible else None
+                # Between full stops the day stands first, and a year that stands first has four digits.
+                unusual = {"mdy": line.by == ".", "ymd": line.numbers[0] < 1000}
+                if at is None or unusual.get(order, False):
+                    found.orders[order] = False
+                else:
+                    found.sorted[order] &= at >= last.get(order, at)
+                    last[order] = at
+        return found
+
+    def order(self, name: str) -> Order:
+        """Raises ImportRefused."""
+        possible: list[Order] = [order for order, whether in self.orders.items() if whether]
+        if not possible:
+            raise ImportRefused(f"{name}: its dates cannot be read, in whatever order their numbers are")
+        ascending = [order for order in possible if self.sorted[order]]
+        if len(possible) > 1 and len(ascending) == 1:
+            possible = ascending
+        if len(possible) > 1:
+            raise ImportRefused(
+                f"{name}: its dates may be day/month or month/day, which nothing tells: give --dates dmy or mdy"
+            )
+        return possible[0]
+
+    def title(self, stem: str) -> str:
+        """The chat's name by that of a file; empty: that says nothing."""
+        named = stem
+        while (cut_ := _TITLE.sub("", named).strip()) != named:
+            named = cut_
+        return named if named != stem else ""
+
+    def named(self) -> str:
+        """Those who speak, as they are told to a person."""
+        names = [cut(name, 40) for name, _ in self.senders.most_common(MOST_NAMED)]
+        return ", ".join(names) + (" and others" if len(self.senders) > MOST_NAMED else "")
+
+
+def _when(line: _Line, order: Order) -> dt.datetime | None:
+    """The moment on the telephone's clock; None: there is no such day."""
+    places: Mapping[Order, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
+    year, month, day = (line.numbers[place] for place in places[order])
+    if 100 <= year < 1000 or max(month, day) > 31:
+        return None
+    try:
+        return dt.datetime(year + (2000 if year < 100 else 0), month, day, *line.time)  # noqa: DTZ001 - see its zone
+    except ValueError:
+        return None
+
+
+@attrs.define(eq=False)
+class _Reading:
+    """One pass over a file."""
+
+    _file: File
+    _me: str | None
+    _order: Order
+    _zone: dt.tzinfo | None
+    _title: str
+    _facts: _Facts
+    _times: Counter[tuple[str, ...]] = attrs.Factory(Counter)
+
+    def events(self) -> Iterator[Event]:
+        is_own = self._whose()
+        others = sorted(name for name in self._facts.senders if not is_own(name))
+        title = self._title or ", ".join(others[:3]) or "WhatsApp"
+        yield Chat(key=title.casefold(), title=title, people=True)
+        line: _Line | None = None
+        for text in _lines(self._file):
+            head = _parse(text)
+            if head is None and line is not None:
+                line = attrs.evolve(line, text=f"{line.text}\n{text}")
+            elif head is not None:
+                yield from self._message(line, is_own)
+                line = head
+        yield from self._message(line, is_own)
+
+    def _whose(self) -> Callable[[str], bool]:
+        """Tells whether a sender is the person whose telephone it was. Raises ImportRefused."""
+        senders, me = self._facts.senders, self._me
+        if me is None and len(senders) == 2 and self._title in senders:
+            (me,) = (each for each in senders if each != self._title)
+        if me is None:
+            raise ImportRefused(f"{self._file.name}: who are you? Give --me NAME; in it are {self._facts.named()}")
+        wanted = one_line(me).casefold()
+        if wanted not in map(str.casefold, senders):
+            raise ImportRefused(f"{self._file.name}: nobody is called so in it: give --me one of {self._facts.named()}")
+        return lambda name: name.casefold() == wanted
+
+    def _message(self, line: _Line | None, is_own: Callable[[str], bool]) -> Iterator[Event]:
+        if line is None:
+            return
+        if not line.sender or _NOTICE.search(line.text):
+            yield LeftOut("notices")
+            return
+        text = _ATTACHED.sub(lambda found: f"[file: {(found['a'] or found['b']).strip()}]", line.text)
+        text = re.sub(f"[{_MARKS}]", "", text).strip()
+        at = _when(line, self._order)
+        if not text or at is None:
+            return
+        # Nothing numbers the messages: by the telephone's clock, the sender and the text they are known again, and by
+        # their order where somebody said the same twice in a minute.
+        same = (at.isoformat(), line.sender, text)
+        self._times[same] += 1
+        stored = moment(at.replace(tzinfo=self._zone).timestamp())
+        if stored is None:
+            yield Unread(f"{self._file.name}, a message of {at.date()}", "has no time that a message can have")
+            return
+        own = is_own(line.sender)
+        yield Message(
+            key="\0".join((*same, str(self._times[same]))),
+            role=Role.USER if own else Role.ASSISTANT,
+            text=text if own else f"{line.sender}: {text}",
+            at=stored,
+        )

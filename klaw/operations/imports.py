@@ -1,0 +1,118 @@
+"""What was moved in from other programs (``klaw.cli.imports`` reads their exports): storing it, listing, undoing."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+
+from klaw.convert import Bounds, Check
+from klaw.domain.chat import chat_title
+from klaw.domain.imported import MAX_SAID, ImportId, Said, import_id
+from klaw.domain.names import UserId, chat_id, chat_name
+from klaw.operations import forget
+from klaw.operations import operation as op
+from klaw.operations.chats import without_messages
+
+if TYPE_CHECKING:
+    from klaw.actor.clock import Clock
+    from klaw.memory.embed.embedder import Embedder
+    from klaw.memory.forget.forget import Forgetter
+    from klaw.operations.perform import Caller
+    from klaw.store.engine.database import Readers
+    from klaw.store.engine.writer import Writer
+
+NOUN = op.Noun("import", "move in what was said in other programs (docs/import.md)")
+
+AT_ONCE = 20
+"""Messages in one transaction: who waits for the writer shares one group with so many."""
+PAUSE_FACTOR = 0.5
+"""A pause is so many times as long as the transaction before it."""
+
+
+@attrs.frozen(kw_only=True)
+class ImportPut(op.OfUser):
+    """A part of one chat."""
+
+    origin: Annotated[str, Check(import_id)] = op.required("the import's id", metavar="ID")
+    prefix: Annotated[str, Bounds(0, 40)] = op.argument("of the ids of all messages of the chat", default="")
+    name: Annotated[str, Check(chat_name)] = op.required("of the chat, if it is not there yet")
+    title: Annotated[str, Check(chat_title)] = op.argument("it then gets", default="")
+    topics: bool = op.argument("topics may be made of it", default=False)
+    into: Annotated[str, Check(chat_name)] | None = op.argument("the chat that the part before was put into")
+    said: Annotated[tuple[Said, ...], Bounds(1, MAX_SAID)] = op.required("the messages")
+
+
+@attrs.frozen(kw_only=True)
+class ImportUndo(op.OfUser):
+    origin: Annotated[str, Check(import_id)] = op.required("the import's id", metavar="ID")
+    with_facts: bool = op.argument("also facts, people, files and tasks that were made of it", default=False)
+    dry_run: bool = op.argument("only list what would go and what holds it", default=True)
+
+
+def _table(answer: dict[str, Any]) -> op.Lines:
+    if not answer["imports"]:
+        return ["nothing was imported: docs/import.md says how"]
+    rows = [["import", "chats", "messages", "first (UTC)", "last (UTC)"]]
+    for each in answer["imports"]:
+        times = op.minute(each["first_at"]), op.minute(each["last_at"])
+        rows.append([each["id"], str(each["chats"]), str(each["messages"]), *times])
+    return [op.Table(rows, right=frozenset({1, 2})), "klaw import undo IMPORT forgets all that one of them brought"]
+
+
+@NOUN.operation("import_put", ImportPut, changes=True, deadline_s=300.0)
+async def put(asked: ImportPut, user: UserId, writer: "Writer", clock: "Clock", embedder: "Embedder") -> dict[str, Any]:
+    """Store a part of a chat of another program, a few messages at a time."""
+    import trio
+
+    from klaw.actor.clock import iso
+    from klaw.store.kinds import imports
+
+    into, counts = chat_id(user, asked.into) if asked.into else None, dict.fromkeys(("added", "known", "elsewhere"), 0)
+    for first in range(0, len(asked.said), AT_ONCE):
+        part, begin = asked.said[first : first + AT_ONCE], trio.current_time()
+        done = await writer.run(
+            imports.put,
+            user,
+            ImportId(asked.origin),
+            part,
+            prefix=asked.prefix,
+            name=asked.name,
+            title=asked.title,
+            topics=asked.topics,
+            into=into,
+            at=iso(clock.now()),
+        )
+        into = done.chat
+        for name in counts:
+            counts[name] += getattr(done, name)
+        if done.added:
+            await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
+    embedder.nudge()
+    assert into is not None
+    return {"chat": into.partition(":")[2], **counts}
+
+
+@NOUN.operation("import_list", op.OfUser, cli="list", show=_table, offline=True)
+async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> dict[str, Any]:  # noqa: ARG001
+    """List what was imported and is not forgotten."""
+    from klaw.store.kinds import imports
+
+    return {"user": user, "imports": await readers.run(imports.listed, user)}
+
+
+@NOUN.operation(
+    "import_undo",
+    ImportUndo,
+    cli="undo",
+    show=forget.lines,
+    changes=True,
+    deadline_s=3600.0,  # some minutes for 50,000 messages
+    confirm="This cannot be undone. Forget what the import brought?",
+)
+async def undo(asked: ImportUndo, user: UserId, caller: "Caller", forgetter: "Forgetter") -> dict[str, Any]:
+    """Forget all that an import brought, and what was made of it; and show what still holds it."""
+    wanted, everywhere = await forgetter.find(f"import:{asked.origin}", user), caller.any_user
+    if asked.dry_run:
+        before = await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
+        return without_messages(forget.preview(before))
+    done = await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
+    return {**without_messages(forget.proof(done)), "everywhere": everywhere}

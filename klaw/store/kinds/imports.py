@@ -1,0 +1,177 @@
+"""Messages that came from other programs. Which import brought a message stands in its channel, so there is no table
+of imports: an import is there as long as a message of it is."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+import apsw
+import attrs
+
+from klaw.domain import tokens
+from klaw.domain.forget import FORGOTTEN
+from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportId, Said, numbered
+from klaw.domain.message import Kind, NewMessage
+from klaw.domain.names import ChatId, UserId, chat_id
+from klaw.errors import IdConflict
+from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds import chats, messages
+
+MOST_AGAIN = 9
+"""So often what one and the same export brings can be undone and imported again."""
+
+_FROM_IMPORT = f"channel GLOB '{ORIGIN}*' AND role <> 'system'"
+_LIVE = f"FROM messages INDEXED BY messages_imported WHERE user_id = ?1 AND channel = ?2 AND {_FROM_IMPORT}"
+
+
+@attrs.frozen(kw_only=True)
+class Put:
+    """What became of a part of a chat; beginnings of segments are not counted."""
+
+    chat: ChatId
+    added: int
+    known: int
+    """Were here already, or are forgotten."""
+    elsewhere: int
+    """Are here in another chat."""
+
+
+def put(
+    tx: Transaction,
+    user: UserId,
+    origin: ImportId,
+    said: Sequence[Said],
+    *,
+    prefix: str,
+    name: str,
+    title: str,
+    topics: bool,
+    into: ChatId | None,
+    at: str,
+) -> Put:
+    """Store messages of one chat of an export. What is here already is left as it is.
+
+    Args:
+        tx: the transaction.
+        user, origin: whose, and which import.
+        said: in their order.
+        prefix: of the ids of all messages of the chat; empty: ids of another Klaw.
+        name: of the chat, if it is not here yet; where that is taken a number is added.
+        title: it then gets.
+        topics: whether topics may be made of it.
+        into: the chat that an earlier part of the same was put into.
+        at: the time now, ISO-8601 UTC with milliseconds.
+    """
+    chat = into or _found(tx.connection, user, prefix, said)
+    new = chat is None
+    chat = chat or _free(tx.connection, user, name)
+    found: Counter[str] = Counter()
+    undone: dict[str, bool] = {}
+    for each in said:
+        message = _message(user, chat, origin, each, topics=topics)
+        message = attrs.evolve(message, id=_id(tx.connection, message, undone))
+        try:
+            became = "known" if messages.append_one(tx, message).repeated else "added"
+        except IdConflict:
+            became = "elsewhere"
+        found[became] += each.type is not Kind.SESSION_BREAK
+    if new and title and found["added"]:
+        chats.rename(tx, user, chat, title, at)
+    return Put(chat=chat, added=found["added"], known=found["known"], elsewhere=found["elsewhere"])
+
+
+def _message(user: UserId, chat: ChatId, origin: ImportId, said: Said, *, topics: bool) -> NewMessage:
+    return NewMessage(
+        id=said.id,
+        chat=chat,
+        user=user,
+        channel=f"{ORIGIN}{origin}",
+        role=said.role,
+        type=said.type,
+        content=said.content,
+        tokens=tokens.estimate(said.content),
+        created_at=said.created_at,
+        metadata={**said.metadata, WITH_TOPICS: True} if topics else said.metadata,
+    )
+
+
+_BY_PREFIX = "SELECT chat_id FROM messages WHERE user_id = ? AND id >= ? || '.' AND id < ? || '/' LIMIT 1"
+_BY_IDS = "SELECT chat_id FROM messages WHERE user_id = ? AND id IN (SELECT value FROM json_each(?)) LIMIT 1"
+
+
+def _found(connection: apsw.Connection, user: UserId, prefix: str, said: Sequence[Said]) -> ChatId | None:
+    """The chat that an earlier import, or another Klaw's chat itself, has put these messages into."""
+    if prefix:
+        found = connection.execute(_BY_PREFIX, (user, prefix, prefix)).get
+    else:
+        found = connection.execute(_BY_IDS, (user, json.dumps([each.id for each in said]))).get
+    return None if found is None else ChatId(found)
+
+
+def _free(connection: apsw.Connection, user: UserId, name: str) -> ChatId:
+    number = 1
+    while messages.session(connection, chat := chat_id(user, numbered(name, number))) is not None:
+        number += 1
+    return chat
+
+
+def _id(connection: apsw.Connection, message: NewMessage, undone: dict[str, bool]) -> str:
+    """The id that a message gets. What was forgotten stays forgotten; but what an import brought that was undone as a
+    whole may come again, and the id that it had is taken."""
+    for number in range(2, MOST_AGAIN + 2):
+        own = message.id if number == 2 else f"{message.id}.{number - 1}"
+        known = messages.find(connection, message.user, own)
+        if known is None or FORGOTTEN not in known.metadata or not known.channel.startswith(ORIGIN):
+            break
+        if known.channel not in undone:
+            undone[known.channel] = not connection.execute(f"SELECT 1 {_LIVE} LIMIT 1", (known.user, known.channel)).get
+        if not undone[known.channel]:
+            break
+    return own
+
+
+# -- looking -----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Import:
+    """What an import brought, as far as it is not forgotten."""
+
+    id: ImportId
+    chats: int
+    messages: int
+    first_at: str
+    last_at: str
+
+
+_LISTED = f"""
+SELECT substr(channel, {len(ORIGIN) + 1}), count(DISTINCT chat_id), count(*), min(created_at), max(created_at)
+FROM messages INDEXED BY messages_imported WHERE user_id = ? AND {_FROM_IMPORT} GROUP BY channel ORDER BY channel
+"""  # noqa: S608 - constants
+
+
+def listed(connection: apsw.Connection, user: UserId) -> list[Import]:
+    """A user's imports; reads all of their messages."""
+    return [
+        Import(id=ImportId(origin), chats=chats_, messages=count, first_at=first, last_at=last)
+        for origin, chats_, count, first, last in connection.execute(_LISTED, (user,))
+    ]
+
+
+def rowids(connection: apsw.Connection, user: UserId, origin: ImportId) -> list[int]:
+    """Row ids of the messages that an import brought."""
+    rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid", (user, f"{ORIGIN}{origin}"))
+    return [rowid for (rowid,) in rows]
+
+
+_WHOLE = f"""
+SELECT chat_id, last_seq FROM sessions s
+WHERE chat_id IN (SELECT DISTINCT chat_id {_LIVE}) AND NOT EXISTS (
+    SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id AND m.channel <> ?2 AND m.role <> 'system')
+ORDER BY chat_id
+"""  # noqa: S608 - constants
+
+
+def whole_chats(connection: apsw.Connection, user: UserId, origin: ImportId) -> list[tuple[ChatId, int]]:
+    """The chats in which nothing else is, each with its last ``seq``."""
+    return [(ChatId(chat), seq) for chat, seq in connection.execute(_WHOLE, (user, f"{ORIGIN}{origin}"))]

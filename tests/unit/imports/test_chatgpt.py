@@ -1,0 +1,116 @@
+"""Exports of ChatGPT with their traps."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klaw.imports import chatgpt
+from klaw.imports.events import Chat, LeftOut, Message, Unread
+from tests.support.exports import START, chatgpt_export, conversation, events, node, talk, texts, zipped
+
+
+def test_the_way_to_the_current_node_is_what_was_said(tmp_path: Path) -> None:
+    """A question that was edited, and an answer that was made again, are branches that nobody sees any more."""
+    found = conversation(
+        "c1",
+        "Велосипед",
+        node("s", "root", "system", "", None, metadata={"is_visually_hidden_from_conversation": True}),
+        node("q1", "s", "user", "Где мой велосипед?"),
+        node("q2", "s", "user", "Where is my bicycle?", START + 1),
+        node("a1", "q2", "assistant", "In the shed", START + 2),
+        node("a2", "q2", "assistant", "В сарае", START + 3),
+        node("q3", "a1", "user", "Thanks", None),
+        current="q3",
+    )
+    path = chatgpt_export(tmp_path, found)
+    assert events(path, chatgpt.read) == [
+        Chat(key="c1", title="Велосипед"),
+        LeftOut("hidden"),
+        Message(key="q2", role="user", text="Where is my bicycle?", at="2023-11-14T22:13:21.000Z"),  # type: ignore[arg-type]
+        Message(key="a1", role="assistant", text="In the shed", at="2023-11-14T22:13:22.000Z"),  # type: ignore[arg-type]
+        Message(key="q3", role="user", text="Thanks", at="2023-11-14T22:13:22.000Z"),  # type: ignore[arg-type]
+    ]
+
+
+@pytest.mark.parametrize("current", [None, "gone"])
+def test_without_a_current_node_the_last_leaf_counts(tmp_path: Path, current: str | None) -> None:
+    found = conversation("c", "t", node("q", "root", "user", "Q"), node("a", "q", "assistant", "old", START + 1))
+    found["mapping"]["b"] = node("b", "q", "assistant", "new", START + 2)
+    found["current_node"] = current
+    assert texts(chatgpt_export(tmp_path, found), chatgpt.read) == ["user: Q", "assistant: new"]
+
+
+def test_a_circle_of_nodes_ends(tmp_path: Path) -> None:
+    found = conversation("c", "t", node("q", "root", "user", "Q"), node("a", "q", "assistant", "A"))
+    found["mapping"]["q"]["parent"] = "a"
+    assert texts(chatgpt_export(tmp_path, found), chatgpt.read) == ["user: Q", "assistant: A"]
+
+
+@pytest.mark.parametrize("bad", [None, 1, "text", [], {}, {"mapping": 5}, {"mapping": {"a": 1}, "id": "x"}])
+def test_one_bad_chat_does_not_stop_the_rest(tmp_path: Path, bad: Any) -> None:
+    path = chatgpt_export(tmp_path, talk("c1", "One", "first"), bad, talk("c2", "Два", "второй"))
+    found = events(path, chatgpt.read)
+    assert [each.text for each in found if isinstance(each, Message)] == ["first", "второй"]
+    (unread,) = (each for each in found if isinstance(each, Unread))
+    assert unread.what == "conversations.json, chat 2"
+
+
+def test_parts_that_are_no_text_are_named_or_left_out(tmp_path: Path) -> None:
+    picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-1"}
+    sound = {"content_type": "audio_transcription", "text": "сказано вслух"}
+    said = {
+        "content_type": "multimodal_text",
+        "parts": [picture, sound, "what is this?", {"content_type": "audio_asset_pointer"}],
+    }
+    attached = {"attachments": [{"id": "file-1", "name": "кот.png"}, {"id": "file-2", "name": "plan.pdf"}]}
+    found = conversation(
+        "c",
+        "t",
+        node("q", "root", "user", said, metadata=attached),
+        node("think", "q", "assistant", {"content_type": "thoughts", "thoughts": []}),
+        node("call", "think", "assistant", {"content_type": "code", "text": "search()"}, recipient="web"),
+        node("tool", "call", "tool", "found"),
+        node("a", "tool", "assistant", {"content_type": "code", "text": "print(1)"}),
+        node("empty", "a", "assistant", ""),
+        node("odd", "empty", "assistant", {"content_type": "text", "parts": 7}),
+    )
+    path = chatgpt_export(tmp_path, found)
+    assert texts(path, chatgpt.read) == [
+        "user: [image: кот.png]\nсказано вслух\nwhat is this?\n[file: plan.pdf]",
+        "assistant: print(1)",
+    ]
+    assert [each.why for each in events(path, chatgpt.read) if isinstance(each, LeftOut)] == [
+        "instructions, tools and thoughts"
+    ] * 3
+    assert [each.what for each in events(path, chatgpt.read) if isinstance(each, Unread)] == [
+        "conversations.json, chat 1, message odd"
+    ]
+
+
+def test_split_files_of_a_zip_a_folder_and_a_bare_file(tmp_path: Path) -> None:
+    one, two = [talk("c1", "1", "one")], [talk("c2", "2", "два")]
+    files = {
+        "conversations-000__json": one,
+        "conversations-001__json": two,
+        "user__json": {},
+        "__MACOSX/._conversations__json": "x",
+    }
+    assert texts(zipped(tmp_path / "a.zip", **files), chatgpt.read) == ["user: one", "user: два"]
+    folder = tmp_path / "folder" / "export"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        archive.extractall(folder)
+    assert texts(tmp_path / "folder", chatgpt.read) == ["user: one", "user: два"]
+    assert texts(folder / "conversations-001.json", chatgpt.read) == ["user: два"]
+
+
+def test_what_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
+    path = chatgpt_export(tmp_path, talk("c1", "1", "one"), talk("c2", "2", "two"))
+    with zipfile.ZipFile(path) as archive:
+        text = archive.read("conversations.json")
+    (tmp_path / "cut.json").write_bytes(b"\xef\xbb\xbf" + text[:-40])
+    found = events(tmp_path / "cut.json", chatgpt.read)
+    assert [each.text for each in found if isinstance(each, Message)] == ["one"]
+    assert [each.what for each in found if isinstance(each, Unread)] == ["cut.json, after chat 1"]
