@@ -71,6 +71,7 @@ PURE = (
     "client/markdown.py",
     "client/screen.py",
     "client/transcript.py",
+    "knowledge/reading/passages.py",
     "memory/embed/passage.py",
     "memory/search/format_results.py",
     "memory/facts/chunking.py",

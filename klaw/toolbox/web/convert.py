@@ -18,15 +18,17 @@ _DROPPED = (
     "script", "style", "noscript", "template", "svg", "math", "iframe", "object", "embed", "canvas", "audio", "video",
     "form", "button", "input", "select", "textarea", "dialog", "link", "meta",
 )  # fmt: skip
+_MARKUP = ("a", "b", "strong", "em", "i", "u", "s", "del", "mark", "small", "sub", "sup")
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
 
-def convert(html: str, base: str) -> dict[str, str]:
+def convert(html: str, base: str, *, plain: bool = False) -> dict[str, str]:
     """``title`` and ``text`` of a page.
 
     Args:
         html: the page.
         base: its address, for links.
+        plain: for searching: without links, emphasis and escapes.
     """
     import warnings
 
@@ -36,6 +38,8 @@ def convert(html: str, base: str) -> dict[str, str]:
     warnings.simplefilter("ignore")  # of pages that look like something else
     soup = BeautifulSoup(html, "html.parser")
     title = " ".join(soup.title.get_text().split()) if soup.title is not None else ""
+    if soup.title is not None:
+        soup.title.decompose()
     for tag in soup.find_all(_DROPPED):
         tag.decompose()
     for tag in soup.find_all(_is_hidden):
@@ -50,7 +54,13 @@ def convert(html: str, base: str) -> dict[str, str]:
         else:
             tag["href"] = link
     try:
-        text = MarkdownConverter(heading_style="ATX", bullets="-", strip=["img"]).convert_soup(soup)
+        text = MarkdownConverter(
+            heading_style="ATX",
+            bullets="-",
+            strip=["img", *(_MARKUP if plain else ())],
+            escape_asterisks=not plain,
+            escape_underscores=not plain,
+        ).convert_soup(soup)
     except RecursionError:  # nested some hundred deep
         text = soup.get_text("\n", strip=True)
     lines = (line.rstrip() for line in text.splitlines())

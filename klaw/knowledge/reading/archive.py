@@ -1,0 +1,110 @@
+"""Documents that are archives of XML: looked through before anything is unpacked, and unpacked within limits."""
+
+import io
+import zipfile
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from klaw.knowledge.reading.output import UnreadableError
+
+MAX_RATIO = 200
+"""Text that is packed smaller than this is made to fill a machine's memory."""
+BOMB_BYTES = 16 * 1024 * 1024
+"""Unpacked; a smaller part does no harm whatever its ratio."""
+CHUNK_BYTES = 1 << 20
+_XML = (".xml", ".rels")
+
+
+class Archive:
+    """A zip file.
+
+    Args:
+        file: the archive.
+        unpacked_bytes: all its parts together may be so large.
+
+    Raises:
+        UnreadableError: it is damaged, needs a password, or would be too large. No part is larger than it says:
+            ``zipfile`` reads no further.
+    """
+
+    def __init__(self, file: BinaryIO, unpacked_bytes: int) -> None:
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except zipfile.BadZipFile:
+            raise UnreadableError("broken", "is a damaged archive, or only a part of one") from None
+        parts = self._zip.infolist()
+        self.names = {part.filename for part in parts}
+        whole = sum(part.file_size for part in parts)
+        if whole > unpacked_bytes:
+            raise UnreadableError(
+                "unpacks_too_large", f"unpacks to {whole >> 20:,} MB; {unpacked_bytes >> 20:,} MB are the limit"
+            )
+        for part in parts:
+            if part.flag_bits & 1:
+                raise UnreadableError("encrypted", "is protected by a password: save it without one")
+            if part.file_size > max(BOMB_BYTES, MAX_RATIO * part.compress_size):
+                raise UnreadableError(
+                    "unpacks_too_large", f"has a part that unpacks to {part.file_size >> 20:,} MB of nearly nothing"
+                )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._zip.close()
+
+    def read(self, name: str, most: int = BOMB_BYTES * 4) -> bytes:
+        """A part.
+
+        Raises:
+            KeyError: there is no such part.
+            UnreadableError: it is damaged, or larger than ``most`` bytes.
+        """
+        part = self._zip.getinfo(name)
+        if part.file_size > most:
+            raise UnreadableError("too_large", f"has a part of {part.file_size >> 20:,} MB; {most >> 20} are the limit")
+        try:
+            return self._zip.read(part)
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError) as error:
+            raise UnreadableError("broken", f"is a damaged archive ({type(error).__name__})") from None
+        except Exception as error:
+            if type(error).__module__ == "zlib":
+                raise UnreadableError("broken", "is a damaged archive") from None
+            raise
+
+    def xml(self, name: str) -> Any:
+        """The root of a part that is XML; nothing is taken from elsewhere, and no entities are replaced."""
+        from lxml import etree
+
+        data = self.read(name)
+        refuse_entities(data)
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+        return etree.fromstring(data, parser)
+
+    def check_xml(self) -> None:
+        """Read all XML of it once. Raises UnreadableError: a part is damaged, or declares entities."""
+        for name in sorted(self.names):
+            if name.lower().endswith(_XML):
+                with self._zip.open(name) as part:
+                    before = b""
+                    while chunk := part.read(CHUNK_BYTES):
+                        refuse_entities(before + chunk)
+                        before = chunk[-64:]
+
+    def slim(self) -> BinaryIO:
+        """The archive with its XML only; of pictures and films only the names: libraries load all that they find."""
+        self.check_xml()
+        slim = io.BytesIO()
+        with zipfile.ZipFile(slim, "w", zipfile.ZIP_STORED) as copy:
+            for name in sorted(self.names):
+                copy.writestr(zipfile.ZipInfo(name), self.read(name) if name.lower().endswith(_XML) else b"")
+        slim.seek(0)
+        return slim
+
+
+def refuse_entities(data: bytes) -> None:
+    """Raises UnreadableError when XML declares entities: office files have none, and they can be nested endlessly."""
+    if b"<!ENTITY" in data.replace(b"\0", b""):
+        raise UnreadableError("not_allowed", "declares entities, which could fill the memory")

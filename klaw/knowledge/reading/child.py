@@ -1,0 +1,96 @@
+"""The process that reads one document. It may be attacked by what it reads, so it has little: an empty environment, the
+document as an open file, and limits of memory, CPU, files and processes.
+
+The request is the first line of standard input, the answer goes to standard output (``output``). It dies with its
+parent: the system sends SIGIO, which ends a process, when the other end of its standard input is closed.
+"""
+
+import fcntl
+import json
+import os
+import resource
+import sys
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+from klaw.knowledge.reading.output import Output, UnreadableError
+
+NICE = 10
+"""Reading is never in a hurry; turns are."""
+OPEN_FILES = 32
+STACK_BYTES = 64 * 1024 * 1024
+"""Parsers of deeply nested documents recurse in C."""
+
+
+def limit(memory_bytes: int, cpu_s: int) -> None:
+    """Set the limits of this process. Memory is what it allocates, not what it maps."""
+    os.nice(NICE)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 - no file of ours
+        score.write("1000")  # when memory is short, this goes first
+    for kind, most in (
+        (resource.RLIMIT_DATA, memory_bytes),
+        (resource.RLIMIT_AS, memory_bytes * 4),
+        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_STACK, STACK_BYTES),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+def die_with_parent() -> None:
+    """From now on the closing of standard input ends this process."""
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        if not os.read(0, 1):  # closed before
+            os._exit(1)
+
+
+def read(file: BinaryIO, request: dict[str, Any], output: Output) -> None:
+    """Find out what a file is, and read it.
+
+    Raises:
+        UnreadableError: and whatever the libraries raise.
+    """
+    from klaw.knowledge.reading import sniff
+
+    found = sniff.find(file, request["name"])
+    output.format(found.format)
+    if found.format not in request["formats"]:
+        raise UnreadableError("not_allowed", f"is {found.format.upper()}, which is not read here")
+    if found.renamed:
+        output.problem("renamed", f"is {found.format.upper()} by its content, and was read as that")
+    file.seek(0)
+    sniff.reader(found.format)(file, output, request)
+
+
+def main() -> None:
+    """Read one document; see the module."""
+    request = json.loads(sys.stdin.buffer.readline())
+    limit(request["memory_bytes"], request["cpu_s"])
+    die_with_parent()
+    output = Output(os.fdopen(os.dup(1), "wb", buffering=65_536))
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)  # a library that prints must not be taken for us
+    failed = None
+    try:
+        with os.fdopen(request["file"], "rb") as file:
+            read(file, request, output)
+    except UnreadableError as error:
+        failed = error
+    except MemoryError:
+        failed = UnreadableError("too_much_memory", "needs more memory than a document may have")
+    except RecursionError:
+        failed = UnreadableError("too_deep", "is nested too deeply")
+    except Exception as error:  # noqa: BLE001 - of a broken document anything may be raised; its text may quote it
+        failed = UnreadableError("broken", f"is damaged, or not what its name says ({type(error).__name__})")
+    output.end(failed)
+
+
+if __name__ == "__main__":
+    main()

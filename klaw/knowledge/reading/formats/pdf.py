@@ -1,0 +1,383 @@
+"""PDF, page by page. Headings are those of the outline; without one, lines in larger letters.
+
+The order of the text is that of the page's content. Lines that stand at the same place of many pages (running titles,
+page numbers) are left out, but for the first of each.
+"""
+
+import bisect
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any, BinaryIO, NamedTuple
+
+from klaw.knowledge.reading.output import Output, UnreadableError, one_line, tidy
+
+MAX_PAGE_CHARS = 2_000_000
+MAX_OUTLINE = 20_000
+PAGES_AT_ONCE = 250
+"""Then the document is opened again: PDFium keeps fonts and objects of all pages that it has seen."""
+SAMPLE_PAIRS = 8
+"""Of neighbouring pages, by which sizes of letters and running lines are found."""
+MARGIN = 0.12
+"""Of a page's height, at its top and its bottom, where running lines stand."""
+LARGER = 1.2
+"""Than the body's letters, is a heading; a numbered one from ``LARGER_NUMBERED`` on."""
+LARGER_NUMBERED = 1.06
+MAX_HEADING = 150
+MAX_NUMBERED = 80
+MAX_HEADINGS_OF_PAGE = 12
+"""More are a poster or a form."""
+LASTS_PAGES = 5
+"""For which a heading without an outline goes on; the title of a page is no heading of a book."""
+SAME_SIZE = 0.05
+OTHER_SIZE = 0.12
+PARAGRAPH_GAP = 1.35
+"""From one line to the next, against what is usual in the section; farther is another paragraph."""
+WIDEST = 2.5
+"""Usual distance of lines, in heights of a letter."""
+MAX_OUTLINE_OF_PAGE = 200
+MAX_HEADING_LINES = 4
+ENOUGH_DRAWN = 30
+"""Lines and curves on a page without text: its letters are drawn, or it is a picture."""
+
+_DIVIDED = "\ufffe"
+_HYPHEN = re.compile(rf"(\w?){_DIVIDED}(\w?)")
+_NUMBER = re.compile(r"\d+")
+_NUMBERED = re.compile(
+    r"(?:\d{1,2}(?:\.\d{1,3}){0,4}\.?|[IVX]{1,5}\.|[A-ZА-Я]\.|(?:глава|chapter|приложение)\s\S+)\s+\S", re.IGNORECASE
+)
+_NUMBER_KEY = re.compile(
+    r"(?:chapter|part|section|item|appendix|глава|раздел|часть|приложение)?(?:[\divxlc]*|[a-zа-я]\d*)"
+)
+"""Before a heading, without dots and blanks."""
+_SENTENCE = re.compile(r"[^\W\d]{2}[.;] |\.{4}|(?:\. ){4}")
+"""In no heading: more than a sentence, or a line of a table of contents."""
+_LETTERS = re.compile(r"[^\W\d_]{2}")
+_PASSWORD = 4
+"""PDFium's error."""
+
+
+class Line(NamedTuple):
+    """A line of a page; two that a hyphen joins are one."""
+
+    text: str
+    bottom: float
+    height: float
+    """Of its first letter; 0 where the page's letters cannot be located."""
+    last: float
+    """Bottom of the last of those that are joined."""
+
+
+class Entry(NamedTuple):
+    """Of the outline."""
+
+    page: int
+    """From 0."""
+    level: int
+    title: str
+
+
+def read(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> None:
+    """Read from the page that the request names."""
+    first = max(0, int(request["first_page"]) - 1)
+    pdf = _open(file)
+    count = len(pdf)
+    if count > request["pages"]:
+        raise UnreadableError("too_many_pages", f"has {count:,} pages; {request['pages']:,} are the limit")
+    output.pages(count)
+    output.title(_title(pdf))
+    reading = _Reading(output, _outline(pdf), _layout(pdf, count))
+    for index in range(first):
+        reading.skip(index)
+    for index in range(first, count):
+        if index > first and (index - first) % PAGES_AT_ONCE == 0:
+            pdf.close()
+            pdf = _open(file)
+        output.page(index + 1)
+        try:
+            reading.page(pdf, index)
+        except UnreadableError as error:
+            output.problem(error.code, str(error), page=index + 1)
+        except MemoryError:
+            output.problem("too_much_memory", "needs more memory than a document may have", page=index + 1)
+        except Exception as error:  # noqa: BLE001 - the other pages are read
+            output.problem("page_broken", f"is damaged ({type(error).__name__})", page=index + 1)
+    pdf.close()
+
+
+def _open(file: BinaryIO) -> Any:
+    from pypdfium2 import PdfDocument, PdfiumError
+
+    try:
+        return PdfDocument(Path(f"/proc/self/fd/{file.fileno()}"))
+    except PdfiumError as error:
+        if error.err_code == _PASSWORD:
+            raise UnreadableError("encrypted", "is protected by a password: save it without one") from None
+        raise UnreadableError("broken", "is a damaged PDF, or only a part of one") from None
+
+
+def _title(pdf: Any) -> str:
+    title = one_line(pdf.get_metadata_dict().get("Title") or "")
+    return (
+        ""
+        if not _LETTERS.search(title)
+        or re.search(r"\.(?:docx?|pdf|indd|tex|xlsx?|pptx?|qxd)$|^untitled", title, re.IGNORECASE)
+        else title
+    )
+
+
+def _outline(pdf: Any) -> list[Entry]:
+    found: list[Entry] = []
+    for bookmark in pdf.get_toc():
+        target = bookmark.get_dest()
+        page = target.get_index() if target is not None else None
+        title = one_line(bookmark.get_title())
+        if page is not None and title:
+            found.append(Entry(page, bookmark.level, title))
+        if len(found) >= MAX_OUTLINE:
+            break
+    return sorted(found, key=lambda entry: entry.page)
+
+
+class _Layout(NamedTuple):
+    body: float
+    """Height of most letters; 0: not known."""
+    running: frozenset[tuple[str, int]]
+    """Lines that stand on many pages: their text without numbers, and where."""
+
+
+def _layout(pdf: Any, count: int) -> _Layout:
+    """By pages from all over the document, the same ones whenever it is read."""
+    pairs = min(SAMPLE_PAIRS, (count + 1) // 2)
+    starts = {pair * max(1, count - 1) // pairs for pair in range(pairs)}
+    sample = sorted({index for start in starts for index in (start, start + 1) if index < count})
+    heights: Counter[float] = Counter()
+    places: Counter[tuple[str, int]] = Counter()
+    for index in sample:
+        try:
+            lines, height = _lines(pdf, index)
+        except Exception:  # noqa: BLE001, S112 - it is told when its turn comes
+            continue
+        for line in lines:
+            heights[round(line.height * 2) / 2] += len(line.text)
+        places.update({_place(line) for line in lines if _in_margin(line, height)})
+    heights.pop(0, None)
+    enough = max(4, len(sample) // 3)
+    running = frozenset(place for place, number in places.items() if number >= enough)
+    return _Layout(body=heights.most_common(1)[0][0] if heights else 0, running=running)
+
+
+def _in_margin(line: Line, height: float) -> bool:
+    middle = line.bottom + line.height / 2
+    return line.height > 0 and len(line.text) <= MAX_HEADING and not MARGIN * height < middle < (1 - MARGIN) * height
+
+
+def _place(line: Line) -> tuple[str, int]:
+    return _NUMBER.sub("#", one_line(line.text).casefold()), round(line.bottom / 3)
+
+
+def _lines(pdf: Any, index: int) -> tuple[list[Line], float]:
+    """The lines of a page that are not empty, and the page's height."""
+    page = pdf[index]
+    try:
+        text_page = page.get_textpage()
+        try:
+            count = text_page.count_chars()
+            if count > MAX_PAGE_CHARS:
+                raise UnreadableError("too_much_text", f"has {count:,} characters; {MAX_PAGE_CHARS:,} are the limit")
+            text = text_page.get_text_range() if count > 0 else ""
+            located = len(text) == count
+            lines, at = [], 0
+            for part in text.split("\r\n"):
+                if stripped := _dehyphenated(tidy(part)).strip():
+                    begin = at + len(part) - len(part.lstrip())
+                    _, bottom, _, top = text_page.get_charbox(begin, loose=True) if located else (0, 0, 0, 0)
+                    joined = at + part.rfind(_DIVIDED, 0, -1) + 1
+                    last = text_page.get_charbox(joined, loose=True)[1] if located and joined > at else bottom
+                    lines.append(Line(stripped, bottom, max(0.0, top - bottom), last))
+                at += len(part) + 2
+            return lines, page.get_height()
+        finally:
+            text_page.close()
+    finally:
+        page.close()
+
+
+def _dehyphenated(text: str) -> str:
+    """PDFium joins a word that was divided at a line's end by U+FFFE; a hyphen that belongs to it has to stay."""
+
+    def join(found: re.Match[str]) -> str:
+        before, after = found[1], found[2]
+        rest = text[found.end() :].partition(" ")[0]
+        divided = before.islower() and after.islower() and "-" not in rest
+        return before + ("" if divided else "-") + after
+
+    return _HYPHEN.sub(join, text)
+
+
+class _Mark(NamedTuple):
+    """A heading of a page: which of its lines it is, ``begin`` to ``end``; both are the same when it was not found."""
+
+    begin: int
+    end: int
+    level: float
+    title: str
+
+
+class _Reading:
+    """What goes on from page to page: headings, and which running lines were seen.
+
+    Args:
+        output: for the text.
+        outline: of the document, by page.
+        layout: of its pages.
+    """
+
+    def __init__(self, output: Output, outline: Sequence[Entry], layout: _Layout) -> None:
+        self._output = output
+        self._outline = outline
+        self._layout = layout
+        self._seen: set[tuple[str, int]] = set()
+        self._path: list[tuple[float, str]] = []
+        """Headings with their levels: of the outline, else the size of the letters, negative."""
+        self._last = 0
+        """Page with the last heading."""
+
+    def page(self, pdf: Any, index: int) -> None:
+        """Read one page. Raises UnreadableError."""
+        found, height = _lines(pdf, index)
+        lines = [line for line in found if not self._is_running(line, height)]
+        if not any(_LETTERS.search(line.text) for line in lines) and _has_pictures(pdf, index):
+            raise UnreadableError("no_text", "has pictures and no text: it may be a scan")
+        marks = self._by_outline(lines, index) if self._outline else self._by_size(lines)
+        if marks:
+            self._last = index
+        elif not self._outline and index - self._last > LASTS_PAGES:
+            self._path = []
+        number, at = index + 1, 0
+        for mark in marks:
+            self._send(lines[at : mark.begin], number)
+            self._enter(mark)
+            if mark.end > mark.begin:
+                self._output.block(mark.title, page=number, headings=self._headings)
+            at = mark.end
+        self._send(lines[at:], number)
+
+    def skip(self, index: int) -> None:
+        """Take the headings of a page that is not read."""
+        for entry in self._entries(index):
+            self._enter(_Mark(0, 0, entry.level, entry.title))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _headings(self) -> tuple[str, ...]:
+        return tuple(title for _, title in self._path)
+
+    def _enter(self, mark: _Mark) -> None:
+        level = mark.level * (1 + SAME_SIZE) if mark.level < 0 else mark.level
+        while self._path and self._path[-1][0] >= level:
+            self._path.pop()
+        self._path.append((mark.level, mark.title))
+
+    def _is_running(self, line: Line, height: float) -> bool:
+        place = _place(line)
+        if place not in self._layout.running or not _in_margin(line, height):
+            return False
+        if place in self._seen:
+            return True
+        self._seen.add(place)
+        return False
+
+    def _entries(self, index: int) -> Sequence[Entry]:
+        begin = bisect.bisect_left(self._outline, index, key=lambda entry: entry.page)
+        end = bisect.bisect_right(self._outline, index, key=lambda entry: entry.page)
+        return self._outline[begin:end]
+
+    def _by_outline(self, lines: Sequence[Line], index: int) -> list[_Mark]:
+        marks, at = [], 0
+        keys = [_key(line.text) for line in lines]
+        for entry in self._entries(index)[:MAX_OUTLINE_OF_PAGE]:
+            begin, end = _find(keys, _key(entry.title), at)
+            title = " ".join(line.text for line in lines[begin:end]) or entry.title
+            marks.append(_Mark(begin, end, entry.level, title))
+            at = end
+        return marks
+
+    def _by_size(self, lines: Sequence[Line]) -> list[_Mark]:
+        marks: list[_Mark] = []
+        for at, line in enumerate(lines):
+            if (marks and at < marks[-1].end) or not self._is_heading(line, LARGER_NUMBERED):
+                continue
+            end = at + 1
+            if not _NUMBERED.match(line.text) or len(line.text) > MAX_NUMBERED:
+                if not self._is_heading(line, LARGER):
+                    continue
+                while end < len(lines) and abs(lines[end].height / line.height - 1) < SAME_SIZE:
+                    end += 1
+            title = " ".join(each.text for each in lines[at:end])
+            if len(title) <= MAX_HEADING:
+                marks.append(_Mark(at, end, -line.height, title))
+        return marks if len(marks) <= MAX_HEADINGS_OF_PAGE else []
+
+    def _is_heading(self, line: Line, larger: float) -> bool:
+        body = self._layout.body
+        return (
+            0 < body * larger <= line.height
+            and len(line.text) <= MAX_HEADING
+            and _LETTERS.search(line.text) is not None
+            and not line.text.endswith((".", ",", ";", ":"))
+            and not _SENTENCE.search(line.text)
+        )
+
+    def _send(self, lines: Sequence[Line], page: int) -> None:
+        """Lines as paragraphs: they end where the next line is farther away than usual, or has other letters."""
+        gaps = [one.last - other.bottom for one, other in pairwise(lines) if one.height and other.height]
+        usual = median([gap for gap in gaps if gap > 0] or [0])
+        text = [lines[0].text] if lines else []
+        for before, line in pairwise(lines):
+            gap, higher = before.last - line.bottom, max(before.height, line.height)
+            apart = gap > PARAGRAPH_GAP * max(min(usual, WIDEST * before.height), before.height)
+            other = abs(gap) > higher / 2 and abs(before.height - line.height) > higher * OTHER_SIZE
+            goes_on = before.text[-1:].isalnum() and line.text[:1].islower()
+            jump = gap < -higher and not goes_on  # to another column
+            if not (before.height and line.height):
+                text.append("\n")
+            else:
+                text.append("\n\n" if apart or other or jump else " " if abs(gap) < higher / 2 else "\n")
+            text.append(line.text)
+        self._output.block("".join(text), page=page, headings=self._headings)
+
+
+def _key(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def _find(keys: Sequence[str], title: str, begin: int) -> tuple[int, int]:
+    """Which lines are a title of the outline, from ``begin`` on; the number before it may be missing in one of them."""
+    for at in range(begin, len(keys) if title else 0):
+        joined = ""
+        for end in range(at + 1, min(at + MAX_HEADING_LINES, len(keys)) + 1 if keys[at] else at):
+            joined += keys[end - 1]
+            longer, shorter = (joined, title) if len(joined) >= len(title) else (title, joined)
+            if longer.endswith(shorter) and _NUMBER_KEY.fullmatch(longer[: len(longer) - len(shorter)]):
+                return at, end
+    return begin, begin
+
+
+def _has_pictures(pdf: Any, index: int) -> bool:
+    from pypdfium2 import raw
+
+    page = pdf[index]
+    try:
+        drawn = 0
+        for each in page.get_objects(filter=(raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_PATH), max_depth=3):
+            drawn += ENOUGH_DRAWN if each.type == raw.FPDF_PAGEOBJ_IMAGE else 1
+            if drawn >= ENOUGH_DRAWN:
+                return True
+        return False
+    finally:
+        page.close()

@@ -1,0 +1,162 @@
+"""Plain text and Markdown, read as a stream of lines in whatever charset."""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO
+
+from klaw.domain.charset import MARKS, guess, python_name
+from klaw.knowledge.reading.output import Output
+
+CHUNK_BYTES = 1 << 20
+LONGEST_LINE = 8192
+"""Characters: a longer line is taken in pieces."""
+MAX_PARAGRAPH = 8192
+"""Characters: a longer one is sent in pieces."""
+
+
+def open_text(file: BinaryIO, label: str | None = None) -> io.TextIOWrapper:
+    """A file as text; what does not fit its charset becomes U+FFFD.
+
+    Args:
+        file: at its beginning.
+        label: the charset that somebody declared.
+    """
+    return io.TextIOWrapper(file, encoding=_charset(file, label), errors="replace")
+
+
+def _charset(file: BinaryIO, label: str | None) -> str:
+    """By its mark, by the label, as UTF-8 if all of it is that, else by the bytes that are not."""
+    head = file.read(4)
+    file.seek(0)
+    for mark, name in MARKS:
+        if head.startswith(mark):
+            return "utf-8-sig" if name == "utf-8" else "utf-16"
+    found = python_name(label)
+    pending = b""
+    while found is None:
+        chunk = file.read(CHUNK_BYTES)
+        try:
+            (pending + chunk).decode()
+            pending = b""
+        except UnicodeDecodeError as error:
+            data = pending + chunk
+            if not chunk or error.start < len(data) - 3:
+                found = guess(data[max(0, error.start - 1000) :])
+            pending = data[error.start :]  # a character may be cut in two
+        if not chunk:
+            found = found or "utf-8"
+    file.seek(0)
+    return found
+
+
+def lines(text: io.TextIOBase) -> Iterator[str]:
+    """Lines without their ends."""
+    while line := text.readline(LONGEST_LINE):
+        yield line.rstrip("\n")
+
+
+def read_plain(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
+    """Paragraphs are what stands between empty lines."""
+    paragraph: list[str] = []
+    size = 0
+    for line in lines(open_text(file)):
+        if not line.strip() or size > MAX_PARAGRAPH:
+            output.block("\n".join(paragraph))
+            paragraph, size = [], 0
+        paragraph.append(line)
+        size += len(line)
+    output.block("\n".join(paragraph))
+
+
+def read_markdown(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
+    Markdown(output).read(lines(open_text(file)))
+
+
+_HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)\s*$")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_ROW = re.compile(r"\s*\|")
+_RULE = re.compile(r"[\s|:+-]*-[\s|:+-]*$")
+"""Below the first row of a table."""
+
+
+class Markdown:
+    """Reads Markdown into blocks.
+
+    Args:
+        output: for the blocks.
+        page: that they are on.
+        first_is_title: whether the first heading is the document's title.
+    """
+
+    def __init__(self, output: Output, *, page: int | None = None, first_is_title: bool = True) -> None:
+        self._output = output
+        self._page = page
+        self._first_is_title = first_is_title
+        self._path: list[tuple[int, str]] = []
+        self._kept: list[str] = []
+        self._size = 0
+        self._is_table = False
+
+    def read(self, source: Iterable[str]) -> None:
+        """Read a document, or a chapter of one."""
+        fence = ""
+        for line in source:
+            if fence:
+                if line.strip().startswith(fence) and not line.strip().strip(fence[0]):
+                    self._flush("code")
+                    fence = ""
+                else:
+                    self._keep(line, "code")
+            elif opened := _FENCE.match(line):
+                self._flush()
+                fence = opened[1]
+            else:
+                self._line(line)
+        self._flush("code" if fence else "text")
+
+    def _line(self, line: str) -> None:
+        if heading := _HEADING.match(line):
+            self._flush()
+            self._heading(len(heading[1]), heading[2])
+        elif len(self._kept) == 1 and not self._is_table and (under := _UNDERLINE.match(line)):
+            title = self._kept.pop()
+            self._heading(1 if under[1][0] == "=" else 2, title)
+        elif not line.strip():
+            self._flush()
+        else:
+            is_row = bool(_ROW.match(line))
+            if is_row != self._is_table:
+                self._flush()
+                self._is_table = is_row
+            if not (is_row and _RULE.match(line)):
+                self._keep(line, "text")
+
+    def _heading(self, level: int, text: str) -> None:
+        if not text.strip():
+            return
+        while self._path and self._path[-1][0] >= level:
+            self._path.pop()
+        self._path.append((level, text.strip()))
+        if self._first_is_title:
+            self._output.title(text)
+        self._kept = [text]
+        self._flush()
+
+    def _keep(self, line: str, kind: str) -> None:
+        if self._size > MAX_PARAGRAPH:
+            table = self._is_table
+            self._flush(kind)
+            self._is_table = table
+        self._kept.append(line)
+        self._size += len(line)
+
+    def _flush(self, kind: str = "text") -> None:
+        headings = tuple(text for _, text in self._path)
+        text = "\n".join(self._kept)
+        if kind == "code":
+            self._output.block(text, page=self._page, headings=headings, kind="code")
+        else:
+            self._output.block(text, page=self._page, headings=headings, kind="table" if self._is_table else "text")
+        self._kept, self._size, self._is_table = [], 0, False

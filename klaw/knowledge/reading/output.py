@@ -1,0 +1,138 @@
+"""What the child says about a document: JSON lines. It imports nothing heavy: the child's start is part of each file.
+
+Each line is an object of one key: ``format``, ``page`` (its reading begins), ``block``, ``problem``, at last ``end``.
+"""
+
+import json
+import re
+from typing import BinaryIO, Literal
+
+from klaw.domain.text import clean_output
+
+MAX_BLOCK_CHARS = 16_384
+"""A longer block is sent in pieces, so that the parent's memory is bounded."""
+MAX_HEADING_CHARS = 200
+MAX_HEADINGS = 12
+MAX_TITLE_CHARS = 300
+SAMPLE_CHARS = 200_000
+"""Of the text, by which its language is guessed."""
+
+_LETTERS = str.maketrans({
+    "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st",
+    "\xad": "", "\u200b": "", "\ufeff": "", "\xa0": " ", "\u2028": "\n", "\u2029": "\n\n", "\f": "\n\n", "\t": " ",
+})  # fmt: skip
+"""Ligatures that no search would find, and marks that nobody sees."""
+_BLANKS = re.compile(r" {2,}")
+_LINE_ENDS = re.compile(r" ?\n ?")
+
+
+class UnreadableError(Exception):
+    """The document cannot be read (any further). Its text is for people and never quotes the document."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Output:
+    """Where a format's reader puts what it finds.
+
+    Args:
+        stream: to the parent.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._title = ""
+        self._pages = 0
+        self._sample: list[str] = []
+        self._sampled = 0
+
+    def format(self, name: str) -> None:
+        self._line({"format": name})
+
+    def page(self, number: int) -> None:
+        """The reading of a page, slide or sheet begins."""
+        self._pages = max(self._pages, number)
+        self._line({"page": number})
+
+    def pages(self, count: int) -> None:
+        """How many there are."""
+        self._pages = count
+
+    def title(self, text: str | None) -> None:
+        """The first that is not empty counts."""
+        self._title = self._title or one_line(text or "")[:MAX_TITLE_CHARS]
+
+    def block(
+        self,
+        text: str,
+        *,
+        page: int | None = None,
+        headings: tuple[str, ...] = (),
+        kind: Literal["text", "table", "code"] = "text",
+    ) -> None:
+        """A piece of the document. What is not visible is left out; an empty one is not sent."""
+        cleaned = (clean_output(text) if kind == "code" else tidy(text)).strip("\n " if kind != "code" else "\n")
+        if not cleaned.strip():
+            return
+        if self._sampled < SAMPLE_CHARS:
+            self._sample.append(cleaned[: SAMPLE_CHARS - self._sampled])
+            self._sampled += len(cleaned)
+        path = [one_line(each)[:MAX_HEADING_CHARS] for each in headings[-MAX_HEADINGS:]]
+        for piece in _pieces(cleaned):
+            self._line({"block": {"text": piece, "page": page, "headings": path, "kind": kind}})
+
+    def problem(self, code: str, text: str, *, page: int | None = None) -> None:
+        """Something could not be read; what follows is read nevertheless."""
+        self._line({"problem": {"code": code, "text": text, "page": page}})
+
+    def end(self, failed: UnreadableError | None = None) -> None:
+        if failed is not None:
+            self.problem(failed.code, str(failed))
+        language = language_of("".join(self._sample))
+        end = {"title": self._title, "pages": self._pages, "language": language, "failed": failed is not None}
+        self._line({"end": end})
+        self._stream.flush()
+
+    def _line(self, value: dict[str, object]) -> None:
+        self._stream.write(json.dumps(value).encode("ascii") + b"\n")
+        if "page" in value:  # the parent has to know where the reading is
+            self._stream.flush()
+
+
+def tidy(text: str) -> str:
+    """Prose as it is kept: no control characters, no blanks in a row, none at the end of a line."""
+    return _LINE_ENDS.sub("\n", _BLANKS.sub(" ", clean_output(text).translate(_LETTERS)))
+
+
+def one_line(text: str) -> str:
+    return " ".join(clean_output(text).translate(_LETTERS).split())
+
+
+def _pieces(text: str) -> list[str]:
+    """A long text in pieces, cut where lines end if possible."""
+    pieces = []
+    while len(text) > MAX_BLOCK_CHARS:
+        at = max(text.rfind("\n", MAX_BLOCK_CHARS // 2, MAX_BLOCK_CHARS), 0) or max(
+            text.rfind(" ", MAX_BLOCK_CHARS // 2, MAX_BLOCK_CHARS), 0
+        )
+        pieces.append(text[: at or MAX_BLOCK_CHARS])
+        text = text[at or MAX_BLOCK_CHARS :]
+    return [*pieces, text]
+
+
+_CYRILLIC = re.compile("[а-яё]", re.IGNORECASE)
+_NOT_RUSSIAN = re.compile("[іїєґўђћљњџјѕѓќәғқңөұүһ]", re.IGNORECASE)
+_LATIN = re.compile("[a-z]", re.IGNORECASE)
+_ACCENTED = re.compile("[\xc0-\xd6\xd8-\xf6\xf8-\u024f]")
+
+
+def language_of(text: str) -> str:
+    """``ru`` or ``en``, by the letters; empty for another language, or when there are few letters."""
+    cyrillic, latin, accented = (len(each.findall(text)) for each in (_CYRILLIC, _LATIN, _ACCENTED))
+    if cyrillic + latin < 20:
+        return ""
+    if cyrillic >= latin:
+        return "ru" if len(_NOT_RUSSIAN.findall(text)) * 100 <= cyrillic else ""
+    return "en" if accented * 200 <= latin else ""

@@ -1,0 +1,363 @@
+"""Reads a document in a child process (``child``): its blocks as they come, and at last what it is and what is wrong.
+
+A document can be made so that reading it takes hours or gigabytes, or crashes the library; a process can be limited and
+ended. Nothing that is wrong with a document raises here: it is told in the report, by file and page.
+"""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Self
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.threads import Threads
+from klaw.convert import FRAMES, OMIT
+from klaw.domain.knowledge import Block, DocumentProblem
+from klaw.domain.text import printable
+from klaw.errors import BadValue
+from klaw.knowledge.reading.sniff import READERS
+from klaw.toolbox.exec.process import signal_group
+
+FORMATS = tuple(READERS)
+"""All that are read."""
+CHUNK_BYTES = 256 * 1024
+MAX_LINE_BYTES = 1_000_000
+"""Of the child's lines; one of a block has a fifth of it."""
+MAX_RESTARTS = 5
+"""Pages of one document that may each end the child."""
+MAX_PROBLEMS = 100
+STOP_S = 5.0
+
+log = structlog.get_logger("klaw.knowledge")
+_opening = Threads("documents", 2)
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Of one document."""
+
+    file_bytes: int = 256 * 1024 * 1024
+    text_chars: int = 100_000_000
+    pages: int = 50_000
+    blocks: int = 2_000_000
+    seconds: float = 1_800.0
+    """For which the child is waited for in all."""
+    silent_s: float = 60.0
+    """For which it may say nothing: a page, or a whole document of a format without pages, takes so long at most."""
+    memory_bytes: int = 512 * 1024 * 1024
+    """Of the child."""
+    unpacked_bytes: int = 512 * 1024 * 1024
+    """Of all that is in an archive (DOCX, PPTX, XLSX, EPUB)."""
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """What a document is."""
+
+    format: str = ""
+    """One of ``FORMATS``; empty: it was not found out."""
+    title: str = ""
+    """As the document gives it."""
+    language: str = ""
+    """``ru`` or ``en``, by its letters."""
+    pages: int = 0
+    """Slides and sheets are pages, too; 0 for a format without any."""
+    problems: tuple[DocumentProblem, ...] = ()
+    failed: bool = False
+    """It counts as not read, whatever blocks there were; the last problem says why."""
+
+
+@attrs.frozen(kw_only=True)
+class _Told:
+    """A problem as the child tells it."""
+
+    code: str
+    text: str
+    page: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _End:
+    title: str
+    language: str
+    pages: int
+    failed: bool
+
+
+@attrs.frozen(kw_only=True)
+class _Line:
+    """One line of the child has one of these."""
+
+    format: Annotated[str | None, OMIT] = None
+    page: Annotated[int | None, OMIT] = None
+    block: Annotated[Block | None, OMIT] = None
+    problem: Annotated[_Told | None, OMIT] = None
+    end: Annotated[_End | None, OMIT] = None
+
+
+class Reading:
+    """One document while it is read.
+
+    ::
+
+        async with Reading(path) as reading:
+            async for block in reading:
+                ...
+        report = reading.report
+
+    Args:
+        path: the document. A link as its last part is not followed.
+        name: for messages, and to tell the format by; that of the path if left out.
+        limits: of the document.
+        formats: those that are read.
+
+    Cancellation: the child is gone when the block is left.
+    """
+
+    def __init__(
+        self, path: Path, *, name: str | None = None, limits: Limits | None = None, formats: Collection[str] = FORMATS
+    ) -> None:
+        self.report = Report()
+        """Of what was read so far; final when there are no more blocks."""
+        self._path = path
+        self._name = name or path.name
+        self._limits = limits or Limits()
+        self._formats = list(formats)
+        self._file: int | None = None
+        self._process: trio.Process | None = None
+        self._lines: deque[bytes] = deque()
+        self._rest = b""
+        self._waited_s = 0.0
+        self._page: int | None = None
+        self._restarts = 0
+        self._blocks = 0
+        self._chars = 0
+        self._problems: list[tuple[_Told, int | None]] = []
+        """With the last page of a row of pages that have the same problem."""
+        self._over = False
+
+    async def __aenter__(self) -> Self:
+        opened = await _opening.run(_open, self._path, self._limits.file_bytes)
+        if isinstance(opened, _Told):
+            self._fail(opened)
+            return self
+        self._file = opened
+        try:
+            await self._start(first_page=1)
+        except BaseException:
+            with trio.move_on_after(STOP_S, shield=True):
+                await self._kill()
+            self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with trio.move_on_after(STOP_S, shield=True):
+            await self._kill()
+        self._close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Block:
+        while not self._over:
+            line = self._lines.popleft() if self._lines else await self._receive()
+            if line is None:
+                continue
+            try:
+                told = FRAMES.read(json.loads(line), _Line)
+            except (BadValue, ValueError, RecursionError):
+                self._fail(_Told(code="broken", text="broke the program that reads it"))
+                continue
+            if told.block is not None:
+                self._count(told.block)
+                if not self._over:
+                    return told.block
+            else:
+                self._take(told)
+        await self._kill()
+        raise StopAsyncIteration
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _take(self, told: _Line) -> None:
+        if told.format is not None:
+            self.report = attrs.evolve(self.report, format=told.format)
+        if told.page is not None:
+            self._page = told.page
+        if told.problem is not None:
+            self._add(told.problem)
+        if told.end is not None:
+            end = told.end
+            self.report = attrs.evolve(self.report, title=end.title, language=end.language, pages=end.pages)
+            if not end.failed and not self._blocks:
+                self._add(_Told(code="no_text", text="has no text that could be read"))
+            self._finish(failed=end.failed or not self._blocks)
+
+    def _count(self, block: Block) -> None:
+        self._blocks += 1
+        self._chars += len(block.text)
+        if self._chars > self._limits.text_chars:
+            self._fail(
+                _Told(
+                    code="too_much_text",
+                    text=f"has more than {self._limits.text_chars // 1_000_000} million characters",
+                )
+            )
+        elif self._blocks > self._limits.blocks:
+            self._fail(_Told(code="too_much_text", text=f"has more than {self._limits.blocks:,} parts"))
+
+    async def _receive(self) -> bytes | None:
+        """The child's next line; None when something else happened."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        begun = trio.current_time()
+        left_s = self._limits.seconds - self._waited_s
+        data = None
+        with trio.move_on_after(min(left_s, self._limits.silent_s)):
+            data = await self._process.stdout.receive_some(CHUNK_BYTES)
+        self._waited_s += trio.current_time() - begun
+        if data is None:
+            if self._waited_s >= self._limits.seconds:
+                self._fail(_Told(code="too_slow", text=f"takes longer than {self._limits.seconds:g} s to be read"))
+            else:
+                await self._stuck(_Told(code="too_slow", text=f"takes longer than {self._limits.silent_s:g} s"))
+            return None
+        if not data:
+            await self._stuck(_Told(code="crashed", text=await self._how_it_ended()))
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._lines.extend(lines)
+        if len(self._rest) > MAX_LINE_BYTES:
+            self._fail(_Told(code="broken", text="broke the program that reads it"))
+        return None
+
+    async def _how_it_ended(self) -> str:
+        assert self._process is not None
+        code: int | None = None
+        with trio.move_on_after(STOP_S):
+            code = await self._process.wait()
+        if code is not None and -code == signal.SIGXCPU:
+            return "takes too much time"
+        return "ended the program that reads it" + (f" ({signal.Signals(-code).name})" if code and code < 0 else "")
+
+    async def _stuck(self, problem: _Told) -> None:
+        """The child is gone, or does nothing: of a document with pages the others are read by another one."""
+        page = self._page
+        if self.report.format != "pdf" or page is None or self._restarts >= MAX_RESTARTS:
+            self._fail(problem)
+            return
+        self._restarts += 1
+        log.warning("document_page_skipped", page=page, reason=problem.code)
+        self._add(attrs.evolve(problem, page=page))
+        await self._kill()
+        self._lines.clear()
+        self._rest = b""
+        self._page = None
+        await self._start(first_page=page + 1)
+
+    def _add(self, problem: _Told) -> None:
+        if self._problems:
+            last, through = self._problems[-1]
+            end = through or last.page
+            if end is not None and problem == attrs.evolve(last, page=end + 1):
+                self._problems[-1] = last, problem.page
+                return
+        if len(self._problems) < MAX_PROBLEMS:
+            self._problems.append((problem, None))
+
+    def _fail(self, problem: _Told) -> None:
+        self._problems.append((problem, None))
+        self._finish(failed=True)
+
+    def _finish(self, *, failed: bool) -> None:
+        self._over = True
+        problems = tuple(self._word(problem, through) for problem, through in self._problems)
+        self.report = attrs.evolve(self.report, problems=problems, failed=failed)
+
+    def _word(self, problem: _Told, through: int | None) -> DocumentProblem:
+        where = printable(self._name)
+        if problem.page is not None:
+            pages = f"page {problem.page}" if through is None else f"pages {problem.page} to {through}"
+            where = f"{where}, {pages}"
+        return DocumentProblem(code=problem.code, text=f"{where}: {problem.text}", page=problem.page)
+
+    async def _start(self, *, first_page: int) -> None:
+        assert self._file is not None
+        limits = self._limits
+        request = {
+            "file": self._file,
+            "name": self._name,
+            "formats": self._formats,
+            "first_page": first_page,
+            "pages": limits.pages,
+            "unpacked_bytes": limits.unpacked_bytes,
+            "memory_bytes": limits.memory_bytes,
+            "cpu_s": int(limits.seconds) + 1,
+        }
+        self._process = await trio.lowlevel.open_process(
+            [sys.executable, "-I", "-B", "-m", "klaw.knowledge.reading.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            pass_fds=(self._file,),
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        try:
+            with trio.move_on_after(limits.silent_s):
+                await self._process.stdin.send_all(json.dumps(request).encode() + b"\n")
+        except trio.BrokenResourceError:
+            return  # it is gone; that is noticed when it says nothing
+
+    async def _kill(self) -> None:
+        """End the child with all that it may have started."""
+        process = self._process
+        if process is None:
+            return
+        signal_group(process.pid, signal.SIGKILL)
+        await process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            await pipe.aclose()
+        self._process = None
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _open(path: Path, most: int) -> int | _Told:
+    """A descriptor of a file that may be read."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        return _Told(code="not_found", text=f"cannot be opened: {error.strerror}")
+    except ValueError:
+        return _Told(code="not_found", text="cannot be opened: its name is no file name")
+    status = os.fstat(file)
+    problem = None
+    if not stat.S_ISREG(status.st_mode):
+        problem = _Told(code="not_a_file", text="is no file, but a folder, a device or a pipe")
+    elif status.st_size > most:
+        problem = _Told(
+            code="too_large", text=f"has {status.st_size >> 20:,} MB; {most >> 20:,} MB are the limit for one document"
+        )
+    if problem is None:
+        return file
+    os.close(file)
+    return problem

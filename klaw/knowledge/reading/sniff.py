@@ -1,0 +1,141 @@
+"""What format a file has: by its first bytes and by its name. Where they differ, the content is right."""
+
+import codecs
+import importlib
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+from klaw.knowledge.reading.output import Output, UnreadableError
+
+HEAD_BYTES = 65_536
+STRAY = 2
+"""Control characters in a text, and one more for each 200 bytes."""
+MAX_PARTS = 20_000
+"""Files in an archive; one with more is not even listed."""
+
+Reader = Callable[[BinaryIO, Output, Mapping[str, Any]], None]
+
+READERS: Mapping[str, str] = {
+    "txt": "text:read_plain",
+    "md": "text:read_markdown",
+    "html": "html:read_html",
+    "epub": "html:read_epub",
+    "pdf": "pdf:read",
+}
+"""The function of each format, in ``formats``."""
+
+SUFFIXES: Mapping[str, str] = {
+    "txt": "txt", "text": "txt", "log": "txt", "md": "md", "markdown": "md", "html": "html", "htm": "html",
+    "xhtml": "html", "pdf": "pdf", "docx": "docx", "docm": "docx", "pptx": "pptx", "pptm": "pptx", "xlsx": "xlsx",
+    "xlsm": "xlsx", "csv": "csv", "tsv": "csv", "epub": "epub", "eml": "eml", "json": "json",
+}  # fmt: skip
+_ARCHIVES = {
+    "word/document.xml": "docx",
+    "ppt/presentation.xml": "pptx",
+    "xl/workbook.xml": "xlsx",
+    "META-INF/container.xml": "epub",
+}
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+_KNOWN = (
+    (re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8|RIFF.{4}WEBP|II\*\0|MM\0\*|BM.{4}\0{4}", re.DOTALL), "a picture"),
+    (re.compile(rb"\x1f\x8b|BZh|\xfd7zXZ|7z\xbc\xaf|Rar!|.{257}ustar", re.DOTALL), "an archive"),
+    (re.compile(rb"\x7fELF|MZ"), "a program"),
+    (re.compile(rb"ID3|OggS|fLaC|RIFF|.{4}ftyp", re.DOTALL), "a recording"),
+    (re.compile(rb"\{\\rtf"), "RTF: save it as DOCX or PDF"),
+    (re.compile(rb"%!PS"), "PostScript: save it as PDF"),
+)
+_HTML = re.compile(
+    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL
+)
+_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")
+
+
+class Found(NamedTuple):
+    """The format of a file."""
+
+    format: str
+    renamed: bool
+    """The name says something else."""
+
+
+def find(file: BinaryIO, name: str) -> Found:
+    """The format of a file.
+
+    Raises:
+        UnreadableError: it has none that is read.
+    """
+    said = SUFFIXES.get(name.rpartition(".")[2].lower()) if "." in name else None
+    head = file.read(HEAD_BYTES)
+    if not head.strip():
+        raise UnreadableError("empty", "is empty")
+    if b"%PDF-" in head[:1024]:
+        found = "pdf"
+    elif head.startswith(b"PK"):
+        found = _archive(file)
+    elif _is_text(head):
+        found = _text(head, said)
+    else:
+        raise _unknown(file, head, said)
+    return Found(found, renamed=said is not None and said != found)
+
+
+def reader(name: str) -> Reader:
+    """The function that reads a format."""
+    module, _, function = READERS[name].partition(":")
+    found: Reader = getattr(importlib.import_module(f"klaw.knowledge.reading.formats.{module}"), function)
+    return found
+
+
+def _archive(file: BinaryIO) -> str:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            parts = archive.infolist()
+    except zipfile.BadZipFile:
+        raise UnreadableError("broken", "is a damaged archive, or only a part of one") from None
+    if len(parts) > MAX_PARTS:
+        raise UnreadableError("unpacks_too_large", f"holds {len(parts):,} files; {MAX_PARTS:,} are the limit")
+    names = {part.filename for part in parts}
+    for part, found in _ARCHIVES.items():
+        if part in names:
+            return found
+    raise UnreadableError("unknown_format", "is an archive: add the files that are in it")
+
+
+def _is_text(head: bytes) -> bool:
+    return head.startswith(_MARKS) or len(_CONTROLS.findall(head)) <= STRAY + len(head) // 200
+
+
+def _text(head: bytes, said: str | None) -> str:
+    """Which of the formats that are text, in which nothing but a name tells most of them."""
+    encoding = "utf-16" if head.startswith(_MARKS[1:]) else "latin-1"
+    if _HTML.match(head.removeprefix(codecs.BOM_UTF8)[:4096].decode(encoding, "replace")):
+        return said if said in ("html", "md", "eml") else "html"
+    if said is None:
+        return "txt"
+    if said in ("pdf", *_ARCHIVES.values()):
+        raise UnreadableError("broken", f"is not {said.upper()}, but a text: rename it if it is one")
+    return said
+
+
+def _unknown(file: BinaryIO, head: bytes, said: str | None) -> UnreadableError:
+    if head.startswith(_OLE):
+        file.seek(0)
+        if _ENCRYPTED in file.read(HEAD_BYTES * 16) or _ENCRYPTED in _tail(file):
+            return UnreadableError("encrypted", "is protected by a password: save it without one")
+        return UnreadableError("unknown_format", "is in the format of an old Office: save it as DOCX, PPTX or XLSX")
+    for magic, what in _KNOWN:
+        if magic.match(head):
+            return UnreadableError("unknown_format", f"is {what}; documents are read: {', '.join(READERS)}")
+    if said is not None:
+        return UnreadableError("broken", f"is not {said.upper()}: its content is damaged or something else")
+    return UnreadableError("unknown_format", f"is of no format that is read: {', '.join(READERS)}")
+
+
+def _tail(file: BinaryIO) -> bytes:
+    size = file.seek(0, 2)
+    file.seek(max(0, size - HEAD_BYTES * 16))
+    return file.read()
