@@ -15,6 +15,7 @@ from klaw.domain.events import EventSink
 from klaw.store.attachments import Attachments
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
+from klaw.store.originals import Originals
 from klaw.store.store import Store
 
 Problems: TypeAlias = Callable[[], Mapping[str, str]]
@@ -69,6 +70,12 @@ class Core:
         init=False,
         default=attrs.Factory(
             lambda self: Attachments(self.paths.data_dir, self.config.attachments, self.clock), takes_self=True
+        ),
+    )
+    originals: Originals = attrs.field(
+        init=False,
+        default=attrs.Factory(
+            lambda self: Originals(self.paths.data_dir, self.config.kb.max_file_bytes), takes_self=True
         ),
     )
     started_at: float = attrs.field(init=False, default=attrs.Factory(lambda self: self.clock.now(), takes_self=True))

@@ -1,9 +1,9 @@
-"""Files of messages over HTTP: upload one, whose SHA-256 a message may then name, and fetch one."""
+"""Files over HTTP: upload one, whose SHA-256 a message may then name, and fetch one; add one to a knowledge base."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from email.message import Message
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 from urllib.parse import quote
 
 import attrs
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.asker import BODY_S, QUERY, Api, connection_of
+from klaw.api.asker import BODY_S, QUERY, Api, caller, connection_of
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.streams import Stream
 from klaw.convert import FRAMES, Bounds
@@ -20,6 +20,10 @@ from klaw.domain.attachment import OTHER, PICTURES
 from klaw.errors import HttpRefusal
 from klaw.gateway.admission import UserAllowance
 from klaw.gateway.answers import frame_of
+from klaw.operations.kb.noun import meant
+from klaw.operations.perform import operations, perform, read
+from klaw.store.attachments import DISCARD_S
+from klaw.store.kinds.knowledge import bases
 from klaw.wire.files import File
 
 SLOWEST = 4_096
@@ -33,6 +37,13 @@ class OfUpload:
     """What the URL says of a file that is uploaded."""
 
     name: Annotated[str, Bounds(0, 1_000)] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class OfSource(OfUpload):
+    """What the URL says of a file that is added to a knowledge base."""
+
+    kind: Literal["file", "rdf"] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -79,13 +90,41 @@ def routes(api: Api) -> list[Route]:
         answer.headers["content-length"] = str(file.bytes)
         return cast("Response", answer)
 
+    async def add(request: Request) -> Response:
+        grant = api.asker(request, body_counts=False)
+        asked, base = QUERY.read(dict(request.query_params), OfSource), request.path_params["base"]
+        found = await meant(api.core.readers, grant.user, base)
+        await api.core.readers.run(bases.editable, grant.user, found.base.id)  # before its bytes are taken
+        allowance, upload, size = connection_of(request).allowance, api.core.new_id(), 0
+        assert allowance is not None
+        try:
+            async with aclosing(request.stream()) as stream:
+                async for piece in _Pieces(stream, allowance):
+                    size = await api.core.originals.add(grant.user, upload, size, piece)
+            name = _name_of(request) if asked.name is None else asked.name
+            given = {"base": found.base.id, "upload": upload, "name": name or "file", "kind": asked.kind}
+            return JSONResponse(await perform(read(operations()["kb_add"], given), caller(grant), api.parts), 201)
+        finally:
+            with trio.move_on_after(DISCARD_S, shield=True):
+                await api.core.originals.discard(grant.user, upload)
+
     kept = About(name="file_upload", help="Keep a file for a message.", tag="files", query=OfUpload, takes=OTHER)
     given = About(
         name="file_fetch", help="A file.", tag="files", of_path="sha256", query=OfFetch, gives=(*PICTURES, OTHER)
     )
+    added = About(
+        name="kb_add_file",
+        help="Add a file to a knowledge base.",
+        tag="kb",
+        of_path="base",
+        query=OfSource,
+        takes=OTHER,
+        status=201,
+    )
     return [
         DescribedRoute(f"{PREFIX}/files", upload, "POST", attrs.evolve(kept, answer=Uploaded, status=201)),
         DescribedRoute(f"{PREFIX}/files/{{sha256}}", fetch, "GET", given),
+        DescribedRoute(f"{PREFIX}/kb/{{base}}/files", add, "POST", added),
     ]
 
 

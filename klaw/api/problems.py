@@ -21,6 +21,9 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _STATUS = {
     "forbidden": 403,
+    "not_allowed": 403,
+    "base_exists": 409,
+    "several_bases": 409,
     "id_conflict": 409,
     "fact_exists": 409,
     "task_exists": 409,
@@ -81,6 +84,8 @@ def of_error(error: Exception) -> JSONResponse:
             return problem(status_of(code), code, "; ".join(map(str, problems)) or str(error), problems)
         case BadValue(problems=problems):
             return problem(400, "bad_args", str(error), problems)
+        case StorageError(code=code) if code:
+            return problem(status_of(code), code, str(error))
         case InvalidName():
             return problem(400, "bad_args", str(error))
         case ActorTooSlow() | trio.TooSlowError():

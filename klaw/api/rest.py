@@ -11,6 +11,8 @@ delete     DELETE /api/v1/facts/{fact}            in the URL
 others     GET, or POST where they change, of     reading ones in the URL, others in the
            /api/v1/facts/{fact}/history           body; ``user`` always in the URL
 =========  =====================================  ======================================
+
+An operation may name another route (``Operation.route``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +32,7 @@ from klaw.json_schema import schema_of
 from klaw.operations.operation import Operation, OperationError, Scope, told, without_none
 from klaw.operations.perform import operations, perform, read
 
-_METHODS = {"list": "GET", "": "GET", "show": "GET", "add": "POST"}
+_METHODS = {"list": "GET", "": "GET", "show": "GET", "add": "POST", "create": "POST"}
 _METHODS |= {"edit": "PATCH", "delete": "DELETE", "remove": "DELETE"}
 _IDS = frozenset({"name", "chat", "topic"})
 """Arguments that name what an operation is about, beside ids that may be shortened."""
@@ -65,6 +67,9 @@ def door(operation: Operation) -> Door:
     """Where an operation is found."""
     word = operation.cli if operation.cli is not None else operation.name.removeprefix(f"{operation.noun.word}_")
     fields = {field.name: field for field in attrs.fields(operation.arguments)}
+    if operation.route is not None:
+        method, _, below = operation.route.partition(" ")
+        return _door(operation, method, f"{PREFIX}/{operation.noun.word}/{below}")
     of_path = None
     if word:
         named = [each for each in fields.values() if told(each).positional and each.default is attrs.NOTHING]
@@ -77,6 +82,12 @@ def door(operation: Operation) -> Door:
         path += f"/{{{of_path}}}"
     if word not in _METHODS and word != operation.noun.word:
         path += f"/{word}"
+    return _door(operation, method, path)
+
+
+def _door(operation: Operation, method: str, path: str) -> Door:
+    of_path = path.partition("{")[2].partition("}")[0] or None
+    fields = attrs.fields_dict(operation.arguments)
     left = set(fields) - {of_path}
     in_body = left - {"user"} if method in ("POST", "PATCH") else set()
     of_body = frozenset({"fields"} if "fields" in in_body else in_body)

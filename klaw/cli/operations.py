@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import attrs
 
-from klaw.cli import document
+from klaw.cli import document, upload
 from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.cli.arguments import Words, add_home
 from klaw.cli.output import ProgressLine, say, warn, written
@@ -111,7 +111,9 @@ def _add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]"
     if not about.positional:
         parser.add_argument(typed(field), dest=_dest(field), default=argparse.SUPPRESS, **how)
         return
-    if about.words:
+    if about.upload:
+        how |= {"nargs": "+"}
+    elif about.words:
         how |= {"nargs": "+", "action": Words}
     elif field.default is not attrs.NOTHING and "nargs" not in how:
         how |= {"nargs": "?", "default": argparse.SUPPRESS}
@@ -141,10 +143,11 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
     Returns the exit code: 0 done, 1 failed, 2 wrong usage.
     """
     paths = Paths.resolve(arguments.home)
+    several = list(upload.each(operation, arguments))  # before root becomes who may not read them
     if not operation.noun.of_machine:
         enter(paths)
     if not getattr(arguments, "watch", False):
-        return _run(operation, arguments, paths)
+        return max(_run(operation, each, paths) for each in several)
     try:
         while not (code := _run(operation, arguments, paths, _CLEAR if sys.stdout.isatty() else "")):
             sys.stdout.flush()
@@ -157,6 +160,9 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
 def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, before: str = "") -> int:
     try:
         given = _given(operation, arguments)
+        if getattr(arguments, "file", None) is not None:
+            sent = upload.send(paths, arguments.file, given.get("user"))
+            given = {"name": arguments.file_name, **given, "upload": sent}
         asked = read(operation, given)
         if operation.document:
             document.write(_texts(operation, arguments, paths, given), arguments.to)

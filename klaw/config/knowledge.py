@@ -48,6 +48,16 @@ class KnowledgeConfig:
     )
     pairs: int = key("Questions and answers before the current one that such a chat's model sees.", 5, within=(0, 100))
     rewrite: bool = key("Let the model put a question that refers to earlier ones into words of its own.", False)
+    max_file_bytes: int = key("Bytes of one uploaded file.", 200_000_000, within=(1, 10_000_000_000))
+    max_user_bytes: int = key(
+        "Bytes of all files that one user has added to bases.", 5_000_000_000, within=(1, 1_000_000_000_000_000)
+    )
+    folders: tuple[str, ...] = key(
+        "Users may add folders below these, and below their own workspace; whoever runs the server may add any.",
+        (),
+        pattern=r"/[^\x00-\x1f]*",
+        hint="be an absolute path",
+    )
     sparql: SparqlConfig = section(SparqlConfig)
     endpoints: Mapping[str, EndpointConfig] = key(
         "SPARQL endpoints by name: those with credentials, or in your network.",

@@ -1,22 +1,19 @@
 """What a user keeps of a chat beside its messages: a title, that it is out of the way, what is not recalled, from which
 knowledge bases it is answered. Pure."""
 
-import unicodedata
 from typing import Annotated
 
 import attrs
 
 from klaw.convert import OMIT
 from klaw.domain.knowledge import MAX_BASES, BaseId
-from klaw.domain.text import has_forbidden, normalized
+from klaw.domain.text import title
 from klaw.errors import InvalidValue
 
 MAX_TITLE = 100
 """Characters."""
 MAX_UNRECALLED = 20_000
 """Messages of a chat."""
-_JOINERS = frozenset("\u200c\u200d")
-"""Persian and emoji are written with them; of all that does not print they alone may stand there."""
 
 
 def chat_title(text: str) -> str:
@@ -25,16 +22,7 @@ def chat_title(text: str) -> str:
     Raises:
         InvalidValue: it is too long, or has a character that hides something.
     """
-    if len(text) > 8 * MAX_TITLE:  # before anything is done with it: it comes from anybody
-        raise InvalidValue(f"has at most {MAX_TITLE} characters")
-    kept = normalized("NFC", " ".join(text.split()))
-    if len(kept) > MAX_TITLE:
-        raise InvalidValue(f"has at most {MAX_TITLE} characters")
-    if has_forbidden(kept) or any(not each.isprintable() and each not in _JOINERS for each in kept):
-        raise InvalidValue("has no control characters and nothing else that does not print")
-    if kept and all(unicodedata.category(each)[0] in "MCZ" for each in kept):
-        raise InvalidValue("has something to read in it")
-    return kept
+    return title(text, MAX_TITLE)
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ import attrs
 
 from klaw.convert import OMIT, Wire
 from klaw.domain.names import UserId, user_id
-from klaw.domain.text import clean_output, normalized
+from klaw.domain.text import title
 from klaw.errors import InvalidName, InvalidValue
 
 BaseId = NewType("BaseId", str)
@@ -95,6 +95,7 @@ class Source:
     size: int = 0
     """Bytes that are kept."""
     added_by: str
+    """A user; empty: whoever runs the server."""
     created_at: str
     updated_at: str
 
@@ -216,12 +217,9 @@ class Used:
 
 def base_name(text: str) -> str:
     """A base's name as it is kept: one line. Raises InvalidValue without the field's name."""
-    if len(text) > 4 * MAX_NAME:  # before anything is done with it: it comes from anybody
-        raise InvalidValue(f"has 1 to {MAX_NAME} characters")
-    name = " ".join(clean_output(normalized("NFC", text)).split())
-    if not 1 <= len(name) <= MAX_NAME:
-        raise InvalidValue(f"has 1 to {MAX_NAME} characters")
-    return name
+    if name := title(text, MAX_NAME):
+        return name
+    raise InvalidValue(f"has 1 to {MAX_NAME} characters")
 
 
 def check_base(base: Base) -> None:

@@ -9,6 +9,8 @@ import re
 import unicodedata
 from typing import Literal
 
+from klaw.errors import InvalidValue
+
 
 def has_forbidden(text: str) -> bool:
     """Whether a text holds NUL or a lone surrogate: neither can be stored or sent as UTF-8 faithfully."""
@@ -84,6 +86,28 @@ def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
         pieces.append(unicodedata.normalize(form, text[done : run.end()]))
         done = run.end()
     return "".join([*pieces, unicodedata.normalize(form, text[done:])])
+
+
+_JOINERS = frozenset("\u200c\u200d")
+"""Persian and emoji are written with them; of all that does not print they alone may stand in a title."""
+
+
+def title(text: str, most: int) -> str:
+    """What a user calls something, as it is kept: NFC, in one line, at most ``most`` characters; may be empty.
+
+    Raises:
+        InvalidValue: it is too long, or has a character that hides something.
+    """
+    if len(text) > 8 * most:  # before anything is done with it: it comes from anybody
+        raise InvalidValue(f"has at most {most} characters")
+    kept = normalized("NFC", " ".join(text.split()))
+    if len(kept) > most:
+        raise InvalidValue(f"has at most {most} characters")
+    if has_forbidden(kept) or any(not each.isprintable() and each not in _JOINERS for each in kept):
+        raise InvalidValue("has no control characters and nothing else that does not print")
+    if kept and all(unicodedata.category(each)[0] in "MCZ" for each in kept):
+        raise InvalidValue("has something to read in it")
+    return kept
 
 
 MARK = ">"

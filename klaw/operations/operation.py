@@ -151,6 +151,9 @@ class Argument:
     """How long a text may be in UTF-8."""
     hidden: bool = False
     """The command line does not have it."""
+    upload: str | None = None
+    """On the command line several may be given, which are asked for one after the other. Of one that names a file of
+    this machine the bytes are uploaded (``kb_upload``), and this argument gets the upload's id instead."""
     id_of: str | None = None
     """It is an id of this kind, which may be shortened (``perform.lengthened``)."""
 
@@ -314,6 +317,9 @@ class Operation:
     command line asks first with it."""
     cli: str | None = None
     """Its word behind the noun's; empty: the noun's own command; None: not on the command line."""
+    route: str | None = None
+    """Method and path of its REST route below the noun's, where these are others than those of its word:
+    ``DELETE sources/{source}``."""
     show: Callable[..., Lines | Shown] = lambda: ()
     """What a terminal shows of the result as JSON has it. It may also take ``again(field=value)``, the command as it
     was given, but for some arguments."""

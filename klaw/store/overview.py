@@ -164,7 +164,7 @@ def recalls_of(connection: apsw.Connection, turns: Sequence[str]) -> list[Stored
     return [stored_recall(connection, turn) for turn in found if turn is not None]
 
 
-IdKind: TypeAlias = Literal["fact", "person", "run", "turn", "message"]
+IdKind: TypeAlias = Literal["fact", "person", "run", "turn", "message", "kb", "kb_source"]
 
 _AMONG: dict[IdKind, str] = {
     "fact": "SELECT DISTINCT fact_id AS id FROM fact_changes WHERE user_id = ?1 AND fact_id",
@@ -172,6 +172,10 @@ _AMONG: dict[IdKind, str] = {
     "run": "SELECT id FROM runs WHERE user_id = ?1 AND id",
     "turn": "SELECT turn_id AS id FROM turns WHERE (?1 IS NULL OR user_id = ?1) AND turn_id",
     "message": "SELECT id FROM messages WHERE user_id = ?1 AND id",
+    "kb": "SELECT base_id AS id FROM kb_members WHERE user_id = ?1 AND base_id",
+    "kb_source": """
+        SELECT s.id AS id FROM kb_members AS m JOIN kb_sources AS s ON s.base_id = m.base_id
+        WHERE m.user_id = ?1 AND s.id""",
 }
 """Of a user; turns also of all. What was removed has a history."""
 

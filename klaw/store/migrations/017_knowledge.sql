@@ -76,7 +76,7 @@ CREATE TABLE kb_passages (
     vector_model TEXT, -- what made its vector; those of another model than the one in use count as missing
     UNIQUE (document_id, ordinal)
 ) STRICT;
-CREATE INDEX kb_passages_by_base ON kb_passages (base_key);
+CREATE INDEX kb_passages_by_base ON kb_passages (base_key, vector_model);
 CREATE INDEX kb_passages_by_vector ON kb_passages (vector_model);
 
 -- What is searched: the document's name and title stand before its text.

@@ -62,6 +62,11 @@ async def life_of(client):
         await post("schedule", json={"name": task, "message": said(f"order{number}"), "cron": "0 0 1 1 *"})
         await post(f"schedule/{task}/run", json={})
 
+        name = "annas-base" if number == 1 else said(f"base{number}")
+        base = await post("kb", json={"name": name, "description": said(f"about{number}")})
+        text = said(f"text{number}").encode()
+        source = await post(f"kb/{base['base']['id']}/files", params={"name": said(f"doc{number}")}, content=text)
+
         async def is_over(task=task):
             runs = (await client.get(f"/api/v1/schedule/{task}/runs")).json()["runs"]
             return [each for each in runs if each["status"] == "done"]
@@ -70,6 +75,7 @@ async def life_of(client):
         ids.append({
             "fact": fact["fact"]["id"], "person": person["person"]["id"], "sha256": files[0]["sha256"], "chat": chat,
             "turn": sent["turn"], "message": sent["message"]["id"], "run": run["id"], "name": task,
+            "base": base["base"]["id"], "source": source["source"]["id"],
         })  # fmt: skip
     return ids
 

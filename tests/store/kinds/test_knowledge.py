@@ -20,7 +20,8 @@ from klaw.domain.knowledge import (
     document_id,
 )
 from klaw.domain.names import UserId
-from klaw.errors import BaseExists, NoSuchBase, NoSuchDocument, NoSuchSource, NotAllowed, StorageError
+from klaw.errors import BaseExists, NoSuchBase, NoSuchDocument, NoSuchSource, NotAllowed
+from klaw.knowledge import removal
 from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.store import Store
 from tests.support.forgetting import lose_database
@@ -87,15 +88,16 @@ async def test_roles_decide_what_a_member_sees_and_changes(tmp_path: Path) -> No
         assert await read(sources.of_base, EVE, mine.id) == []
         with pytest.raises(NoSuchSource):
             await read(sources.get, EVE, made.id)
-        with pytest.raises(StorageError):
-            await run(bases.remove, ANNA, mine.id, LATER)
         await run(bases.leave, BORIS, mine.id, LATER)
         assert await read(bases.of_user, BORIS) == []
         with pytest.raises(NoSuchSource):
             await run(sources.remove, BORIS, made.id, LATER)
         await run(sources.remove, ANNA, made.id, LATER)
+        other = await run(sources.put, ANNA, source(mine, "другая"))
         await run(bases.remove, ANNA, mine.id, LATER)
         assert await read(bases.of_user, ANNA) == []
+        with pytest.raises(NoSuchSource):
+            await read(sources.get, ANNA, other.id)
 
 
 async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_others(tmp_path: Path) -> None:
@@ -124,8 +126,6 @@ async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_o
         assert await read(documents.passages_by_rowids, EVE, [now[0].rowid]) == []
         with pytest.raises(NoSuchDocument):
             await read(documents.get, EVE, first.id)
-        with pytest.raises(StorageError):
-            await run(sources.remove, ANNA, made.id, LATER)
         assert await run(documents.remove, first.id) == 2
         assert (await found(store, "аренды"), await count(store, "SELECT count(*) FROM kb_passages")) == (0, 0)
         await run(sources.remove, ANNA, made.id, LATER)
@@ -181,6 +181,22 @@ async def test_steps_that_are_cut_off_anywhere_end_in_exactly_the_passages_of_th
         assert await count(store, "SELECT count(*) FROM kb_passages") == 0
         assert not await run(documents.finish, full)
         assert await run(documents.fill, doc.id, [(passage(0, "x"), None)]) == 0
+
+
+async def test_documents_of_a_removed_source_are_removed_in_steps(tmp_path: Path) -> None:
+    async with running_store(tmp_path) as store:
+        run = store.writer.run
+        mine = await run(bases.create, base())
+        stays, gone = source(mine, "a"), source(mine, "b")
+        for each in (stays, gone):
+            await run(sources.put, ANNA, each)
+            for name in ("1.txt", "2.txt"):
+                texts = [passage(at, f"Залог {each.name} {at}") for at in range(3)]
+                await run(documents.put, document(each, name), texts)
+        await run(sources.remove, ANNA, gone.id, LATER)
+        assert await removal.sweep(store.readers, store.writer) == 2
+        assert await count(store, "SELECT count(*) FROM kb_documents") == 2
+        assert (await found(store, "залог"), await found(store, "b")) == (6, 0)
 
 
 async def test_the_logs_give_the_same_bases(tmp_path: Path) -> None:

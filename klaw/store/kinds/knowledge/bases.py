@@ -8,7 +8,7 @@ import attrs
 
 from klaw.domain.knowledge import Base, BaseId, Role, check_base
 from klaw.domain.names import UserId
-from klaw.errors import BaseExists, InvalidValue, NoSuchBase, NotAllowed, StorageError
+from klaw.errors import BaseExists, NoSuchBase, NotAllowed, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
@@ -74,6 +74,7 @@ def _apply(connection: apsw.Connection, change: Change[Base]) -> None:
     base = change.value
     connection.execute("DELETE FROM kb_members WHERE base_id = ?", (change.key,))
     if base is None:
+        connection.execute("DELETE FROM kb_sources WHERE base_id = ? AND user_id = ?", (change.key, change.user))
         connection.execute("DELETE FROM kb_bases WHERE id = ? AND user_id = ?", (change.key, change.user))
         return
     rowid = connection.execute(_ROWID, (base.id, base.user)).get or change.entry
@@ -102,7 +103,7 @@ def create(tx: Transaction, base: Base) -> Base:
 
     Raises:
         BaseExists: its owner has another base of this name.
-        StorageError: a value breaks its rule.
+        InvalidValue: a value breaks its rule.
     """
     return _put(tx, base)
 
@@ -112,7 +113,7 @@ def change(tx: Transaction, user: UserId, base: BaseId, at: str, fields: Mapping
 
     Raises:
         NoSuchBase, NotAllowed: the user does not own it.
-        BaseExists, StorageError: see ``create``.
+        BaseExists, InvalidValue: see ``create``.
     """
     now = owned(tx.connection, user, base)
     changed = attrs.evolve(now, **fields)
@@ -124,6 +125,8 @@ def share(
 ) -> Base:
     """Give users roles in a base that a user owns, or with None take them away. Raises like ``change``."""
     now = owned(tx.connection, user, base)
+    if now.user in members:
+        raise NotAllowed("this user owns the base")
     roles: dict[str, Any] = {**now.members, **members}
     roles = {member: role for member, role in roles.items() if role is not None}
     return now if roles == now.members else _put(tx, attrs.evolve(now, members=roles, updated_at=at))
@@ -139,10 +142,7 @@ def leave(tx: Transaction, user: UserId, base: BaseId, at: str) -> None:
 
 
 def _put(tx: Transaction, base: Base) -> Base:
-    try:
-        check_base(base)
-    except InvalidValue as error:
-        raise StorageError(f"the base cannot be stored: {error}") from None
+    check_base(base)
     mine: Sequence[Membership] = of_user(tx.connection, base.user, named=base.name)
     if any(each.base.name == base.name and each.base.user == base.user and each.base.id != base.id for each in mine):
         raise BaseExists
@@ -158,14 +158,11 @@ def _put(tx: Transaction, base: Base) -> Base:
 
 
 def remove(tx: Transaction, user: UserId, base: BaseId, at: str) -> Base:
-    """Remove a base that a user owns; its sources are removed first, each by itself (``sources.remove``).
+    """Remove a base that a user owns, with its sources; ``documents.sweep`` removes their documents.
 
     Raises:
         NoSuchBase, NotAllowed: the user does not own it.
-        StorageError: it still has sources.
     """
     now = owned(tx.connection, user, base)
-    if tx.connection.execute("SELECT 1 FROM kb_sources WHERE base_id = ? LIMIT 1", (base,)).get:
-        raise StorageError("base: it still has sources; remove them first")
     tx.journal(BASE.removed(now.user, base, at))
     return now

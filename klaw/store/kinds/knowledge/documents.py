@@ -23,6 +23,7 @@ from klaw.domain.names import UserId
 from klaw.errors import NoSuchDocument
 from klaw.store import rows
 from klaw.store.engine.transaction import Transaction
+from klaw.store.search import vectors
 from klaw.store.search.fulltext import index_row, unindex_row
 
 SLICE_S = 0.005
@@ -44,17 +45,23 @@ _PASSAGES = rows.Rows(StoredPassage, "kb_passages", "p")
 _MY_PASSAGES = "JOIN kb_documents AS d ON d.id = p.document_id " + _MINE
 
 
+_TROUBLED = "AND d.problems <> '[]'"
+
+
 def of_base(
     connection: apsw.Connection,
     user: UserId,
     base: BaseId,
     *,
     source: SourceId | None = None,
+    problems: bool = False,
     limit: int = 1_000,
     offset: int = 0,
 ) -> list[Document]:
-    """The documents of a base of which a user is a member, or of one of its sources, by their names."""
-    rest = f"{_MINE} d.base_id = ?2 AND (?3 IS NULL OR d.source_id = ?3) ORDER BY d.name, d.id LIMIT ?4 OFFSET ?5"
+    """The documents of a base of which a user is a member, or of one of its sources, by their names; ``problems``: only
+    those of which not all could be read."""
+    some = f"d.base_id = ?2 AND (?3 IS NULL OR d.source_id = ?3) {_TROUBLED if problems else ''}"
+    rest = f"{_MINE} {some} ORDER BY d.name, d.id LIMIT ?4 OFFSET ?5"
     return _DOCUMENTS.all(connection, rest, user, base, source, limit, offset)
 
 
@@ -91,6 +98,46 @@ SELECT {_PASSAGES.columns} FROM json_each(?2) AS r CROSS JOIN kb_passages AS p O
 def passages_by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[StoredPassage]:
     """Passages by their row ids, in that order; what is gone, or in no base of the user's, is left out."""
     return [_PASSAGES.read(row) for row in connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))]
+
+
+@attrs.frozen(kw_only=True)
+class Counted:
+    """How many documents there are of a source."""
+
+    base: BaseId
+    source: SourceId
+    documents: int
+    waiting: int
+    failed: int
+    with_problems: int
+    """Those that failed, too."""
+    passages: int
+    bytes: int
+
+
+_COUNT = """
+SELECT d.base_id, d.source_id, count(*), count(iif(d.state = 'waiting', 1, NULL)),
+    count(iif(d.state = 'failed', 1, NULL)), count(iif(d.problems <> '[]', 1, NULL)), sum(d.passages), sum(d.size)
+FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id
+WHERE m.user_id = ?1 AND m.base_id = coalesce(?2, m.base_id) GROUP BY d.base_id, d.source_id
+"""
+_UNEMBEDDED = """
+SELECT count(*) FROM kb_members AS m JOIN kb_bases AS b ON b.id = m.base_id
+JOIN kb_passages AS p ON p.base_key = b.rowid
+WHERE m.user_id = ?1 AND m.base_id = ?2 AND p.vector_model IS NOT ?3
+"""
+
+
+def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None) -> list[Counted]:
+    """How many documents each source has that has some, of a base of which a user is a member, or of all of them."""
+    names = [field.name for field in attrs.fields(Counted)]
+    return [Counted(**dict(zip(names, row, strict=True))) for row in connection.execute(_COUNT, (user, base))]
+
+
+def count_unembedded(connection: apsw.Connection, user: UserId, base: BaseId) -> int:
+    """How many passages of a base of which a user is a member wait for a vector of the model in use."""
+    model = vectors.model_id(connection)
+    return int(connection.execute(_UNEMBEDDED, (user, base, model)).get) if model else 0
 
 
 def of_source(connection: apsw.Connection, source: SourceId) -> list[Document]:

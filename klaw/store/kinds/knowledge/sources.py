@@ -7,7 +7,7 @@ import attrs
 
 from klaw.domain.knowledge import BaseId, Source, SourceId, check_source
 from klaw.domain.names import UserId
-from klaw.errors import InvalidValue, NoSuchSource, StorageError
+from klaw.errors import AttachmentRefused, NoSuchSource, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
@@ -66,13 +66,11 @@ def put(tx: Transaction, user: UserId, source: Source) -> Source:
 
     Raises:
         NoSuchBase, NotAllowed: the user may not edit the base.
-        StorageError: a value breaks its rule, or the id is another base's source's.
+        InvalidValue: a value breaks its rule.
+        StorageError: the id is another base's source's.
     """
     base = bases.editable(tx.connection, user, source.base)
-    try:
-        check_source(source)
-    except InvalidValue as error:
-        raise StorageError(f"the source cannot be stored: {error}") from None
+    check_source(source)
     if source.user != base.user:
         raise StorageError("user: is the base's owner")
     there = _SOURCES.one(tx.connection, "WHERE s.id = ?", source.id)
@@ -92,17 +90,44 @@ def kept(tx: Transaction, source: SourceId, sha256: str, size: int, at: str) -> 
     return now
 
 
+_SAME = """
+WHERE s.base_id = ?1 AND s.kind = ?2 AND s.place = ?3 AND (s.place <> '' OR s.sha256 = ?4 AND s.name = ?5)
+"""
+_KEPT_BYTES = "SELECT coalesce(sum(size), 0) FROM kb_sources WHERE added_by = ?"
+
+
+def add(tx: Transaction, user: UserId, source: Source, most: int) -> Source:
+    """Add a source to a base that a user may edit, unless it has the same one already, which then is returned: by its
+    address or path, of a file by its name and content.
+
+    Args:
+        most: bytes that all files may have that were added by the same one; of whoever runs the server (``added_by`` is
+            empty) any number.
+
+    Raises:
+        AttachmentRefused: ``files_full``.
+        NoSuchBase, NotAllowed, InvalidValue: see ``put``.
+    """
+    bases.editable(tx.connection, user, source.base)
+    same = (source.base, source.kind, source.where, source.sha256, source.name)
+    there = _SOURCES.one(tx.connection, _SAME, *same)
+    if there is not None:
+        return there
+    kept = int(tx.connection.execute(_KEPT_BYTES, (source.added_by,)).get)
+    if source.added_by and kept + source.size > most:
+        text = f"the files that you add to bases may take {most:,} bytes here (kb.maxUserBytes): remove some of them"
+        raise AttachmentRefused("files_full", text)
+    return put(tx, user, source)
+
+
 def remove(tx: Transaction, user: UserId, source: SourceId, at: str) -> Source:
-    """Remove a source without documents of a base that a user may edit; its documents are removed first, in slices
-    (``documents.remove``).
+    """Remove a source of a base that a user may edit; nobody sees its documents any more, and ``documents.sweep``
+    removes them.
 
     Raises:
         NoSuchSource, NotAllowed: the user may not edit its base.
-        StorageError: it still has documents.
     """
     now = get(tx.connection, user, source)
     bases.editable(tx.connection, user, now.base)
-    if tx.connection.execute("SELECT 1 FROM kb_documents WHERE source_id = ? LIMIT 1", (source,)).get:
-        raise StorageError("source: it still has documents; remove them first")
     tx.journal(SOURCE.removed(now.user, source, at))
     return now

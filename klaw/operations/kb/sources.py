@@ -1,0 +1,205 @@
+"""Sources of bases: files that are uploaded, folders, web pages, graphs."""
+
+import re
+from collections.abc import Container, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import attrs
+
+from klaw.convert import Bounds
+from klaw.domain.attachment import clean_name
+from klaw.domain.knowledge import MAX_WHERE, Base, BaseId, Source, SourceId, SourceKind
+from klaw.domain.names import UserId
+from klaw.domain.text import clean_output, normalized
+from klaw.errors import InvalidValue, KlawError, ToolRefused
+from klaw.operations import operation as op
+from klaw.operations.kb.bases import sources_table
+from klaw.operations.kb.noun import NOUN, OfBase, meant
+
+if TYPE_CHECKING:
+    from klaw.core import Core
+    from klaw.operations.perform import Caller
+    from klaw.store.engine.database import Readers
+    from klaw.store.engine.writer import Writer
+    from klaw.store.originals import Originals
+
+PIECE_BYTES = 48_000
+"""Of an upload that fit into one request of the admin socket."""
+GRAPHS = frozenset({".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".jsonld"})
+"""Names of files that end so are graphs."""
+
+_WEB = re.compile(r"https?://", re.IGNORECASE)
+
+UploadId = Annotated[str, Bounds(8, 64, r"[0-9a-f]*")]
+Where = Annotated[str, Bounds(1, MAX_WHERE)]
+
+
+@attrs.frozen(kw_only=True)
+class KbUpload(op.OfUser):
+    data: Annotated[str, Bounds(0, PIECE_BYTES * 4 // 3)] = op.argument(
+        "a piece of the file, in base64", default=attrs.NOTHING
+    )
+    upload: UploadId | None = op.argument("the upload that it belongs to (default: a new one)")
+    offset: Annotated[int, Bounds(0)] = op.argument("where in the file it belongs", default=0)
+
+
+@attrs.frozen(kw_only=True)
+class KbAdd(OfBase):
+    what: Where | None = op.argument(
+        "a file of this machine, a folder, a web address; with --kind sparql the address of an endpoint or its name in"
+        " kb.endpoints; several may be given",
+        positional=True,
+        metavar="WHAT",
+        upload="upload",
+    )
+    upload: UploadId | None = op.argument("the file, of kb_upload", hidden=True)
+    kind: Literal["file", "folder", "web", "rdf", "sparql"] | None = op.argument(
+        "what it is, where that cannot be seen"
+    )
+    name: Where | None = op.argument("what it is called here (default: its file name or address)", metavar="NAME")
+
+
+@attrs.frozen(kw_only=True)
+class OfSource(op.OfUser):
+    source: op.Name = op.required("the source's id, as `klaw kb show` tells it", id_of="kb_source")
+
+
+# -- how they are shown -----------------------------------------------------------------------------------------------
+
+
+def _added(answer: dict[str, Any]) -> op.Lines:
+    source = answer["source"]
+    told_of = "added" if answer["added"] else "there already"
+    return [f"{told_of}: {source['kind']} {source['name']} ({source['id']})"]
+
+
+def _table(answer: dict[str, Any]) -> op.Lines:
+    return sources_table(answer["sources"])
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+async def told(readers: "Readers", user: UserId, base: BaseId) -> list[dict[str, Any]]:
+    """The sources of a base, with what came of them."""
+    from klaw.store.kinds.knowledge import documents, sources
+
+    counted = {each.source: each for each in await readers.run(documents.count, user, base)}
+    found = await readers.run(sources.of_base, user, base)
+    nothing = {"documents": 0, "waiting": 0, "failed": 0, "with_problems": 0, "passages": 0, "bytes": 0}
+    return [{**attrs.asdict(each), **_counts(counted.get(each.id), nothing)} for each in found]
+
+
+def _counts(counted: Any, nothing: Mapping[str, int]) -> dict[str, int]:
+    return {name: getattr(counted, name, 0) for name in nothing}
+
+
+@NOUN.operation("kb_upload", KbUpload, changes=True, route="POST uploads")
+async def upload(asked: KbUpload, user: UserId, core: "Core", originals: "Originals") -> dict[str, Any]:
+    """Upload a piece of a file, which becomes a source by kb_add. A whole file: POST /api/v1/kb/{base}/files."""
+    named, piece = asked.upload or core.new_id(), op.understood("data", _bytes, asked.data)
+    return {"upload": named, "size": await originals.add(user, named, asked.offset, piece)}
+
+
+def _bytes(text: str) -> bytes:
+    import base64
+
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise InvalidValue("must be base64") from None
+
+
+@NOUN.operation("kb_add", KbAdd, cli="add", show=_added, changes=True, deadline_s=120.0, route="POST {base}/sources")
+async def add(
+    asked: KbAdd, user: UserId, caller: "Caller", core: "Core", readers: "Readers", writer: "Writer",
+    originals: "Originals",
+) -> dict[str, Any]:  # fmt: skip
+    """Add a file, a folder, a web page or a graph to a base."""
+    from klaw.store.kinds.knowledge import bases, sources
+
+    base = await readers.run(bases.editable, user, (await meant(readers, user, asked.base)).base.id)
+    source = SourceId(core.new_id())
+    found: Source | KlawError
+    try:
+        made = await _made(asked, base, source, "" if caller.any_user else user, core)
+        if asked.upload is not None:
+            kept = await originals.keep(user, asked.upload, source)
+            made = attrs.evolve(made, sha256=kept.sha256, size=kept.size)
+        found = await writer.run(sources.add, user, made, core.config.kb.max_user_bytes)
+    except KlawError as error:  # whatever else happens, what is left is removed later
+        found = error
+    is_new = isinstance(found, Source) and found.id == source
+    if asked.upload is not None and not is_new:
+        await originals.discard(user, asked.upload)
+        await originals.remove(source)
+    if isinstance(found, KlawError):
+        raise found
+    return {"source": found, "added": is_new}
+
+
+async def _made(asked: KbAdd, base: Base, source: SourceId, added_by: str, core: "Core") -> Source:
+    """The source that is asked for. Raises OperationError, NotAllowed."""
+    from klaw.actor.clock import iso
+    from klaw.knowledge import folders
+
+    kind, where, at = _kind(asked), (asked.what or "").strip(), iso(core.clock.now())
+    name = " ".join(clean_output(normalized("NFC", asked.name or where)).split())
+    match kind:
+        case SourceKind.FILE | SourceKind.RDF:
+            if asked.upload is None:
+                text = "a file is uploaded: POST /api/v1/kb/{base}/files, or `klaw kb add` in a terminal"
+                raise op.OperationError("bad_args", text, field="what")
+            where, name = "", clean_name(asked.name or "")
+        case SourceKind.FOLDER:
+            config, paths = core.config.kb, core.paths
+            where = await core.files.run(folders.checked, where, added_by, config, paths)
+            name = clean_name(asked.name or where)
+        case SourceKind.WEB:
+            where = await _public(where, core.config.tools.web.ports)
+            name = name or where
+    return Source(
+        id=source, user=base.user, base=base.id, kind=kind, name=name, where=where, added_by=added_by, created_at=at,
+        updated_at=at,
+    )  # fmt: skip
+
+
+def _kind(asked: KbAdd) -> SourceKind:
+    """What is to be added. Pure. Raises OperationError."""
+    if (asked.what is None) == (asked.upload is None):
+        raise op.OperationError("bad_args", "name one file, folder or address", field="what")
+    if asked.upload is not None:
+        is_graph = (
+            PurePosixPath(asked.name or "").suffix.lower() in GRAPHS if asked.kind is None else asked.kind == "rdf"
+        )
+        if asked.kind not in (None, "file", "rdf"):
+            raise op.OperationError("bad_args", "an uploaded file is of the kind file or rdf", field="kind")
+        return SourceKind.RDF if is_graph else SourceKind.FILE
+    is_web = _WEB.match(asked.what or "")
+    return SourceKind(asked.kind or ("web" if is_web else "folder"))
+
+
+async def _public(where: str, ports: Container[int]) -> str:
+    """A web address that may be fetched. Raises OperationError."""
+    from klaw.toolbox.web import address
+
+    try:
+        target = address.parse(where, ports)
+        found = await address.resolve_name(target.host, target.port)
+    except ToolRefused as error:
+        raise op.OperationError("bad_args", str(error), field="what") from None
+    except (OSError, UnicodeError):
+        raise op.OperationError("bad_args", "There is no server of this name.", field="what") from None
+    for each in found:
+        if kind := address.forbidden(each):
+            text = f"The address is not on the public internet ({kind}); it is not fetched."
+            raise op.OperationError("bad_args", text, field="what")
+    return target.url
+
+
+@NOUN.operation("kb_sources", OfBase, cli="sources", show=_table, offline=True, route="GET {base}/sources")
+async def list_sources(asked: OfBase, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """List the sources of a base, with how many documents of each were read."""
+    base = (await meant(readers, user, asked.base)).base
+    return {"base": base.id, "name": base.name, "sources": await told(readers, user, base.id)}

@@ -1,0 +1,304 @@
+"""Knowledge bases through the operations of a real server: who may do what, what is added, and what goes again."""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from klaw.app.app import App
+from klaw.cli.main import main
+from klaw.domain.knowledge import Document, DocumentProblem, DocumentState, Passage, SourceId, document_id
+from klaw.operations.operation import OperationError
+from klaw.operations.perform import OPERATOR, Caller, operations, perform, read
+from klaw.store import originals
+from klaw.store.kinds.knowledge import documents
+from tests.support.admin import ANNA, BORIS, parts_of, served
+from tests.support.admin import Commands as AdminCommands
+
+EVE = "eve"
+
+
+class Doors:
+    """Asks as one user."""
+
+    def __init__(self, app: App, user: str) -> None:
+        self.app, self.caller = app, Caller(user=user) if user else OPERATOR
+
+    async def __call__(self, name: str, /, **args: Any) -> dict[str, Any]:
+        return await perform(read(operations()[name], args), self.caller, parts_of(self.app))
+
+    async def refused(self, name: str, /, **args: Any) -> str:
+        with pytest.raises(OperationError) as caught:
+            await self(name, **args)
+        return caught.value.code
+
+    async def create(self, name: str, **fields: Any) -> str:
+        return str((await self("kb_create", fields={"name": name, **fields}))["base"]["id"])
+
+    async def upload(self, data: bytes, **args: Any) -> str:
+        answer = await self("kb_upload", data=base64.b64encode(data).decode(), **args)
+        return str(answer["upload"])
+
+    async def add_file(self, base: str, name: str, data: bytes = b"text") -> dict[str, Any]:
+        return await self("kb_add", base=base, upload=await self.upload(data), name=name)
+
+
+@pytest.fixture
+def anna(app: App) -> Doors:
+    return Doors(app, ANNA)
+
+
+@pytest.fixture
+def boris(app: App) -> Doors:
+    return Doors(app, BORIS)
+
+
+def kept(app: App) -> dict[str, int]:
+    return originals.every(app.core.paths.data_dir)
+
+
+async def fill(app: App, source: dict[str, Any], name: str, *texts: str, **fields: Any) -> Document:
+    """What the indexer makes of a file."""
+    own = SourceId(source["id"])
+    made = Document(
+        id=document_id(own, name), base=source["base"], source=own, name=name, state=DocumentState.READ, **fields
+    )
+    passages = [
+        Passage(ordinal=at, text=text, start=at * 100, end=at * 100 + len(text), tokens=3, first_page=at + 1)
+        for at, text in enumerate(texts)
+    ]
+    assert await app.core.writer.run(documents.put, made, passages)
+    return made
+
+
+async def test_a_base_is_made_changed_shared_and_left(anna: Doors, boris: Doors, app: App) -> None:
+    base = await anna.create(" Договоры\taренды ", description="Всё", language="ru")
+    assert await anna.refused("kb_create", fields={"name": "Договоры aренды"}) == "base_exists"
+    shown = (await anna("kb_show", base="Договоры aренды"))["base"]
+    assert (shown["id"], shown["role"], shown["language"]) == (base, "owner", "ru")
+    assert (await anna("kb_show", base=base[:8]))["base"]["id"] == base
+    assert await boris.refused("kb_show", base=base) == "unknown_base"
+    await anna("kb_share", base=base, member="boris")
+    (listed,) = (await boris("kb_list"))["bases"]
+    assert (listed["role"], listed["owner"], listed["members"]) == ("viewer", "anna", {})
+    for name, args in {
+        "kb_edit": {"fields": {"name": "x"}},
+        "kb_share": {"member": EVE},
+        "kb_delete": {},
+        "kb_add": {"what": "https://8.8.8.8/"},
+    }.items():
+        assert await boris.refused(name, base=base, **args) == "not_allowed", name
+    await anna("kb_edit", base=base, fields={"name": "Rent", "description": ""})
+    assert (await boris("kb_show", base="Rent"))["base"]["description"] == ""
+    await boris("kb_leave", base="Rent")
+    assert (await boris("kb_list"))["bases"] == []
+    assert await anna.refused("kb_leave", base=base) == "not_allowed"
+    assert await anna.refused("kb_share", base=base, member="anna") == "not_allowed"
+    await anna("kb_share", base=base, member=EVE, role="editor")
+    await anna("kb_share", base=base, member=EVE, role="none")
+    assert await Doors(app, EVE).refused("kb_show", base=base) == "unknown_base"
+
+
+async def test_a_name_means_the_own_base_and_between_those_of_others_the_id(
+    anna: Doors, boris: Doors, app: App
+) -> None:
+    eve = Doors(app, EVE)
+    theirs = [await each.create("Notes") for each in (anna, boris)]
+    for door, base in zip((anna, boris), theirs, strict=True):
+        await door("kb_share", base=base, member=EVE)
+    with pytest.raises(OperationError, match=f"{theirs[0]} .of anna., {theirs[1]} .of boris.") as caught:
+        await eve("kb_show", base="Notes")
+    assert caught.value.code == "several_bases"
+    assert (await eve("kb_show", base=theirs[1]))["base"]["owner"] == "boris"
+    own = await eve.create("Notes")
+    assert (await eve("kb_show", base="Notes"))["base"]["id"] == own
+    # A base called like another one's id takes nothing away from it.
+    await boris.create(theirs[0])
+    assert (await anna("kb_show", base=theirs[0]))["base"]["owner"] == "anna"
+
+
+async def test_a_file_is_kept_as_it_came_and_once(anna: Doors, boris: Doors, app: App) -> None:
+    base = await anna.create("Files")
+    await anna("kb_share", base=base, member="boris", role="editor")
+    upload = await anna.upload(b"one, ")
+    assert await anna.upload(b"two", upload=upload, offset=5) == upload
+    assert await anna.upload(b"two", upload=upload, offset=5) == upload  # sent again, whose answer was lost
+    assert await anna.refused("kb_upload", upload=upload, offset=3, data="") == "bad_offset"
+    assert await boris.refused("kb_upload", upload=upload, offset=8, data="YQ==") == "unknown_upload"
+    assert await boris.refused("kb_add", base=base, upload=upload, name="x.txt") == "unknown_upload"
+    added = await anna("kb_add", base=base, upload=upload, name="../../отчёт\x1b[31m\u202e.txt")
+    source = added["source"]
+    assert (source["name"], source["kind"], source["size"]) == ("отчёт [31m.txt", "file", 8)
+    path = originals.path(app.core.paths.data_dir, source["id"])
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"one, two", 0o600)
+    assert source["sha256"] == hashlib.sha256(b"one, two").hexdigest()
+    again = await boris.add_file(base, "отчёт [31m.txt", b"one, two")
+    assert (again["added"], again["source"]["id"]) == (False, source["id"])
+    assert (await boris.add_file(base, "other.txt", b"one, two"))["added"]
+    assert (await anna.add_file(base, "graph.ttl"))["source"]["kind"] == "rdf"
+    assert await anna.refused("kb_add", base=base, upload=await anna.upload(b""), name="x") == "empty_file"
+    assert len(kept(app)) == 3
+    assert list((app.core.paths.data_dir / originals.UPLOADS).iterdir()) == []
+
+
+async def test_limits_of_files_and_users(anna: Doors, app: App) -> None:
+    base = await anna.create("Files")
+    small = originals.Originals(app.core.paths.data_dir, 10)
+    doors = {**parts_of(app), "originals": small}
+
+    async def upload(data: bytes, **args: Any) -> dict[str, Any]:
+        call = read(operations()["kb_upload"], {"data": base64.b64encode(data).decode(), **args})
+        return await perform(call, Caller(user=ANNA), doors)
+
+    with pytest.raises(OperationError) as caught:
+        await upload(b"x" * 11)
+    assert caught.value.code == "file_too_large"
+    for _ in range(4):
+        await upload(b"x" * 10)
+    with pytest.raises(OperationError) as caught:
+        await upload(b"x")
+    assert caught.value.code == "files_full"
+    config = attrs.evolve(app.core.config, kb=attrs.evolve(app.core.config.kb, max_user_bytes=7))
+    app = attrs.evolve(app, core=attrs.evolve(app.core, config=config))
+    await Doors(app, EVE).create("Eve's")
+    await anna("kb_share", base=base, member=EVE, role="editor")
+    eve = Doors(app, EVE)
+    await eve.add_file("Eve's", "a", b"1234")
+    assert await eve.refused("kb_add", base=base, upload=await eve.upload(b"5678"), name="b") == "files_full"
+    await Doors(app, "").create("Operator's")
+    for name in "ab":
+        await Doors(app, "").add_file("Operator's", name, b"12345")
+    assert len(kept(app)) == 3
+
+
+async def test_which_folders_and_addresses_may_be_added(anna: Doors, app: App, tmp_path: Path) -> None:
+    base, operator = await anna.create("Folders"), Doors(app, "")
+    paths = app.core.paths
+    own = paths.workspace / "users" / "anna" / "notes"
+    other = paths.workspace / "users" / "boris"
+    open_to_all = tmp_path / "shared"
+    for folder in (own, other, open_to_all / "in", tmp_path / "closed"):
+        folder.mkdir(parents=True)
+    (open_to_all / "link").symlink_to(tmp_path / "closed")
+    kb = attrs.evolve(app.core.config.kb, folders=(str(open_to_all),))
+    anna.app = attrs.evolve(app, core=attrs.evolve(app.core, config=attrs.evolve(app.core.config, kb=kb)))
+    for folder in (own, open_to_all, open_to_all / "in"):
+        source = (await anna("kb_add", base=base, what=str(folder)))["source"]
+        assert (source["kind"], source["where"], source["name"]) == ("folder", str(folder), folder.name)
+    assert not (await anna("kb_add", base=base, what=f"{own}/"))["added"]
+    wrong = [other, open_to_all / "link", tmp_path / "closed", open_to_all / "none", open_to_all / "in/../.."]
+    for folder in [*wrong, paths.data_dir, paths.config_dir, "/", "/etc", "in", "x" * 1_990, f"/{'x' * 1_990}"]:
+        assert await anna.refused("kb_add", base=base, what=str(folder)) == "not_allowed", folder
+    await operator.create("All")
+    for folder in (tmp_path / "closed", open_to_all / "link"):
+        source = (await operator("kb_add", base="All", what=str(folder)))["source"]
+        assert source["where"] == str(tmp_path / "closed")
+    for folder in (paths.data_dir, paths.config_dir, other, paths.data_dir / "conversations"):
+        assert await operator.refused("kb_add", base="All", what=str(folder)) == "not_allowed"
+    local = ("10.0.0.1", "127.0.0.1", "localhost", "[::1]", "0x7f.1", "169.254.169.254", "a\r\nb", "a:b@8.8.8.8")
+    for what in [*(f"http://{each}/" for each in local), "https://8.8.8.8:22/"]:
+        assert await anna.refused("kb_add", base=base, what=what) == "bad_args", what
+    page = (await anna("kb_add", base=base, what="https://8.8.8.8/a#b"))["source"]
+    assert (page["kind"], page["where"]) == ("web", "https://8.8.8.8/a")
+    for args in (
+        {},
+        {"what": "a", "upload": "0" * 20},
+        {"what": "a.txt", "kind": "file"},
+        {"what": ""},
+        {"what": "a\0b"},
+    ):
+        assert await anna.refused("kb_add", base=base, **args) == "bad_args", args
+    assert await anna.refused("kb_add", base=base, upload="../../../etc/passwd") == "bad_args"
+    assert await anna.refused("kb_add", base=base, upload="0" * 20) == "unknown_upload"
+
+
+@pytest.mark.parametrize("name", ["", " ", "\ud800", "\0", "x" * 81, "x" * 10_000_000, "\u202e", "\x1b[2J"])
+async def test_hostile_names_are_refused_or_made_harmless(anna: Doors, name: str) -> None:
+    with pytest.raises(OperationError) as caught:
+        await anna.create(name)
+    assert caught.value.code == "bad_args"
+    assert len(str(caught.value)) < 200
+
+
+async def test_what_is_deleted_is_gone_with_its_files(anna: Doors, boris: Doors, app: App) -> None:
+    base, other = await anna.create("Вино"), await anna.create("Tea")
+    sources = [(await anna.add_file(base, f"{at}.txt", b"x%d" % at))["source"] for at in range(2)]
+    stays = (await anna.add_file(other, "0.txt", b"x0"))["source"]
+    problem = DocumentProblem(code="encrypted", text="needs a password", page=3)
+    await fill(app, sources[0], "0.txt", *[f"Вино номер {at}" for at in range(90)])
+    await fill(app, sources[1], "1.txt", problems=(problem,))
+    await fill(app, stays, "0.txt", "Вино и чай")
+    shown = await anna("kb_show", base=base)
+    assert [each["documents"] for each in shown["sources"]] == [1, 1]
+    assert (shown["base"]["passages"], shown["with_problems"]) == (90, 1)
+    assert shown["problems"][0]["problems"][0]["page"] == 3
+    await anna("kb_share", base=base, member="boris")
+    assert await boris.refused("kb_remove", source=sources[0]["id"]) == "not_allowed"
+    assert await boris.refused("kb_remove", source=stays["id"]) == "unknown_source"
+    would = await anna("kb_remove", source=sources[0]["id"])
+    assert (would["removed"], would["documents"], would["passages"]) == (False, 1, 90)
+    done = await anna("kb_remove", source=sources[0]["id"], dry_run=False)
+    assert done["removed"]
+    assert {each["id"] for each in (await anna("kb_sources", base=base))["sources"]} == {sources[1]["id"]}
+    await anna("kb_delete", base=base, dry_run=False)
+    assert await anna.refused("kb_show", base=base) == "unknown_base"
+    assert (await boris("kb_list"))["bases"] == []
+    assert set(kept(app)) == {stays["id"]}
+
+    def rows(connection: Any) -> list[int]:
+        counts = ("kb_sources", "kb_documents", "kb_passages", "kb_passages_fts WHERE kb_passages_fts MATCH 'вино'")
+        return [connection.execute(f"SELECT count(*) FROM {each}").get for each in counts]
+
+    assert await app.core.readers.run(rows) == [1, 1, 1, 1]
+
+
+async def test_what_a_kill_left_is_swept(anna: Doors, app: App) -> None:
+    base = await anna.create("Files")
+    source = (await anna.add_file(base, "a.txt"))["source"]
+    upload = await anna.upload(b"left")
+    data = app.core.paths.data_dir
+    orphan = originals.write(data, SourceId("0123456789abcdef"), b"orphan")
+    assert orphan.size == 6
+    (data / originals.FOLDER / f"0123456789abcdef{originals.GRAPH}").mkdir()
+    assert originals.sweep(data, {source["id"]}, before=0) == 0
+    assert originals.sweep(data, {source["id"]}, before=1e12) == 3
+    assert set(kept(app)) == {source["id"]}
+    assert await anna.refused("kb_add", base=base, upload=upload, name="b.txt") == "unknown_upload"
+
+
+async def test_the_commands(
+    app: App, home: Path, commands: AdminCommands, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def klaw(*words: str) -> tuple[int, str]:
+        code = await trio.to_thread.run_sync(main, ["kb", *words, "--home", str(home)])
+        told = capsys.readouterr()
+        return code, told.out + told.err
+
+    large = tmp_path / "большой файл.txt"
+    large.write_bytes(bytes(range(256)) * 1_000)
+    (tmp_path / "empty.txt").touch()
+    async with served(app, commands):
+        assert await klaw("list") == (0, "no knowledge bases: `klaw kb create NAME` makes one\n")
+        assert (await klaw("create", "Мои", "книги", "--language", "ru"))[0] == 0
+        code, told = await klaw("add", "Мои книги", str(large), str(tmp_path))
+        assert (code, told.splitlines()[0].startswith("added: file большой файл.txt")) == (0, True)
+        assert told.splitlines()[1].startswith("added: folder ")
+        code, told = await klaw("add", "Мои книги", str(tmp_path / "empty.txt"), str(large))
+        assert (code, "the file is empty" in told, "there already" in told) == (1, True, True)
+        assert (await klaw("add", "Мои книги", "nothing.txt"))[0] == 1
+        (source,) = kept(app)
+        assert originals.path(app.core.paths.data_dir, SourceId(source)).read_bytes() == large.read_bytes()
+        assert "большой файл.txt" in (await klaw("show", "Мои книги"))[1]
+        assert (await klaw("share", "Мои книги", "anna", "--role", "editor"))[1] == "anna is now editor of Мои книги\n"
+        assert (await klaw("delete", "Мои книги"))[0] == 1
+        code, told = await klaw("delete", "Мои книги", "--dry-run")
+        assert (code, told) == (0, "would be removed: Мои книги, with 2 sources, 0 documents, 0 passages\n")
+        assert (await klaw("remove", source, "--yes"))[0] == 0
+        assert kept(app) == {}
+        assert (await klaw("delete", "Мои книги", "--yes"))[0] == 0
+        assert json.loads((await klaw("list", "--json"))[1])["bases"] == []
