@@ -6,6 +6,9 @@ from pathlib import Path
 
 import attrs
 
+from klaw.domain.knowledge import Block
+from klaw.knowledge.reading.reader import Limits, Reading, Report
+
 
 @attrs.frozen
 class Text:
@@ -131,3 +134,13 @@ def pdf(
 def write(path: Path, data: bytes | str) -> Path:
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
+
+
+async def read(path: Path, *, name: str | None = None, limits: Limits | None = None) -> tuple[list[Block], Report]:
+    async with Reading(path, name=name, limits=limits) as reading:
+        blocks = [block async for block in reading]
+    return blocks, reading.report
+
+
+def codes(report: Report) -> list[str]:
+    return [problem.code for problem in report.problems]

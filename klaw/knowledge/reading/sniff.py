@@ -23,6 +23,12 @@ READERS: Mapping[str, str] = {
     "html": "html:read_html",
     "epub": "html:read_epub",
     "pdf": "pdf:read",
+    "docx": "office:read_docx",
+    "pptx": "office:read_pptx",
+    "xlsx": "tables:read_xlsx",
+    "csv": "tables:read_csv",
+    "eml": "mail:read",
+    "json": "data:read",
 }
 """The function of each format, in ``formats``."""
 

@@ -7,18 +7,7 @@ from pathlib import Path
 import pytest
 
 from klaw.domain.knowledge import Block
-from klaw.knowledge.reading.reader import Limits, Reading, Report
-from tests.support.documents import Text, pdf, write
-
-
-async def read(path: Path, *, name: str | None = None, limits: Limits | None = None) -> tuple[list[Block], Report]:
-    async with Reading(path, name=name, limits=limits) as reading:
-        blocks = [block async for block in reading]
-    return blocks, reading.report
-
-
-def codes(report: Report) -> list[str]:
-    return [problem.code for problem in report.problems]
+from tests.support.documents import Text, codes, pdf, read, write
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1251"])

@@ -57,16 +57,20 @@ def lines(text: io.TextIOBase) -> Iterator[str]:
 
 
 def read_plain(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
-    """Paragraphs are what stands between empty lines."""
+    paragraphs(lines(open_text(file)), output)
+
+
+def paragraphs(source: Iterable[str], output: Output, headings: tuple[str, ...] = ()) -> None:
+    """What stands between empty lines."""
     paragraph: list[str] = []
     size = 0
-    for line in lines(open_text(file)):
+    for line in source:
         if not line.strip() or size > MAX_PARAGRAPH:
-            output.block("\n".join(paragraph))
+            output.block("\n".join(paragraph), headings=headings)
             paragraph, size = [], 0
         paragraph.append(line)
         size += len(line)
-    output.block("\n".join(paragraph))
+    output.block("\n".join(paragraph), headings=headings)
 
 
 def read_markdown(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
@@ -86,14 +90,14 @@ class Markdown:
 
     Args:
         output: for the blocks.
-        page: that they are on.
         first_is_title: whether the first heading is the document's title.
+        under: headings that all of it stands under.
     """
 
-    def __init__(self, output: Output, *, page: int | None = None, first_is_title: bool = True) -> None:
+    def __init__(self, output: Output, *, first_is_title: bool = True, under: tuple[str, ...] = ()) -> None:
         self._output = output
-        self._page = page
         self._first_is_title = first_is_title
+        self._under = under
         self._path: list[tuple[int, str]] = []
         self._kept: list[str] = []
         self._size = 0
@@ -153,10 +157,10 @@ class Markdown:
         self._size += len(line)
 
     def _flush(self, kind: str = "text") -> None:
-        headings = tuple(text for _, text in self._path)
+        headings = (*self._under, *(text for _, text in self._path))
         text = "\n".join(self._kept)
         if kind == "code":
-            self._output.block(text, page=self._page, headings=headings, kind="code")
+            self._output.block(text, headings=headings, kind="code")
         else:
-            self._output.block(text, page=self._page, headings=headings, kind="table" if self._is_table else "text")
+            self._output.block(text, headings=headings, kind="table" if self._is_table else "text")
         self._kept, self._size, self._is_table = [], 0, False

@@ -1,0 +1,38 @@
+"""A message in a file: who wrote when to whom about what, and its text. Attachments are named only."""
+
+import email
+import email.policy
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from klaw.domain.charset import decode
+from klaw.knowledge.reading.formats.text import Markdown, paragraphs
+from klaw.knowledge.reading.output import Output, UnreadableError
+from klaw.toolbox.web.convert import convert
+
+MAX_PARTS = 1000
+_HEADERS = ("From", "To", "Cc", "Date", "Subject")
+
+
+def read(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
+    """One message."""
+    message = email.message_from_binary_file(file, policy=email.policy.default)
+    if sum(1 for _ in message.walk()) > MAX_PARTS:
+        raise UnreadableError("too_much_text", f"has more than {MAX_PARTS:,} parts")
+    if not any(name in message for name in _HEADERS):
+        raise UnreadableError("broken", "is no message: it has no sender, no date and no subject")
+    subject = str(message.get("Subject", ""))
+    headings = (subject,) if subject.strip() else ()
+    output.title(subject)
+    lines = [f"{name}: {message[name]}" for name in _HEADERS if message.get(name)]
+    lines += [f"Attachment: {part.get_filename()}" for part in message.iter_attachments() if part.get_filename()]
+    output.block("\n".join(lines), headings=headings)
+    body = message.get_body(("plain", "html"))
+    if body is None:
+        return
+    data = body.get_payload(decode=True)
+    text = decode(data if isinstance(data, bytes) else b"", body.get_content_charset())
+    if body.get_content_subtype() == "html":
+        Markdown(output, first_is_title=False, under=headings).read(convert(text, "", plain=True)["text"].splitlines())
+    else:
+        paragraphs(text.splitlines(), output, headings)
