@@ -33,7 +33,7 @@ class SparqlConfig:
     """What graphs are asked: SPARQL endpoints and RDF files."""
 
     timeout_s: float = key("One graph must have answered within this time.", 10.0, up_to=60)
-    generate: bool = key("Let the model write a query when the words of a question are not enough.", False)
+    generate: bool = key("Let the model also write a query for each question; it is checked before it runs.", False)
     max_rows: int = key("Rows of such a query.", 50, within=(1, 1000))
 
 

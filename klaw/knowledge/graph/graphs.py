@@ -1,6 +1,6 @@
 """All graphs of a running Klaw: who may ask which, what they are asked for a turn, and which of them do not answer."""
 
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from klaw.knowledge.graph.matching import Asked, read_question
 
 if TYPE_CHECKING:
     from klaw.knowledge.graph.endpoint import Web
+    from klaw.knowledge.graph.generate import Say
 
 PAUSES = Backoff(5.0, 300.0)
 """Before an endpoint that failed is asked again."""
@@ -30,6 +31,8 @@ _FAULTS = frozenset(
     {"unreachable", "timeout", "refused", "busy", "malformed", "too_large", "unreadable", "damaged", "full"}
 )
 """Failures after which a graph is left alone for a while."""
+_AWAY = frozenset({"unreachable", "refused", "busy"})
+"""The same where the query was not ours."""
 
 log = structlog.get_logger("klaw.knowledge")
 
@@ -190,9 +193,57 @@ class Graphs:
             failed = (GraphFailure(source=source.id, code=error.code, text=str(error)),)
         return GraphSearch(passages=tuple(passages), queries=tuple(asking.queries) if asking else (), failed=failed)
 
+    async def write_query(
+        self, source: Source, question: str, found: GraphSearch, say: "Say", *, also: str = "", language: str = ""
+    ) -> GraphSearch:
+        """Have the model write a query for a graph, and run it (``kb.sparql.generate``).
+
+        Args:
+            source: that is asked.
+            question, also, language: as in ``search``.
+            found: what ``search`` found.
+            say: asks the model: see ``ask_json``.
+
+        Returns:
+            What the query found, before what was found already; a query that is not run is among ``failed``.
+
+        Raises: what ``say`` raises.
+        """
+        from klaw.knowledge.graph.generate import write_and_ask
+
+        sessions: list[Recorder] = []
+
+        @asynccontextmanager
+        async def session() -> AsyncIterator[Recorder]:
+            async with self._asking(source, _AWAY) as asking:
+                sessions.append(asking)
+                yield asking
+
+        passage, failed = None, found.failed
+        named = [each for each in found.passages if each.source == source.id]
+        asked = read_question(question, also, language)
+        try:
+            passage = await write_and_ask(session, question, asked, named, say, self._config.sparql.max_rows)
+        except GraphError as error:
+            failed += (GraphFailure(source=source.id, code=error.code, text=str(error)),)
+        ran = tuple(query for each in sessions for query in each.queries)
+        passages = (passage, *found.passages) if passage is not None else found.passages
+        return attrs.evolve(
+            found,
+            passages=passages,
+            queries=found.queries + ran,
+            failed=failed,
+            reason="" if passages else found.reason,
+        )
+
     @asynccontextmanager
-    async def _asking(self, source: Source) -> AsyncIterator[Recorder]:
-        """A source that is asked, unless it failed a short time ago; how that ends is noted."""
+    async def _asking(self, source: Source, faults: Collection[str] = _FAULTS) -> AsyncIterator[Recorder]:
+        """A source that is asked, unless it failed a short time ago; how that ends is noted.
+
+        Args:
+            source: that is asked.
+            faults: codes of failures that are the graph's own.
+        """
         key, now = _key(source), trio.current_time()
         if self._pauses.waits(key, now):
             trouble = self._troubles.get(key)
@@ -203,7 +254,7 @@ class Graphs:
                 # The time begins here: making a store of a file takes longer, and happens once.
                 yield Recorder(session, source.id, trio.current_time() + self._config.sparql.timeout_s)
         except GraphError as error:
-            if error.code in _FAULTS:
+            if error.code in faults:
                 pause = self._pauses.fail(key, trio.current_time())
                 self._troubles[key] = _Trouble(error.code, str(error), trio.current_time(), source.id)
                 log.warning("graph_failed", name=source.id, reason=error.code, retry_s=pause)

@@ -1,7 +1,7 @@
 """What a graph says about the things that a question names, without a model: first their labels, then what is said of
 them and with them, then what is said of what stands there."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import attrs
@@ -105,13 +105,13 @@ async def _passage(asking: Recorder, match: Match, asked: Asked, limits: Limits)
         relations += wording.said_with(answer.rows, match.iri)
     wanted = frozenset(asked.weights) - match.stems
     seen = [match.iri, *wording.things(relations)]
-    labels = await _labels(asking, seen, asked, {})
+    labels = await labels_of(asking, seen, asked.languages, {})
     if limits.depth > 1 and wanted:
         beyond = [iri for iri in wording.neighbours(relations, labels, wanted) if is_iri(iri)][:BEYOND]
         with suppress(GraphError):
             more = await _beyond(asking, beyond, match, asked, limits)
             relations += more
-            labels = await _labels(asking, set(wording.things(more)) - set(seen), asked, labels.names)
+            labels = await labels_of(asking, set(wording.things(more)) - set(seen), asked.languages, labels.names)
     name = labels.names.get(match.iri) or wording.plain(match.label)
     text = wording.told(wording.sentences(name, relations, labels, wanted))
     return GraphPassage(
@@ -133,13 +133,15 @@ async def _beyond(asking: Recorder, things: list[str], match: Match, asked: Aske
     return wording.said_beyond(answer.rows, match.iri)
 
 
-async def _labels(asking: Recorder, iris: Iterable[str], asked: Asked, known: Mapping[str, str]) -> wording.Labels:
+async def labels_of(
+    asking: Recorder, iris: Iterable[str], languages: Sequence[str], known: Mapping[str, str]
+) -> wording.Labels:
     """How things are called; without an answer the names of their IRIs stand there."""
     names = dict(known)
     unknown = sorted(iri for iri in iris if is_iri(iri))
     for begin in range(0, len(unknown), NAMED):
         with suppress(GraphError):
-            sparql = queries.labels_of(unknown[begin : begin + NAMED], asked.languages, queries.READ)
+            sparql = queries.labels_of(unknown[begin : begin + NAMED], languages, queries.READ)
             answer = await asking.rows(sparql, queries.READ, share=0.5)
-            names |= wording.choose_labels(answer.rows, asked.languages).names
-    return wording.Labels(names=names, languages=asked.languages)
+            names |= wording.choose_labels(answer.rows, languages).names
+    return wording.Labels(names=names, languages=languages)

@@ -123,10 +123,12 @@ def plain(text: str) -> str:
     return cut(one_line(clean_output(text)), MAX_VALUE)
 
 
-def value_text(value: Iri | Literal, labels: Labels) -> str:
-    """A value for people: numbers and dates as they are, others with their unit."""
+def value_text(value: Term, labels: Labels) -> str:
+    """A value for people: numbers and dates as they are, others with their unit; nothing of a thing without a name."""
     if isinstance(value, Iri):
         return labels.of(value.value)
+    if isinstance(value, Blank):
+        return ""
     text = plain(value.value)
     if not value.datatype or value.datatype.startswith((_XSD, RDF)) or _LETTER.search(text):
         return text
@@ -241,7 +243,7 @@ def _texts(values: Sequence[Term], labels: Labels) -> list[str]:
     texts = {
         value_text(each, labels)
         for each in values
-        if not isinstance(each, Blank) and not (isinstance(each, Literal) and each.language not in ("", best))
+        if not (isinstance(each, Literal) and each.language not in ("", best))
     }
     ordered = sorted(texts, key=_natural)
     return ordered[:MAX_VALUES] + (["…"] if len(ordered) > MAX_VALUES else [])
