@@ -49,5 +49,5 @@ def graphs(
     home: Path, *, timeout_s: float = 60.0, endpoints: dict[str, EndpointConfig] | None = None, **more: Any
 ) -> Graphs:
     """All graphs of a home."""
-    config = KnowledgeConfig(sparql=SparqlConfig(timeout_s=timeout_s), endpoints=endpoints or {})
+    config = KnowledgeConfig(sparql=SparqlConfig(timeout_s=timeout_s), endpoints={} if endpoints is None else endpoints)
     return Graphs(config, more.pop("ports", (80, 443)), home, **more)

@@ -105,5 +105,6 @@ class Recorder:
         """The rows of a SELECT. Raises GraphError."""
         answer = await self.ask(sparql, most, share=share)
         if not isinstance(answer, Rows):
+            self.queries[-1] = attrs.evolve(self.queries[-1], error="malformed")
             raise GraphError("malformed", "the answer is no SPARQL result: it has no rows")
         return answer

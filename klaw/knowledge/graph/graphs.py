@@ -1,6 +1,6 @@
 """All graphs of a running Klaw: who may ask which, what they are asked for a turn, and which of them do not answer."""
 
-from collections.abc import AsyncIterator, Collection, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,6 +77,7 @@ class Graphs:
         data_dir: has ``knowledge/SOURCE``, the files that were uploaded.
         web: how endpoints are reached; made when it is first needed.
         files: what files share.
+        now: seconds of a clock that never goes back.
     """
 
     def __init__(
@@ -87,12 +88,14 @@ class Graphs:
         *,
         web: "Web | None" = None,
         files: Files | None = None,
+        now: Callable[[], float] = trio.current_time,
     ) -> None:
         self._config = config
         self._ports = ports
         self._folder = data_dir / "knowledge"
         self._web = web
         self._files = files or Files()
+        self._now = now
         self._pauses: Pauses[str] = Pauses(PAUSES)
         self._troubles: dict[str, _Trouble] = {}
 
@@ -129,7 +132,7 @@ class Graphs:
     def problems(self) -> Mapping[str, str]:
         """Which graphs do not answer: see ``HasProblems``. What users call their sources is not told: everybody sees
         it."""
-        now = trio.current_time()
+        now = self._now()
         self._troubles = {key: each for key, each in self._troubles.items() if now - each.at < _SHOWN_S}
         found = {}
         for key, trouble in self._troubles.items():
@@ -183,10 +186,10 @@ class Graphs:
         scan = f"{_key(source)} scan"
         try:
             async with self._asking(source) as asking:
-                may_scan = not self._pauses.waits(scan, trio.current_time())
+                may_scan = not self._pauses.waits(scan, self._now())
                 passages = await look_up(asking, asked, Limits(entities=most), scan=may_scan)
                 if asking.scan_failed:
-                    self._pauses.fail(scan, trio.current_time())
+                    self._pauses.fail(scan, self._now())
                 elif may_scan:
                     self._pauses.succeed(scan)
         except GraphError as error:
@@ -244,7 +247,7 @@ class Graphs:
             source: that is asked.
             faults: codes of failures that are the graph's own.
         """
-        key, now = _key(source), trio.current_time()
+        key, now = _key(source), self._now()
         if self._pauses.waits(key, now):
             trouble = self._troubles.get(key)
             raise GraphError("paused", f"it is asked again in a while: {trouble.text if trouble else 'it failed'}")
@@ -255,8 +258,8 @@ class Graphs:
                 yield Recorder(session, source.id, trio.current_time() + self._config.sparql.timeout_s)
         except GraphError as error:
             if error.code in faults:
-                pause = self._pauses.fail(key, trio.current_time())
-                self._troubles[key] = _Trouble(error.code, str(error), trio.current_time(), source.id)
+                pause = self._pauses.fail(key, self._now())
+                self._troubles[key] = _Trouble(error.code, str(error), self._now(), source.id)
                 log.warning("graph_failed", name=source.id, reason=error.code, retry_s=pause)
             raise
         self._works(key)
