@@ -133,6 +133,8 @@ SHORTEST = 4
 MOST_TOLD = 10
 ID = re.compile(rf"[0-9][0-9a-f]{{{SHORTEST - 1},63}}")
 """How Klaw's ids look; a name or a number is none."""
+DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
+"""How those look that follow from what they name."""
 
 
 async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: bool) -> Any:
@@ -156,7 +158,8 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
         if kind is None or given is None:
             continue
         of, _, text = given.rpartition(":")  # ``klaw forget`` names facts and people by ``fact:ID``
-        if of not in ("", "fact", "person") or not ID.fullmatch(text) or (kind == "message" and text.isdecimal()):
+        looks_so = DIGEST if kind == "kb_document" else ID
+        if of not in ("", "fact", "person") or not looks_so.fullmatch(text) or (kind == "message" and text.isdecimal()):
             continue
         whose = None if any_turn and kind == "turn" else user
         found = await readers.run(beginning_with, of or kind, whose, text, MOST_TOLD + 1)

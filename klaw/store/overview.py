@@ -164,7 +164,7 @@ def recalls_of(connection: apsw.Connection, turns: Sequence[str]) -> list[Stored
     return [stored_recall(connection, turn) for turn in found if turn is not None]
 
 
-IdKind: TypeAlias = Literal["fact", "person", "run", "turn", "message", "kb", "kb_source"]
+IdKind: TypeAlias = Literal["fact", "person", "run", "turn", "message", "kb", "kb_source", "kb_document"]
 
 _AMONG: dict[IdKind, str] = {
     "fact": "SELECT DISTINCT fact_id AS id FROM fact_changes WHERE user_id = ?1 AND fact_id",
@@ -176,6 +176,9 @@ _AMONG: dict[IdKind, str] = {
     "kb_source": """
         SELECT s.id AS id FROM kb_members AS m JOIN kb_sources AS s ON s.base_id = m.base_id
         WHERE m.user_id = ?1 AND s.id""",
+    "kb_document": """
+        SELECT d.id AS id FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id
+        WHERE m.user_id = ?1 AND d.id""",
 }
 """Of a user; turns also of all. What was removed has a history."""
 

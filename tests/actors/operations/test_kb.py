@@ -13,8 +13,10 @@ import trio
 from klaw.app.app import App
 from klaw.cli.main import main
 from klaw.domain.knowledge import Document, DocumentProblem, DocumentState, Passage, SourceId, document_id
+from klaw.domain.names import chat_id
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import OPERATOR, Caller, operations, perform, read
+from klaw.operations.slash import OperationCommands
 from klaw.store import originals
 from klaw.store.kinds.knowledge import documents
 from tests.support.admin import ANNA, BORIS, parts_of, served
@@ -69,7 +71,15 @@ async def fill(app: App, source: dict[str, Any], name: str, *texts: str, **field
         id=document_id(own, name), base=source["base"], source=own, name=name, state=DocumentState.READ, **fields
     )
     passages = [
-        Passage(ordinal=at, text=text, start=at * 100, end=at * 100 + len(text), tokens=3, first_page=at + 1)
+        Passage(
+            ordinal=at,
+            text=text,
+            start=at * 100,
+            end=at * 100 + len(text),
+            tokens=3,
+            first_page=at + 1,
+            last_page=at + 1,
+        )
         for at, text in enumerate(texts)
     ]
     assert await app.core.writer.run(documents.put, made, passages)
@@ -302,3 +312,54 @@ async def test_the_commands(
         assert kept(app) == {}
         assert (await klaw("delete", "Мои книги", "--yes"))[0] == 0
         assert json.loads((await klaw("list", "--json"))[1])["bases"] == []
+
+
+async def test_a_document_is_opened_where_it_was_cited(anna: Doors, boris: Doors, app: App) -> None:
+    base = await anna.create("Книги")
+    source = (await anna.add_file(base, "книга.pdf"))["source"]
+    book = await fill(app, source, "книга.pdf", *[f"Страница {at + 1}" for at in range(60)], title="Книга", pages=60)
+
+    async def opened(**args: Any) -> tuple[list[int], int | None, int | None]:
+        told = await anna("kb_open", document=book.id[:6], **args)
+        return [each["first_page"] for each in told["passages"]], told["previous"], told["next"]
+
+    assert await opened() == (list(range(1, 51)), None, 5_000)
+    assert await opened(start=5_000) == (list(range(50, 53)), 4_800, 5_200)
+    assert await opened(start=305, end=405, around=0) == ([4, 5], 200, 500)
+    assert await opened(page=60) == ([59, 60], 5_700, None)
+    assert await opened(page=1, around=0) == ([1], None, 100)
+    assert await anna.refused("kb_open", document=book.id, page=61) == "unknown_page"
+    assert await anna.refused("kb_open", document=book.id, start=9_000) == "unknown_page"
+    assert await boris.refused("kb_open", document=book.id) == "unknown_document"
+    assert await boris.refused("kb_documents", base=base) == "unknown_base"
+    await fill(app, source, "b.pdf", problems=(DocumentProblem(code="encrypted", text="needs a password"),))
+    listed = await anna("kb_documents", base=base, limit=1)
+    assert ([each["name"] for each in listed["documents"]], listed["count"], listed["next"]) == (["b.pdf"], 2, 2)
+    assert (await anna("kb_documents", base=base, problems=True, source=source["id"]))["count"] == 1
+
+
+async def test_a_chat_is_bound_to_bases_in_every_way(anna: Doors, boris: Doors, app: App) -> None:
+    wine, tea = await anna.create("Вино, сыр"), await anna.create("Tea")
+    await boris.create("Boris's")
+    commands = OperationCommands()
+    commands.parts = parts_of(app)
+
+    async def kb(rest: str) -> str:
+        return (await commands.run("/kb", chat_id(ANNA, "main"), rest, no_stop)).text
+
+    async def no_stop(_reason: str) -> bool:
+        return False
+
+    assert "answers this chat" not in await kb("")
+    assert "Вино, сыр  answers this chat" in await kb("use вино, сыр")
+    assert [each["id"] for each in (await anna("kb_chat", chat="main"))["bases"]] == [wine]
+    assert (await kb(f"use {tea}, Tea")).count("answers this chat") == 1
+    assert "there is no knowledge base" in await kb("use Boris's")
+    assert "/kb use NAME" in await kb("nonsense")
+    assert "answers this chat" not in await kb("off")
+    assert [each["id"] for each in (await anna("kb_use", bases=[tea, wine], chat="other"))["bases"]] == [tea, wine]
+    await anna("kb_delete", base=tea, dry_run=False)
+    told = await anna("kb_chat", chat="other")
+    assert ([each["id"] for each in told["bases"]], told["gone"]) == ([wine], [tea])
+    assert await anna.refused("kb_use", bases=[wine], chat="boris:main") == "bad_args"
+    assert (await anna("kb_off", chat="other"))["bases"] == []

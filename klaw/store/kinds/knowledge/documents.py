@@ -82,11 +82,19 @@ def passages(
 
 
 def passages_between(
-    connection: apsw.Connection, user: UserId, document: DocumentId, start: int, end: int
+    connection: apsw.Connection, user: UserId, document: DocumentId, start: int, end: int, limit: int = 1_000
 ) -> list[StoredPassage]:
     """The passages of a document that share characters with a range of its text; see ``passages``."""
-    rest = f"{_MY_PASSAGES} d.id = ?2 AND p.start < ?4 AND p.end > ?3 ORDER BY p.ordinal"
-    return _PASSAGES.all(connection, rest, user, document, start, end)
+    rest = f"{_MY_PASSAGES} d.id = ?2 AND p.ordinal >= 0 AND p.start < ?4 AND p.end > ?3 ORDER BY p.ordinal LIMIT ?5"
+    return _PASSAGES.all(connection, rest, user, document, start, end, limit)
+
+
+def passages_of_page(
+    connection: apsw.Connection, user: UserId, document: DocumentId, page: int, limit: int = 1_000
+) -> list[StoredPassage]:
+    """The passages of a document on a page; see ``passages``."""
+    rest = f"{_MY_PASSAGES} d.id = ?2 AND p.ordinal >= 0 AND ?3 BETWEEN p.first_page AND p.last_page"
+    return _PASSAGES.all(connection, f"{rest} ORDER BY p.ordinal LIMIT ?4", user, document, page, limit)
 
 
 _BY_ROWIDS = f"""

@@ -1,0 +1,133 @@
+"""Which bases a chat is answered from."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from klaw.domain.names import ChatId, UserId, name_of
+from klaw.operations import operation as op
+from klaw.operations.kb.noun import NOUN, meant
+
+if TYPE_CHECKING:
+    from klaw.actor.clock import Clock
+    from klaw.store.engine.database import Readers
+    from klaw.store.engine.writer import Writer
+
+_OFF, _USE = frozenset({"off", "none", "выкл", "нет"}), frozenset({"use", "из"})
+_USAGE = "/kb use NAME binds this chat to a base (several: with commas between them), /kb off to none."
+
+
+@attrs.frozen(kw_only=True)
+class OfChat(op.OfUser):
+    chat: op.Name = op.argument("which chat (default: main)", default="main", metavar="NAME")
+
+
+@attrs.frozen(kw_only=True)
+class KbUse(OfChat):
+    bases: tuple[op.Name, ...] = op.required("names or ids of bases", metavar="BASE")
+
+
+@attrs.frozen(kw_only=True)
+class KbInChat:
+    text: op.Query | None = op.argument("what stands behind /kb", hidden=True)
+
+
+# -- how it is shown --------------------------------------------------------------------------------------------------
+
+
+def _lines(answer: dict[str, Any]) -> op.Lines:
+    names = ", ".join(each["name"] for each in answer["bases"])
+    if names:
+        lines = [f"{answer['chat']} is answered from: {names}"]
+    else:
+        lines = [f"{answer['chat']} is answered from no knowledge base"]
+    return [*lines, *(["A base that it was bound to is gone, or no longer shared with you."] if answer["gone"] else [])]
+
+
+def _in_chat(answer: dict[str, Any]) -> op.Lines:
+    mine = {each["id"] for each in answer["bases"]}
+    rows = [
+        [each["name"], "answers this chat" if each["id"] in mine else "", each["description"]] for each in answer["all"]
+    ]
+    if not rows:
+        return ["You have no knowledge bases. `klaw kb create NAME` on the server, or the page, makes one."]
+    gone = ["A base that this chat was bound to is gone, or no longer shared with you."] if answer["gone"] else []
+    return ["Your knowledge bases:", op.Table(rows), *gone, _USAGE]
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+async def _told(readers: "Readers", user: UserId, chat: ChatId) -> dict[str, Any]:
+    from klaw.store.kinds import chats
+
+    bound = await readers.run(chats.bound, user, chat)
+    bases = [{"id": each.base.id, "name": each.base.name} for each in bound.bases] if bound is not None else []
+    return {"chat": name_of(chat), "bases": bases, "gone": bound.gone if bound is not None else ()}
+
+
+async def _bind(
+    names: Sequence[str], user: UserId, chat: ChatId, readers: "Readers", writer: "Writer", clock: "Clock"
+) -> dict[str, Any]:
+    from klaw.actor.clock import iso
+    from klaw.store.kinds import chats
+
+    ids = [(await meant(readers, user, each)).base.id for each in names]
+    await writer.run(chats.bind, user, chat, ids, iso(clock.now()))
+    return await _told(readers, user, chat)
+
+
+def _chat(asked: OfChat, user: UserId) -> ChatId:
+    found = op.chat_of(asked.chat, user)
+    assert found is not None
+    return found
+
+
+@NOUN.operation("kb_use", KbUse, cli="use", show=_lines, changes=True)
+async def use(asked: KbUse, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+    """Answer a chat from these bases, and from no others."""
+    return await _bind(asked.bases, user, _chat(asked, user), readers, writer, clock)
+
+
+@NOUN.operation("kb_off", OfChat, cli="off", show=_lines, changes=True)
+async def off(asked: OfChat, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+    """Answer a chat from no base."""
+    return await _bind((), user, _chat(asked, user), readers, writer, clock)
+
+
+@NOUN.operation("kb_chat", OfChat, cli="chat", show=_lines, offline=True)
+async def of_chat(asked: OfChat, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """Show from which bases a chat is answered."""
+    return await _told(readers, user, _chat(asked, user))
+
+
+@NOUN.operation(
+    "kb_in_chat",
+    KbInChat,
+    show=_in_chat,
+    changes=True,
+    scope=op.Scope.CHAT,
+    slash=op.Slash(word="/kb", help="answer this chat from knowledge bases: /kb use NAME, /kb off", rest="text"),
+)
+async def in_chat(
+    asked: KbInChat, user: UserId, chat: ChatId, readers: "Readers", writer: "Writer", clock: "Clock"
+) -> dict[str, Any]:
+    """List the bases and those that this chat is answered from, or bind it to some."""
+    from klaw.store.kinds.knowledge import bases
+
+    mine = await readers.run(bases.of_user, user)
+    word, _, rest = (asked.text or "").strip().partition(" ")
+    if word.casefold() in _OFF and not rest:
+        told = await _bind((), user, chat, readers, writer, clock)
+    elif word.casefold() in _USE and rest.strip():
+        written = {each.base.name.casefold(): each.base.name for each in mine}  # a chat is no place for exact case
+        whole = [rest.strip()] if rest.strip().casefold() in written else rest.split(",")
+        names = [written.get(each.strip().casefold(), each.strip()) for each in whole if each.strip()]
+        told = await _bind(names, user, chat, readers, writer, clock)
+    elif word:
+        raise op.OperationError("bad_args", _USAGE, field="text")
+    else:
+        told = await _told(readers, user, chat)
+    listed = [{"id": each.base.id, "name": each.base.name, "description": each.base.description} for each in mine]
+    return {**told, "all": listed}
