@@ -237,6 +237,10 @@ class Candidate(Ranks):
     """The score of ``autoRag.rerank``'s model, on its own scale; the higher one goes first."""
 
     @property
+    def content(self) -> str:
+        return self.message.content
+
+    @property
     def passed(self) -> bool:
         return self.decision in PASSED
 

@@ -5,9 +5,10 @@ failed embed loses nothing. A question has a thread of its own, so it waits for 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 import structlog
@@ -47,6 +48,11 @@ REPAIR_PAUSE_S = 3_600.0
 """A vector table that is damaged again so soon is left alone: something else is wrong, a disk perhaps."""
 PASSAGE_ROWS = 16
 """Facts and pieces of files that are embedded at once."""
+DOCUMENT_ROWS = 4
+"""Passages of documents that each thread embeds before it is looked whether a message waits: about 1,000 tokens."""
+
+P = TypeVar("P")
+T = TypeVar("T")
 
 log = structlog.get_logger("klaw.embedder")
 
@@ -88,8 +94,6 @@ class Worker:
     failing_since: float = attrs.field(default=-math.inf, init=False)
     repaired_at: float = attrs.field(default=-math.inf, init=False)
     """When the vector table was last made anew, in Trio's time."""
-    refused: StorageFull | VectorsDamaged | ModelAway | None = attrs.field(default=None, init=False)
-    """Why the last fetch of rows could not be embedded or stored."""
 
     def spec(self) -> ActorSpec:
         """How the supervisor is to run it."""
@@ -229,10 +233,7 @@ class Worker:
                     await self._repair()
                 while await self.writer.run(stored_vectors.encode):  # of an earlier version, or left over by a stop
                     pass
-                # Facts and pieces of files first: they are few.
-                while await self._embed_kept():
-                    pass
-                while await self._embed_some():
+                while await self._embed_next():
                     pass
             except StorageFull:
                 log.warning("vectors_not_stored", code="storage_full")
@@ -249,21 +250,32 @@ class Worker:
                 await self.remote.note_spending()
             await self.embedder.wait_for_news(pause_s)
 
-    async def _embed_kept(self) -> bool:
-        """Embed some facts and pieces of files. Returns whether there may be more to do; not when none of a fetch could
-        be stored. Raises StorageFull: they could not be stored. Raises ModelAway."""
+    async def _embed_next(self) -> bool:
+        """Embed the next few of what waits: facts and pieces of files first, which are few, then messages, then passages
+        of documents. Returns whether there may be more to do. Raises like ``_embed_kept`` and ``_embed_some``."""
         waiting = await self.readers.run(passages.unembedded, self.vectors_id, PASSAGE_ROWS)
+        if await self._embed_kept(waiting) or await self._embed_some():
+            return True
+        most = DOCUMENT_ROWS * self.config.threads
+        waiting = await self.readers.run(passages.unembedded, self.vectors_id, most, ("document",))
+        self.vitals.doing(f"embedding {len(waiting)} passages of documents")
+        parts = [waiting[start : start + DOCUMENT_ROWS] for start in range(0, len(waiting), DOCUMENT_ROWS)]
+        return any(await self._share(parts, self._embed_kept))
+
+    async def _embed_kept(self, waiting: Sequence[passages.Unembedded]) -> bool:
+        """Embed facts, pieces of files or passages of documents. Returns whether there may be more to do; not when none
+        of them could be stored. Raises StorageFull: they could not be stored. Raises ModelAway."""
         if not waiting:
             return False
         try:
-            made = await self.threads.run(self._read_passages, [Passage(each.text) for each in waiting])
+            made = await self.threads.run(self._read_passages, [Passage(each.text, each.lead) for each in waiting])
         except ModelAway:
             raise
         except ModelError as error:
             log.warning("embed_failed", count=len(waiting), error=error_class(error))
             return False
         pairs = zip(waiting, made, strict=True)
-        found = [PassageVector(each.kind, each.rowid, each.text, reading.vector) for each, reading in pairs]
+        found = [PassageVector(each.kind, each.rowid, each.lead + each.text, reading.vector) for each, reading in pairs]
         return await self.writer.run(stored_vectors.store_of_passages, self.vectors_id, found) > 0
 
     async def _embed_slowly(self) -> None:
@@ -332,24 +344,30 @@ class Worker:
         """Embed and store some messages. Raises like ``_embed_some``."""
         texts = [Waiting(row.rowid, passage(row.content, row.previous, self.recipe)) for row in rows]
         self.vitals.doing(f"embedding {len(texts)} messages")
-        self.refused = None
-        batches = iter(split_batches(texts, self.config.batch_tokens))
+        await self._share(split_batches(texts, self.config.batch_tokens), partial(self._embed_batch, as_of=as_of))
+
+    async def _share(self, parts: Iterable[P], embed: Callable[[P], Awaitable[T]]) -> list[T]:
+        """Let ``embedding.threads`` workers embed parts of a fetch, each the next when it is done with one. Raises what
+        one of them raised."""
+        left, done = iter(parts), list[T]()
+        refused: list[StorageFull | VectorsDamaged | ModelAway] = []
+
+        async def work() -> None:
+            try:
+                for part in left:
+                    if refused:
+                        return
+                    await self._embed_slowly()
+                    done.append(await embed(part))
+            except (StorageFull, VectorsDamaged, ModelAway) as error:
+                refused.append(error)
+
         async with trio.open_nursery() as nursery:
             for _ in range(self.config.threads):
-                nursery.start_soon(self._embed_batches, batches, as_of)
-        if self.refused is not None:
-            raise self.refused
-
-    async def _embed_batches(self, batches: Iterator[list[Waiting]], as_of: int) -> None:
-        """One of the workers that share a fetch of rows: each takes the next batch when it is done with one."""
-        try:
-            for batch in batches:
-                if self.refused is not None:
-                    return
-                await self._embed_slowly()
-                await self._embed_batch(batch, as_of)
-        except (StorageFull, VectorsDamaged, ModelAway) as error:
-            self.refused = error
+                nursery.start_soon(work)
+        if refused:
+            raise refused[-1]
+        return done
 
     async def _end_reembedding(self) -> None:
         if self.embedder.status.state is EmbedderState.REEMBEDDING:

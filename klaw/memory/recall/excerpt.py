@@ -12,10 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import TypeVar
 
 import attrs
 
 from klaw.domain import tokens
+from klaw.domain.knowledge_search import PassageCandidate
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.met import Met
 from klaw.store.search.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
@@ -246,14 +248,17 @@ LINE_TOKENS = 4
 """What ``[assistant] `` and the line break cost."""
 
 
+C = TypeVar("C", Candidate, PassageCandidate)
+
+
 def pack(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[C],
     wanted: Collection[str],
     *,
     top_k: int,
     max_tokens: int,
-    met_in: Callable[[Candidate], Met | None] = lambda _candidate: None,
-) -> list[Candidate]:
+    met_in: Callable[[C], Met | None] = lambda _candidate: None,
+) -> list[C]:
     """Decide which of the candidates that passed the gate go into the context, and how much of each.
 
     First each gets its share of the budget: a message that is longer is cut to an excerpt around the query's words, one
@@ -302,14 +307,12 @@ def line_tokens(text: str) -> int:
     return tokens.estimate(text) + LINE_TOKENS
 
 
-def _lengthened(
-    packed: list[Candidate], wanted: Collection[str], left: int, met_in: Callable[[Candidate], Met | None]
-) -> list[Candidate]:
+def _lengthened(packed: list[C], wanted: Collection[str], left: int, met_in: Callable[[C], Met | None]) -> list[C]:
     """Let the kept excerpts use what is left of the budget."""
     for at, candidate in enumerate(packed):
         if left < LINE_TOKENS:
             break
-        if candidate.passed and candidate.text != candidate.message.content:
+        if candidate.passed and candidate.text != candidate.content:
             longer = _shown(candidate, wanted, candidate.tokens + left, met_in)
             if longer.tokens <= candidate.tokens + left:
                 left -= longer.tokens - candidate.tokens
@@ -317,11 +320,9 @@ def _lengthened(
     return packed
 
 
-def _shown(
-    candidate: Candidate, wanted: Collection[str], limit: int, met_in: Callable[[Candidate], Met | None]
-) -> Candidate:
-    """A candidate with so much of its message that its line has at most ``limit`` tokens."""
-    content = candidate.message.content
+def _shown(candidate: C, wanted: Collection[str], limit: int, met_in: Callable[[C], Met | None]) -> C:
+    """A candidate with so much of its text that its line has at most ``limit`` tokens."""
+    content = candidate.content
     if limit < _SHORTEST_EXCERPT_TOKENS:
         return candidate
     met = met_in(candidate) if candidate.tokens > limit or candidate.text != content else None

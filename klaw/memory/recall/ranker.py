@@ -40,31 +40,34 @@ class Ranker:
     """By what, when and from what they were made."""
     words: Mapping[str, float]
     vectors: Mapping[str, float]
-    tokens: Mapping[str, float]
+    tokens: Mapping[str, float] = attrs.Factory(dict)
 
-    def contributions(self, features: Float64, *, vectors: bool, tokens: bool) -> Float64:
+    def contributions(
+        self, features: Float64, *, vectors: bool, tokens: bool = False, names: Sequence[str] = FEATURES
+    ) -> Float64:
         """What each feature adds to each score, against the mean of the candidates.
 
         Args:
-            features: a row for each candidate of one question, the columns of ``FEATURES``.
+            features: a row for each candidate of one question, the columns of ``names``.
             vectors: the question had a vector.
             tokens: … and the codes of its tokens.
+            names: of the features.
         """
         weights = self.tokens if tokens else self.vectors if vectors else self.words
-        columns = np.array([weights.get(name, 0.0) for name in FEATURES])
+        columns = np.array([weights.get(name, 0.0) for name in names])
         centred: Float64 = (features - features.mean(axis=0)) * columns
         return centred
 
 
-def parts(contributions: Sequence[float]) -> dict[str, float]:
+def parts(contributions: Sequence[float], of: Mapping[str, Sequence[str]] = PARTS) -> dict[str, float]:
     """A candidate's contributions by what they say to a person; those that round to nothing are left out."""
-    each = dict(zip(FEATURES, contributions, strict=True))
-    sums = {part: round(sum(each[name] for name in names), 2) for part, names in PARTS.items()}
+    each = dict(zip((name for names in of.values() for name in names), contributions, strict=True))
+    sums = {part: round(sum(each[name] for name in names), 2) for part, names in of.items()}
     return {part: value for part, value in sums.items() if value}
 
 
-@lru_cache(maxsize=1)
-def built_in() -> Ranker:
-    """The ranker that Klaw comes with."""
-    text = resources.files("klaw.memory.recall").joinpath("ranker.json").read_text(encoding="utf-8")
+@lru_cache(maxsize=2)
+def built_in(package: str = "klaw.memory.recall") -> Ranker:
+    """The ranker that Klaw comes with, for messages or for passages of documents (``klaw.knowledge``)."""
+    text = resources.files(package).joinpath("ranker.json").read_text(encoding="utf-8")
     return JOURNAL.read(json.loads(text), Ranker)

@@ -79,20 +79,28 @@ CREATE TABLE kb_passages (
 CREATE INDEX kb_passages_by_base ON kb_passages (base_key, vector_model);
 CREATE INDEX kb_passages_by_vector ON kb_passages (vector_model);
 
--- What is searched: the document's name and title stand before its text.
+-- What is searched: before a passage's text, what its document is called and the headings that it stands under. A file's
+-- name in words: "Report_2015-Q3.pdf" is one word to the tokenizer.
 CREATE VIEW kb_passages_search AS
-    SELECT p.rowid, d.name || char(10) || d.title || char(10) || p.heading || char(10) || p.text AS content,
-        'b' || p.base_key AS scope
-    FROM kb_passages p JOIN kb_documents d ON d.id = p.document_id;
+    SELECT rowid, lead || text AS content, 'b' || base_key AS scope, lead, text FROM (
+        SELECT p.rowid, p.base_key, p.text,
+            replace(replace(replace(d.name, '_', ' '), '-', ' '), '.', ' ') || char(10)
+                || CASE d.title WHEN '' THEN '' ELSE substr(d.title, 1, 200) || char(10) END
+                || CASE p.heading WHEN '' THEN '' ELSE substr(p.heading, 1, 200) || char(10) END AS lead
+        FROM kb_passages AS p JOIN kb_documents AS d ON d.id = p.document_id);
 CREATE VIRTUAL TABLE kb_passages_fts USING fts5 (
     content, scope,
     content = 'kb_passages_search', content_rowid = 'rowid', tokenize = 'klaw'
 );
 
+-- Eight bits for a component: all vectors of a base are read for one search.
 CREATE TABLE vec_kb_passages (
-    rowid     INTEGER PRIMARY KEY REFERENCES kb_passages (rowid) ON DELETE CASCADE,
-    embedding BLOB NOT NULL
+    rowid    INTEGER PRIMARY KEY REFERENCES kb_passages (rowid) ON DELETE CASCADE,
+    base_key INTEGER NOT NULL,
+    model    TEXT NOT NULL,
+    code     BLOB NOT NULL
 ) STRICT;
+CREATE INDEX vec_kb_passages_by_base ON vec_kb_passages (base_key);
 
 -- Which stored answers were given passages of which documents: made of the turns' receipts.
 CREATE TABLE kb_used (

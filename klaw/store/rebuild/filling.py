@@ -12,7 +12,7 @@ from klaw.store.engine.connect import DAMAGE
 from klaw.store.kinds import messages
 from klaw.store.rebuild.tables import END
 from klaw.store.rebuild.values import Embeds, Progress
-from klaw.store.search import passages, token_codes, topic_vectors, vectors
+from klaw.store.search import knowledge_vectors, passages, token_codes, topic_vectors, vectors
 
 EMBED_ROWS = 32
 """Rows embedded between two commits: what a kill costs."""
@@ -22,8 +22,8 @@ log = structlog.get_logger("klaw.reindex")
 
 
 def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) -> Generator[Progress, None, int]:
-    """Take over every vector of the live database that is missing and whose message, fact or topic is the same in both.
-    What is no vector any more, and what is not taken over, is made again.
+    """Take over every vector of the live database that is missing and whose message, fact, topic or passage is the same
+    in both. What is no vector any more, and what is not taken over, is made again.
 
     Returns how many of messages were stored. A damaged live database gives as many as can be read.
     """
@@ -47,7 +47,7 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
                         more = True
                         break
             yield Progress("vectors", done, total)
-        for copy in (_copy_facts, topic_vectors.copy):
+        for copy in (_copy_facts, topic_vectors.copy, knowledge_vectors.copy):
             row: int | None = 0
             while row is not None:
                 row = copy(live, built, row, _COPY_ROWS)

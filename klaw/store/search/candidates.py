@@ -161,7 +161,7 @@ def search_lists(
                 return ()
             return vector_search.nearest(connection, vector, key, first_seq, end_seq, depth.vectors)
 
-        steps = _Steps(connection, now, now() + seconds)
+        steps = Steps(connection, now, now() + seconds)
         with steps.bounded():
             hits = steps.run("words", lambda: _hits(connection, words, key, bounds, scope, depth, steps))
             near = steps.run("vectors", lambda: nearest(scope.first_seq, scope.end_seq))
@@ -202,7 +202,7 @@ def read_with_unwanted(
 
 
 @attrs.define
-class _Steps:
+class Steps:
     """Runs the steps of a search until the time is up."""
 
     connection: apsw.Connection
@@ -254,7 +254,7 @@ def _hits(
     bounds: tuple[int, int],
     scope: Scope,
     depth: Depth,
-    steps: _Steps,
+    steps: Steps,
 ) -> Sequence[fulltext.TextHit]:
     inside, count = (bounds[0], bounds[1] + 1), scope.end_seq - scope.first_seq
     found = fulltext.scores(connection, words, messages.chat_word(chat_key), inside, count, steps.is_late)

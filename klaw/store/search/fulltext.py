@@ -25,7 +25,10 @@ class TextHit:
     """How many of the words it has."""
 
 
-_POSTINGS = "SELECT group_concat(rowid) FROM messages_fts WHERE messages_fts MATCH ? AND rowid >= ? AND rowid < ?"
+_POSTINGS = {
+    table: f"SELECT group_concat(rowid) FROM {table} WHERE {table} MATCH ? AND rowid >= ? AND rowid < ?"  # noqa: S608
+    for table in ("messages_fts", "kb_passages_fts")
+}
 """One text instead of thousands of rows: handing over each row costs more than finding it."""
 
 IDF_POWER = 0.8
@@ -44,11 +47,14 @@ def phrase(word: str) -> str:
     return quote(word) + ("*" if is_lone(word) else "")
 
 
-def match_in(words: Sequence[str], scope: str | None) -> str:
-    """FTS5 expression: any of the words, in the rows with a word of the scope column; None is everywhere."""
+def match_in(words: Sequence[str], scope: str | Sequence[str] | None) -> str:
+    """FTS5 expression: any of the words, in the rows with a word, or any of some words, of the scope column; None is
+    everywhere."""
     content = f"{{content}}: ({' OR '.join(map(phrase, words))})"
     # The rarer first: FTS5 takes each of its rows and looks whether the other has it.
-    return content if scope is None else f"{content} AND {{scope}}: {quote(scope)}"
+    if scope is None:
+        return content
+    return f"{content} AND {{scope}}: ({' OR '.join(map(quote, [scope] if isinstance(scope, str) else scope))})"
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -61,6 +67,8 @@ class Scores:
     """The more negative, the better."""
     shared: npt.NDArray[np.int64]
     """How many of the words each has."""
+    weights: Sequence[float] = ()
+    """Of the words that were looked for: the rarer, the more; what ``values`` are made of."""
     complete: bool
     """Whether all words were looked for."""
 
@@ -82,12 +90,15 @@ class Scores:
 def scores(
     connection: apsw.Connection,
     words: Sequence[str],
-    scope: str | None,
+    scope: str | Sequence[str] | None,
     rowids: tuple[int, int],
     messages: int,
     is_late: Callable[[], bool] = lambda: False,
+    *,
+    table: str = "messages_fts",
+    only: npt.NDArray[np.int64] | None = None,
 ) -> Scores:
-    """A collection's messages with any of the words.
+    """A collection's messages, or passages of documents, with any of the words.
 
     The scores are those of BM25 (Robertson and others, TREC-3, 1994) with the chat or the user as the collection,
     without the frequency of a word in one message, which is nearly always one, and without the length, which ranking
@@ -97,10 +108,13 @@ def scores(
 
     Args:
         words: as written.
-        scope: the word of the scope column that all rows of the collection have; None when they are all rows.
+        scope: the word of the scope column that all rows of the collection have, or the words of which each has one;
+            None when they are all rows.
         rowids: the first row and the end (not included) of what is searched.
         messages: about how many messages that are.
         is_late: looked at before each word; those that are left then are not looked for.
+        table: the full text.
+        only: the collection's rows, where the scope has others too.
     """
     postings: list[npt.NDArray[np.int64]] = []
     complete = True
@@ -109,21 +123,22 @@ def scores(
             if is_late():
                 complete = False
                 break
-            having = connection.execute(_POSTINGS, (match_in([word], scope), *rowids)).get
+            having = connection.execute(_POSTINGS[table], (match_in([word], scope), *rowids)).get
         except apsw.InterruptError:
             if not is_late():
                 raise  # cancelled from outside
             complete = False
             break
-        postings.append(np.fromstring(having or "", np.int64, sep=","))
+        found = np.fromstring(having or "", np.int64, sep=",")
+        postings.append(found if only is None else found[np.isin(found, only)])
     if not postings:
         none = np.empty(0, np.int64)
         return Scores(rowids=none, values=none.astype(np.float64), shared=none, complete=complete)
     counts = [len(having) for having in postings]
-    weights = np.repeat([-(idf(count, messages) ** IDF_POWER) for count in counts], counts)
-    found, places, shared = np.unique(np.concatenate(postings), return_inverse=True, return_counts=True)
-    values = np.asarray(np.bincount(places, weights, len(found)), np.float64)
-    return Scores(rowids=found, values=values, shared=shared, complete=complete)
+    weights = [idf(count, messages) ** IDF_POWER for count in counts]
+    rows, places, shared = np.unique(np.concatenate(postings), return_inverse=True, return_counts=True)
+    values = np.asarray(-np.bincount(places, np.repeat(weights, counts), len(rows)), np.float64)
+    return Scores(rowids=rows, values=values, shared=shared, weights=weights, complete=complete)
 
 
 def idf(found: int, messages: int) -> float:

@@ -1,4 +1,5 @@
-"""SQL that facts and chunks of memory files share: their vectors, which are missing, and both searches.
+"""SQL that facts, chunks of memory files and passages of documents share: which have no vector, and storing it; and
+both searches of what a user keeps (``knowledge_search`` has those of documents).
 
 Vectors are in a plain table beside them, read as a whole for a user: a user has thousands, not millions. A vector holds
 for the text that it was made of; whoever changes a text drops it.
@@ -11,12 +12,13 @@ import apsw
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.store.search import vectors
+from klaw.store.search import knowledge_vectors, vectors
 from klaw.store.search.fulltext import TextHit, ranked
 from klaw.store.search.vector_search import Neighbour
 
-PassageKind: TypeAlias = Literal["fact", "chunk", "note"]
+PassageKind: TypeAlias = Literal["fact", "chunk", "note", "document"]
 KINDS: tuple[PassageKind, ...] = ("fact", "chunk", "note")
+"""What a user keeps. Passages of documents are many, and are embedded behind everything else."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,50 +30,61 @@ class _Kind:
     """Which rows should have a vector; a partial index knows them."""
     text: str = "text"
     """SQL of a row's text."""
+    parts: str = "content, ''"
+    """SQL of what is embedded of the view's row, and of what is read before it."""
+    missing: str = "vector_model IS NOT ?1"
+    """SQL of rows without a vector of a model."""
+    order: str = "ORDER BY rowid DESC"
 
 
 _OF: dict[PassageKind, _Kind] = {
     "fact": _Kind(table="facts", waits="superseded_by IS NULL"),
     "chunk": _Kind(table="chunks", text="heading || text"),
     "note": _Kind(table="tool_notes"),
+    # Three ranges of an index, and no order: there may be a hundred thousand.
+    "document": _Kind(table="kb_passages", parts="text, lead", missing=knowledge_vectors.MISSING, order=""),
 }
 
 
 @attrs.frozen
 class Unembedded:
-    """A fact or chunk that waits for its vector."""
+    """A fact, a chunk or a passage that waits for its vector."""
 
     kind: PassageKind
     rowid: int
     text: str
+    lead: str = ""
+    """What is read before the text, and of a document's passage is searched with it."""
 
 
 _UNEMBEDDED = {
     kind: f"""
-    SELECT rowid, content FROM {names.table}_search WHERE rowid IN (
-        SELECT rowid FROM {names.table} WHERE vector_model IS NOT ?1 AND {names.waits} ORDER BY rowid DESC LIMIT ?2)
-    ORDER BY rowid DESC
+    SELECT rowid, {names.parts} FROM {names.table}_search WHERE rowid IN (
+        SELECT rowid FROM {names.table} WHERE {names.missing} AND {names.waits} {names.order} LIMIT ?2)
+    {names.order}
     """  # noqa: S608 - constant names
     for kind, names in _OF.items()
 }
 _COUNT = {
-    kind: f"SELECT count(*) FROM {names.table} WHERE vector_model IS NOT ?1 AND {names.waits}"  # noqa: S608 - likewise
+    kind: f"SELECT count(*) FROM {names.table} WHERE {names.missing} AND {names.waits}"  # noqa: S608 - likewise
     for kind, names in _OF.items()
 }
 
 
-def unembedded(connection: apsw.Connection, model: str, limit: int) -> list[Unembedded]:
-    """Facts and chunks of all users without a vector of a model, the newest first: for the embedder."""
+def unembedded(
+    connection: apsw.Connection, model: str, limit: int, kinds: Sequence[PassageKind] = KINDS
+) -> list[Unembedded]:
+    """What of all users has no vector of a model, of what a user keeps the newest first: for the embedder."""
     found: list[Unembedded] = []
-    for kind in KINDS:
+    for kind in kinds:
         rows = connection.execute(_UNEMBEDDED[kind], (model, limit - len(found)))
-        found += [Unembedded(kind, rowid, text) for rowid, text in rows]
+        found += [Unembedded(kind, *row) for row in rows]
     return found
 
 
-def count_unembedded(connection: apsw.Connection, model: str) -> int:
-    """How many facts and chunks wait for a vector of a model."""
-    return sum(int(connection.execute(_COUNT[kind], (model,)).get) for kind in KINDS)
+def count_unembedded(connection: apsw.Connection, model: str, kinds: Sequence[PassageKind] = KINDS) -> int:
+    """How much waits for a vector of a model."""
+    return sum(int(connection.execute(_COUNT[kind], (model,)).get) for kind in kinds)
 
 
 _TAKE = {
@@ -81,9 +94,10 @@ _TAKE = {
     """  # noqa: S608 - constant names
     for kind, names in _OF.items()
 }
-_STORE = {
+_STORE: dict[PassageKind, str] = {
     kind: f"INSERT OR REPLACE INTO vec_{names.table} (rowid, embedding) VALUES (?, ?)"  # noqa: S608 - constant names
     for kind, names in _OF.items()
+    if kind != "document"
 }
 
 
@@ -94,6 +108,7 @@ class PassageVector:
     kind: PassageKind
     rowid: int
     text: str
+    """As the view has it: of a document's passage with its lead."""
     vector: bytes
     """Little-endian float32, of unit length."""
 
@@ -104,12 +119,15 @@ def store(connection: apsw.Connection, model: str, made: Sequence[PassageVector]
     for each in vectors.fitting(connection, model, made):
         connection.execute(_TAKE[each.kind], (each.rowid, model, each.text))
         if connection.changes():
-            connection.execute(_STORE[each.kind], (each.rowid, each.vector))
+            if each.kind == "document":
+                knowledge_vectors.put(connection, each.rowid, each.vector)
+            else:
+                connection.execute(_STORE[each.kind], (each.rowid, each.vector))
             stored += 1
     return stored
 
 
-_NEAREST = {
+_NEAREST: dict[PassageKind, str] = {
     kind: f"""
     SELECT t.rowid, vec_distance_cosine(v.embedding, ?3) AS measured
     FROM {names.table} AS t CROSS JOIN vec_{names.table} AS v ON v.rowid = t.rowid
@@ -118,6 +136,7 @@ _NEAREST = {
     ORDER BY measured, t.rowid DESC LIMIT ?4
     """  # noqa: S608 - constant names
     for kind, names in _OF.items()
+    if kind != "document"
 }
 
 

@@ -1,0 +1,154 @@
+"""Ranking the passages that the searches of knowledge bases found. Pure.
+
+The lists are fused (Reciprocal Rank Fusion) and the best of them, the pool, ranked by a linear model over what is known
+of each, as recall does with messages. There are few features, because there are few questions to learn from: how near a
+passage is, which share of the question it has, its numbers, and its words beside each other. What each brings, and
+what brought nothing, is in docs/benchmarks.md.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from itertools import pairwise
+
+import attrs
+import numpy as np
+
+from klaw.domain.knowledge_search import FoundPassage, PassageCandidate
+from klaw.domain.search import Ranks
+from klaw.memory.recall.gate import Evidence, Gate, calibrated
+from klaw.memory.recall.query import MAX_NAMES_CHARACTERS
+from klaw.memory.recall.rank import reciprocal_rank_fusion
+from klaw.memory.recall.ranker import Float64, built_in, parts
+from klaw.store.search.knowledge_search import PassageLists
+from klaw.store.search.tokenizer import stem, words
+
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "meaning": ("distance",),
+    "words": ("coverage",),
+    "numbers": ("numbers",),
+    "phrases": ("phrases",),
+}
+"""The features by what they say to a person."""
+FEATURES = tuple(name for names in PARTS.values() for name in names)
+LINE_TOKENS = 40
+"""What a passage's number, document, page and headings cost in a prompt, about."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Pool:
+    """The best of the fused lists and what is known of each."""
+
+    found: int
+    """How many passages the searches found."""
+    passages: Sequence[FoundPassage] = ()
+    ranks: Sequence[Ranks] = ()
+    """Of each; the score is the fused one."""
+    shared: Sequence[int] = ()
+    """How many of the question's content words each has."""
+    features: Float64
+    """A row for each, the columns of ``FEATURES``."""
+    has_vector: bool = False
+
+    def rank(self, gate: Gate, random_cosine: float, limit: int) -> list[PassageCandidate]:
+        """The best by the learned model, with what the gate says of each; of equals the one found better first."""
+        if not self.passages:
+            return []
+        ranker = built_in("klaw.knowledge")
+        added = ranker.contributions(self.features, vectors=self.has_vector, names=FEATURES)
+        scores = added.sum(axis=1)
+        order = np.argsort(-scores, kind="stable")[:limit].tolist()
+        evidence = [
+            Evidence(distance=calibrated(self.ranks[at].distance, random_cosine), shared_words=self.shared[at])
+            for at in order
+        ]
+        return [
+            PassageCandidate(
+                **{**self.ranks[at].ranks(), "score": float(scores[at]), "distance": seen.distance},
+                passage=self.passages[at],
+                parts=parts(added[at].tolist(), PARTS),
+                shared_words=self.shared[at],
+                decision=decision,
+                text=self.passages[at].text,
+                tokens=self.passages[at].tokens + LINE_TOKENS,
+            )
+            for at, seen, decision in zip(order, evidence, gate.decide(evidence), strict=True)
+        ]
+
+
+EMPTY = Pool(found=0, features=np.empty((0, len(FEATURES))))
+
+
+def fuse(lists: PassageLists, size: int) -> tuple[list[int], dict[int, float]]:
+    """Row ids of the best of the lists, the best first, and the fused score of all that were found."""
+    rankings = [[each.rowid for each in found] for found in (lists.neighbours, lists.hits)]
+    fused = reciprocal_rank_fusion([(1.0, ranking) for ranking in rankings])
+    return sorted(fused, key=lambda rowid: (-fused[rowid], rowid))[:size], fused
+
+
+def gather(
+    lists: PassageLists, fused: Mapping[int, float], read: Sequence[FoundPassage], text: str, random_cosine: float
+) -> Pool:
+    """Look at the best of the lists.
+
+    Args:
+        lists: what the searches found.
+        fused: of ``fuse``.
+        read: the best of them, the best first.
+        text: the question.
+        random_cosine: of the embedding model.
+    """
+    by_vector = {each.rowid: (rank, each.distance) for rank, each in enumerate(lists.neighbours, 1)}
+    by_words = {hit.rowid: (rank, hit.bm25) for rank, hit in enumerate(lists.hits, 1)}
+    unknown = max((each.distance for each in lists.neighbours), default=0.0)  # farther than all that are known
+    wanted = _Wanted.of(text, lists.weights)
+    ranks, shared = [], []
+    features = np.zeros((len(read), len(FEATURES)))
+    for at, passage in enumerate(read):
+        vector_rank, distance = by_vector.get(passage.rowid, (None, None))
+        text_rank, bm25 = by_words.get(passage.rowid, (None, None))
+        score = fused[passage.rowid]
+        ranks.append(Ranks(score=score, vector_rank=vector_rank, distance=distance, text_rank=text_rank, bm25=bm25))
+        there, *told = wanted.look(passage)
+        shared.append(there)
+        features[at] = ((unknown if distance is None else distance) / (1.0 - random_cosine), *told)
+    return Pool(
+        found=len(fused),
+        passages=read,
+        ranks=ranks,
+        shared=shared,
+        features=features,
+        has_vector=bool(lists.neighbours),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class _Wanted:
+    """What a question asks with."""
+
+    weights: Mapping[str, float]
+    """Of the stems of its content words."""
+    total: float
+    numbers: Set[str]
+    pairs: Set[tuple[str, str]]
+    """Its content words that stand beside each other."""
+
+    @classmethod
+    def of(cls, text: str, weights: Mapping[str, float]) -> "_Wanted":
+        told = {stem(word): weight for word, weight in weights.items()}
+        asked = list(map(stem, words(text[:MAX_NAMES_CHARACTERS])))
+        return cls(
+            weights=told,
+            total=sum(told.values()) or 1.0,
+            numbers={each for each in asked if any(map(str.isdigit, each))},
+            pairs={(one, other) for one, other in pairwise(asked) if one in told and other in told},
+        )
+
+    def look(self, passage: FoundPassage) -> tuple[int, float, float, float]:
+        """How many content words a passage has, which share of the question that is, which share of its numbers it has,
+        and which share of the question stands in it in pairs."""
+        text = list(map(stem, words(passage.text)))
+        there = {*text, *map(stem, words(passage.lead))}
+        shared = there.intersection(self.weights)
+        beside = self.pairs & set(pairwise(text)) if self.pairs else ()
+        in_pairs = sum(self.weights[one] + self.weights[other] for one, other in beside)
+        numbers = len(there.intersection(self.numbers)) / len(self.numbers) if self.numbers else 0.0
+        return len(shared), sum(self.weights[each] for each in shared) / self.total, numbers, in_pairs / self.total
