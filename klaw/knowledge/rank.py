@@ -6,7 +6,8 @@ passage is, which share of the question it has, its numbers, and its words besid
 what brought nothing, is in docs/benchmarks.md.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 import attrs
@@ -127,8 +128,8 @@ class _Wanted:
     weights: Mapping[str, float]
     """Of the stems of its content words."""
     total: float
-    numbers: Set[str]
-    pairs: Set[tuple[str, str]]
+    numbers: AbstractSet[str]
+    pairs: AbstractSet[tuple[str, str]]
     """Its content words that stand beside each other."""
 
     @classmethod

@@ -1,5 +1,5 @@
-"""Searching knowledge bases, by the machinery of recall: from a question to the passages that answer it, with an account
-of every candidate.
+"""Searching knowledge bases, by the machinery of recall: from a question to the passages that answer it, with an
+account of every candidate.
 
 embed the question -> vectors and full text in scope -> Reciprocal Rank Fusion -> ranking -> relevance gate -> pack.
 Every failure degrades to the rest and is named in the result, as is every step that time did not allow.

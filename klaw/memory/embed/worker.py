@@ -251,8 +251,8 @@ class Worker:
             await self.embedder.wait_for_news(pause_s)
 
     async def _embed_next(self) -> bool:
-        """Embed the next few of what waits: facts and pieces of files first, which are few, then messages, then passages
-        of documents. Returns whether there may be more to do. Raises like ``_embed_kept`` and ``_embed_some``."""
+        """Embed the next few of what waits: facts and pieces of files first, which are few, then messages, then
+        passages of documents. Returns whether there may be more to do. Raises like ``_embed_kept``, ``_embed_some``."""
         waiting = await self.readers.run(passages.unembedded, self.vectors_id, PASSAGE_ROWS)
         if await self._embed_kept(waiting) or await self._embed_some():
             return True
