@@ -228,7 +228,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             for each in conversations(arguments.folders):
                 if apart:
                     ranker = JOURNAL.read(apart[each["name"]], Ranker)
-                    rank.built_in = lambda ranker=ranker: ranker  # type: ignore[assignment]
+                    rank.built_in = lambda _package="", ranker=ranker: ranker  # type: ignore[assignment]
                 conversation = lengthen(each, arguments.long) if arguments.long else each
                 scope = await load(store, model, conversation)
                 name = each["set"]
