@@ -29,6 +29,8 @@ from klaw.core import Core
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
 from klaw.gateway.hub import Hub
+from klaw.knowledge import parts as knowledge_parts
+from klaw.knowledge.parts import Knowledge
 from klaw.llm import client as llm_client
 from klaw.llm.client import Llm
 from klaw.memory import parts as memory_parts
@@ -59,6 +61,7 @@ class App:
     reindexer: Reindexer
     llm: Llm
     memory: Memory
+    knowledge: Knowledge
     tools: Tools
     agent: Agent
     tasks: Tasks
@@ -111,12 +114,13 @@ def build(core: Core, hub: Hub) -> App:
     memory = memory_parts.build(
         core, llm, reindexer, stop_run=tasks.scheduling.end, tasks_changed=tasks.scheduler.nudge
     )
+    knowledge = knowledge_parts.build(core, embed=memory.embedder.nudge)
     composer = Composer(clock=core.clock, new_id=core.new_id)
     tools = tool_parts.build(core, memory, composer, hub.watchers, tasks.tools)
     workspace = Workspace(core.paths.workspace, core.paths.data_dir, tools.skills)
     made = Agent(core=core, llm=llm, memory=memory, tools=tools, workspace=workspace, composer=composer)
     slash = OperationCommands()
-    app = App(core, hub, reindexer, llm, memory, tools, made, tasks, ChatDirectory(made, slash))
+    app = App(core, hub, reindexer, llm, memory, knowledge, tools, made, tasks, ChatDirectory(made, slash))
     slash.parts = operation_parts(app)
     return app
 
@@ -124,7 +128,7 @@ def build(core: Core, hub: Hub) -> App:
 def operation_parts(app: App) -> dict[str, Any]:
     """What handlers of operations may ask for, by name."""
     parts: dict[str, Any] = {"readers": app.core.readers, "writer": app.core.writer}
-    for bundle in (app.tasks, app.tools, app.memory, app.llm, app.core, app):
+    for bundle in (app.tasks, app.tools, app.memory, app.knowledge, app.llm, app.core, app):
         parts |= attrs.asdict(bundle, recurse=False)
     return parts
 
@@ -136,6 +140,7 @@ async def _start(app: App) -> None:
     await app.tools.start()
     await app.tasks.start(app.agent)
     await app.memory.start()
+    await app.knowledge.start()
     await app.core.supervisor.start(health.spec(app.core.health, app.hub))
 
 
@@ -168,6 +173,11 @@ async def _start_store(app: App) -> None:
     )
     await supervisor.start(app.core.attachments.spec())
     await app.llm.remember()
+
+    async def swapped() -> None:
+        await app.memory.recount()
+        app.knowledge.indexer.nudge()
+
     reindex = partial(
         reindex_actor.run,
         reindexer=app.reindexer,
@@ -175,7 +185,7 @@ async def _start_store(app: App) -> None:
         min_tokens=app.core.config.auto_rag.min_message_tokens,
         writer=store.writer,
         readers=store.readers,
-        swapped=app.memory.recount,
+        swapped=swapped,
     )
     mailbox, budget_s = app.reindexer.mailbox, reindex_actor.STOP_BUDGET_S
     await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, stop_budget_s=budget_s, run=reindex))
@@ -197,6 +207,7 @@ async def _stop(app: App) -> None:
             nursery.start_soon(supervisor.stop, name, "shutdown")
     await supervisor.stop(health.ACTOR_NAME, "shutdown")
     await app.tools.stop()
+    await app.knowledge.stop()
     await app.memory.stop()
     await app.llm.stop()
     await app.memory.stop_embedder()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from klaw.config.environment import Secret
-from klaw.config.keys import ADDRESS, HEADERS, key, section
+from klaw.config.keys import ADDRESS, DAY_S, HEADERS, key, section
 
 
 @attrs.frozen(kw_only=True)
@@ -64,4 +64,8 @@ class KnowledgeConfig:
         factory=dict,
         names=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
         names_hint="be up to 64 letters, digits, '.', '_' or '-'",
+    )
+    max_files: int = key("Files of one watched folder.", 20_000, within=(1, 1_000_000))
+    scan_s: float = key(
+        "A watched folder is looked at so often although the system told of no change.", 300.0, within=(1, DAY_S)
     )

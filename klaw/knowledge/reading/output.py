@@ -62,7 +62,9 @@ class Output:
 
     def title(self, text: str | None) -> None:
         """The first that is not empty counts."""
-        self._title = self._title or one_line(text or "")[:MAX_TITLE_CHARS]
+        if not self._title and (title := one_line(text or "")[:MAX_TITLE_CHARS]):
+            self._title = title
+            self._line({"title": title})
 
     def block(
         self,

@@ -99,6 +99,7 @@ class _Line:
     """One line of the child has one of these."""
 
     format: Annotated[str | None, OMIT] = None
+    title: Annotated[str | None, OMIT] = None
     page: Annotated[int | None, OMIT] = None
     block: Annotated[Block | None, OMIT] = None
     problem: Annotated[_Told | None, OMIT] = None
@@ -116,7 +117,7 @@ class Reading:
         report = reading.report
 
     Args:
-        path: the document. A link as its last part is not followed.
+        path: the document. A link as its last part is not followed. Or an open file, which stays open.
         name: for messages, and to tell the format by; that of the path if left out.
         limits: of the document.
         formats: those that are read.
@@ -125,12 +126,17 @@ class Reading:
     """
 
     def __init__(
-        self, path: Path, *, name: str | None = None, limits: Limits | None = None, formats: Collection[str] = FORMATS
+        self,
+        path: Path | int,
+        *,
+        name: str | None = None,
+        limits: Limits | None = None,
+        formats: Collection[str] = FORMATS,
     ) -> None:
         self.report = Report()
         """Of what was read so far; final when there are no more blocks."""
         self._path = path
-        self._name = name or path.name
+        self._name = name or (path.name if isinstance(path, Path) else "")
         self._limits = limits or Limits()
         self._formats = list(formats)
         self._file: int | None = None
@@ -195,6 +201,8 @@ class Reading:
     def _take(self, told: _Line) -> None:
         if told.format is not None:
             self.report = attrs.evolve(self.report, format=told.format)
+        if told.title is not None:
+            self.report = attrs.evolve(self.report, title=told.title)
         if told.page is not None:
             self._page = told.page
         if told.problem is not None:
@@ -341,10 +349,14 @@ class Reading:
             self._file = None
 
 
-def _open(path: Path, most: int) -> int | _Told:
+def _open(path: Path | int, most: int) -> int | _Told:
     """A descriptor of a file that may be read."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+        file = (
+            os.dup(path)
+            if isinstance(path, int)
+            else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+        )
     except OSError as error:
         return _Told(code="not_found", text=f"cannot be opened: {error.strerror}")
     except ValueError:

@@ -18,7 +18,7 @@ import apsw
 import attrs
 
 from klaw.convert import JOURNAL
-from klaw.domain.knowledge import BaseId, Document, DocumentId, DocumentState, Passage, SourceId
+from klaw.domain.knowledge import BaseId, Document, DocumentId, DocumentState, Passage, Source, SourceId
 from klaw.domain.names import UserId
 from klaw.errors import NoSuchDocument
 from klaw.store import rows
@@ -30,6 +30,7 @@ SLICE_S = 0.005
 """How long one step may take: so long those wait who store a message."""
 
 _DOCUMENTS = rows.Rows(Document, "kb_documents", "d")
+_SOURCES = rows.Rows(Source, "kb_sources", "s")
 _MINE = "JOIN kb_members AS m ON m.base_id = d.base_id AND m.user_id = ?1 WHERE"
 
 
@@ -175,19 +176,30 @@ def known(connection: apsw.Connection, source: SourceId) -> dict[str, Known]:
     return {name: Known(DocumentId(row), stamp, sha, DocumentState(state)) for name, row, stamp, sha, state in rows}
 
 
-_ORPHANS = """
-SELECT id FROM kb_documents AS d WHERE NOT EXISTS (SELECT 1 FROM kb_sources AS s WHERE s.id = d.source_id) LIMIT ?
+_BEHIND = """
+WHERE s.kind IN ('file', 'rdf', 'web') AND s.sha256 <> '' AND NOT EXISTS (SELECT 1 FROM kb_documents AS d
+    WHERE d.source_id = s.id AND d.name = s.name AND (d.state = 'waiting' OR d.sha256 = s.sha256))
+ORDER BY s.created_at, s.id
+"""
+_STRAYS = """
+SELECT d.id FROM kb_documents AS d LEFT JOIN kb_sources AS s ON s.id = d.source_id AND s.base_id = d.base_id
+WHERE s.id IS NULL OR (s.kind <> 'folder' AND d.name <> s.name)
 """
 
 
-def orphans(connection: apsw.Connection, limit: int) -> list[DocumentId]:
-    """Documents whose source is gone: a database that was made again can have some."""
-    return [DocumentId(id) for (id,) in connection.execute(_ORPHANS, (limit,))]  # noqa: A001
+def behind(connection: apsw.Connection) -> list[Source]:
+    """Sources whose bytes are kept, but not read: for the indexer."""
+    return _SOURCES.all(connection, _BEHIND)
+
+
+def strays(connection: apsw.Connection) -> list[DocumentId]:
+    """Documents whose source is gone, or is called otherwise: for the indexer."""
+    return [DocumentId(stray) for (stray,) in connection.execute(_STRAYS)]
 
 
 def counts(connection: apsw.Connection) -> dict[str, int]:
-    """How many documents of all users there are, by their state; ``unreadable`` are those that failed although their
-    format is known."""
+    """How many documents of all users there are, by their state; ``unreadable`` are those that failed although
+    their format is known."""
     unreadable = "state = 'failed' AND coalesce(problems ->> '$[0].code', '') <> 'unsupported'"
     rows = connection.execute(f"SELECT state, count(*), sum({unreadable}) FROM kb_documents GROUP BY state")  # noqa: S608
     found, failed = {state.value: 0 for state in DocumentState}, 0
@@ -282,6 +294,14 @@ def wait(tx: Transaction, found: Sequence[Document]) -> int:
             tx.connection.execute(_WAIT, rows.values(attrs.evolve(each, state=DocumentState.WAITING)))
             stored += 1
     return stored
+
+
+def wait_again(tx: Transaction, source: SourceId) -> int:
+    """What could not be read of a source is to be read again. Returns how many documents that are."""
+    tx.connection.execute(
+        "UPDATE kb_documents SET state = 'waiting' WHERE source_id = ? AND state = 'failed'", (source,)
+    )
+    return tx.connection.changes()
 
 
 def begin(tx: Transaction, document: Document) -> str | None:

@@ -1,0 +1,253 @@
+"""Actor ``knowledge.indexer``: keeps the documents of all bases as their sources are.
+
+Who sends to it: whoever changes a source nudges it, and so do the system's watches of folders; besides it looks by
+itself every ``kb.scanSeconds``. A look says which documents are to be read, and which are gone; that is kept in the
+database, so a kill loses nothing. Beside it, one document after the other is read (``ingest``), some of each source in
+turn, so that a large folder does not hold up an upload.
+
+The files are their own source: nothing of the documents is in the logs. Log lines have ids and codes, never names.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import PurePosixPath
+
+import structlog
+import trio
+
+from klaw.actor.backoff import Backoff, Pauses
+from klaw.actor.clock import Clock
+from klaw.actor.failure import error_class, where
+from klaw.actor.mailbox import Nudge
+from klaw.actor.metrics import SECONDS, Metrics
+from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.domain.knowledge import Document, DocumentId, DocumentState, Source, SourceId, SourceKind
+from klaw.domain.text import plural, span
+from klaw.errors import StorageError, StorageFull
+from klaw.knowledge import source_state
+from klaw.knowledge.ingest import GoneError, Ingest, NotYetError
+from klaw.knowledge.looker import Looker
+from klaw.knowledge.source_state import SourceState
+from klaw.knowledge.watching import Watches
+from klaw.store.engine.database import Readers
+from klaw.store.kinds.knowledge import documents, sources
+
+ACTOR_NAME = "knowledge.indexer"
+UNWATCHED_S = 60.0
+"""Between two looks at a folder that the system does not watch."""
+IN_TURN = 10
+"""Documents of a source that are read before another source's."""
+NOT_YET = Backoff(2.0, 60.0)
+STORAGE_PAUSE_S = 30.0
+COUNT_S = 2.0
+"""Between two counts while documents are read."""
+BEHIND_S = 3600.0
+"""When documents have been waiting for so long, everybody is told."""
+
+log = structlog.get_logger("klaw.knowledge")
+
+
+class Indexer(Nudge):
+    """The actor and its handle: a nudge says that there are other sources, or other bytes of one.
+
+    Args:
+        embed: called when there are passages to embed. Sync and quick.
+    """
+
+    def __init__(
+        self,
+        *,
+        readers: Readers,
+        clock: Clock,
+        metrics: Metrics,
+        ingest: Ingest,
+        looker: Looker,
+        embed: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._readers, self._clock, self._embed = readers, clock, embed
+        self._ingest, self._looker = ingest, looker
+        self._watches = Watches(self._heard)
+        self._sources: dict[SourceId, Source] = {}
+        """Those of the last look."""
+        self._changed: set[SourceId] = set()
+        """Folders of which something was heard since they were looked at."""
+        self._again: set[SourceId] = set()
+        self._to_read = Nudge()
+        self._not_yet: Pauses[DocumentId] = Pauses(NOT_YET)
+        self._storage_full = False
+        self._waiting_since: float | None = None
+        self._counted_at = -float("inf")
+        self.counts: Mapping[str, int] = {}
+        """How many documents there are, by their states."""
+        self._read = metrics.counter("klaw_documents_read_total", "documents of knowledge bases that were read")
+        self._failed = metrics.counter("klaw_documents_failed_total", "documents that could not be read")
+        self._seconds = metrics.histogram("klaw_document_read_seconds", "to read and store one document", SECONDS)
+
+    def spec(self) -> ActorSpec:
+        """How the supervisor is to run it."""
+        return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=6)
+
+    def read_again(self, source: SourceId) -> None:
+        """Read again what could not be read of a source, and compare what seems to be as before. Never waits."""
+        self._again.add(source)
+        self.nudge()
+
+    def state_of(self, source: SourceId) -> SourceState | None:
+        """How a source was when it was last looked at; None: nothing is known of it."""
+        return self._looker.states.get(source)
+
+    def problems(self) -> Mapping[str, str]:
+        """See ``HasProblems``."""
+        found = source_state.problems(self._looker.states.values())
+        if self._watches.failed:
+            found["kb_not_watched"] = (
+                "the system does not watch all folders of knowledge bases (fs.inotify.max_user_watches): they are"
+                f" looked at every {span(UNWATCHED_S)}"
+            )
+        if self._storage_full:
+            found["kb_storage_full"] = "the disk is full: documents of knowledge bases are not read"
+        now = self._clock.now()
+        if self._waiting_since is not None and now - self._waiting_since >= BEHIND_S:
+            waiting = self.counts[DocumentState.WAITING]
+            found["kb_behind"] = f"{plural(waiting, 'document')} of knowledge bases are still to be read"
+        return found
+
+    async def run(self, vitals: Vitals, task_status: Started) -> None:
+        """Look and read until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watches.run)
+            nursery.start_soon(self._read_all, vitals)
+            task_status.started()
+            while True:
+                try:
+                    pause_s = await self._look()
+                    self._to_read.nudge()
+                except StorageError as error:
+                    log.warning("sources_not_looked_at", error=error_class(error))
+                    pause_s = STORAGE_PAUSE_S
+                await self.wait_for_news(pause_s)
+
+    async def wait_done(self) -> None:
+        """Return when there is nothing to look at or to read."""
+        await self.wait_idle()
+        await self._to_read.wait_idle()
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> float:
+        """Look at what is due. Returns in how many seconds more is. Raises StorageError."""
+        self._sources = {source.id: source for source in await self._readers.run(sources.every)}
+        self._looker.forget(self._sources)
+        again = self._again & set(self._sources)
+        self._again.clear()
+        await self._looker.files(again)
+        due = float("inf")
+        for source in self._sources.values():
+            if source.kind is SourceKind.FOLDER:
+                due = min(due, await self._look_at_folder(source, again=source.id in again))
+        self._watches.set({path for paths in self._looker.folders.values() for path in paths})
+        return max(0.0, due - trio.current_time())
+
+    async def _look_at_folder(self, source: Source, *, again: bool) -> float:
+        """Look at a folder if it is due. Returns when it is due again."""
+        heard = source.id in self._changed or again
+        if self._looker.due(source.id, heard=heard) <= trio.current_time():
+            self._changed.discard(source.id)
+            await self._looker.folder(source, again=again)
+            self._to_read.nudge()
+        elif again:
+            self._again.add(source.id)
+        heard = source.id in self._changed or source.id in self._again
+        due = self._looker.due(source.id, heard=heard)
+        return min(due, trio.current_time() + UNWATCHED_S) if self._watches.failed else due
+
+    def _heard(self, paths: Collection[str]) -> None:
+        """The watches tell which paths have changed; without any, that they are set."""
+        for source in self._sources.values():
+            if source.kind is SourceKind.FOLDER and (not paths or _concerns(source.where, paths)):
+                self._changed.add(source.id)
+        if self._changed:
+            self.nudge()
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def _read_all(self, vitals: Vitals) -> None:
+        """Read what waits, and wait for more."""
+        while True:
+            try:
+                read = 0
+                for source in sorted(self._sources.values(), key=lambda each: each.kind is SourceKind.FOLDER):
+                    read += await self._read_some(source, vitals)
+                await self._count()
+                self._storage_full = False
+            except StorageError as error:
+                self._storage_full = isinstance(error, StorageFull)
+                log.warning("documents_not_read", error=error_class(error))
+                vitals.doing("waiting for storage")
+                await trio.sleep(STORAGE_PAUSE_S)
+                continue
+            if not read:
+                vitals.doing("idle")
+                await self._to_read.wait_for_news(self._pause_s())
+
+    async def _read_some(self, source: Source, vitals: Vitals) -> int:
+        """Read some documents of a source. Returns how many. Raises StorageError."""
+        state = self._looker.states.get(source.id)
+        if state is not None and not state.can_be_read:
+            return 0
+        now = trio.current_time()
+        found = await self._readers.run(documents.waiting, source.id, IN_TURN + self._not_yet.count())
+        batch = [document for document in found if not self._not_yet.waits(document.id, now)][:IN_TURN]
+        for document in batch:
+            if trio.current_time() >= self._counted_at + COUNT_S:
+                await self._count()
+            vitals.doing(f"reading documents: {self.counts[DocumentState.WAITING]} wait")
+            with self._seconds.timed():
+                await self._read_one(source, document)
+        return len(batch)
+
+    async def _read_one(self, source: Source, document: Document) -> None:
+        """Read a document; what is wrong with it concerns no other. Raises StorageError."""
+        try:
+            now = await self._ingest.read(source, document)
+        except NotYetError:
+            self._not_yet.fail(document.id, trio.current_time())
+            return
+        except GoneError:
+            now = None
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one document must not stop the others
+            log.error("document_not_read", document=document.id, error=error_class(error), where=where(error))
+            now = await self._ingest.give_up(document)
+        self._not_yet.succeed(document.id)
+        if now is None:
+            return
+        if now.state is DocumentState.READ:
+            self._read.add()
+            self._embed()
+        else:
+            self._failed.add()
+
+    async def _count(self) -> None:
+        self._counted_at = trio.current_time()
+        self.counts = await self._readers.run(documents.counts)
+        waiting = self.counts[DocumentState.WAITING]
+        if not waiting:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = self._clock.now()
+
+    def _pause_s(self) -> float:
+        now = trio.current_time()
+        following = self._not_yet.next(now)
+        return float("inf") if following is None else following - now
+
+
+def _concerns(folder: str, paths: Collection[str]) -> bool:
+    """Whether some of the paths are in a folder, and not hidden there."""
+    root = PurePosixPath(folder)
+    for path in map(PurePosixPath, paths):
+        if path.is_relative_to(root) and not any(part.startswith(".") for part in path.relative_to(root).parts):
+            return True
+    return False

@@ -1,0 +1,308 @@
+"""Reads one document and stores its passages, in steps that nobody has to wait for.
+
+A document is read by a child process (``reading``). What it gives is stored as it comes, so a long document takes no
+more memory than a short one. Every step of the writer takes a few milliseconds, and as long a pause follows.
+"""
+
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock, iso
+from klaw.actor.threads import Threads
+from klaw.domain.knowledge import (
+    Block,
+    Document,
+    DocumentId,
+    DocumentProblem,
+    DocumentState,
+    Passage,
+    Source,
+    SourceKind,
+)
+from klaw.errors import KlawError
+from klaw.knowledge import original, scan
+from klaw.knowledge.graph.embedded import Loaded
+from klaw.knowledge.reading.passages import Cutter
+from klaw.knowledge.reading.reader import Limits, Reading
+from klaw.knowledge.reading.sniff import SUFFIXES
+from klaw.store.engine.database import Readers
+from klaw.store.engine.transaction import Transaction
+from klaw.store.engine.writer import Writer
+from klaw.store.kinds.knowledge import documents
+from klaw.store.kinds.knowledge.documents import SLICE_S, Digest, Same
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SETTLE_S = 2.0
+"""A file that was changed less than this ago may be half written."""
+HASH_BYTES = 4 << 20
+CUT_CHARS = 64_000
+"""Text that is cut at a time."""
+BUFFERED = 400
+"""Passages that are stored at a time."""
+STEP_PASSAGES = 64
+"""Most in one step of the writer."""
+MAX_PAUSE_S = 0.1
+
+log = structlog.get_logger("klaw.knowledge")
+
+
+class GoneError(Exception):
+    """The document, or its source, was removed meanwhile."""
+
+
+class NotYetError(Exception):
+    """The file is not there, or is being changed: it is read later, or removed by the next look."""
+
+
+LoadGraph: TypeAlias = Callable[[Source], Awaitable[Loaded]]
+"""Raises KlawError: the file is no graph."""
+
+
+class Ingest:
+    """Reads documents, one at a time.
+
+    Args:
+        data_dir: has what was uploaded and fetched.
+        load_graph: for files of graphs.
+        limits: of one document.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        readers: Readers,
+        writer: Writer,
+        clock: Clock,
+        load_graph: LoadGraph,
+        limits: Limits | None = None,
+    ) -> None:
+        self._data_dir, self._readers, self._writer, self._clock = data_dir, readers, writer, clock
+        self._load_graph = load_graph
+        self._limits = limits or Limits()
+        self._threads = Threads("documents of bases", 1)
+
+    async def read(self, source: Source, document: Document) -> Document:
+        """Read a waiting document, unless its bytes are those of before. Returns its row now.
+
+        Raises:
+            GoneError, NotYetError: nothing is to be done now.
+            StorageError: it could not be stored, and is tried again.
+
+        Cancellation: it waits to be read, with what it had before and what it has already.
+        """
+        begun = trio.current_time()
+        if source.kind is SourceKind.RDF:
+            now = await self._read_graph(source, document)
+        else:
+            now = await self._read_file(source, document)
+        log.info(
+            "document_read",
+            document=now.id,
+            state=now.state.value,
+            kind=now.format,
+            passages=now.passages,
+            code=now.problems[-1].code if now.problems else None,
+            seconds=round(trio.current_time() - begun, 2),
+        )
+        return now
+
+    async def remove(self, document: DocumentId) -> None:
+        """Remove a document with its passages."""
+        while await self._step(documents.remove_some, document):
+            pass
+
+    async def give_up(self, document: Document) -> Document | None:
+        """A document at which Klaw itself failed is left alone, until it changes. None: it is gone. Raises
+        StorageError."""
+        try:
+            return await self._fail(document, "failed", "could not be read by an error of Klaw; the log says where")
+        except GoneError:
+            return None
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    async def _read_file(self, source: Source, document: Document) -> Document:
+        in_folder = source.kind is SourceKind.FOLDER
+        if in_folder and _suffix(document.name) not in SUFFIXES:
+            return await self._fail(document, "unsupported", "files of this kind are not read")
+        try:
+            file, info = await self._threads.run(_open, self._data_dir, source, document)
+        except FileNotFoundError as error:
+            if in_folder:
+                raise NotYetError from error
+            return await self._fail(document, "missing", "is not in the data folder any more: add it again")
+        except OSError as error:
+            return await self._fail(document, "unreadable", f"cannot be read: {error.strerror or error}")
+        try:
+            if in_folder and 0 <= self._clock.now() - info.st_mtime < SETTLE_S:
+                raise NotYetError
+            stamp = scan.stamp(info) if in_folder else document.stamp
+            sha256 = source.sha256
+            if in_folder:
+                sha256 = "" if info.st_size > self._limits.file_bytes else await self._hash(file)
+            same = bool(sha256 and document.digest) and sha256 == document.sha256
+            document = attrs.evolve(document, stamp=stamp, size=info.st_size, sha256=sha256)
+            if same:
+                return await self._finish(attrs.evolve(document, state=DocumentState.READ))
+            async with Reading(file, name=_name(source, document), limits=self._limits) as reading:
+                read = await self._store(document, reading)
+            if in_folder and scan.stamp(await self._threads.run(os.fstat, file)) != stamp:
+                raise NotYetError
+            return await self._finish(read)
+        finally:
+            os.close(file)
+
+    async def _hash(self, file: int) -> str:
+        sha, at = hashlib.sha256(), 0
+        while data := await self._threads.run(os.pread, file, HASH_BYTES, at):
+            await self._threads.run(sha.update, data)
+            at += len(data)
+        return sha.hexdigest()
+
+    async def _store(self, document: Document, reading: Reading) -> Document:
+        """Store what is read. Returns the row that says that it is complete, or failed."""
+        cutter, digest, count = Cutter(), Digest(), 0
+        blocks: list[Block] = []
+        passages: list[Passage] = []
+        had: Same | None = None
+        chars = 0
+        async for block in reading:
+            blocks.append(block)
+            chars += len(block.text)
+            if chars < CUT_CHARS:
+                continue
+            passages += await self._threads.run(_cut, cutter, blocks)
+            blocks, chars = [], 0
+            if len(passages) >= BUFFERED:
+                if had is None:
+                    document = attrs.evolve(document, title=reading.report.title)
+                    had = await self._begin(document)
+                await self._fill(document.id, had, passages, digest)
+                count += len(passages)
+                passages = []
+        report = reading.report
+        if report.failed:
+            return await self._failed(document, report.format, report.problems)
+        if had is None:
+            document = attrs.evolve(document, title=report.title)
+            had = await self._begin(document)
+        passages += await self._threads.run(_cut, cutter, blocks)
+        passages += cutter.finish()
+        await self._fill(document.id, had, passages, digest)
+        count += len(passages)
+        await self._trim(document.id, count)
+        return attrs.evolve(
+            document,
+            format=report.format,
+            language=report.language,
+            state=DocumentState.READ,
+            pages=report.pages,
+            passages=count,
+            digest=digest.hex(),
+            problems=report.problems,
+        )
+
+    # -- graphs ----------------------------------------------------------------------------------------------------
+
+    async def _read_graph(self, source: Source, document: Document) -> Document:
+        document = attrs.evolve(document, stamp="", sha256=source.sha256, size=source.size, format="rdf")
+        try:
+            graph = await self._load_graph(source)
+        except KlawError as error:
+            problem = DocumentProblem(code=error.code or "unreadable", text=f"{document.name}: {error}")
+            return await self._finish(attrs.evolve(document, state=DocumentState.FAILED, problems=(problem,)))
+        title = f"{graph.triples:,} triples, {graph.labels:,} names"
+        return await self._finish(attrs.evolve(document, state=DocumentState.READ, title=title, problems=()))
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    async def _begin(self, document: Document) -> Same:
+        """Begin to store a document. Returns the passages that it has."""
+        while (title := await self._writer.run(documents.begin, document)) != document.title:
+            if title is None:
+                raise GoneError
+            await self._trim(document.id, 0)
+        had: Same = {}
+        last = 0
+        while True:
+            more, last = await self._readers.run(documents.same, document.id, after=last)
+            for key, rowids in more.items():
+                had.setdefault(key, []).extend(rowids)
+            if not last:
+                return had
+
+    async def _fill(self, document: DocumentId, had: Same, passages: Sequence[Passage], digest: Digest) -> None:
+        digest.add(passages)
+        left = list(documents.claimed(had, passages))
+        while left:
+            stored = await self._step(documents.fill, document, left[:STEP_PASSAGES], SLICE_S)
+            if not stored:
+                raise GoneError
+            left = left[stored:]
+
+    async def _trim(self, document: DocumentId, keep: int) -> None:
+        while await self._step(documents.trim, document, keep, SLICE_S):
+            pass
+
+    async def _fail(self, document: Document, code: str, text: str) -> Document:
+        problem = DocumentProblem(code=code, text=f"{document.name}: {text}")
+        return await self._finish(await self._failed(document, "", (problem,)))
+
+    async def _failed(self, document: Document, kind: str, problems: tuple[DocumentProblem, ...]) -> Document:
+        """The row of a document of which nothing can be used. What it had was of another time, and goes."""
+        if await self._writer.run(documents.begin, document) is None:
+            raise GoneError
+        await self._trim(document.id, 0)
+        return attrs.evolve(
+            document,
+            title="",
+            format=kind,
+            language="",
+            state=DocumentState.FAILED,
+            pages=0,
+            passages=0,
+            digest="",
+            problems=problems,
+        )
+
+    async def _finish(self, document: Document) -> Document:
+        now = attrs.evolve(document, read_at=iso(self._clock.now()))
+        if not await self._writer.run(documents.finish, now):
+            raise GoneError
+        return now
+
+    async def _step(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """One step of the writer, and a pause: nobody is to wait for two in a row."""
+        begun = trio.current_time()
+        value = await self._writer.run(function, *args, **kwargs)
+        await trio.sleep(min(trio.current_time() - begun, MAX_PAUSE_S))
+        return value
+
+
+def _open(data_dir: Path, source: Source, document: Document) -> tuple[int, os.stat_result]:
+    """A descriptor of a document's file, and what it is. Raises as ``original.opened``."""
+    with original.opened(data_dir, source, document) as file:
+        return os.dup(file.fd), file.info
+
+
+def _cut(cutter: Cutter, blocks: Sequence[Block]) -> list[Passage]:
+    return [passage for block in blocks for passage in cutter.add(block)]
+
+
+def _suffix(name: str) -> str:
+    return name.rpartition(".")[2].lower() if "." in name.rpartition("/")[2] else ""
+
+
+def _name(source: Source, document: Document) -> str:
+    """What the format is told by."""
+    return f"page.{document.format}" if source.kind is SourceKind.WEB else document.name

@@ -1,0 +1,190 @@
+"""Looks at a watched folder: which files there are, and what has changed since they were read. Blocks.
+
+Only regular files below the folder count. No link is followed, and nothing that is hidden is looked at; each folder is
+opened from the one above it, so none can be exchanged for a link meanwhile.
+"""
+
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import attrs
+
+from klaw.config import guarded
+from klaw.domain.knowledge import DocumentState
+from klaw.store.kinds.knowledge.documents import Known
+
+MAX_FOLDERS = 20_000
+MAX_DEPTH = 64
+PAUSE_EVERY = 200
+"""Names between two short pauses: other threads must get their turn."""
+PAUSE_S = 0.001
+
+Place = tuple[int, int]
+"""Device and inode."""
+
+
+@attrs.frozen
+class File:
+    """A regular file as it is in its folder."""
+
+    size: int
+    stamp: str
+
+
+@attrs.frozen(kw_only=True)
+class Look:
+    """What there is in a folder."""
+
+    files: Mapping[str, File]
+    """By the path below the folder, with ``/``."""
+    folders: Collection[str]
+    """Likewise; the folder itself is empty."""
+    unreadable: Collection[str]
+    """Folders that could not be looked into: nobody knows what there is in them."""
+    left_out: Mapping[str, int]
+    """How much of what is no document: ``hidden``, ``link``, ``special``, ``name`` (no UTF-8)."""
+    more: bool
+    """There are more files than may be."""
+    device: int
+    """Of the folder: another one is another file system in its place."""
+
+
+@attrs.frozen(kw_only=True)
+class Changes:
+    """What is to be done after a look."""
+
+    wait: Collection[str]
+    """To be read, or read again."""
+    gone: Collection[str]
+
+
+class _Walk:
+    """One look."""
+
+    def __init__(self, most: int, private: Collection[Place]) -> None:
+        self.files: dict[str, File] = {}
+        self.folders: list[str] = []
+        self.unreadable: list[str] = []
+        self.left_out: Counter[str] = Counter()
+        self.more = False
+        self._most, self._private = most, private
+        self._seen = 0
+
+    def folder(self, descriptor: int, below: str) -> list[str]:
+        """Note the files of an open folder. Returns the folders in it."""
+        with os.scandir(descriptor) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)  # the same files each time, if there are too many
+        inner: list[str] = []
+        for entry in found:
+            self._seen += 1
+            if self._seen % PAUSE_EVERY == 0:
+                time.sleep(PAUSE_S)
+            self._entry(entry, f"{below}/{entry.name}" if below else entry.name, inner)
+        return inner
+
+    def _entry(self, entry: os.DirEntry[str], path: str, inner: list[str]) -> None:
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            self.left_out["name"] += 1
+            return
+        if entry.name.startswith("."):
+            self.left_out["hidden"] += 1
+            return
+        try:
+            info = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        except OSError:
+            self.unreadable.append(path)
+            return
+        if stat.S_ISDIR(info.st_mode):
+            if (info.st_dev, info.st_ino) in self._private:
+                self.left_out["hidden"] += 1
+            else:
+                inner.append(path)
+        elif not stat.S_ISREG(info.st_mode):
+            self.left_out["link" if stat.S_ISLNK(info.st_mode) else "special"] += 1
+        elif len(self.files) < self._most:
+            self.files[path] = File(info.st_size, stamp(info))
+        else:
+            self.more = True
+
+
+def stamp(info: os.stat_result) -> str:
+    """Changes with a file, and when it comes from elsewhere."""
+    return f"{info.st_size}-{info.st_mtime_ns}-{info.st_ctime_ns}"
+
+
+def place(path: Path) -> Place | None:
+    """Where a folder is, whatever its name; None: it is not there."""
+    try:
+        info = path.stat()
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+def look(root: Path, most: int, private: Collection[Place] = ()) -> Look:
+    """Look at all that is below a folder.
+
+    Args:
+        root: links on the way to it are followed.
+        most: files.
+        private: folders that nobody may read here: Klaw's own.
+
+    Raises:
+        OSError: the folder is not there, or cannot be read.
+    """
+    walk = _Walk(most, private)
+    with guarded.opened_folder(root) as top:
+        device = os.fstat(top).st_dev
+        waiting = walk.folder(top, "")[::-1]
+        walk.folders.append("")
+        while waiting and not walk.more:
+            below = waiting.pop()
+            if len(walk.folders) >= MAX_FOLDERS or below.count("/") >= MAX_DEPTH:
+                walk.more = True
+                break
+            try:
+                with guarded.opened_folder(root, below) as folder:
+                    waiting += walk.folder(folder, below)[::-1]
+            except FileNotFoundError:
+                continue
+            except OSError:
+                walk.unreadable.append(below)
+                continue
+            walk.folders.append(below)
+    return Look(
+        files=walk.files,
+        folders=walk.folders,
+        unreadable=walk.unreadable,
+        left_out=dict(walk.left_out),
+        more=walk.more,
+        device=device,
+    )
+
+
+def compare(found: Look, known: Mapping[str, Known], *, again: bool = False) -> Changes:
+    """What has changed since the documents were read.
+
+    Args:
+        found: what there is.
+        known: the documents by their names.
+        again: also what failed is to be read again, and what looks as before is to be compared.
+    """
+    wait = [name for name, file in found.files.items() if again or _changed(file, known.get(name))]
+    gone = [name for name in known if name not in found.files and not _below(name, found.unreadable)]
+    return Changes(wait=wait, gone=gone)
+
+
+def _changed(file: File, before: Known | None) -> bool:
+    return before is None or (before.state is not DocumentState.WAITING and before.stamp != file.stamp)
+
+
+def _below(name: str, folders: Collection[str]) -> bool:
+    return any(name == folder or name.startswith(f"{folder}/") for folder in folders)

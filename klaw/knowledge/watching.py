@@ -1,0 +1,99 @@
+"""Quick news of watched folders, by the system's watches (inotify). Full looks find what these miss."""
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+import structlog
+import trio
+
+from klaw.actor.failure import error_class
+from klaw.actor.mailbox import Nudge
+from klaw.actor.threads import Threads
+
+MAX_WATCHED = 4_000
+"""Folders. The system gives a user's programs together 8,192 to some 100,000 watches."""
+DEBOUNCE_MS = 1_600
+STEP_MS = 400
+STOP_MS = 1_000
+"""How long the thread may go on when nobody listens any more."""
+RETRY_S = 300.0
+"""After so long it is tried again whether there are watches."""
+
+log = structlog.get_logger("klaw.knowledge")
+
+
+class Watches:
+    """Watches folders, never those below them: so no link is followed.
+
+    Args:
+        told: called with paths that have changed, or before the first change with none: from now on it is watched.
+    """
+
+    def __init__(self, told: Callable[[Collection[str]], None]) -> None:
+        self._told = told
+        self._news = Nudge()
+        self._folders: frozenset[Path] = frozenset()
+        self.failed = False
+        """There are no watches for these folders: they are used up, or there are too many folders."""
+
+    def set(self, folders: Collection[Path]) -> None:
+        """Watch these from now on."""
+        if self._folders != frozenset(folders):
+            self._folders = frozenset(folders)
+            self._news.nudge()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            async with trio.open_nursery() as nursery:
+                if self._folders:
+                    nursery.start_soon(self._watch, sorted(self._folders))
+                while not await self._news.wait_for_news(RETRY_S) and not self.failed:
+                    pass
+                nursery.cancel_scope.cancel(reason="other folders are to be watched")
+
+    async def _watch(self, folders: list[Path]) -> None:
+        if len(folders) > MAX_WATCHED:
+            self._fail("too_many", len(folders))
+            return
+        threads, stop = Threads("watching folders", 1), threading.Event()
+        news = _changes([str(folder) for folder in folders], stop)
+        first = True
+        try:
+            while (changed := await threads.run(next, news, None, abandon=True)) is not None:
+                self.failed = False
+                if changed or first:
+                    self._told(changed)
+                first = False
+        except (OSError, RuntimeError) as error:  # the text names the folder
+            self._fail(error_class(error), len(folders))
+        finally:
+            stop.set()
+
+    def _fail(self, reason: str, count: int) -> None:
+        log.warning("folders_not_watched", reason=reason, count=count)
+        self.failed = True
+
+
+def _changes(folders: list[str], stop: threading.Event) -> Iterator[set[str]]:
+    """The paths that change, as it comes; blocks for ``STOP_MS`` at most.
+
+    Raises:
+        OSError, RuntimeError: the folders cannot be watched.
+    """
+    from watchfiles import watch  # loads its library
+
+    for found in watch(
+        *folders,
+        watch_filter=None,
+        debounce=DEBOUNCE_MS,
+        step=STEP_MS,
+        stop_event=stop,
+        rust_timeout=STOP_MS,
+        yield_on_timeout=True,
+        raise_interrupt=False,
+        recursive=False,
+        ignore_permission_denied=True,
+    ):
+        yield {path for _, path in found}
