@@ -12,7 +12,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.domain.knowledge import Document, Source, SourceId, document_id
-from klaw.knowledge import scan
+from klaw.knowledge import removal, scan
 from klaw.knowledge.ingest import Ingest
 from klaw.knowledge.scan import Look, Place
 from klaw.knowledge.source_state import SourceState
@@ -104,7 +104,8 @@ class Looker:
             await self._writer.run(documents.wait_again, source)
         found = await self._readers.run(documents.behind)
         await self._wait([_document(source, source.name, source.size) for source in found])
-        for document in await self._readers.run(documents.strays):
+        await removal.sweep(self._readers, self._writer)
+        for document in await self._readers.run(documents.renamed, WAIT_AT_ONCE):
             await self._ingest.remove(document)
 
     async def folder(self, source: Source, *, again: bool = False) -> int:

@@ -1,10 +1,12 @@
 """The parts of knowledge bases, how they are connected, and the actor that works in their background."""
 
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 
 from klaw.core import Core
+from klaw.knowledge import folders
 from klaw.knowledge.graph.graphs import Graphs
 from klaw.knowledge.indexer import Indexer
 from klaw.knowledge.ingest import Ingest
@@ -43,8 +45,8 @@ def build(core: Core, *, embed: Callable[[], None]) -> Knowledge:
         writer=writer,
         clock=clock,
         ingest=ingest,
-        allowed=lambda _source: "",
-        private=(),
+        allowed=partial(folders.allowed, config=config, paths=paths),
+        private=folders.private(paths),
         max_files=config.max_files,
         scan_s=config.scan_s,
     )

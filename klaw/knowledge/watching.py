@@ -49,14 +49,20 @@ class Watches:
             async with trio.open_nursery() as nursery:
                 if self._folders:
                     nursery.start_soon(self._watch, sorted(self._folders))
-                while not await self._news.wait_for_news(RETRY_S) and not self.failed:
-                    pass
+                await self._news.wait_for_news()
                 nursery.cancel_scope.cancel(reason="other folders are to be watched")
 
     async def _watch(self, folders: list[Path]) -> None:
-        if len(folders) > MAX_WATCHED:
-            self._fail("too_many", len(folders))
-            return
+        while True:
+            reason = "too_many"
+            if len(folders) <= MAX_WATCHED:
+                reason = await self._watch_until_it_fails(folders)
+            log.warning("folders_not_watched", reason=reason, count=len(folders))
+            self.failed = True
+            await trio.sleep(RETRY_S)
+
+    async def _watch_until_it_fails(self, folders: list[Path]) -> str:
+        """Returns why it does not work."""
         threads, stop = Threads("watching folders", 1), threading.Event()
         news = _changes([str(folder) for folder in folders], stop)
         first = True
@@ -66,14 +72,11 @@ class Watches:
                 if changed or first:
                     self._told(changed)
                 first = False
-        except (OSError, RuntimeError) as error:  # the text names the folder
-            self._fail(error_class(error), len(folders))
+        except (OSError, RuntimeError) as error:
+            return error_class(error)  # the text names the folder
         finally:
             stop.set()
-
-    def _fail(self, reason: str, count: int) -> None:
-        log.warning("folders_not_watched", reason=reason, count=count)
-        self.failed = True
+        return "ended"
 
 
 def _changes(folders: list[str], stop: threading.Event) -> Iterator[set[str]]:

@@ -181,9 +181,13 @@ WHERE s.kind IN ('file', 'rdf', 'web') AND s.sha256 <> '' AND NOT EXISTS (SELECT
     WHERE d.source_id = s.id AND d.name = s.name AND (d.state = 'waiting' OR d.sha256 = s.sha256))
 ORDER BY s.created_at, s.id
 """
-_STRAYS = """
-SELECT d.id FROM kb_documents AS d LEFT JOIN kb_sources AS s ON s.id = d.source_id AND s.base_id = d.base_id
-WHERE s.id IS NULL OR (s.kind <> 'folder' AND d.name <> s.name)
+_ORPHANS = """
+SELECT id FROM kb_documents AS d
+WHERE NOT EXISTS (SELECT 1 FROM kb_sources AS s WHERE s.id = d.source_id AND s.base_id = d.base_id) LIMIT ?
+"""
+_RENAMED = """
+SELECT d.id FROM kb_sources AS s JOIN kb_documents AS d ON d.source_id = s.id AND d.name <> s.name
+WHERE s.kind <> 'folder' LIMIT ?
 """
 
 
@@ -192,9 +196,14 @@ def behind(connection: apsw.Connection) -> list[Source]:
     return _SOURCES.all(connection, _BEHIND)
 
 
-def strays(connection: apsw.Connection) -> list[DocumentId]:
-    """Documents whose source is gone, or is called otherwise: for the indexer."""
-    return [DocumentId(stray) for (stray,) in connection.execute(_STRAYS)]
+def orphans(connection: apsw.Connection, limit: int) -> list[DocumentId]:
+    """Documents whose source is gone."""
+    return [DocumentId(orphan) for (orphan,) in connection.execute(_ORPHANS, (limit,))]
+
+
+def renamed(connection: apsw.Connection, limit: int) -> list[DocumentId]:
+    """Documents whose source, a file or a page, is called otherwise now."""
+    return [DocumentId(document) for (document,) in connection.execute(_RENAMED, (limit,))]
 
 
 def counts(connection: apsw.Connection) -> dict[str, int]:
