@@ -35,6 +35,7 @@ _WORKS_AGAIN = {
     "graph": "the graph {name} of a knowledge base can be asked again",
     "actor": "{name} works again",
     "uncovered": "every message can be found again",
+    "clock": "the clock is set; scheduled tasks go on",
     "tasks_failed": "no task failed at its last run any more",
     "summaries_failing": "summaries can be made again",
     "no_price_list": "the list of prices can be read again",

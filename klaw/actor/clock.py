@@ -10,6 +10,10 @@ NewId = Callable[[], str]
 """Makes a unique id: 20 lower-case hexadecimal digits, its first 11 the time in milliseconds, so ids sort by age."""
 
 
+EARLIEST = dt.datetime(2025, 1, 1, tzinfo=dt.UTC).timestamp()
+"""Klaw did not exist before, in Unix seconds; a clock that says so was never set."""
+
+
 class Clock(Protocol):
     """Wall clock time."""
 

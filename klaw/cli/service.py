@@ -95,7 +95,7 @@ def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[
     pull = asked.models and machine.real and not asked.dry_run
     models = (lambda each: pull_models(each, source, quiet=quiet)) if pull else None
     install(wanted, machine, start=asked.start, models=models)
-    if not any(step.outcome in ("made", "changed", "failed") or step.diff for step in machine.steps):
+    if not any(step.outcome in ("made", "changed", "done", "failed") or step.diff for step in machine.steps):
         say("All was there already.")
     if machine.real and not asked.dry_run and machine.well:
         say(f"Configuration: {wanted.home}/config/engine.json. How it is: klaw service status")

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from klaw.actor.clock import from_iso
+from klaw.actor.clock import EARLIEST, from_iso
 from klaw.backup import folder as backups
 from klaw.config.load import load, unresolved_secrets
 from klaw.config.owner import belongs_to, not_usable
@@ -29,8 +29,6 @@ LITTLE_SPACE_BYTES = 1 << 30
 NO_SPACE_BYTES = 100 << 20
 FUTURE_S = 300.0
 """A newest message that is so much later than now shows a clock that went back."""
-EARLIEST_YEAR = 2025
-"""Klaw did not exist before; a clock that says so was never set."""
 
 
 @attrs.frozen(kw_only=True)
@@ -142,7 +140,7 @@ def check_clock(now: float, newest: str | None) -> Finding:
     moment = dt.datetime.fromtimestamp(now, dt.UTC)
     shown = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
     todo = "set the clock, and let it be set by the network (timedatectl set-ntp true)"
-    if moment.year < EARLIEST_YEAR:
+    if now < EARLIEST:
         return problem("clock", f"it says {shown}, which cannot be", todo)
     if newest is not None and _seconds(newest) > now + FUTURE_S:
         return warning("clock", f"it says {shown}, and the newest message is of {newest}: it went back", todo)

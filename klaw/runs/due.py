@@ -14,13 +14,13 @@ The rules:
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 
 from klaw.actor.backoff import Backoff
-from klaw.actor.clock import from_iso
+from klaw.actor.clock import EARLIEST, from_iso, iso
 from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Run, RunStatus, Task, TaskName
@@ -253,3 +253,38 @@ class ClockWatch:
         jump = (wall - self.wall) - (monotonic - self.monotonic)
         self.wall, self.monotonic = wall, monotonic
         return jump if abs(jump) >= THRESHOLD_S else 0.0
+
+
+BEHIND_S = 86_400.0
+"""A clock that is so far behind the newest message was not set yet."""
+PATIENCE_S = 86_400.0
+"""Who sets the clock has set it by then, and it was the messages that were ahead."""
+
+
+@attrs.define(kw_only=True)
+class ClockTrust:
+    """Whether the clock can be right. A board without one of its own starts in the year 1970, or where it was stopped;
+    what is due then is not known before the clock is set."""
+
+    last_seen: float
+    """Time of the newest message when Klaw started, in Unix seconds."""
+    since: float
+    """When Klaw started, in seconds of a clock that only goes forward."""
+    trusted: bool = False
+    """Once it was right, somebody who sets it back means it."""
+
+    def doubt(self, *, wall: float, monotonic: float, synchronized: Callable[[], bool]) -> str | None:
+        """Why the clock is not believed, for people; None: it is.
+
+        Args:
+            wall: what it says, in Unix seconds.
+            monotonic: as ``since``.
+            synchronized: asks whether the system has set it by the network.
+        """
+        told = f"the clock says {iso(wall)[:16].replace('T', ' ')} UTC"
+        if wall < EARLIEST:
+            return f"{told}, which cannot be"
+        if not self.trusted:
+            late = wall < self.last_seen - BEHIND_S and monotonic - self.since < PATIENCE_S
+            self.trusted = not late or synchronized()
+        return None if self.trusted else f"{told}, and the newest message is of {iso(self.last_seen)[:10]}"

@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias, assert_never
 
 import attrs
@@ -27,9 +28,10 @@ from klaw.domain.text import plural
 from klaw.errors import ActorStopped, KlawError, NotStarted
 from klaw.runs import heartbeat
 from klaw.runs.beginning import Beginner, Job, Spawn
-from klaw.runs.due import ClockWatch, Decision, Fire, State, TaskKey, decide
+from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Decision, Fire, State, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
+from klaw.store.checkup import newest_time
 from klaw.store.kinds import runs, tasks
 
 CAPACITY = 256
@@ -38,6 +40,8 @@ BROKEN = "an internal error occurred; the log has its place"
 LEAST_PAUSE_S = 0.01
 STORAGE_PAUSE_S = 30.0
 """After an error of the store nothing is begun for so long."""
+SYNCHRONIZED = Path("/run/systemd/timesync/synchronized")
+"""Is there as soon as systemd has set the clock by the network."""
 
 log = structlog.get_logger("klaw.scheduler")
 
@@ -88,6 +92,8 @@ class Scheduler:
         """When it looks again at the latest, in Unix seconds."""
         self.failing: dict[TaskKey, str] = {}
         """Tasks whose last run failed, with its error code."""
+        self.clock_doubt: str | None = None
+        """Why tasks wait for the clock to be set, for people."""
 
     def spec(self, agent: Agent) -> ActorSpec:
         """How the supervisor is to run it; its runs are made with the agent."""
@@ -96,11 +102,14 @@ class Scheduler:
         return ActorSpec(name=self.mailbox.name, mailbox=self.mailbox, run=work, stop_budget_s=grace_s)
 
     def problems(self) -> dict[str, str]:
-        """Whether tasks failed at their last run. All users see this: a number, no names."""
-        if not self.failing:
-            return {}
-        failed = plural(len(self.failing), "task")
-        return {"tasks_failed": f"{failed} failed at the last run; /tasks and `klaw runs` say why"}
+        """Whether tasks failed at their last run, or wait. All users see this: a number, no names."""
+        found = {}
+        if self.failing:
+            failed = plural(len(self.failing), "task")
+            found["tasks_failed"] = f"{failed} failed at the last run; /tasks and `klaw runs` say why"
+        if self.clock_doubt is not None:
+            found["clock"] = f"{self.clock_doubt}: scheduled tasks wait until it is set"
+        return found
 
     def nudge(self) -> None:
         """Say that tasks were changed. Never waits: what a full mailbox drops is seen when it has been worked off."""
@@ -131,6 +140,7 @@ class _Actor:
     beginner: Beginner = attrs.field(init=False)
     watch: ClockWatch = attrs.field(init=False)
     awake_since: float = attrs.field(init=False)
+    trust: ClockTrust = attrs.field(init=False)
     passed: dict[TaskKey, Run] = attrs.Factory(dict)
     """Heartbeats that had nothing to do: they leave no record in the store."""
     not_before: float = float("-inf")
@@ -149,6 +159,8 @@ class _Actor:
             self.scheduler.queued.append(await self.beginner.job_again(again))
         for record in await agent.core.readers.run(runs.last_of_tasks):
             self._remember(record)
+        newest = await agent.core.readers.run(newest_time)
+        self.trust = ClockTrust(last_seen=from_iso(newest) if newest else -math.inf, since=trio.current_time())
 
     async def loop(self) -> None:
         """Work until the mailbox is closed."""
@@ -233,6 +245,10 @@ class _Actor:
             return self.not_before
 
     async def _start_tasks(self) -> float:
+        if self._clock_in_doubt():
+            self._start_queued(before=math.inf)
+            self.scheduler.wake_at = self.agent.core.clock.now() + MAX_SLEEP_S
+            return trio.current_time() + MAX_SLEEP_S
         rules = self.agent.core.config.subagents
         tried: set[tuple[TaskKey, int, int]] = set()
         started = True
@@ -353,3 +369,12 @@ class _Actor:
         if jump_s := self.watch.jumped_s(wall=now, monotonic=trio.current_time()):
             log.warning("clock_jumped", seconds=round(jump_s, 1))
             self.awake_since = now
+
+    def _clock_in_doubt(self) -> bool:
+        wall, was = self.agent.core.clock.now(), self.scheduler.clock_doubt
+        doubt = self.trust.doubt(wall=wall, monotonic=trio.current_time(), synchronized=SYNCHRONIZED.exists)
+        if (doubt is None) != (was is None):
+            log.warning("waiting_for_the_clock" if doubt else "clock_is_set")
+            self.awake_since = wall
+        self.scheduler.clock_doubt = doubt
+        return doubt is not None

@@ -39,7 +39,7 @@ from klaw.service.units import (
 class Step:
     """One thing on the machine."""
 
-    outcome: Literal["made", "changed", "removed", "same", "kept", "skipped", "failed"]
+    outcome: Literal["made", "changed", "removed", "done", "same", "kept", "skipped", "failed"]
     what: str
     why: str = ""
     diff: tuple[str, ...] = ()
@@ -98,6 +98,8 @@ class Machine:
             return
         if is_untouched(path, place.read_text(encoding="utf-8")):
             self._do(place.unlink)
+            if path.suffix == ".conf" and not self.dry_run and not any(place.parent.iterdir()):
+                place.parent.rmdir()
             self.note("removed", path)
         else:
             kept = path.with_name(f"{path.name}.edited")
@@ -143,13 +145,13 @@ class Machine:
     def run(self, *command: str, what: str = "", quiet: bool = False) -> bool:
         """Run a program; returns whether it succeeded. What it said is told if not."""
         if self.dry_run:
-            self.note("made", what or " ".join(command))
+            self.note("done", what or " ".join(command))
             return True
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
         good = done.returncode == 0
         if not quiet or not good:
             said = (done.stderr or done.stdout).strip().splitlines()
-            self.note("made" if good else "failed", what or " ".join(command), "" if good else "; ".join(said[-3:]))
+            self.note("done" if good else "failed", what or " ".join(command), "" if good else "; ".join(said[-3:]))
         return good
 
     def systemctl(self, *arguments: str) -> bool:
