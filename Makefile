@@ -10,7 +10,7 @@ WORKERS ?= auto
 ASYNC_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC105,ASYNC106,ASYNC111,ASYNC112,ASYNC113,ASYNC118,ASYNC119,ASYNC120,ASYNC121,ASYNC900
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install dist test test-slow lint types lock lock-check clean
+.PHONY: run install dist deb test test-slow lint types lock lock-check clean
 
 run: $(VENV)/.installed-local
 	@$(BIN)/klaw models pull
@@ -21,6 +21,10 @@ install: $(VENV)/.installed-local
 # The wheel, in dist/.
 dist: $(VENV)/.installed-dev
 	$(BIN)/python tools/make_dist.py
+
+# A package for the Debian that runs here, in dist/.
+deb: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.make_deb
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

@@ -20,7 +20,7 @@ WANTED = ("klaw", "conf", "pyproject.toml", "README.md", "LICENSE")
 def build(folder: Path) -> Path:
     """Build the wheel; returns its path."""
     listed = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard", *WANTED).split("\0")
-    environ = {"SOURCE_DATE_EPOCH": _git("log", "-1", "--format=%ct").strip()} | os.environ
+    environ = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch())}
     with tempfile.TemporaryDirectory() as name:
         source, made = Path(name, "source"), Path(name, "made")
         for each in filter(None, listed):
@@ -32,6 +32,11 @@ def build(folder: Path) -> Path:
         (wheel,) = made.glob("*.whl")
         folder.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(wheel, folder))
+
+
+def epoch() -> int:
+    """The time that is written into what is built, in Unix seconds."""
+    return int(os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct"))
 
 
 def _git(*arguments: str) -> str:
