@@ -171,6 +171,7 @@ async def _alone(paths: Paths, about: dict[str, Any], work: "Callable[[Put], Rep
     from klaw.actor.clock import SystemClock
     from klaw.actor.mailbox import Nudge
     from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+    from klaw.actor.threads import Threads
     from klaw.operations.perform import OPERATOR, operations, perform, read
     from klaw.store.engine import writer as writer_actor
     from klaw.store.engine.journal import Journal
@@ -187,7 +188,8 @@ async def _alone(paths: Paths, about: dict[str, Any], work: "Callable[[Put], Rep
             publish=lambda _stored: None,
         )
         await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, restart=Restart.VITAL, run=write))
-        parts = {"readers": store.readers, "writer": store.writer, "clock": clock, "embedder": Nudge()}
+        parts: dict[str, Any] = {"readers": store.readers, "writer": store.writer, "clock": clock}
+        parts |= {"embedder": Nudge(), "files": Threads("files", 1), "paths": paths}
 
         def put(part: dict[str, Any]) -> dict[str, Any]:
             given = {name: value for name, value in {**about, **part}.items() if value is not None}

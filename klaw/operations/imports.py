@@ -1,5 +1,6 @@
 """What was moved in from other programs (``klaw.cli.imports`` reads their exports): storing it, listing, undoing."""
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
@@ -14,6 +15,8 @@ from klaw.operations.chats import without_messages
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
+    from klaw.actor.threads import Threads
+    from klaw.config.paths import Paths
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.forget.forget import Forgetter
     from klaw.operations.perform import Caller
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
 NOUN = op.Noun("import", "move in what was said in other programs (docs/import.md)")
 
 AT_ONCE = 20
-"""Messages in one transaction: who waits for the writer shares one group with so many."""
+CHARS_AT_ONCE = 10_000
+"""Messages in one transaction, and characters of them: who waits for the writer shares a group with so much."""
 PAUSE_FACTOR = 0.5
 """A pause is so many times as long as the transaction before it."""
 
@@ -59,7 +63,15 @@ def _table(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("import_put", ImportPut, changes=True, deadline_s=300.0)
-async def put(asked: ImportPut, user: UserId, writer: "Writer", clock: "Clock", embedder: "Embedder") -> dict[str, Any]:
+async def put(
+    asked: ImportPut,
+    user: UserId,
+    writer: "Writer",
+    clock: "Clock",
+    embedder: "Embedder",
+    files: "Threads",
+    paths: "Paths",
+) -> dict[str, Any]:
     """Store a part of a chat of another program, a few messages at a time."""
     import trio
 
@@ -67,8 +79,8 @@ async def put(asked: ImportPut, user: UserId, writer: "Writer", clock: "Clock", 
     from klaw.store.kinds import imports
 
     into, counts = chat_id(user, asked.into) if asked.into else None, dict.fromkeys(("added", "known", "elsewhere"), 0)
-    for first in range(0, len(asked.said), AT_ONCE):
-        part, begin = asked.said[first : first + AT_ONCE], trio.current_time()
+    for part in _slices(asked.said):
+        begin = trio.current_time()
         done = await writer.run(
             imports.put,
             user,
@@ -85,10 +97,25 @@ async def put(asked: ImportPut, user: UserId, writer: "Writer", clock: "Clock", 
         for name in counts:
             counts[name] += getattr(done, name)
         if done.added:
-            await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
+            pause = (trio.current_time() - begin) * PAUSE_FACTOR
+            await files.run(imports.sync, paths.data_dir, done.logs)
+            await writer.run_alone(imports.settle)
+            await trio.sleep(pause)
     embedder.nudge()
     assert into is not None
     return {"chat": into.partition(":")[2], **counts}
+
+
+def _slices(said: Sequence[Said]) -> Iterator[list[Said]]:
+    part: list[Said] = []
+    room = CHARS_AT_ONCE
+    for each in said:
+        room -= len(each.content)
+        if part and (room < 0 or len(part) >= AT_ONCE):
+            yield part
+            part, room = [], CHARS_AT_ONCE - len(each.content)
+        part.append(each)
+    yield part
 
 
 @NOUN.operation("import_list", op.OfUser, cli="list", show=_table, offline=True)

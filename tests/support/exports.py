@@ -11,6 +11,8 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.mailbox import Nudge
+from klaw.actor.threads import Threads
+from klaw.config.paths import Paths
 from klaw.imports import chatgpt
 from klaw.imports.events import Event, Message
 from klaw.imports.feed import Report, feed
@@ -54,7 +56,8 @@ async def imported(
     topics: bool = False,
 ) -> Report:
     """Import an export as the command does."""
-    parts = {"readers": store.readers, "writer": store.writer, "clock": SystemClock(), "embedder": Nudge()}
+    parts: dict[str, Any] = {"readers": store.readers, "writer": store.writer, "clock": SystemClock()}
+    parts |= {"embedder": Nudge(), "files": Threads("files", 1), "paths": Paths.resolve(store.journal._root.parent)}
 
     def put(part: dict[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in part.items() if value is not None}

@@ -151,6 +151,11 @@ class Journal:
         self._undo = []
 
     @property
+    def dirty(self) -> int:
+        """How many files and folders a checkpoint has to make durable."""
+        return len(self._dirty) + len(self._new_folders)
+
+    @property
     def wants_checkpoint(self) -> bool:
         return self._commit_size >= self._checkpoint_bytes
 

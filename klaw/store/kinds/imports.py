@@ -3,18 +3,21 @@ of imports: an import is there as long as a message of it is."""
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import apsw
 import attrs
 
+from klaw import atomic_file
 from klaw.domain import tokens
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportId, Said, numbered
 from klaw.domain.message import Kind, NewMessage
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.errors import IdConflict
-from klaw.store.engine.transaction import Transaction
+from klaw.store.engine.transaction import Stopped, Transaction, checkpoint
 from klaw.store.kinds import chats, messages
 
 MOST_AGAIN = 9
@@ -34,6 +37,8 @@ class Put:
     """Were here already, or are forgotten."""
     elsewhere: int
     """Are here in another chat."""
+    logs: frozenset[str]
+    """That were written to."""
 
 
 def put(
@@ -77,7 +82,8 @@ def put(
         found[became] += each.type is not Kind.SESSION_BREAK
     if new and title and found["added"]:
         chats.rename(tx, user, chat, title, at)
-    return Put(chat=chat, added=found["added"], known=found["known"], elsewhere=found["elsewhere"])
+    logs = frozenset(each.path for each in tx.entries)
+    return Put(chat=chat, added=found["added"], known=found["known"], elsewhere=found["elsewhere"], logs=logs)
 
 
 def _message(user: UserId, chat: ChatId, origin: ImportId, said: Said, *, topics: bool) -> NewMessage:
@@ -128,6 +134,24 @@ def _id(connection: apsw.Connection, message: NewMessage, undone: dict[str, bool
         if not undone[known.channel]:
             break
     return own
+
+
+MOST_DIRTY = 16
+"""Logs that wait for a checkpoint: an import writes to a log for each day of each chat, and everybody waits while
+hundreds of them are made durable at once."""
+
+
+def sync(data_dir: Path, logs: Iterable[str]) -> None:
+    """Make logs durable while others use the writer, so that it has little left to do. Blocks. Raises OSError."""
+    for path in {each for log in logs for each in (data_dir / log, (data_dir / log).parent)}:
+        with suppress(FileNotFoundError):
+            atomic_file.sync(path)
+
+
+def settle(stopped: Stopped) -> None:
+    """Have a checkpoint when ``MOST_DIRTY`` wait for it."""
+    if stopped.journal.dirty >= MOST_DIRTY:
+        checkpoint(stopped.connection, stopped.journal)
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------
