@@ -170,10 +170,10 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
         if operation.noun.local:
             answer = _here(paths, asked, arguments.home, quiet=getattr(arguments, "json", False))
         else:
-            answer = _ask(paths, asked, given)
+            answer = ask(paths, asked, given)
         done = operation.confirm is None or "dry_run" in given
         if not done and (arguments.yes or _agreed(operation, answer)):
-            answer, done = _ask(paths, asked, {**given, "dry_run": False}), True
+            answer, done = ask(paths, asked, {**given, "dry_run": False}), True
     except (OperationError, Refused) as error:
         for problem in _said(operation, error):
             warn(problem)
@@ -203,7 +203,8 @@ def _here(paths: Paths, asked: Call, home: str | None, *, quiet: bool) -> Any:
         progress.finish()
 
 
-def _ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+def ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a server answers; without one what its database says. Raises OperationError, Refused, NoServer."""
     operation = asked.operation
     if operation.alone:
         if not paths.database.is_file():
@@ -221,7 +222,7 @@ def _texts(operation: Operation, arguments: argparse.Namespace, paths: Paths, gi
     """The parts of a document. Raises OperationError, Refused, NoServer."""
     asked = {**given, "format": "json"} if getattr(arguments, "json", False) else given
     while True:
-        answer = _ask(paths, read(operation, asked), asked)
+        answer = ask(paths, read(operation, asked), asked)
         yield answer["text"]
         if answer["next"] is None:
             return

@@ -27,7 +27,7 @@ _MADE = frozenset(
 
 def read(export: Export) -> Iterator[Event]:
     """All chats of an export; one that cannot be read does not stop the rest."""
-    for file in export.files(FILES):
+    for file in export.files(FILES, "conversations.json"):
         number = 0
         try:
             with file.open() as stream:

@@ -91,9 +91,23 @@ class Export:
         if self._zip is not None and len(self._zip.infolist()) > MAX_MEMBERS:
             raise ImportRefused(f"{path}: has more than {MAX_MEMBERS:,} files: unpack it, and name the folder")
 
-    def files(self, wanted: str) -> list[File]:
+    def files(self, wanted: str, called: str = "") -> list[File]:
         """The files whose names, with their folders, end as a regular expression says, in the order of their names. Of
-        a file that stands alone the name does not matter."""
+        a file that stands alone the name does not matter.
+
+        Args:
+            wanted: the expression.
+            called: how a person knows what must be there; empty: it may be missing.
+
+        Raises:
+            ImportRefused: there is none.
+        """
+        found = self._files(wanted)
+        if called and not found:
+            raise ImportRefused(f"{self.path}: there is no {called} in it")
+        return found
+
+    def _files(self, wanted: str) -> list[File]:
         if self._zip is not None:
             found = {each.filename: each for each in self._zip.infolist() if not each.is_dir()}
             return [File(name, self, found[name]) for name in sorted(found) if _ends(wanted, name)]

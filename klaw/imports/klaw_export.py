@@ -14,7 +14,7 @@ FILES = r"chats/[^/]+\.json"
 
 def read(export: Export) -> Iterator[Event]:
     """All chats of an export, with the ids that their messages have."""
-    for file in export.files(FILES):
+    for file in export.files(FILES, "chats/NAME.json"):
         head, begun = {"name": file.stem, "title": ""}, False
         try:
             with file.open() as stream:

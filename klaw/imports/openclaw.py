@@ -27,7 +27,7 @@ def read(export: Export) -> Iterator[Event]:
     for file in export.files(r"sessions\.json"):
         if not file.name.endswith(".jsonl"):
             titles |= _titles(file)
-    for file in export.files(r"[^/]+\.jsonl"):
+    for file in export.files(r"[^/]+\.jsonl", "session (SESSION.jsonl)"):
         try:
             yield from _session(file, titles)
         except UNREADABLE as error:

@@ -36,7 +36,7 @@ def read(export: Export, me: str | None, zone: dt.tzinfo | None) -> Iterator[Eve
     Raises:
         ImportRefused: the export does not say whose it is, and nobody else did.
     """
-    for file in export.files(FILES):
+    for file in export.files(FILES, "result.json"):
         reader = _Reader(file, me, zone)
         try:
             with file.open() as stream:

@@ -72,7 +72,7 @@ def read(
     Raises:
         ImportRefused: ``me`` or ``order`` is needed, and why.
     """
-    for file in export.files(FILES):
+    for file in export.files(FILES, "chat as text (_chat.txt)"):
         count = 0
         try:
             facts = _Facts.of(file)

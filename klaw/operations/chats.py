@@ -104,6 +104,16 @@ def _called(chat: dict[str, Any]) -> str:
     return f"{chat['name']} “{chat['title']}”" if chat["title"] else str(chat["name"])
 
 
+def _summaries(answer: dict[str, Any]) -> op.Lines:
+    if not answer["summaries"]:
+        return ["no summaries of this chat"]
+    lines: list[op.Line] = []
+    for each in answer["summaries"]:
+        place = f"#{each['first_seq']} to #{each['last_seq']}"
+        lines += [f"{each['number']}. {place}, {op.minute(each['created_at'])}, {each['state']}:", each["text"], ""]
+    return lines
+
+
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 _LIST = op.Slash(
@@ -197,6 +207,14 @@ async def export(asked: ChatsExport, user: UserId, readers: "Readers") -> dict[s
         "text": text,
         "next": None if last else said[-1].seq,
     }
+
+
+@NOUN.operation("chats_summaries", OfChat, cli="summaries", show=_summaries, offline=True)
+async def summaries(asked: OfChat, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """Show the summaries of a chat: what stands in the place of messages that are too old for a request."""
+    from klaw.store.kinds import summaries as sql
+
+    return {"summaries": await readers.run(sql.of_chat, the_chat(asked, user))}
 
 
 @NOUN.operation(

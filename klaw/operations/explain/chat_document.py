@@ -31,7 +31,7 @@ def part(form: Format, chat: Mapping[str, Any], said: Iterable[Message], *, firs
         first, last: whether the part begins or ends the document.
     """
     if form == "markdown":
-        head = f"# {_plain(chat['title'] or chat['name'])}\n\nChat {_plain(chat['name'])}; times are UTC.\n"
+        head = f"# {escaped(chat['title'] or chat['name'])}\n\nChat {escaped(chat['name'])}; times are UTC.\n"
         return (head if first else "") + "".join(map(_markdown, said))
     about = dumps({name: chat[name] for name in ("chat", "name", "title")})
     lines = ",\n".join(dumps(_json(each)) for each in said)
@@ -44,7 +44,8 @@ def _json(message: Message) -> dict[str, Any]:
     return {name: getattr(message, name) for name in names}
 
 
-def _plain(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text in which nothing is Markdown."""
     return _MARKUP.sub(r"\\\1", text)
 
 
@@ -58,7 +59,7 @@ def _markdown(message: Message) -> str:
         return _folded(f"Result of {message.metadata.get('name', 'a tool')}{failed} · {about}", message.content)
     task = message.metadata.get("task")
     author = _AUTHORS[message.role] + (f", task {task}" if task else "")
-    files = ", ".join(_plain(each.name) for each in files_of(message.metadata))
+    files = ", ".join(escaped(each.name) for each in files_of(message.metadata))
     parts = [_quoted(message.content)] if message.content else []
     parts += [f"Files: {files}"] if files else []
     calls = message.metadata.get("calls", ()) if message.type is Kind.TOOL_CALL else ()

@@ -110,6 +110,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "models_test",
         "doctor",
         "backup_mark",
+        "chats_summaries",
         "import_put",
         "import_list",
         "import_undo",

@@ -1,0 +1,155 @@
+"""``klaw export``: what Klaw keeps of a user as one folder, as Markdown for people and as JSON for programs."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from klaw.cli import document
+from klaw.cli.operations import ask
+from klaw.cli.output import ProgressLine
+from klaw.config.paths import Paths
+from klaw.domain.text import minute, one_line, plural
+from klaw.operations.explain.chat_document import escaped
+from klaw.operations.operation import Noun, OfUser, OperationError, argument
+from klaw.operations.perform import operations, read
+
+NOUN = Noun("export", "write chats and memory into a folder, as Markdown and JSON (docs/import.md)", local=True)
+PAGE = 100
+MAX_NAME_BYTES = 200
+
+Ask = Callable[..., dict[str, Any]]
+
+
+@attrs.frozen(kw_only=True)
+class Export(OfUser):
+    to: str = argument(
+        "the folder; it must be empty, or not be there (default: klaw-export)", default="klaw-export", metavar="DIR"
+    )
+
+
+_ONE = {"chats": "chat", "messages": "message", "facts": "fact", "people": "person"}
+_ONE |= {"topics": "topic", "summaries": "summary"}
+
+
+def _shown(answer: dict[str, Any]) -> list[str]:
+    counts = ", ".join(plural(answer[name], one, name) for name, one in _ONE.items())
+    return [f"{answer['folder']}: {counts}"]
+
+
+@NOUN.operation("export", Export, cli="", show=_shown)
+def export(asked: Export, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+    """Write chats, facts, people, topics and summaries into a folder. `klaw import klaw DIR` reads the chats back.
+
+    It runs beside a server or without one. Files that were sent are not in it: klaw backup has them.
+    """
+    folder = Path(asked.to).expanduser().absolute()
+    asking = partial(_ask, paths, asked.user)
+    chats = _chats(asking)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise OperationError("bad_args", "is not empty: name another folder", field="to")
+        (folder / "chats").mkdir(mode=0o700)
+    except OSError as error:
+        raise OperationError("bad_args", f"{folder} cannot be made: {error.strerror}", field="to") from None
+    count, summaries = 0, []
+    for done, chat in enumerate(chats):
+        progress.show("chats", done, len(chats))
+        count += chat["messages"]
+        for form, ending in (("markdown", "md"), ("json", "json")):
+            texts = _parts(asking, chat["name"], form)
+            document.write(texts, str(folder / "chats" / f"{_file_name(chat['name'])}.{ending}"))
+        summaries += asking("chats_summaries", chat=chat["name"])["summaries"]
+    progress.show("chats", len(chats), len(chats))
+    found = {
+        "facts": list(_pages(asking, "fact_list", "facts")),
+        "people": list(_pages(asking, "person_list", "people")),
+        "topics": list(_topics(asking)),
+        "summaries": summaries,
+    }
+    for name, things in found.items():
+        document.write(iter([json.dumps(things, ensure_ascii=False, indent=1) + "\n"]), str(folder / f"{name}.json"))
+        lines = [f"# {name.capitalize()}\n", *map(_LINES[name], things)]
+        document.write(iter(["\n".join(lines) + "\n"]), str(folder / f"{name}.md"))
+    counts = {name: len(things) for name, things in found.items()}
+    return {"folder": str(folder), "chats": len(chats), "messages": count, **counts}
+
+
+def _ask(paths: Paths, user: str | None, name: str, **args: Any) -> dict[str, Any]:
+    given = {**args, **({"user": user} if user is not None else {})}
+    return ask(paths, read(operations()[name], given), given)
+
+
+def _pages(asking: Ask, name: str, found: str, **args: Any) -> Iterator[dict[str, Any]]:
+    page: int | None = 1
+    while page is not None:
+        answer = asking(name, limit=PAGE, page=page, **args)
+        yield from answer[found]
+        page = answer["next"]
+
+
+def _chats(asking: Ask) -> list[dict[str, Any]]:
+    """All chats, each once: what is said meanwhile changes their order."""
+    both = [each for archived in (False, True) for each in _pages(asking, "chats_list", "chats", archived=archived)]
+    return sorted({each["name"]: each for each in both}.values(), key=lambda each: str(each["name"]))
+
+
+def _topics(asking: Ask) -> Iterator[dict[str, Any]]:
+    before: dict[str, int] = {}
+    while topics := asking("topics_list", limit=PAGE, **before)["topics"]:
+        yield from topics
+        if len(topics) < PAGE:
+            return
+        before = {"before": topics[-1]["last_rowid"]}
+
+
+def _parts(asking: Ask, chat: str, form: str) -> Iterator[str]:
+    after: int | None = 0
+    while after is not None:
+        part = asking("chats_export", chat=chat, format=form, after=after)
+        yield part["text"]
+        after = part["next"]
+
+
+def _file_name(name: str) -> str:
+    """A chat's name as a file's; letters that take four bytes may make it too long for one."""
+    raw = name.encode()
+    if len(raw) <= MAX_NAME_BYTES:
+        return name
+    return f"{raw[: MAX_NAME_BYTES - 20].decode(errors='ignore')}~{hashlib.sha256(raw).hexdigest()[:16]}"
+
+
+def _fact(fact: dict[str, Any]) -> str:
+    return f"- {_text(fact['text'])} *({fact['category']}, {minute(fact['created_at'])})*"
+
+
+def _person(person: dict[str, Any]) -> str:
+    names = ", ".join(map(_text, (person["name"], *person["aliases"])))
+    return f"- **{names}**" + (f": {_text(person['relation'])}" if person["relation"] else "")
+
+
+def _topic(topic: dict[str, Any]) -> str:
+    span = " to ".join(dict.fromkeys((topic["first_at"][:10], topic["last_at"][:10])))
+    return f"- {span}, {_text(topic['chat'].partition(':')[2])}: {_text(topic['summary'])}"
+
+
+def _summary(summary: dict[str, Any]) -> str:
+    place = f"{_text(summary['chat'].partition(':')[2])}, #{summary['first_seq']} to #{summary['last_seq']}"
+    return f"## {place} ({summary['state']})\n\n{escaped(summary['text'])}\n"
+
+
+def _text(text: str) -> str:
+    return escaped(one_line(text))
+
+
+_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "facts": _fact,
+    "people": _person,
+    "topics": _topic,
+    "summaries": _summary,
+}

@@ -1,0 +1,151 @@
+"""`klaw import` and `klaw export` as processes: beside a server and without one, killed in the middle, undone."""
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import trio
+
+from tests.support.exports import chatgpt_export, talk, zipped
+from tests.support.forgetting import holding
+from tests.support.llm_server import serve_llm
+from tests.support.server import clean_environ, klaw_command, run_klaw, served, write_home
+from tests.support.talking import talking
+from tests.support.waiting import HANG_S, until
+
+SECRET = "Ключ от сейфа называется Kanarienvogel8842, запомни это"
+CHATS, EACH = 12, 120
+
+
+def large(folder: Path) -> Path:
+    """An export of just now: its questions are younger than those that a start answers."""
+    now = time.time()
+    chats = [
+        talk(f"c{chat}", f"Сад {chat}", *(f"said {chat} {n}, сказано в саду" for n in range(EACH)), at=now)
+        for chat in range(CHATS)
+    ]
+    return chatgpt_export(folder, *chats)
+
+
+def stored(database: Path) -> Counter[str]:
+    """How often each message is there."""
+    with closing(apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        rows = connection.execute("SELECT content FROM messages WHERE channel GLOB 'import:*'")
+        return Counter(content for (content,) in rows)
+
+
+async def begin(home: Path, path: Path) -> trio.Process:
+    command = klaw_command("import", "chatgpt", str(path), "--home", str(home))
+    return await trio.lowlevel.open_process(command, env=clean_environ(), stdout=-3, stderr=-3)
+
+
+async def test_killed_in_the_middle_and_imported_again(tmp_path: Path) -> None:
+    """The command, and the server under it: nothing is lost, nothing is there twice, and no model is asked."""
+    home, path = tmp_path / "home", large(tmp_path)
+    where = ("--home", str(home))
+    async with serve_llm() as llm, served(write_home(home, llm=llm.url)) as server:
+        importing = await begin(home, path)
+        await until(lambda: stored(server.database))
+        os.kill(importing.pid, signal.SIGKILL)
+        await importing.wait()
+        importing = await begin(home, path)
+        before = stored(server.database).total()
+        await until(lambda: stored(server.database).total() > before or importing.poll() is not None)
+        await server.kill()
+        with trio.fail_after(HANG_S):
+            await importing.wait()
+        await server.start()
+        code, out, err = await run_klaw("import", "chatgpt", str(path), "--json", *where)
+        assert code == 0, err
+        answer = json.loads(out)
+        assert (answer["chats"], answer["messages"]) == (CHATS, CHATS * EACH)
+        assert answer["added"] + answer["known"] == CHATS * EACH
+        found = stored(server.database)
+        assert (len(found), set(found.values())) == (CHATS * EACH, {1})
+        code, out, err = await run_klaw("import", "chatgpt", str(path), "--json", *where)
+        assert (code, json.loads(out)["added"]) == (0, 0), err
+        await server.kill()
+        await server.start()
+        assert llm.requests == []
+        async with talking(server.url) as at:
+            await at.ask("What did I say?", chat="Сад 3")
+        assert len(llm.requests) == 1
+
+
+async def test_a_dry_run_an_import_its_list_and_undo(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    where = ("--home", str(home))
+    path = chatgpt_export(tmp_path, talk("c1", "Сейф", "Where is it?", SECRET), {"bad": 1})
+    async with serve_llm() as llm, served(write_home(home, llm=llm.url)) as server:
+        code, out, err = await run_klaw("import", "chatgpt", str(path), "--dry-run", *where)
+        assert code == 0
+        assert "2 messages in 1 chat, 2023-11-14 22:13 to 2023-11-14 22:13 (UTC)\nnothing was stored\n" in out
+        assert err == "klaw: NOT read: conversations.json, chat 2: is no chat of ChatGPT (KeyError)\n"
+        assert stored(server.database).total() == 0
+        code, out, err = await run_klaw("import", "chatgpt", str(path), *where)
+        assert (code, "2 added, 0 were here already" in out) == (0, True), err
+        code, out, err = await run_klaw("search", "Kanarienvogel8842", *where)
+        assert (code, "Kanarienvogel8842" in out) == (0, True), err
+        code, out, err = await run_klaw("import", "list", "--json", *where)
+        (found,) = json.loads(out)["imports"]
+        assert (found["chats"], found["messages"]) == (1, 2)
+        code, out, err = await run_klaw("import", "undo", found["id"], "--dry-run", *where)
+        assert (code, "would be forgotten" in out, bool(holding(home, SECRET))) == (0, True, True), err
+        code, out, err = await run_klaw("import", "undo", found["id"], "--yes", *where)
+        assert (code, "a search of all files finds its words nowhere" in out) == (0, True), err
+        assert holding(home, SECRET, "Kanarienvogel8842") == {}
+        code, out, err = await run_klaw("import", "undo", found["id"], "--yes", *where)
+        assert (code, "there is no such import" in err) == (1, True)
+        for bad, why in (
+            ("gone.zip", "cannot be read: No such file or directory"),
+            (str(zipped(tmp_path / "x.zip", a__txt="x")), "there is no conversations.json in it"),
+        ):
+            code, out, err = await run_klaw("import", "chatgpt", bad, *where)
+            assert (code, why in err) == (1, True)
+        await server.stop()
+    code, out, err = await run_klaw("import", "chatgpt", str(path), "--json", *where)
+    assert (code, json.loads(out)["added"]) == (0, 2), err
+    code, out, err = await run_klaw("import", "list", *where)
+    assert (code, "chatgpt-" in out) == (0, True), err
+
+
+async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
+    home, other, folder = tmp_path / "home", tmp_path / "other", tmp_path / "выход"
+    async with serve_llm() as llm, served(write_home(home, llm=llm.url)) as server:
+        async with talking(server.url) as at:
+            await at.ask("Hello *there*")
+            await at.ask(SECRET, chat="сад")
+            await at.ask("And now?", chat="сад")
+        where = ("--home", str(home))
+        assert (await run_klaw("chats", "rename", "сад", "Дача и сейф", *where))[0] == 0
+        code, out, err = await run_klaw("facts", "add", "Likes _tea_ with lemon", *where)
+        code, out, err = await run_klaw("export", "--to", str(folder), *where)
+        assert code == 0, err
+        assert sorted(each.name for each in folder.iterdir()) == [
+            "chats",
+            *(f"{name}.{ending}" for name in ("facts", "people", "summaries", "topics") for ending in ("json", "md")),
+        ]
+        assert sorted(each.name for each in (folder / "chats").iterdir()) == [
+            *("main.json", "main.md", "сад.json", "сад.md")
+        ]
+        assert SECRET in (folder / "chats" / "сад.md").read_text()
+        assert {oct(each.stat().st_mode & 0o777) for each in folder.rglob("*.*")} == {"0o600"}
+        code, out, err = await run_klaw("export", "--to", str(folder), *where)
+        assert (code, "is not empty" in err) == (2, True), err
+        code, out, err = await run_klaw("import", "klaw", str(folder), "--json", *where)
+        assert (code, json.loads(out)["added"]) == (0, 0), err
+    async with serve_llm() as llm, served(write_home(other, llm=llm.url)) as server:
+        where = ("--home", str(other))
+        code, out, err = await run_klaw("import", "klaw", str(folder), "--json", *where)
+        assert code == 0, err
+        again = tmp_path / "again"
+        assert (await run_klaw("export", "--to", str(again), *where))[0] == 0
+        for name in ("main", "сад"):
+            one, two = (json.loads((each / "chats" / f"{name}.json").read_text()) for each in (folder, again))
+            assert one == two
+        assert llm.requests == []
