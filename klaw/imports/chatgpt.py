@@ -10,7 +10,7 @@ from typing import Any
 from klaw.domain.message import Role
 from klaw.imports.events import Chat, Event, LeftOut, Message, Unread, moment
 from klaw.imports.files import UNREADABLE, Export
-from klaw.imports.json_stream import BrokenJson, items
+from klaw.imports.json_stream import items
 
 SOURCE = "chatgpt"
 FILES = r"conversations(?:[-_ ]?\d+)?\.json"
@@ -33,7 +33,7 @@ def read(export: Export) -> Iterator[Event]:
             with file.open() as stream:
                 for number, each in enumerate(items(stream), 1):
                     yield from _chat(each, f"{file.name}, chat {number}")
-        except (BrokenJson, *UNREADABLE) as error:
+        except UNREADABLE as error:
             yield Unread(f"{file.name}, after chat {number}", str(error))
 
 

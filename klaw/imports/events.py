@@ -15,6 +15,10 @@ class ImportRefused(KlawError):
     """The export cannot be imported as it was asked. The text says what to do."""
 
 
+class Broken(ImportRefused):
+    """A file of the export cannot be read from some place on."""
+
+
 @attrs.frozen(kw_only=True)
 class Chat:
     """A chat begins; the messages that follow are its own."""

@@ -15,7 +15,7 @@ from typing import IO
 
 import attrs
 
-from klaw.imports.events import ImportRefused
+from klaw.imports.events import Broken, ImportRefused
 
 MAX_MEMBERS = 500_000
 """Files in a ZIP: exports have one for each picture."""
@@ -26,15 +26,15 @@ MAX_RATIO = 300
 20, DEFLATE can do 1,000."""
 FREE_BYTES = 64 << 20
 BUFFER_BYTES = 1 << 16
-UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What reading a file or a ZIP raises when it is damaged, encrypted, or packed in an unknown way."""
+UNREADABLE = (Broken, OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""What reading a file or a ZIP raises when it is damaged, or packed in an unknown way."""
 
 
 class _Counted(io.RawIOBase):
-    """A stream that ends with ImportRefused where it has more than its limit."""
+    """A stream that ends with Broken where it has more than its limit."""
 
-    def __init__(self, inner: IO[bytes], name: str, limit: int) -> None:
-        self._inner, self._name, self._left = inner, name, limit
+    def __init__(self, inner: IO[bytes], limit: int) -> None:
+        self._inner, self._left = inner, limit
 
     def readable(self) -> bool:
         return True
@@ -43,9 +43,7 @@ class _Counted(io.RawIOBase):
         data = self._inner.read(len(buffer))
         self._left -= len(data)
         if self._left < 0:
-            raise ImportRefused(
-                f"{self._name}: is far larger unpacked than its ZIP says that it may be: it was not read"
-            )
+            raise Broken("is far larger unpacked than its ZIP tells: nothing behind that was read")
         buffer[: len(data)] = data
         return len(data)
 
@@ -75,7 +73,7 @@ class File:
             limit = MAX_BYTES
             if isinstance(self._source, zipfile.ZipInfo):
                 limit = min(limit, MAX_RATIO * self._source.compress_size + FREE_BYTES)
-            buffered = io.BufferedReader(_Counted(stream, self.name, limit), BUFFER_BYTES)
+            buffered = io.BufferedReader(_Counted(stream, limit), BUFFER_BYTES)
             if buffered.peek(3)[:3] == b"\xef\xbb\xbf":  # a mark of UTF-8 that Windows programs put there
                 buffered.read(3)
             yield buffered

@@ -4,15 +4,11 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import IO, Any
 
-from klaw.imports.events import ImportRefused
+from klaw.imports.events import Broken
 
 MAX_VALUE_BYTES = 48 << 20
 """Of a value that is taken as a whole, such as a chat."""
 READ_BYTES = 1 << 16
-
-
-class BrokenJson(ImportRefused):
-    """A file is no JSON from some place on."""
 
 
 class _Bounded:
@@ -26,9 +22,7 @@ class _Bounded:
         data = self._stream.read(count)
         self.left -= len(data)
         if self.left < 0:
-            raise BrokenJson(
-                f"a chat or a message has more than {MAX_VALUE_BYTES >> 20} MiB: nothing behind it was read"
-            )
+            raise Broken(f"a chat or a message has more than {MAX_VALUE_BYTES >> 20} MiB: nothing behind it was read")
         return data
 
 
@@ -36,7 +30,7 @@ def items(stream: IO[bytes], prefix: str = "item") -> Iterator[Any]:
     """The values at a prefix, as ``ijson`` names places: ``item`` is each of a list.
 
     Raises:
-        BrokenJson: it is no JSON any more, or a value is too large.
+        Broken: it is no JSON any more, or a value is too large.
     """
     ijson = import_module("ijson")
     bounded = _Bounded(stream)
@@ -81,6 +75,6 @@ def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
             builder, bounded.left = None, MAX_VALUE_BYTES
 
 
-def _broken(error: Exception) -> BrokenJson:
+def _broken(error: Exception) -> Broken:
     kind = type(error).__name__
-    return BrokenJson(f"is no JSON from some place on, or is cut off ({kind}): nothing behind that was read")
+    return Broken(f"is no JSON from some place on, or is cut off ({kind}): nothing behind that was read")

@@ -6,7 +6,7 @@ from typing import Any
 from klaw.domain.message import Kind, Role
 from klaw.imports.events import Chat, Event, Message, Unread, moment
 from klaw.imports.files import UNREADABLE, Export
-from klaw.imports.json_stream import BrokenJson, walk
+from klaw.imports.json_stream import walk
 
 SOURCE = "klaw"
 FILES = r"chats/[^/]+\.json"
@@ -26,7 +26,7 @@ def read(export: Export) -> Iterator[Event]:
                             begun = True
                             yield Chat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
                         yield _message(value, file.name)
-        except (BrokenJson, *UNREADABLE) as error:
+        except UNREADABLE as error:
             yield Unread(file.name, str(error))
 
 

@@ -13,7 +13,7 @@ from klaw.domain.message import Role
 from klaw.domain.text import cut, one_line
 from klaw.imports.events import Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
 from klaw.imports.files import UNREADABLE, Export, File
-from klaw.imports.json_stream import BrokenJson, walk
+from klaw.imports.json_stream import walk
 
 SOURCE = "telegram"
 FILES = r"result\.json"
@@ -43,7 +43,7 @@ def read(export: Export, me: str | None, zone: dt.tzinfo | None) -> Iterator[Eve
                 for place, value in walk(stream, _MESSAGES):
                     yield from reader.take(place, value)
             yield from reader.begin()
-        except (BrokenJson, *UNREADABLE) as error:
+        except UNREADABLE as error:
             yield Unread(f"{file.name}, after message {reader.last} of {reader.title}", str(error))
 
 
@@ -106,7 +106,9 @@ class _Reader:
 
     def _is_own(self, found: Any) -> bool:
         """Whether the person whose export it is wrote a message."""
-        name, sender, kind = one_line(str(found.get("from") or "")), found.get("from_id"), self._head.get("type")
+        name, kind, sender = one_line(str(found.get("from") or "")), self._head.get("type"), found.get("from_id")
+        if isinstance(sender, int):  # of earlier versions
+            sender = f"user{sender}"
         if self._me is not None:
             return self._me.casefold() in (name.casefold(), str(sender).casefold())
         if kind == "saved_messages":

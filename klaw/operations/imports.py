@@ -9,6 +9,7 @@ from klaw.convert import Bounds, Check
 from klaw.domain.chat import chat_title
 from klaw.domain.imported import MAX_SAID, ImportId, Said, import_id
 from klaw.domain.names import UserId, chat_id, chat_name
+from klaw.domain.text import plural
 from klaw.operations import forget
 from klaw.operations import operation as op
 from klaw.operations.chats import without_messages
@@ -60,6 +61,10 @@ def _table(answer: dict[str, Any]) -> op.Lines:
         times = op.minute(each["first_at"]), op.minute(each["last_at"])
         rows.append([each["id"], str(each["chats"]), str(each["messages"]), *times])
     return [op.Table(rows, right=frozenset({1, 2})), "klaw import undo IMPORT forgets all that one of them brought"]
+
+
+def _undone(answer: dict[str, Any]) -> op.Lines:
+    return [f"{plural(answer['messages'], 'message')} of the import:", *forget.lines(answer)]
 
 
 @NOUN.operation("import_put", ImportPut, changes=True, deadline_s=300.0)
@@ -130,16 +135,30 @@ async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> di
     "import_undo",
     ImportUndo,
     cli="undo",
-    show=forget.lines,
+    show=_undone,
     changes=True,
-    deadline_s=3600.0,  # some minutes for 50,000 messages
+    deadline_s=6 * 3600.0,  # some minutes for 50,000 messages
     confirm="This cannot be undone. Forget what the import brought?",
 )
-async def undo(asked: ImportUndo, user: UserId, caller: "Caller", forgetter: "Forgetter") -> dict[str, Any]:
-    """Forget all that an import brought, and what was made of it; and show what still holds it."""
+async def undo(
+    asked: ImportUndo, user: UserId, caller: "Caller", forgetter: "Forgetter", readers: "Readers"
+) -> dict[str, Any]:
+    """Forget all that an import brought, and what was made of it; and show what still holds it.
+
+    A large one goes a part at a time, and what is shown of things beside the messages is that of the last part. When it
+    is interrupted, do it again: what is left goes.
+    """
+    from klaw.memory.forget.finding import NothingToForget
+    from klaw.store.kinds import imports
+
     wanted, everywhere = await forgetter.find(f"import:{asked.origin}", user), caller.any_user
+    count = await readers.run(imports.count, user, ImportId(asked.origin))
     if asked.dry_run:
         before = await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-        return without_messages(forget.preview(before))
-    done = await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-    return {**without_messages(forget.proof(done)), "everywhere": everywhere}
+        return {**without_messages(forget.preview(before)), "messages": count}
+    while True:
+        done = await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
+        try:
+            wanted = await forgetter.find(f"import:{asked.origin}", user)
+        except NothingToForget:
+            return {**without_messages(forget.proof(done)), "messages": count, "everywhere": everywhere}

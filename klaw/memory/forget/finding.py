@@ -32,6 +32,8 @@ from klaw.store.kinds import chats, facts, imports, messages, people, topics
 from klaw.store.kinds.messages import CONVERSATIONS
 from klaw.store.overview import Target
 
+MOST_OF_IMPORT = 10_000
+"""Messages of an import that are forgotten together: all of a large one do not fit into memory."""
 MAX_BYTES = 1_100_000
 """Tools write files up to 1 MB."""
 
@@ -105,9 +107,9 @@ class NothingToForget(KlawError):
 
 
 async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
-    """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``,
-    ``import:ID``, a message's id, or its chat and number (``main#12``); a name alone means a person when there is no
-    such message.
+    """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, ``import:ID``
+    (of a large import the first messages), a message's id, or its chat and number (``main#12``); a name alone means a
+    person when there is no such message.
 
     Args:
         text: what was said.
@@ -174,10 +176,10 @@ async def _chat(readers: Readers, name: str, user: UserId) -> Wanted:
 
 async def _import(readers: Readers, number: str, user: UserId) -> Wanted:
     origin = ImportId(number)
-    rowids = await readers.run(imports.rowids, user, origin)
+    rowids = await readers.run(imports.rowids, user, origin, MOST_OF_IMPORT)
     if not rowids:
         raise NothingToForget("there is no such import: klaw import list shows them")
-    whole = await readers.run(imports.whole_chats, user, origin)
+    whole = await readers.run(imports.whole_chats, user, origin, rowids[-1])
     return Wanted(user=user, rowids=tuple(rowids), deleted=tuple(whole))
 
 

@@ -182,20 +182,27 @@ def listed(connection: apsw.Connection, user: UserId) -> list[Import]:
     ]
 
 
-def rowids(connection: apsw.Connection, user: UserId, origin: ImportId) -> list[int]:
-    """Row ids of the messages that an import brought."""
-    rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid", (user, f"{ORIGIN}{origin}"))
+def count(connection: apsw.Connection, user: UserId, origin: ImportId) -> int:
+    """How many messages an import brought."""
+    return int(connection.execute(f"SELECT count(*) {_LIVE}", (user, f"{ORIGIN}{origin}")).get)
+
+
+def rowids(connection: apsw.Connection, user: UserId, origin: ImportId, limit: int) -> list[int]:
+    """Row ids of messages that an import brought, the first of them."""
+    rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid LIMIT ?3", (user, f"{ORIGIN}{origin}", limit))
     return [rowid for (rowid,) in rows]
 
 
 _WHOLE = f"""
 SELECT chat_id, last_seq FROM sessions s
-WHERE chat_id IN (SELECT DISTINCT chat_id {_LIVE}) AND NOT EXISTS (
-    SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id AND m.channel <> ?2 AND m.role <> 'system')
+WHERE chat_id IN (SELECT DISTINCT chat_id {_LIVE} AND rowid <= ?3) AND NOT EXISTS (
+    SELECT 1 FROM messages m
+    WHERE m.chat_id = s.chat_id AND m.role <> 'system' AND (m.channel <> ?2 OR m.rowid > ?3))
 ORDER BY chat_id
 """  # noqa: S608 - constants
 
 
-def whole_chats(connection: apsw.Connection, user: UserId, origin: ImportId) -> list[tuple[ChatId, int]]:
-    """The chats in which nothing else is, each with its last ``seq``."""
-    return [(ChatId(chat), seq) for chat, seq in connection.execute(_WHOLE, (user, f"{ORIGIN}{origin}"))]
+def whole_chats(connection: apsw.Connection, user: UserId, origin: ImportId, last: int) -> list[tuple[ChatId, int]]:
+    """The chats in which nothing else is, each with its last ``seq``; ``last``: row id of the import's last message
+    that counts."""
+    return [(ChatId(chat), seq) for chat, seq in connection.execute(_WHOLE, (user, f"{ORIGIN}{origin}", last))]

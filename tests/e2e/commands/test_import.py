@@ -107,7 +107,7 @@ async def test_a_dry_run_an_import_its_list_and_undo(tmp_path: Path) -> None:
         ):
             code, out, err = await run_klaw("import", "chatgpt", bad, *where)
             assert (code, why in err) == (1, True)
-        await server.stop()
+        await server.kill()
     code, out, err = await run_klaw("import", "chatgpt", str(path), "--json", *where)
     assert (code, json.loads(out)["added"]) == (0, 2), err
     code, out, err = await run_klaw("import", "list", *where)

@@ -3,9 +3,13 @@ with it unasked."""
 
 from pathlib import Path
 
+import pytest
+
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
+from klaw.memory.forget import finding
 from klaw.memory.forget.finding import NothingToForget
+from klaw.operations.perform import OPERATOR, operations, perform, read
 from klaw.store.kinds import chats, imports, messages, summaries, topics
 from klaw.store.store import Store
 from tests.support.exports import FIRST, SECOND, THIRD, chatgpt_export, imported, talk
@@ -121,7 +125,7 @@ async def test_users_have_their_own(tmp_path: Path) -> None:
         assert (await imported(store, "chatgpt", path, SECOND)).added == 2
         assert await names(store) == await names(store, ANNA) == {"Сад": ""}
         assert [each.id for each in await store.readers.run(imports.listed, ANNA)] == [FIRST]
-        assert await store.readers.run(imports.rowids, LOCAL, FIRST) == []  # type: ignore[arg-type]
+        assert await store.readers.run(imports.rowids, LOCAL, FIRST, 10) == []  # type: ignore[arg-type]
         forget = forgetter(store, tmp_path / "data")
         try:
             await forget.find(f"import:{FIRST}", LOCAL)
@@ -150,6 +154,23 @@ async def test_undo_forgets_all_of_it_and_it_may_come_again(tmp_path: Path) -> N
         assert (await imported(store, "chatgpt", path, THIRD)).added == 0
         assert await names(store) == {"Both": "", "Сейф": ""}
         assert [each.content for each in await said(store, "Сейф")] == ["Hello", SECRET]
+
+
+async def test_a_large_import_is_forgotten_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chat goes with its last message, and with it its title."""
+    monkeypatch.setattr(finding, "MOST_OF_IMPORT", 3)
+    data = tmp_path / "data"
+    path = chatgpt_export(tmp_path, *(talk(f"c{n}", f"Тайна: {n}", f"Hello {n}", SECRET) for n in range(4)))
+    async with running_store(data) as store:
+        await imported(store, "chatgpt", path)
+        await store.writer.run(messages.append, [new("mine", chat="Тайна 1")])
+        parts: dict[str, object] = {"readers": store.readers, "forgetter": forgetter(store, data)}
+        asked = read(operations()["import_undo"], {"origin": FIRST, "dry_run": False})
+        answer = await perform(asked, OPERATOR, parts)
+        assert (answer["messages"], answer["still_held"]) == (8, [])
+        assert holding(data, SECRET, "Kanarienvogel8842", "Тайна: 0", "Тайна: 3") == {}
+        assert await names(store) == {"Тайна 1": "Тайна: 1"}
+        assert (await imported(store, "chatgpt", path, SECOND)).added == 8
 
 
 async def test_what_was_forgotten_by_itself_stays_forgotten(tmp_path: Path) -> None:

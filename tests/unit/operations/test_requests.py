@@ -25,7 +25,7 @@ SLOW_S = {
     "models_test": 120,
     "doctor": 60,
     "import_put": 300,
-    "import_undo": 3600,
+    "import_undo": 21600,
 }
 """Those that read all files, ask a model, or make vectors; the command line waits as long."""
 
