@@ -15,7 +15,8 @@ from klaw.operations.operation import Lines, Name, Noun, OfUser, Query, Scope, S
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
-    from klaw.memory.forget.forget import Forgetter, Preview, Proof
+    from klaw.memory.forget.forget import Forgetter
+    from klaw.memory.forget.values import Preview, Proof
     from klaw.operations.perform import Caller
     from klaw.store.forget.scope import Wanted
 

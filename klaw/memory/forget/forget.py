@@ -4,7 +4,7 @@ was made of it, and a search for its bytes shows what still holds it.
 No actor: admin requests and chats call it. One forgetting at a time.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,21 +17,19 @@ from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.backup.folder import listed
 from klaw.domain.forget import Thing
-from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.errors import StorageError
 from klaw.memory.forget import finding
 from klaw.memory.forget.finding import NothingToForget, of_runs
+from klaw.memory.forget.values import Cleaned, Preview, Proof, Shown
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import applying, forgetting, quoting
 from klaw.store.forget import logs as forget_logs
-from klaw.store.forget.applying import Look
 from klaw.store.forget.cleaner import Cleaner
 from klaw.store.forget.derived import FileMade
 from klaw.store.forget.entry import Forgot, merged
 from klaw.store.forget.logs import Held
-from klaw.store.forget.quoting import Looked, Named
 from klaw.store.forget.scope import Scope, Wanted
 from klaw.store.forget.things import things_of
 from klaw.store.kinds import messages, runs
@@ -57,65 +55,6 @@ CLOSE_S = 10.0
 """For removing a draft, while the writer may be at it."""
 
 log = structlog.get_logger("klaw.forget")
-
-
-@attrs.frozen(kw_only=True)
-class Preview:
-    """What a forgetting would do, or did."""
-
-    look: Look
-    things: tuple[Thing, ...] = ()
-    """What goes and what stays, in words."""
-    files: tuple[FileMade, ...] = ()
-    """Of the workspace, that tools wrote; also such as are not there any more."""
-    again: tuple[Message, ...] = ()
-    """Messages that say it too and stay, the first of them."""
-    held: tuple[Held, ...] = ()
-    """Files that hold it now; for the operator, who alone may know what a file that all users share holds."""
-    aside: tuple[Held, ...] = ()
-    """Databases and other files of before; for the operator."""
-    named: Named | None = None
-    """Of a person: what names it."""
-    naming: tuple[Message, ...] = ()
-    """Of a person: messages that name it and stay, the first of them."""
-
-    @property
-    def scope(self) -> Scope:
-        return self.look.scope
-
-    @property
-    def looked(self) -> Looked:
-        """What quotes it."""
-        return self.look.looked
-
-
-@attrs.frozen(kw_only=True)
-class Proof:
-    """What a forgetting did."""
-
-    before: Preview
-    entry: int
-    """Its number in the memory journal."""
-    lines: int
-    """Lines of logs that were rewritten."""
-    after: Looked
-    """What still quotes it."""
-    vacuumed: bool = False
-    """Whether the database file was made anew, because its free space still held the text."""
-    held: tuple[Held, ...] = ()
-    """Files that still hold it; for the operator."""
-    still_named: Mapping[str, int] = attrs.field(factory=dict)
-    """Of a person: how many rows of each kind still name it."""
-
-
-@attrs.frozen
-class Shown:
-    """What a chat was shown, and can confirm."""
-
-    wanted: Wanted
-    with_facts: bool
-    until: float
-    """Unix seconds."""
 
 
 async def _nothing_runs(_user: UserId, _run: str) -> None:
@@ -267,7 +206,38 @@ class Forgetter:
             rowids, begin = done.rest[first : first + AT_ONCE], trio.current_time()
             entries.append((await run(forgetting.forget_rest, wanted.user, rowids, at)).entry)
             await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
-        return attrs.evolve(done, entry=merged(entries)), [each.entry for each in entries]
+        entry = merged(entries)
+        lines = await self.readers.run(applying.lines, entry) if entry.used else done.lines
+        return attrs.evolve(done, entry=entry, lines=lines), [each.entry for each in entries]
+
+    async def clean_after(self, done: Sequence[Forgot], at: str, pieces: Sequence[str], *, everywhere: bool) -> Cleaned:
+        """Clean the logs of what somebody took out of the database, such as a knowledge base, and look for what of it
+        is still there.
+
+        Args:
+            done: what was taken out, for each user.
+            at: the time of the forgetting.
+            pieces: texts to look for.
+            everywhere: see ``preview``.
+
+        Raises:
+            StorageError: the logs could not be cleaned; the next start does it.
+        """
+        async with self._alone:
+            lines = 0
+            for each in done:
+                written = await self.readers.run(applying.lines, each.entry)
+                lines += await self._clean(attrs.evolve(each, lines=written))
+            sought = attrs.evolve(done[0], pieces=tuple(pieces))
+            held, vacuumed = await self._compact(sought) if everywhere else ((), False)
+            for each in done:
+                await self.writer.run(forgetting.note_forgotten, each.entry.user, each.entry.entry, at)
+            if not everywhere:
+                await self._empty_now_and_then()
+                self.compact()
+            log.info("forgotten", count=len(done), files=len(held))
+            aside = await self.files.run(self._aside) if everywhere else ()
+            return Cleaned(lines=lines, vacuumed=vacuumed, held=held, aside=aside)
 
     async def _files(self, scope: Scope) -> tuple[tuple[FileMade, ...], list[Thing]]:
         """The files that tools wrote, also in runs, and those of them that are there."""

@@ -1,113 +1,120 @@
-"""Removing sources and bases."""
+"""Removing sources and bases with all that was made of them, and the proof."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.domain.knowledge import Source, SourceId
-from klaw.domain.names import UserId
+from klaw.domain.knowledge import SourceId
+from klaw.domain.names import UserId, name_of
 from klaw.domain.text import plural
 from klaw.operations import operation as op
-from klaw.operations.kb.bases import described
 from klaw.operations.kb.noun import NOUN, OfBase, meant
 from klaw.operations.kb.sources import OfSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from klaw.actor.clock import Clock
-    from klaw.store.engine.database import Readers
-    from klaw.store.engine.writer import Writer
-    from klaw.store.originals import Originals
+    from klaw.core import Core
+    from klaw.memory.forget.forget import Forgetter
+    from klaw.memory.forget.values import Cleaned
+    from klaw.operations.perform import Caller
+    from klaw.store.forget.knowledge import Going
 
 
 @attrs.frozen(kw_only=True)
 class KbDelete(OfBase):
-    dry_run: bool = op.argument("only list what would go", default=True)
+    dry_run: bool = op.argument("only list what would go, and which answers cite it", default=True)
 
 
 @attrs.frozen(kw_only=True)
 class KbRemove(OfSource):
-    dry_run: bool = op.argument("only list what would go", default=True)
+    dry_run: bool = op.argument("only list what would go, and which answers cite it", default=True)
 
+
+_CONFIRM = "This cannot be undone. Remove it?"
+_LONG_S = 3600.0
+"""Some minutes for a base of 10,000 pages."""
 
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
 def _lines(answer: dict[str, Any]) -> op.Lines:
     gone = "removed" if answer["removed"] else "would be removed"
-    parts = [plural(answer[name], name[:-1]) for name in ("sources", "documents", "passages")]
-    return [f"{gone}: {answer['name']}, with {', '.join(parts)}"]
+    parts = [plural(answer["sources"], "source"), plural(answer["documents"], "document")]
+    lines = [f"{gone}: {answer['name']}, with {', '.join(parts)}, {plural(answer['passages'], 'passage')}"]
+    if answer["cited"]:
+        places = [f"{each['chat']}#{each['seq']}{'' if each['cited'] else ' (not cited)'}" for each in answer["cited"]]
+        lines.append(f"answers that were given something of it, and stay: {', '.join(places)}")
+        lines.append("what they quote, and the names of documents, goes with them: klaw forget CHAT#NUMBER")
+    if answer["cited_by_others"]:
+        lines.append(f"answers of others that were given something of it: {answer['cited_by_others']}")
+    if not answer["removed"]:
+        return lines
+    lines.append(f"looked for {plural(answer['looked_for'], 'text')} of it; lines of logs cleaned: {answer['lines']}")
+    if answer["everywhere"]:
+        held = [
+            f"  {each['path']} ({each['kind']}, {each['count']}): {each['remedy']}" for each in answer["still_held"]
+        ]
+        lines += ["STILL held by:", *held] if held else ["a search of all files finds them nowhere"]
+        aside = [f"  {each['path']}: {each['remedy']}" for each in answer["aside"]]
+        lines += ["kept aside, and not searched: it may be there in another form", *aside] if aside else []
+    return lines
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-@NOUN.operation(
-    "kb_delete",
-    KbDelete,
-    cli="delete",
-    show=_lines,
-    changes=True,
-    deadline_s=3600.0,
-    confirm="This cannot be undone. Delete it?",
-)
+@NOUN.operation("kb_delete", KbDelete, cli="delete", show=_lines, changes=True, deadline_s=_LONG_S, confirm=_CONFIRM)
 async def delete(
-    asked: KbDelete, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock", originals: "Originals"
+    asked: KbDelete, user: UserId, caller: "Caller", core: "Core", forgetter: "Forgetter"
 ) -> dict[str, Any]:
-    """Delete a base with all that was made of its sources. Folders, web pages and endpoints stay as they are."""
-    from klaw.actor.clock import iso
-    from klaw.store.kinds.knowledge import bases, sources
+    """Delete a base with all that was made of its sources, and show what still holds it. Folders and pages stay."""
+    from klaw.store.forget import knowledge
 
-    base = await readers.run(bases.owned, user, (await meant(readers, user, asked.base)).base.id)
-    going = await readers.run(sources.of_base, user, base.id)
-    known = await described(readers, user, base.id)
-    answer = {"base": base.id, "name": base.name, "removed": not asked.dry_run, **_counts(known, going)}
-    if not asked.dry_run:
-        await writer.run(bases.remove, user, base.id, iso(clock.now()))
-        await _clear(going, readers, writer, originals)
-    return answer
+    base = (await meant(core.readers, user, asked.base)).base.id
+    going = await core.readers.run(partial(knowledge.look, base=base), user)
+    return await _remove(going, asked.dry_run, user, caller, core, forgetter)
 
 
 @NOUN.operation(
-    "kb_remove",
-    KbRemove,
-    cli="remove",
-    show=_lines,
-    changes=True,
-    deadline_s=3600.0,
-    confirm="This cannot be undone. Remove it?",
+    "kb_remove", KbRemove, cli="remove", show=_lines, changes=True, deadline_s=_LONG_S, confirm=_CONFIRM,
     route="DELETE sources/{source}",
-)
+)  # fmt: skip
 async def remove(
-    asked: KbRemove, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock", originals: "Originals"
+    asked: KbRemove, user: UserId, caller: "Caller", core: "Core", forgetter: "Forgetter"
 ) -> dict[str, Any]:
-    """Remove a source from its base, with all that was made of it."""
-    from klaw.actor.clock import iso
-    from klaw.store.kinds.knowledge import bases, documents, sources
+    """Remove a source from its base with all that was made of it, and show what still holds it."""
+    from klaw.store.forget import knowledge
 
-    source = await readers.run(sources.get, user, SourceId(asked.source))
-    await readers.run(bases.editable, user, source.base)
-    found = await readers.run(documents.count, user, source.base)
-    counted = {"documents": 0, "passages": 0}
-    for each in found:
-        if each.source == source.id:
-            counted = {"documents": each.documents, "passages": each.passages}
-    answer = {"source": source.id, "name": source.name, "removed": not asked.dry_run, **_counts(counted, [source])}
-    if not asked.dry_run:
-        await writer.run(sources.remove, user, source.id, iso(clock.now()))
-        await _clear([source], readers, writer, originals)
-    return answer
+    going = await core.readers.run(partial(knowledge.look, source=SourceId(asked.source)), user)
+    return await _remove(going, asked.dry_run, user, caller, core, forgetter)
 
 
-def _counts(known: dict[str, Any], going: "Sequence[Source]") -> dict[str, int]:
-    return {"sources": len(going), "documents": known["documents"], "passages": known["passages"]}
-
-
-async def _clear(going: "Sequence[Source]", readers: "Readers", writer: "Writer", originals: "Originals") -> None:
-    """Nobody sees it any more; what a kill leaves of it, the indexer removes."""
+async def _remove(
+    going: "Going", dry_run: bool, user: UserId, caller: "Caller", core: "Core", forgetter: "Forgetter"
+) -> dict[str, Any]:
     from klaw.knowledge import removal
 
-    await removal.sweep(readers, writer)
-    for each in going:
-        await originals.remove(each.id)
+    answer = {
+        "base": going.base.id,
+        "name": going.base.name if going.whole else going.sources[0].name,
+        "removed": not dry_run,
+        "sources": len(going.sources),
+        "documents": going.documents,
+        "passages": going.passages,
+        "cited": [{"chat": name_of(each.chat), "seq": each.seq, "cited": each.cited} for each in going.cited],
+        "cited_by_others": going.others,
+        "everywhere": caller.any_user,
+    }
+    if dry_run:
+        return answer
+    done = await removal.remove(going, user, core, forgetter, everywhere=caller.any_user)
+    return {**answer, "looked_for": len(going.pieces), **_proof(done)}
+
+
+def _proof(done: "Cleaned") -> dict[str, Any]:
+    return {
+        "lines": done.lines,
+        "vacuumed": done.vacuumed,
+        "still_held": [{**attrs.asdict(each), "remedy": each.remedy} for each in done.held],
+        "aside": [{"path": each.path, "remedy": each.remedy} for each in done.aside],
+    }

@@ -5,7 +5,7 @@ nothing that reads conversations looks at those. Every question names the user.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -17,9 +17,10 @@ from klaw.domain.forget import FORGOTTEN, MARK, Quotes, each_text
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.person import Finder
-from klaw.store.changes import Change, Kind, record
+from klaw.store.changes import Change, Kind, line, path, record
 from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
+from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quoting
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines
 from klaw.store.forget.quoting import Looked, Place
@@ -33,6 +34,10 @@ _PENDING = "forget_pending"
 """In ``meta``, with ``:`` and its number behind it: a forgetting that may not be finished in the logs. Without a
 number: a list of several, by earlier versions."""
 _FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts", "chunks_fts")
+KEY = "context_used"
+"""In receipts, and in the metadata of answers."""
+_TEXTS = ("text", "sparql", "iri")
+"""Of what an answer was given."""
 
 # -- looking ----------------------------------------------------------------------------------------------------------
 
@@ -80,6 +85,17 @@ def tombstone(time: str) -> dict[str, str]:
     return {FORGOTTEN: time}
 
 
+def journal(tx: Transaction, user: UserId, forgotten: Forgetting, at: str, looked: Looked | None = None) -> Forgot:
+    """Carry out a forgetting, and write it into the memory journal. See ``apply``."""
+    meta.put(tx.connection, meta.FORGET_COMPACT, at)
+    change = FORGET.put(user, None, forgotten, at)
+    change = attrs.evolve(change, entry=meta.last_entry(tx.connection) + 1)
+    done = apply(tx.connection, change, looked)
+    meta.put(tx.connection, meta.MEMORY_ENTRY, str(change.entry))
+    tx.write(path(change), line(change))
+    return done
+
+
 def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looked | None = None) -> Forgot:
     """Carry out a change of the memory journal. A database made of logs that were cleaned has nothing to clean.
 
@@ -115,6 +131,8 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looke
     for chat, seq in entry.deleted:
         chats.forget(connection, entry.user, chat, seq, entry.entry)
     topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
+    if not entry.knowledge:  # else they may be many, and are done by and by
+        blank_receipts(connection, entry.user, (), entry.used)
     redact(connection, entry, looked)
     meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
     meta.put(connection, f"{_PENDING}:{entry.entry}", dumps(record(change)))
@@ -303,10 +321,40 @@ def _without(finder: Finder, document: str) -> str:
     return dumps(each_text(json.loads(document), lambda text: finder.without(text, MARK)))
 
 
+_GIVEN = f"""
+SELECT turn_id FROM turns WHERE user_id = ?1 AND turn_id IN (SELECT value FROM json_each(?2))
+    AND instr(receipt, '"{KEY}"') ORDER BY turn_id
+"""  # noqa: S608 - a constant
+
+
+def given_passages(connection: apsw.Connection, user: UserId, own: Sequence[Message]) -> tuple[str, ...]:
+    """The turns of a user's answers whose receipts hold texts of passages."""
+    turns = dumps(sorted({str(each.metadata["turn"]) for each in own if "turn" in each.metadata}))
+    return tuple(str(turn) for (turn,) in connection.execute(_GIVEN, (user, turns)))
+
+
+def blank_receipts(connection: apsw.Connection, user: UserId, gone: Collection[str], turns: Sequence[str]) -> None:
+    """Take the texts of passages out of a user's receipts.
+
+    Args:
+        gone: ids of the bases and sources that they are of; none: of all.
+        turns: whose receipts.
+    """
+    for turn in turns:
+        receipt = json.loads(connection.execute(_RECEIPT, (user, turn)).get or "{}")
+        used = receipt.get(KEY)
+        if not isinstance(used, dict):
+            continue
+        for each in (*used.get("passages", ()), *used.get("sparql", ())):
+            if not gone or not {each.get("base"), each.get("source")}.isdisjoint(gone):
+                each |= {name: "" for name in _TEXTS if name in each}
+        connection.execute(_PUT_RECEIPT, (user, turn, dumps(receipt)))
+
+
 def lines(connection: apsw.Connection, entry: ForgetEntry) -> Lines:
     """What lines of logs are to say after the entry was carried out."""
     receipts, runs = {}, {}
-    for turn in entry.turns:
+    for turn in (*entry.turns, *entry.used):
         receipt = connection.execute(_RECEIPT, (entry.user, turn)).get
         if receipt is not None:
             receipts[turn] = json.loads(receipt)

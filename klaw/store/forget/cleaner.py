@@ -1,7 +1,7 @@
 """Forgetting in the logs: what their lines become, and the bytes that say which lines those are. Pure."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from klaw.store.forget import applying
 from klaw.store.forget.entry import ForgetEntry, Lines
 from klaw.store.forget.quoting import is_said_again
 from klaw.store.kinds import chats, core_memory, facts, messages, people, runs, summaries, tasks, topic_changes, turns
+from klaw.store.kinds.knowledge import bases, sources
 
 _MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
 _OWN_LINES = tuple(
-    f'"what":"{what}"'.encode() for what in ("topic", "summary", "fact", "person", "task", "core", "chat")
+    f'"what":"{what}"'.encode()
+    for what in ("topic", "summary", "fact", "person", "task", "core", "chat", "kb", "kb_source")
 )
 
 
@@ -48,6 +50,12 @@ class Cleaner:
         self._quotes = Quotes.of(pieces)
         self._messages = frozenset(entry.messages)
         self._first = min(entry.asked, default=0)
+        self._gone: Mapping[str, Sequence[str]] = {
+            facts.FACT.what: entry.facts,
+            people.PERSON.what: entry.people,
+            bases.BASE.what: entry.knowledge,
+            sources.SOURCE.what: entry.knowledge,
+        }
 
     @property
     def _deleted(self) -> list[str]:
@@ -152,10 +160,10 @@ class Cleaner:
             return self._of_kept(record, value) if self.own and before else record
         if what == people.PERSON.what and self.own and record.get("entry") in self.lines.people:
             return {**record, "value": self.lines.people[record["entry"]]}
-        if what in (facts.FACT.what, people.PERSON.what):
-            gone: Sequence[str] = self.entry.facts if what == facts.FACT.what else self.entry.people
+        gone = self._gone.get(str(what))
+        if gone is not None:
             if record.get("key") not in gone or not before:
-                return record  # a fact or a person that is kept
+                return record  # a fact, a person or a base that is kept
             emptied = {name: each for name, each in record.items() if name != "value"}
             return {**emptied, "op": "remove"} if self.own else record
         if what == summaries.SUMMARY.what:

@@ -43,6 +43,10 @@ class Forgetting:
     """Made of the messages; they were removed with them."""
     core: Annotated[bool, OMIT] = False
     """Whether something of it was in core memory: of what that was before nothing stays."""
+    knowledge: Annotated[tuple[str, ...], OMIT] = ()
+    """Ids of knowledge bases and sources that go, with their names and addresses."""
+    used: Annotated[tuple[str, ...], OMIT] = ()
+    """Turns whose receipts lose the texts of passages: those of ``knowledge``, or if that is empty all."""
     deleted: Annotated[tuple[Annotated[tuple[ChatId, int], Form(read_key, summary_key)], ...], OMIT] = ()
     """Chats that go as a whole, up to a ``seq``, with their titles."""
 
@@ -85,6 +89,7 @@ def merged(entries: Sequence[ForgetEntry]) -> ForgetEntry:
         facts=fact_ids(one for each in entries for one in each.facts),
         topics=tuple(sorted({one for each in entries for one in each.topics})),
         summaries=tuple(sorted({one for each in entries for one in each.summaries})),
+        used=tuple(dict.fromkeys(one for each in entries for one in each.used)),
     )
 
 

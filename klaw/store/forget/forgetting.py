@@ -17,7 +17,6 @@ from klaw.domain.forget import FORGOTTEN
 from klaw.domain.names import UserId
 from klaw.errors import CoreUnreadable, StorageError
 from klaw.store import changes
-from klaw.store.engine import meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.line_inserter import FAULTS, parse
 from klaw.store.engine.log_rewrite import STEP_BYTES, LogRewrite
@@ -76,7 +75,8 @@ def forget(
         raise StorageError("what is to be forgotten is not there any more: nothing was changed")
     present, document = _core_without(tx, found)
     rest = found.asked[len(found.asked) if most is None else most :]
-    going = sorted({each.rowid for each in found.own} - set(rest))
+    rowids_going = {each.rowid for each in found.own} - set(rest)
+    going = sorted(rowids_going)
     # Topics of the rest end with it: the archivist must not find messages without one, and make new ones.
     topics = found.topics if not rest else tuple(sorted({*wanted.topics, *topics_with(connection, user, going)}))
     forgotten = Forgetting(
@@ -93,13 +93,9 @@ def forget(
         runs=wanted.runs,
         past=people.past_of_others(connection, user, found.people),
         deleted=found.deleted,
+        used=applying.given_passages(connection, user, [each for each in found.own if each.rowid in rowids_going]),
     )
-    meta.put(connection, meta.FORGET_COMPACT, at)
-    change = FORGET.put(user, None, forgotten, at)
-    change = attrs.evolve(change, entry=meta.last_entry(connection) + 1)
-    done = applying.apply(connection, change, looked)
-    meta.put(connection, meta.MEMORY_ENTRY, str(change.entry))
-    tx.write(changes.path(change), changes.line(change))
+    done = applying.journal(tx, user, forgotten, at, looked)
     gone = {each.name for each in found.tasks}
     for name in forgotten.tasks:  # what earlier lines say is taken out of them, so a line says what holds now
         now = tasks.get(connection, user, name)
@@ -229,6 +225,7 @@ def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: 
     looked = quoting.look(connection, entry.user, _texts_of(connection, root, entry), entry.messages, entry.asked)
     with connection:
         applying.redact(connection, entry, looked)
+        applying.blank_receipts(connection, entry.user, entry.knowledge, entry.used)
     lines = applying.lines(connection, entry)
     forget_logs.clean(journal, root, Cleaner(entry, looked.pieces, own=False, lines=lines))
     forget_logs.remove_copies(root, entry, looked.pieces)

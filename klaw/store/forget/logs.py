@@ -20,7 +20,7 @@ from klaw.config import guarded
 from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.forget import Quotes
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.store import attachments, changes
+from klaw.store import attachments, changes, originals
 from klaw.store.engine import connect, meta, set_aside
 from klaw.store.engine.journal import COMMIT_LOG, Journal
 from klaw.store.engine.log_files import record_of
@@ -61,8 +61,8 @@ class Held:
     count: int
     """Lines of a log, occurrences in any other file."""
     kind: str = "file"
-    """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory``, ``attachment``, ``file`` or ``not
-    searched``."""
+    """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory``, ``attachment``, ``source``, ``file``
+    or ``not searched``."""
 
     @property
     def remedy(self) -> str:
@@ -79,6 +79,7 @@ _REMEDIES = {
     "copy": "the summary is made of other messages that say it",
     "core memory": "edit it",
     "attachment": "forget the message that has it",
+    "source": "another source of a knowledge base holds it: klaw kb remove",
     "file": "edit it, or delete it",
     "not searched": "it has more than 1 GB: look into it",
 }
@@ -153,6 +154,8 @@ def _kind(name: str) -> str:
         return "backup"
     if Path(name).parent.name == attachments.FOLDER:
         return "attachment"
+    if top == originals.FOLDER:
+        return "source"
     return "backup" if name.startswith("klaw.db") or name.endswith(_ASIDE) else "file"
 
 
