@@ -1,7 +1,9 @@
 """Documents made for tests. PDFs are written by hand, so that they can be wrong in every way."""
 
+import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from pathlib import Path
 
 import attrs
@@ -144,3 +146,35 @@ async def read(path: Path, *, name: str | None = None, limits: Limits | None = N
 
 def codes(report: Report) -> list[str]:
     return [problem.code for problem in report.problems]
+
+
+def docx(document: str | Iterable[bytes], types: str = "") -> bytes:
+    """A Word document with this XML in it.
+
+    Args:
+        document: the root element, or the bytes of the part.
+        types: what stands before the root.
+    """
+    made = BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(
+            "[Content_Types].xml",
+            '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+            '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+            '<Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.'
+            'wordprocessingml.document.main+xml"/></Types>',
+        )
+        archive.writestr(
+            "_rels/.rels",
+            '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" '
+            'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" '
+            'Target="word/document.xml"/></Relationships>',
+        )
+        with archive.open("word/document.xml", "w", force_zip64=True) as part:
+            if isinstance(document, str):
+                space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+                body = f'{types}<w:document xmlns:w="{space}"><w:body>{document}</w:body></w:document>'
+                part.write(body.encode())
+            else:
+                part.writelines(document)
+    return made.getvalue()

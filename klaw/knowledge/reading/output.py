@@ -1,6 +1,7 @@
 """What the child says about a document: JSON lines. It imports nothing heavy: the child's start is part of each file.
 
-Each line is an object of one key: ``format``, ``page`` (its reading begins), ``block``, ``problem``, at last ``end``.
+Each line is an object of one key: ``format``, ``title``, ``look`` and ``page`` (what is done with this page begins),
+``block``, ``problem``, at last ``end``.
 """
 
 import json
@@ -56,6 +57,10 @@ class Output:
         self._pages = max(self._pages, number)
         self._line({"page": number})
 
+    def look(self, number: int) -> None:
+        """A page is looked at, which may be too much for this process, before the reading begins."""
+        self._line({"look": number})
+
     def pages(self, count: int) -> None:
         """How many there are."""
         self._pages = count
@@ -93,13 +98,13 @@ class Output:
         if failed is not None:
             self.problem(failed.code, str(failed))
         language = language_of("".join(self._sample))
-        end = {"title": self._title, "pages": self._pages, "language": language, "failed": failed is not None}
+        end = {"pages": self._pages, "language": language, "failed": failed is not None}
         self._line({"end": end})
         self._stream.flush()
 
     def _line(self, value: dict[str, object]) -> None:
         self._stream.write(json.dumps(value).encode("ascii") + b"\n")
-        if "page" in value:  # the parent has to know where the reading is
+        if "page" in value or "look" in value:  # the parent has to know where the reading is
             self._stream.flush()
 
 

@@ -14,17 +14,18 @@ from collections import deque
 from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Self
+from typing import Self
 
 import attrs
 import structlog
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.convert import FRAMES, OMIT
+from klaw.convert import FRAMES
 from klaw.domain.knowledge import Block, DocumentProblem
 from klaw.domain.text import printable
 from klaw.errors import BadValue
+from klaw.knowledge.reading.lines import Line, Told
 from klaw.knowledge.reading.sniff import READERS
 from klaw.toolbox.exec.process import signal_group
 
@@ -77,35 +78,6 @@ class Report:
     """It counts as not read, whatever blocks there were; the last problem says why."""
 
 
-@attrs.frozen(kw_only=True)
-class _Told:
-    """A problem as the child tells it."""
-
-    code: str
-    text: str
-    page: int | None = None
-
-
-@attrs.frozen(kw_only=True)
-class _End:
-    title: str
-    language: str
-    pages: int
-    failed: bool
-
-
-@attrs.frozen(kw_only=True)
-class _Line:
-    """One line of the child has one of these."""
-
-    format: Annotated[str | None, OMIT] = None
-    title: Annotated[str | None, OMIT] = None
-    page: Annotated[int | None, OMIT] = None
-    block: Annotated[Block | None, OMIT] = None
-    problem: Annotated[_Told | None, OMIT] = None
-    end: Annotated[_End | None, OMIT] = None
-
-
 class Reading:
     """One document while it is read.
 
@@ -144,22 +116,30 @@ class Reading:
         self._lines: deque[bytes] = deque()
         self._rest = b""
         self._waited_s = 0.0
-        self._page: int | None = None
+        self._page = 1
+        """That is being read."""
+        self._touched: int | None = None
+        """Page that the child has in hand."""
+        self._skipped: list[int] = []
         self._restarts = 0
+        self._of_page = 0
+        """Blocks of this page that were given out."""
+        self._again = 0
+        """Blocks that come once more: the page was begun by a child before."""
         self._blocks = 0
         self._chars = 0
-        self._problems: list[tuple[_Told, int | None]] = []
+        self._problems: list[tuple[Told, int | None]] = []
         """With the last page of a row of pages that have the same problem."""
         self._over = False
 
     async def __aenter__(self) -> Self:
         opened = await _opening.run(_open, self._path, self._limits.file_bytes)
-        if isinstance(opened, _Told):
+        if isinstance(opened, Told):
             self._fail(opened)
             return self
         self._file = opened
         try:
-            await self._start(first_page=1)
+            await self._start()
         except BaseException:
             with trio.move_on_after(STOP_S, shield=True):
                 await self._kill()
@@ -183,11 +163,13 @@ class Reading:
             if line is None:
                 continue
             try:
-                told = FRAMES.read(json.loads(line), _Line)
+                told = FRAMES.read(json.loads(line), Line)
             except (BadValue, ValueError, RecursionError):
-                self._fail(_Told(code="broken", text="broke the program that reads it"))
+                self._fail(Told(code="broken", text="broke the program that reads it"))
                 continue
-            if told.block is not None:
+            if told.block is not None and self._again:
+                self._again -= 1
+            elif told.block is not None:
                 self._count(told.block)
                 if not self._over:
                     return told.block
@@ -198,34 +180,39 @@ class Reading:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _take(self, told: _Line) -> None:
+    def _take(self, told: Line) -> None:
         if told.format is not None:
             self.report = attrs.evolve(self.report, format=told.format)
         if told.title is not None:
             self.report = attrs.evolve(self.report, title=told.title)
+        if told.look is not None:
+            self._touched = told.look
         if told.page is not None:
-            self._page = told.page
+            if told.page != self._page:
+                self._of_page = self._again = 0
+            self._page = self._touched = told.page
         if told.problem is not None:
             self._add(told.problem)
         if told.end is not None:
             end = told.end
-            self.report = attrs.evolve(self.report, title=end.title, language=end.language, pages=end.pages)
+            self.report = attrs.evolve(self.report, language=end.language, pages=end.pages)
             if not end.failed and not self._blocks:
-                self._add(_Told(code="no_text", text="has no text that could be read"))
+                self._add(Told(code="no_text", text="has no text that could be read"))
             self._finish(failed=end.failed or not self._blocks)
 
     def _count(self, block: Block) -> None:
         self._blocks += 1
+        self._of_page += 1
         self._chars += len(block.text)
         if self._chars > self._limits.text_chars:
             self._fail(
-                _Told(
+                Told(
                     code="too_much_text",
                     text=f"has more than {self._limits.text_chars // 1_000_000} million characters",
                 )
             )
         elif self._blocks > self._limits.blocks:
-            self._fail(_Told(code="too_much_text", text=f"has more than {self._limits.blocks:,} parts"))
+            self._fail(Told(code="too_much_text", text=f"has more than {self._limits.blocks:,} parts"))
 
     async def _receive(self) -> bytes | None:
         """The child's next line; None when something else happened."""
@@ -239,44 +226,54 @@ class Reading:
         self._waited_s += trio.current_time() - begun
         if data is None:
             if self._waited_s >= self._limits.seconds:
-                self._fail(_Told(code="too_slow", text=f"takes longer than {self._limits.seconds:g} s to be read"))
+                self._fail(Told(code="too_slow", text=f"takes longer than {self._limits.seconds:g} s to be read"))
             else:
-                await self._stuck(_Told(code="too_slow", text=f"takes longer than {self._limits.silent_s:g} s"))
+                await self._stuck(Told(code="too_slow", text=f"takes longer than {self._limits.silent_s:g} s"))
             return None
         if not data:
-            await self._stuck(_Told(code="crashed", text=await self._how_it_ended()))
+            await self._ended()
             return None
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines.extend(lines)
         if len(self._rest) > MAX_LINE_BYTES:
-            self._fail(_Told(code="broken", text="broke the program that reads it"))
+            self._fail(Told(code="broken", text="broke the program that reads it"))
         return None
 
-    async def _how_it_ended(self) -> str:
+    async def _ended(self) -> None:
+        """The child has closed its output before it was done."""
         assert self._process is not None
         code: int | None = None
         with trio.move_on_after(STOP_S):
             code = await self._process.wait()
-        if code is not None and -code == signal.SIGXCPU:
-            return "takes too much time"
-        return "ended the program that reads it" + (f" ({signal.Signals(-code).name})" if code and code < 0 else "")
+        name = signal.Signals(-code).name if code is not None and code < 0 else ""
+        if name == "SIGXCPU":
+            self._fail(Told(code="too_slow", text="takes too much time"))
+            return
+        text = "ended the program that reads it" + (f" ({name})" if name else "")
+        await self._stuck(Told(code="crashed", text=text), guilty=name != "SIGKILL")
 
-    async def _stuck(self, problem: _Told) -> None:
-        """The child is gone, or does nothing: of a document with pages the others are read by another one."""
-        page = self._page
-        if self.report.format != "pdf" or page is None or self._restarts >= MAX_RESTARTS:
+    async def _stuck(self, problem: Told, *, guilty: bool = True) -> None:
+        """The child is gone, or does nothing: another one goes on. It leaves out the page, unless that is not
+        ``guilty``: somebody, or a lack of memory in the system, ended the child."""
+        if self.report.format != "pdf" or self._touched is None or self._restarts >= MAX_RESTARTS:
             self._fail(problem)
             return
+        log.warning("document_reader_restarts", page=self._touched, reason=problem.code)
         self._restarts += 1
-        log.warning("document_page_skipped", page=page, reason=problem.code)
-        self._add(attrs.evolve(problem, page=page))
+        self._again = self._of_page
+        if guilty:
+            self._add(attrs.evolve(problem, page=self._touched))
+            self._skipped.append(self._touched)
+            self._again = 0
         await self._kill()
         self._lines.clear()
         self._rest = b""
-        self._page = None
-        await self._start(first_page=page + 1)
+        self._touched = None
+        await self._start()
 
-    def _add(self, problem: _Told) -> None:
+    def _add(self, problem: Told) -> None:
+        if any(told == problem for told, _ in self._problems):
+            return
         if self._problems:
             last, through = self._problems[-1]
             end = through or last.page
@@ -286,7 +283,7 @@ class Reading:
         if len(self._problems) < MAX_PROBLEMS:
             self._problems.append((problem, None))
 
-    def _fail(self, problem: _Told) -> None:
+    def _fail(self, problem: Told) -> None:
         self._problems.append((problem, None))
         self._finish(failed=True)
 
@@ -295,21 +292,22 @@ class Reading:
         problems = tuple(self._word(problem, through) for problem, through in self._problems)
         self.report = attrs.evolve(self.report, problems=problems, failed=failed)
 
-    def _word(self, problem: _Told, through: int | None) -> DocumentProblem:
+    def _word(self, problem: Told, through: int | None) -> DocumentProblem:
         where = printable(self._name)
         if problem.page is not None:
             pages = f"page {problem.page}" if through is None else f"pages {problem.page} to {through}"
             where = f"{where}, {pages}"
         return DocumentProblem(code=problem.code, text=f"{where}: {problem.text}", page=problem.page)
 
-    async def _start(self, *, first_page: int) -> None:
+    async def _start(self) -> None:
         assert self._file is not None
         limits = self._limits
         request = {
             "file": self._file,
             "name": self._name,
             "formats": self._formats,
-            "first_page": first_page,
+            "first_page": self._page,
+            "skipped": self._skipped,
             "pages": limits.pages,
             "unpacked_bytes": limits.unpacked_bytes,
             "memory_bytes": limits.memory_bytes,
@@ -349,7 +347,7 @@ class Reading:
             self._file = None
 
 
-def _open(path: Path | int, most: int) -> int | _Told:
+def _open(path: Path | int, most: int) -> int | Told:
     """A descriptor of a file that may be read."""
     try:
         file = (
@@ -358,15 +356,15 @@ def _open(path: Path | int, most: int) -> int | _Told:
             else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
         )
     except OSError as error:
-        return _Told(code="not_found", text=f"cannot be opened: {error.strerror}")
+        return Told(code="not_found", text=f"cannot be opened: {error.strerror}")
     except ValueError:
-        return _Told(code="not_found", text="cannot be opened: its name is no file name")
+        return Told(code="not_found", text="cannot be opened: its name is no file name")
     status = os.fstat(file)
     problem = None
     if not stat.S_ISREG(status.st_mode):
-        problem = _Told(code="not_a_file", text="is no file, but a folder, a device or a pipe")
+        problem = Told(code="not_a_file", text="is no file, but a folder, a device or a pipe")
     elif status.st_size > most:
-        problem = _Told(
+        problem = Told(
             code="too_large", text=f"has {status.st_size >> 20:,} MB; {most >> 20:,} MB are the limit for one document"
         )
     if problem is None:

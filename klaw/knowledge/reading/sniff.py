@@ -76,7 +76,7 @@ def find(file: BinaryIO, name: str) -> Found:
     """
     said = SUFFIXES.get(name.rpartition(".")[2].lower()) if "." in name else None
     head = file.read(HEAD_BYTES)
-    if not head.strip():
+    if not head.strip() and len(head) < HEAD_BYTES:
         raise UnreadableError("empty", "is empty")
     if b"%PDF-" in head[:1024]:
         found = "pdf"

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from klaw.domain.knowledge import Block
+from klaw.knowledge.reading.passages import cut
 from tests.support.documents import Text, codes, pdf, read, write
+from tests.support.repository import REPOSITORY
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1251"])
@@ -154,3 +156,27 @@ async def test_what_cannot_be_read_says_why(tmp_path: Path, name: str, data: byt
     blocks, report = await read(write(tmp_path / name, data))
     assert (blocks, report.failed, codes(report)[-1]) == ([], True, code)
     assert report.problems[-1].text.startswith(f"{name}")
+
+
+REAL = REPOSITORY.parent / "shared" / "data" / "kb" / "documents"
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the documents are not there")
+@pytest.mark.parametrize(
+    ("name", "pages", "heading", "page", "quoted"),
+    [
+        ("2312.10997v5.pdf", 21, "I. INTRODUCTION", 1, "Large language models (LLMs) have achieved remarkable success"),
+        (
+            "ADOBE_2015_10K.pdf",
+            116,
+            "PART I > ITEM 1. BUSINESS > PRODUCT DEVELOPMENT",
+            15,
+            "rapid technological change",
+        ),
+    ],
+)
+async def test_real_documents(name: str, pages: int, heading: str, page: int, quoted: str) -> None:
+    blocks, report = await read(REAL / name)
+    assert (report.pages, report.language, report.failed) == (pages, "en", False)
+    found = [each for each in cut(blocks) if quoted.lower() in " ".join(each.text.split()).lower()]
+    assert [(each.heading, each.first_page) for each in found] == [(heading, page)]

@@ -1,32 +1,28 @@
 """PDF, page by page. Headings are those of the outline; without one, lines in larger letters.
 
 The order of the text is that of the page's content. Lines that stand at the same place of many pages (running titles,
-page numbers) are left out, but for the first of each.
+page numbers) are left out, but for one of each.
 """
 
 import bisect
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, BinaryIO, NamedTuple
 
-from klaw.knowledge.reading.output import Output, UnreadableError, one_line, tidy
+from klaw.knowledge.reading.formats.pdf_lines import Layout, Line, layout, lines
+from klaw.knowledge.reading.output import Output, UnreadableError, one_line
 
-MAX_PAGE_CHARS = 2_000_000
 MAX_OUTLINE = 20_000
 PAGES_AT_ONCE = 250
 """Then the document is opened again: PDFium keeps fonts and objects of all pages that it has seen."""
-SAMPLE_PAIRS = 8
-"""Of neighbouring pages, by which sizes of letters and running lines are found."""
-MARGIN = 0.12
-"""Of a page's height, at its top and its bottom, where running lines stand."""
+MAX_HEADING = 150
 LARGER = 1.2
 """Than the body's letters, is a heading; a numbered one from ``LARGER_NUMBERED`` on."""
 LARGER_NUMBERED = 1.06
-MAX_HEADING = 150
 MAX_NUMBERED = 80
 MAX_HEADINGS_OF_PAGE = 12
 """More are a poster or a form."""
@@ -38,14 +34,13 @@ PARAGRAPH_GAP = 1.35
 """From one line to the next, against what is usual in the section; farther is another paragraph."""
 WIDEST = 2.5
 """Usual distance of lines, in heights of a letter."""
+DROP_CAP = 1.5
+"""So much larger than the line behind it, a single letter belongs to its first word."""
 MAX_OUTLINE_OF_PAGE = 200
 MAX_HEADING_LINES = 4
 ENOUGH_DRAWN = 30
 """Lines and curves on a page without text: its letters are drawn, or it is a picture."""
 
-_DIVIDED = "\ufffe"
-_HYPHEN = re.compile(rf"(\w?){_DIVIDED}(\w?)")
-_NUMBER = re.compile(r"\d+")
 _NUMBERED = re.compile(
     r"(?:\d{1,2}(?:\.\d{1,3}){0,4}\.?|[IVX]{1,5}\.|[A-ZА-Я]\.|(?:глава|chapter|приложение)\s\S+)\s+\S", re.IGNORECASE
 )
@@ -60,17 +55,6 @@ _PASSWORD = 4
 """PDFium's error."""
 
 
-class Line(NamedTuple):
-    """A line of a page; two that a hyphen joins are one."""
-
-    text: str
-    bottom: float
-    height: float
-    """Of its first letter; 0 where the page's letters cannot be located."""
-    last: float
-    """Bottom of the last of those that are joined."""
-
-
 class Entry(NamedTuple):
     """Of the outline."""
 
@@ -81,21 +65,29 @@ class Entry(NamedTuple):
 
 
 def read(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> None:
-    """Read from the page that the request names."""
-    first = max(0, int(request["first_page"]) - 1)
+    """Read from the page that the request names; ``skipped`` are pages that ended another reader."""
+    first = int(request["first_page"]) - 1
+    skipped = {page - 1 for page in request["skipped"]}
     pdf = _open(file)
     count = len(pdf)
     if count > request["pages"]:
         raise UnreadableError("too_many_pages", f"has {count:,} pages; {request['pages']:,} are the limit")
     output.pages(count)
     output.title(_title(pdf))
-    reading = _Reading(output, _outline(pdf), _layout(pdf, count))
-    for index in range(first):
-        reading.skip(index)
-    for index in range(first, count):
-        if index > first and (index - first) % PAGES_AT_ONCE == 0:
+    reading = _Reading(
+        output, _outline(pdf), layout(pdf, [index for index in range(count) if index not in skipped], output)
+    )
+    for index in range(count):
+        if index and index % PAGES_AT_ONCE == 0:
             pdf.close()
             pdf = _open(file)
+        if index in skipped:
+            reading.leave_out(index)
+            continue
+        if index < first:
+            output.look(index + 1)
+            reading.pass_over(pdf, index)
+            continue
         output.page(index + 1)
         try:
             reading.page(pdf, index)
@@ -142,82 +134,6 @@ def _outline(pdf: Any) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.page)
 
 
-class _Layout(NamedTuple):
-    body: float
-    """Height of most letters; 0: not known."""
-    running: frozenset[tuple[str, int]]
-    """Lines that stand on many pages: their text without numbers, and where."""
-
-
-def _layout(pdf: Any, count: int) -> _Layout:
-    """By pages from all over the document, the same ones whenever it is read."""
-    pairs = min(SAMPLE_PAIRS, (count + 1) // 2)
-    starts = {pair * max(1, count - 1) // pairs for pair in range(pairs)}
-    sample = sorted({index for start in starts for index in (start, start + 1) if index < count})
-    heights: Counter[float] = Counter()
-    places: Counter[tuple[str, int]] = Counter()
-    for index in sample:
-        try:
-            lines, height = _lines(pdf, index)
-        except Exception:  # noqa: BLE001, S112 - it is told when its turn comes
-            continue
-        for line in lines:
-            heights[round(line.height * 2) / 2] += len(line.text)
-        places.update({_place(line) for line in lines if _in_margin(line, height)})
-    heights.pop(0, None)
-    enough = max(4, len(sample) // 3)
-    running = frozenset(place for place, number in places.items() if number >= enough)
-    return _Layout(body=heights.most_common(1)[0][0] if heights else 0, running=running)
-
-
-def _in_margin(line: Line, height: float) -> bool:
-    middle = line.bottom + line.height / 2
-    return line.height > 0 and len(line.text) <= MAX_HEADING and not MARGIN * height < middle < (1 - MARGIN) * height
-
-
-def _place(line: Line) -> tuple[str, int]:
-    return _NUMBER.sub("#", one_line(line.text).casefold()), round(line.bottom / 3)
-
-
-def _lines(pdf: Any, index: int) -> tuple[list[Line], float]:
-    """The lines of a page that are not empty, and the page's height."""
-    page = pdf[index]
-    try:
-        text_page = page.get_textpage()
-        try:
-            count = text_page.count_chars()
-            if count > MAX_PAGE_CHARS:
-                raise UnreadableError("too_much_text", f"has {count:,} characters; {MAX_PAGE_CHARS:,} are the limit")
-            text = text_page.get_text_range() if count > 0 else ""
-            located = len(text) == count
-            lines, at = [], 0
-            for part in text.split("\r\n"):
-                if stripped := _dehyphenated(tidy(part)).strip():
-                    begin = at + len(part) - len(part.lstrip())
-                    _, bottom, _, top = text_page.get_charbox(begin, loose=True) if located else (0, 0, 0, 0)
-                    joined = at + part.rfind(_DIVIDED, 0, -1) + 1
-                    last = text_page.get_charbox(joined, loose=True)[1] if located and joined > at else bottom
-                    lines.append(Line(stripped, bottom, max(0.0, top - bottom), last))
-                at += len(part) + 2
-            return lines, page.get_height()
-        finally:
-            text_page.close()
-    finally:
-        page.close()
-
-
-def _dehyphenated(text: str) -> str:
-    """PDFium joins a word that was divided at a line's end by U+FFFE; a hyphen that belongs to it has to stay."""
-
-    def join(found: re.Match[str]) -> str:
-        before, after = found[1], found[2]
-        rest = text[found.end() :].partition(" ")[0]
-        divided = before.islower() and after.islower() and "-" not in rest
-        return before + ("" if divided else "-") + after
-
-    return _HYPHEN.sub(join, text)
-
-
 class _Mark(NamedTuple):
     """A heading of a page: which of its lines it is, ``begin`` to ``end``; both are the same when it was not found."""
 
@@ -228,7 +144,7 @@ class _Mark(NamedTuple):
 
 
 class _Reading:
-    """What goes on from page to page: headings, and which running lines were seen.
+    """What goes on from page to page: the headings.
 
     Args:
         output: for the text.
@@ -236,11 +152,10 @@ class _Reading:
         layout: of its pages.
     """
 
-    def __init__(self, output: Output, outline: Sequence[Entry], layout: _Layout) -> None:
+    def __init__(self, output: Output, outline: Sequence[Entry], layout: Layout) -> None:
         self._output = output
         self._outline = outline
         self._layout = layout
-        self._seen: set[tuple[str, int]] = set()
         self._path: list[tuple[float, str]] = []
         """Headings with their levels: of the outline, else the size of the letters, negative."""
         self._last = 0
@@ -248,15 +163,9 @@ class _Reading:
 
     def page(self, pdf: Any, index: int) -> None:
         """Read one page. Raises UnreadableError."""
-        found, height = _lines(pdf, index)
-        lines = [line for line in found if not self._is_running(line, height)]
+        lines, marks = self._look(pdf, index)
         if not any(_LETTERS.search(line.text) for line in lines) and _has_pictures(pdf, index):
             raise UnreadableError("no_text", "has pictures and no text: it may be a scan")
-        marks = self._by_outline(lines, index) if self._outline else self._by_size(lines)
-        if marks:
-            self._last = index
-        elif not self._outline and index - self._last > LASTS_PAGES:
-            self._path = []
         number, at = index + 1, 0
         for mark in marks:
             self._send(lines[at : mark.begin], number)
@@ -266,12 +175,29 @@ class _Reading:
             at = mark.end
         self._send(lines[at:], number)
 
-    def skip(self, index: int) -> None:
-        """Take the headings of a page that is not read."""
+    def pass_over(self, pdf: Any, index: int) -> None:
+        """Only the headings of a page that another reader has read."""
+        with suppress(Exception):  # it has been told
+            for mark in self._look(pdf, index)[1]:
+                self._enter(mark)
+
+    def leave_out(self, index: int) -> None:
+        """Only the headings that the outline has for a page that cannot be read."""
         for entry in self._entries(index):
             self._enter(_Mark(0, 0, entry.level, entry.title))
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _look(self, pdf: Any, index: int) -> tuple[list[Line], list[_Mark]]:
+        """Lines and headings of a page."""
+        found, height = lines(pdf, index)
+        kept = [line for line in found if not self._layout.leaves_out(line, height, index)]
+        marks = self._by_outline(kept, index) if self._outline else self._by_size(kept)
+        if marks:
+            self._last = index
+        elif not self._outline and index - self._last > LASTS_PAGES:
+            self._path = []
+        return kept, marks
 
     @property
     def _headings(self) -> tuple[str, ...]:
@@ -282,15 +208,6 @@ class _Reading:
         while self._path and self._path[-1][0] >= level:
             self._path.pop()
         self._path.append((mark.level, mark.title))
-
-    def _is_running(self, line: Line, height: float) -> bool:
-        place = _place(line)
-        if place not in self._layout.running or not _in_margin(line, height):
-            return False
-        if place in self._seen:
-            return True
-        self._seen.add(place)
-        return False
 
     def _entries(self, index: int) -> Sequence[Entry]:
         begin = bisect.bisect_left(self._outline, index, key=lambda entry: entry.page)
@@ -346,6 +263,8 @@ class _Reading:
             jump = gap < -higher and not goes_on  # to another column
             if not (before.height and line.height):
                 text.append("\n")
+            elif len(before.text) == 1 and before.text.isupper() and before.height > DROP_CAP * line.height:
+                text.append("")
             else:
                 text.append("\n\n" if apart or other or jump else " " if abs(gap) < higher / 2 else "\n")
             text.append(line.text)
