@@ -125,15 +125,9 @@ class Looker:
         self.states[source.id] = attrs.evolve(state, looked_at=iso(self._clock.now()))
         ended = trio.current_time()
         seen.at, seen.not_before = ended, ended + (ended - begun) / LOOK_SHARE
-        if changed or before is None or again:
-            log.info(
-                "folder_looked_at",
-                source=source.id,
-                state=state.code,
-                files=state.files,
-                count=changed,
-                seconds=round(ended - begun, 2),
-            )
+        tell = log.info if changed or before is None or again else log.debug
+        seconds = round(ended - begun, 2)
+        tell("folder_looked_at", source=source.id, state=state.code, files=state.files, count=changed, seconds=seconds)
         return changed
 
     async def _look(self, source: Source, root: Path, seen: _Seen, *, again: bool) -> tuple[SourceState, int]:

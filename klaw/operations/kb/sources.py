@@ -19,6 +19,7 @@ from klaw.operations.kb.noun import NOUN, OfBase, meant
 
 if TYPE_CHECKING:
     from klaw.core import Core
+    from klaw.knowledge.indexer import Indexer
     from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
@@ -114,7 +115,7 @@ def _bytes(text: str) -> bytes:
 @NOUN.operation("kb_add", KbAdd, cli="add", show=_added, changes=True, deadline_s=120.0, route="POST {base}/sources")
 async def add(
     asked: KbAdd, user: UserId, caller: "Caller", core: "Core", readers: "Readers", writer: "Writer",
-    originals: "Originals",
+    originals: "Originals", indexer: "Indexer",
 ) -> dict[str, Any]:  # fmt: skip
     """Add a file, a folder, a web page or a graph to a base."""
     from klaw.store.kinds.knowledge import bases, sources
@@ -136,6 +137,7 @@ async def add(
         await originals.remove(source)
     if isinstance(found, KlawError):
         raise found
+    indexer.nudge()
     return {"source": found, "added": is_new}
 
 

@@ -51,6 +51,13 @@ class Doors:
 
 
 @pytest.fixture
+async def app(app: App) -> App:
+    """Without what reads files: documents are made by hand here."""
+    await app.core.supervisor.stop("knowledge.indexer", "a test does its work")
+    return app
+
+
+@pytest.fixture
 def anna(app: App) -> Doors:
     return Doors(app, ANNA)
 
@@ -312,6 +319,15 @@ async def test_the_commands(
         assert kept(app) == {}
         assert (await klaw("delete", "Мои книги", "--yes"))[0] == 0
         assert json.loads((await klaw("list", "--json"))[1])["bases"] == []
+
+
+async def test_a_source_is_read_again_for_those_who_may_change_it(anna: Doors, boris: Doors, app: App) -> None:
+    base = await anna.create("Книги")
+    source = (await anna.add_file(base, "книга.txt"))["source"]
+    assert await anna("kb_refresh", source=source["id"]) == {"source": source["id"], "name": "книга.txt", "problem": ""}
+    assert await boris.refused("kb_refresh", source=source["id"]) == "unknown_source"
+    await anna("kb_share", base=base, member=BORIS, role="viewer")
+    assert await boris.refused("kb_refresh", source=source["id"]) == "not_allowed"
 
 
 async def test_a_document_is_opened_where_it_was_cited(anna: Doors, boris: Doors, app: App) -> None:

@@ -1,0 +1,30 @@
+"""Looking at sources again."""
+
+from typing import TYPE_CHECKING, Any
+
+from klaw.domain.knowledge import SourceId
+from klaw.domain.names import UserId
+from klaw.operations import operation as op
+from klaw.operations.kb.noun import NOUN
+from klaw.operations.kb.sources import OfSource
+
+if TYPE_CHECKING:
+    from klaw.knowledge.indexer import Indexer
+    from klaw.store.engine.database import Readers
+
+
+def _lines(answer: dict[str, Any]) -> op.Lines:
+    problem = answer["problem"]
+    return [f"{answer['name']} is looked at again", *([f"when it was last looked at: {problem}"] if problem else [])]
+
+
+@NOUN.operation("kb_refresh", OfSource, cli="refresh", show=_lines, changes=True, route="POST sources/{source}/refresh")
+async def refresh(asked: OfSource, user: UserId, readers: "Readers", indexer: "Indexer") -> dict[str, Any]:
+    """Look at a source again: read what could not be read, compare each file with what was read of it, fetch a page."""
+    from klaw.store.kinds.knowledge import bases, sources
+
+    source = await readers.run(sources.get, user, SourceId(asked.source))
+    await readers.run(bases.editable, user, source.base)
+    state = indexer.state_of(source.id)
+    indexer.read_again(source.id)
+    return {"source": source.id, "name": source.name, "problem": state.text if state is not None else ""}
