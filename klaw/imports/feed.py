@@ -7,18 +7,20 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from klaw.convert import REQUESTS
 from klaw.domain.chat import MAX_TITLE, chat_title
 from klaw.domain.forget import FORGOTTEN
-from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, chat_prefix, message_id, name_for
+from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, Said, chat_prefix, message_id, name_for
 from klaw.domain.message import Kind, Role
 from klaw.domain.text import clean, cut
-from klaw.errors import InvalidValue
+from klaw.errors import BadValue, InvalidValue
 from klaw.imports.events import Chat, Event, LeftOut, Message, Unread
 from klaw.store.kinds.messages import MODEL_CHOICE
 
 PART_MESSAGES = 200
 PART_BYTES = 400_000
-"""Of the JSON of one request; the admin socket takes a mebibyte."""
+MAX_BYTES = 800_000
+"""Of the JSON of one request, and of one message; the admin socket takes a mebibyte."""
 MOST_TOLD = 50
 """Things that could not be read, as they are listed."""
 _DROPPED = (FORGOTTEN, MODEL_CHOICE, WITH_TOPICS)
@@ -110,8 +112,12 @@ class _Part:
         report.last_at = max(report.last_at, message.at)
         for said in self._said_of(message):
             size = len(json.dumps(said))
-            if size > 2 * PART_BYTES:
-                report.note(Unread(f"{self._chat.title}, message {message.key}", "is too large"))
+            try:
+                REQUESTS.read(said, Said)
+                if size > MAX_BYTES:
+                    raise InvalidValue("is too large")  # noqa: TRY301 - one place for what is not valid
+            except (BadValue, InvalidValue) as error:
+                report.note(Unread(f"{self._chat.name or self._chat.title}, message {message.key}", str(error)))
                 continue
             if self._bytes + size > PART_BYTES or len(self._said) >= PART_MESSAGES:
                 self._flush()
