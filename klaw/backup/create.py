@@ -26,7 +26,7 @@ from klaw.backup import manifest as manifests
 from klaw.backup.folder import DRAFT, FULL, BackupRefused
 from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, Item, Manifest
 from klaw.config.paths import Paths
-from klaw.store import attachments, migrations
+from klaw.store import attachments, migrations, originals
 from klaw.store.engine.journal import COMMIT_LOG, LOCK_FILE, LOG_FOLDERS
 from klaw.store.kinds.summaries import COPIES
 from klaw.store.mark import Marker, digests_at
@@ -135,8 +135,11 @@ class Source:
 
 
 def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[Source]:
-    """What is no log: attachments, core memory and the like, the configuration, the workspace."""
-    inside = {paths.workspace, folder, *(paths.data_dir / each for each in (*LOG_FOLDERS, COPIES))}
+    """What is no log: attachments, files of knowledge bases, core memory and the like, the configuration, the
+    workspace."""
+    kept = paths.data_dir / originals.FOLDER
+    made = (paths.data_dir / originals.UPLOADS, *kept.glob(f"*{originals.GRAPH}"))
+    inside = {paths.workspace, folder, *made, *(paths.data_dir / each for each in (*LOG_FOLDERS, COPIES))}
     for file in _below(paths.data_dir, inside):
         unsent = file.parent.name == attachments.FOLDER and file.suffix in (attachments.NEW, attachments.PART)
         if not (unsent or file.name in (COMMIT_LOG, LOCK_FILE) or _is_database(paths, file)):

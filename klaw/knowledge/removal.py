@@ -6,6 +6,7 @@ import trio
 from klaw.actor.clock import iso
 from klaw.core import Core
 from klaw.domain.names import UserId
+from klaw.knowledge.graph.graphs import Graphs
 from klaw.memory.forget.finding import NothingToForget
 from klaw.memory.forget.forget import Forgetter
 from klaw.memory.forget.values import Cleaned
@@ -21,13 +22,16 @@ PAUSE_FACTOR = 0.5
 """A pause is so many times as long as the transaction before it: who waits shares none with the next one."""
 
 
-async def remove(going: Going, user: UserId, core: Core, forgetter: Forgetter, *, everywhere: bool) -> Cleaned:
+async def remove(
+    going: Going, user: UserId, core: Core, graphs: Graphs, forgetter: Forgetter, *, everywhere: bool
+) -> Cleaned:
     """Remove what somebody looked at, and look for what of it is still there.
 
     Args:
         going: see ``knowledge.look``.
         user: who asks.
         core: of the server.
+        graphs: those that were made of the sources are removed.
         forgetter: cleans the logs.
         everywhere: see ``Forgetter.preview``.
 
@@ -48,6 +52,7 @@ async def remove(going: Going, user: UserId, core: Core, forgetter: Forgetter, *
             await core.writer.run(knowledge.blank, each.entry.user, going.ids, turns[first : first + AT_ONCE])
     await sweep(core.readers, core.writer)
     for source in going.sources:
+        await graphs.remove(source)
         await core.originals.remove(source.id)
     return await forgetter.clean_after(done, at, going.pieces, everywhere=everywhere)
 

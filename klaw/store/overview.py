@@ -45,6 +45,9 @@ class Counts:
     facts: int
     """Those that hold; history does not count."""
     people: int
+    bases: int
+    documents: int
+    """Of knowledge bases."""
 
 
 _COUNTS = """
@@ -55,7 +58,9 @@ SELECT
     (SELECT count(*) FROM turns),
     (SELECT count(*) FROM topics),
     (SELECT count(*) FROM facts WHERE superseded_by IS NULL),
-    (SELECT count(*) FROM people WHERE merged_into IS NULL)
+    (SELECT count(*) FROM people WHERE merged_into IS NULL),
+    (SELECT count(*) FROM kb_bases),
+    (SELECT count(*) FROM kb_documents)
 """
 
 

@@ -14,6 +14,7 @@ from klaw.operations.kb.noun import NOUN, OfBase, meant
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.core import Core
+    from klaw.knowledge.indexer import Indexer
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
     from klaw.store.kinds.knowledge.bases import Membership
@@ -109,7 +110,8 @@ def sources_table(sources: list[dict[str, Any]]) -> op.Lines:
         read = each["documents"] - each["waiting"] - each["failed"]
         name = each["name"] if each["where"] in ("", each["name"]) else f"{each['name']}  {each['where']}"
         rows.append([each["id"], each["kind"], str(read), str(each["waiting"]), str(each["failed"]), name])
-    return [op.Table(rows, right=frozenset({2, 3, 4}))]
+    states = [f"{each['name']}: {each['state']['text']}" for each in sources if each["state"] and each["state"]["text"]]
+    return [op.Table(rows, right=frozenset({2, 3, 4})), *states]
 
 
 def problem_lines(documents: list[dict[str, Any]]) -> list[str]:
@@ -171,8 +173,8 @@ async def list_bases(asked: op.OfUser, user: UserId, readers: "Readers") -> dict
     return {"user": user, "bases": [_described(each, by_base.get(each.base.id, [])) for each in found]}
 
 
-@NOUN.operation("kb_show", OfBase, cli="show", show=_whole, offline=True)
-async def show(asked: OfBase, user: UserId, readers: "Readers") -> dict[str, Any]:
+@NOUN.operation("kb_show", OfBase, cli="show", show=_whole)
+async def show(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexer") -> dict[str, Any]:
     """Show a base with its sources, and what of them could not be read."""
     from klaw.operations.kb.sources import told
     from klaw.store.kinds.knowledge import documents
@@ -182,7 +184,7 @@ async def show(asked: OfBase, user: UserId, readers: "Readers") -> dict[str, Any
     troubled = await readers.run(documents.of_base, user, base, problems=True, limit=MOST_PROBLEMS)
     return {
         "base": await described(readers, user, base),
-        "sources": await told(readers, user, base),
+        "sources": await told(readers, indexer, user, base),
         "unembedded": await readers.run(documents.count_unembedded, user, base),
         "with_problems": sum(each.with_problems for each in counted),
         "problems": troubled,

@@ -13,7 +13,7 @@ from klaw.operations.kb.noun import NOUN, OfBase, meant
 from klaw.operations.kb.sources import OfSource
 
 if TYPE_CHECKING:
-    from klaw.core import Core
+    from klaw.knowledge.parts import Knowledge
     from klaw.memory.forget.forget import Forgetter
     from klaw.memory.forget.values import Cleaned
     from klaw.operations.perform import Caller
@@ -65,14 +65,15 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 
 @NOUN.operation("kb_delete", KbDelete, cli="delete", show=_lines, changes=True, deadline_s=_LONG_S, confirm=_CONFIRM)
 async def delete(
-    asked: KbDelete, user: UserId, caller: "Caller", core: "Core", forgetter: "Forgetter"
+    asked: KbDelete, user: UserId, caller: "Caller", knowledge: "Knowledge", forgetter: "Forgetter"
 ) -> dict[str, Any]:
     """Delete a base with all that was made of its sources, and show what still holds it. Folders and pages stay."""
-    from klaw.store.forget import knowledge
+    from klaw.store.forget.knowledge import look
 
-    base = (await meant(core.readers, user, asked.base)).base.id
-    going = await core.readers.run(partial(knowledge.look, base=base), user)
-    return await _remove(going, asked.dry_run, user, caller, core, forgetter)
+    readers = knowledge.core.readers
+    base = (await meant(readers, user, asked.base)).base.id
+    going = await readers.run(partial(look, base=base), user)
+    return await _remove(going, asked.dry_run, user, caller, knowledge, forgetter)
 
 
 @NOUN.operation(
@@ -80,17 +81,18 @@ async def delete(
     route="DELETE sources/{source}",
 )  # fmt: skip
 async def remove(
-    asked: KbRemove, user: UserId, caller: "Caller", core: "Core", forgetter: "Forgetter"
+    asked: KbRemove, user: UserId, caller: "Caller", knowledge: "Knowledge", forgetter: "Forgetter"
 ) -> dict[str, Any]:
     """Remove a source from its base with all that was made of it, and show what still holds it."""
-    from klaw.store.forget import knowledge
+    from klaw.store.forget.knowledge import look
 
-    going = await core.readers.run(partial(knowledge.look, source=SourceId(asked.source)), user)
-    return await _remove(going, asked.dry_run, user, caller, core, forgetter)
+    readers = knowledge.core.readers
+    going = await readers.run(partial(look, source=SourceId(asked.source)), user)
+    return await _remove(going, asked.dry_run, user, caller, knowledge, forgetter)
 
 
 async def _remove(
-    going: "Going", dry_run: bool, user: UserId, caller: "Caller", core: "Core", forgetter: "Forgetter"
+    going: "Going", dry_run: bool, user: UserId, caller: "Caller", knowledge: "Knowledge", forgetter: "Forgetter"
 ) -> dict[str, Any]:
     from klaw.knowledge import removal
 
@@ -107,7 +109,9 @@ async def _remove(
     }
     if dry_run:
         return answer
-    done = await removal.remove(going, user, core, forgetter, everywhere=caller.any_user)
+    core, graphs = knowledge.core, knowledge.graphs
+    done = await removal.remove(going, user, core, graphs, forgetter, everywhere=caller.any_user)
+    knowledge.indexer.nudge()
     return {**answer, "looked_for": len(going.pieces), **_proof(done)}
 
 

@@ -19,6 +19,7 @@ from klaw.operations.kb.noun import NOUN, OfBase, meant
 
 if TYPE_CHECKING:
     from klaw.core import Core
+    from klaw.knowledge.graph.graphs import Graphs
     from klaw.knowledge.indexer import Indexer
     from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
@@ -82,14 +83,17 @@ def _table(answer: dict[str, Any]) -> op.Lines:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-async def told(readers: "Readers", user: UserId, base: BaseId) -> list[dict[str, Any]]:
+async def told(readers: "Readers", indexer: "Indexer", user: UserId, base: BaseId) -> list[dict[str, Any]]:
     """The sources of a base, with what came of them."""
     from klaw.store.kinds.knowledge import documents, sources
 
     counted = {each.source: each for each in await readers.run(documents.count, user, base)}
     found = await readers.run(sources.of_base, user, base)
     nothing = {"documents": 0, "waiting": 0, "failed": 0, "with_problems": 0, "passages": 0, "bytes": 0}
-    return [{**attrs.asdict(each), **_counts(counted.get(each.id), nothing)} for each in found]
+    return [
+        {**attrs.asdict(each), **_counts(counted.get(each.id), nothing), "state": indexer.state_of(each.id)}
+        for each in found
+    ]
 
 
 def _counts(counted: Any, nothing: Mapping[str, int]) -> dict[str, int]:
@@ -115,7 +119,7 @@ def _bytes(text: str) -> bytes:
 @NOUN.operation("kb_add", KbAdd, cli="add", show=_added, changes=True, deadline_s=120.0, route="POST {base}/sources")
 async def add(
     asked: KbAdd, user: UserId, caller: "Caller", core: "Core", readers: "Readers", writer: "Writer",
-    originals: "Originals", indexer: "Indexer",
+    originals: "Originals", graphs: "Graphs", indexer: "Indexer",
 ) -> dict[str, Any]:  # fmt: skip
     """Add a file, a folder, a web page or a graph to a base."""
     from klaw.store.kinds.knowledge import bases, sources
@@ -125,6 +129,8 @@ async def add(
     found: Source | KlawError
     try:
         made = await _made(asked, base, source, "" if caller.any_user else user, core)
+        if made.kind is SourceKind.SPARQL:
+            await graphs.check(made)
         if asked.upload is not None:
             kept = await originals.keep(user, asked.upload, source)
             made = attrs.evolve(made, sha256=kept.sha256, size=kept.size)
@@ -158,6 +164,8 @@ async def _made(asked: KbAdd, base: Base, source: SourceId, added_by: str, core:
             config, paths = core.config.kb, core.paths
             where = await core.files.run(folders.checked, where, added_by, config, paths)
             name = clean_name(asked.name or where)
+        case SourceKind.SPARQL:
+            name = name or where
         case SourceKind.WEB:
             where = await _public(where, core.config.tools.web.ports)
             name = name or where
@@ -200,8 +208,8 @@ async def _public(where: str, ports: Container[int]) -> str:
     return target.url
 
 
-@NOUN.operation("kb_sources", OfBase, cli="sources", show=_table, offline=True, route="GET {base}/sources")
-async def list_sources(asked: OfBase, user: UserId, readers: "Readers") -> dict[str, Any]:
+@NOUN.operation("kb_sources", OfBase, cli="sources", show=_table, route="GET {base}/sources")
+async def list_sources(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexer") -> dict[str, Any]:
     """List the sources of a base, with how many documents of each were read."""
     base = (await meant(readers, user, asked.base)).base
-    return {"base": base.id, "name": base.name, "sources": await told(readers, user, base.id)}
+    return {"base": base.id, "name": base.name, "sources": await told(readers, indexer, user, base.id)}

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,43 +12,20 @@ import pytest
 import trio
 
 from klaw.app.app import App
+from klaw.backup.create import _others
 from klaw.cli.main import main
-from klaw.domain.knowledge import Document, DocumentProblem, DocumentState, Passage, SourceId, document_id
+from klaw.doctor.files import check_files
+from klaw.domain.knowledge import DocumentProblem, SourceId
 from klaw.domain.names import chat_id
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import OPERATOR, Caller, operations, perform, read
+from klaw.operations.perform import Caller, operations, perform, read
 from klaw.operations.slash import OperationCommands
 from klaw.store import originals
-from klaw.store.kinds.knowledge import documents
 from tests.support.admin import ANNA, BORIS, parts_of, served
 from tests.support.admin import Commands as AdminCommands
+from tests.support.kb import Doors, fill
 
 EVE = "eve"
-
-
-class Doors:
-    """Asks as one user."""
-
-    def __init__(self, app: App, user: str) -> None:
-        self.app, self.caller = app, Caller(user=user) if user else OPERATOR
-
-    async def __call__(self, name: str, /, **args: Any) -> dict[str, Any]:
-        return await perform(read(operations()[name], args), self.caller, parts_of(self.app))
-
-    async def refused(self, name: str, /, **args: Any) -> str:
-        with pytest.raises(OperationError) as caught:
-            await self(name, **args)
-        return caught.value.code
-
-    async def create(self, name: str, **fields: Any) -> str:
-        return str((await self("kb_create", fields={"name": name, **fields}))["base"]["id"])
-
-    async def upload(self, data: bytes, **args: Any) -> str:
-        answer = await self("kb_upload", data=base64.b64encode(data).decode(), **args)
-        return str(answer["upload"])
-
-    async def add_file(self, base: str, name: str, data: bytes = b"text") -> dict[str, Any]:
-        return await self("kb_add", base=base, upload=await self.upload(data), name=name)
 
 
 @pytest.fixture
@@ -69,28 +47,6 @@ def boris(app: App) -> Doors:
 
 def kept(app: App) -> dict[str, int]:
     return originals.every(app.core.paths.data_dir)
-
-
-async def fill(app: App, source: dict[str, Any], name: str, *texts: str, **fields: Any) -> Document:
-    """What the indexer makes of a file."""
-    own = SourceId(source["id"])
-    made = Document(
-        id=document_id(own, name), base=source["base"], source=own, name=name, state=DocumentState.READ, **fields
-    )
-    passages = [
-        Passage(
-            ordinal=at,
-            text=text,
-            start=at * 100,
-            end=at * 100 + len(text),
-            tokens=3,
-            first_page=at + 1,
-            last_page=at + 1,
-        )
-        for at, text in enumerate(texts)
-    ]
-    assert await app.core.writer.run(documents.put, made, passages)
-    return made
 
 
 async def test_a_base_is_made_changed_shared_and_left(anna: Doors, boris: Doors, app: App) -> None:
@@ -379,3 +335,27 @@ async def test_a_chat_is_bound_to_bases_in_every_way(anna: Doors, boris: Doors, 
     assert ([each["id"] for each in told["bases"]], told["gone"]) == ([wine], [tea])
     assert await anna.refused("kb_use", bases=[wine], chat="boris:main") == "bad_args"
     assert (await anna("kb_off", chat="other"))["bases"] == []
+
+
+async def test_doctor_and_backup_know_the_files(anna: Doors, app: App) -> None:
+    base = await anna.create("Files")
+    ids = [(await anna.add_file(base, name, name.encode()))["source"]["id"] for name in ("a", "b", "c")]
+    await anna.upload(b"begun")
+    paths = app.core.paths
+    folder = paths.data_dir / originals.FOLDER
+    (folder / f"{ids[2]}{originals.GRAPH}").mkdir()
+    (folder / f"{ids[2]}{originals.GRAPH}" / "x").touch()
+    saved = {each.path for each in _others(paths, paths.backups_dir, secrets=False)}
+    assert {each for each in saved if each.startswith("data/knowledge")} == {f"data/knowledge/{each}" for each in ids}
+
+    async def told(*, whole: bool) -> list[str]:
+        check = partial(check_files, paths, whole=whole, running=False, settled=True)
+        return [each.text for each in await trio.to_thread.run_sync(check) if each.name == "knowledge"]
+
+    assert (await told(whole=True))[0].startswith("3 files of knowledge bases in order")
+    originals.path(paths.data_dir, SourceId(ids[0])).write_bytes(b"x")
+    assert (await told(whole=False))[0].startswith("3 files of knowledge bases in order")
+    assert f"1 file of knowledge bases not as they were sent: {ids[0]}" in (await told(whole=True))[0]
+    originals.path(paths.data_dir, SourceId(ids[1])).rename(folder / "0123456789")
+    missing, _, nobody = await told(whole=True)
+    assert (ids[1] in missing, "0123456789" in nobody) == (True, True)

@@ -17,15 +17,22 @@ from klaw.domain.message import Role
 from klaw.operations.operation import OperationError
 from klaw.store.forget import knowledge
 from klaw.store.kinds import messages
-from tests.actors.operations.test_kb import Doors, fill
 from tests.support.admin import ANNA, BORIS, SETTINGS
 from tests.support.forgetting import holding, lose_database
+from tests.support.kb import Doors, fill
 from tests.support.stores import new
 from tests.support.turns import record
 from tests.support.waiting import HANG_S
 
 SECRET = "Секретный рецепт настойки барбариса на перегородках"
 NAMES = ("Тайная библиотека деда", "настойки-и-наливки.pdf", "О том, что никому не надо знать")
+
+
+@pytest.fixture
+async def app(app: App) -> App:
+    """With nobody who reads what is added."""
+    await app.knowledge.stop()
+    return app
 
 
 async def answer(app: App, user: str, base: str, source: str, document: str, *, cited: bool = True) -> int:

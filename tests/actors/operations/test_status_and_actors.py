@@ -27,6 +27,8 @@ async def test_status(app: App, commands: Commands) -> None:
         "topics": 0,
         "facts": 0,
         "people": 0,
+        "bases": 0,
+        "documents": 0,
     }
     assert status["schema"] == app.core.store.opened.schema
     assert status["address"] == "127.0.0.1:8181"

@@ -36,6 +36,12 @@ def every(connection: apsw.Connection) -> Sequence[Source]:
     return _SOURCES.all(connection, "ORDER BY s.created_at, s.id")
 
 
+def kept_files(connection: apsw.Connection) -> dict[SourceId, tuple[int, str]]:
+    """Size and SHA-256 of what is kept of the sources of all users: for the doctor."""
+    rows = connection.execute("SELECT id, size, sha256 FROM kb_sources WHERE sha256 <> '' ORDER BY id")
+    return {SourceId(source): (size, sha256) for source, size, sha256 in rows}
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
