@@ -46,7 +46,7 @@ class Pdf:
         flate = "/Filter /FlateDecode " if packed else ""
         return self.add(f"<< {entries}{flate}/Length {len(body)} >>\nstream\n".encode() + body + b"\nendstream")
 
-    def bytes(self, root: int, info: int | None = None) -> bytes:
+    def bytes(self, root: int, info: int | None = None, entries: str = "") -> bytes:
         out = bytearray(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n")
         offsets = []
         for number, data in enumerate(self.objects, 1):
@@ -56,7 +56,7 @@ class Pdf:
         out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(offsets) + 1)
         for offset in offsets:
             out += b"%010d 00000 n \n" % offset
-        about = b" /Info %d 0 R" % info if info else b""
+        about = (f" /Info {info} 0 R" if info else "").encode() + entries.encode()
         out += b"trailer << /Size %d /Root %d 0 R%s >>\nstartxref\n%d\n%%%%EOF\n" % (
             len(offsets) + 1,
             root,

@@ -31,7 +31,7 @@ from klaw.toolbox.exec.process import signal_group
 
 FORMATS = tuple(READERS)
 """All that are read."""
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1_000_000
 """Of the child's lines; one of a block has a fifth of it."""
 MAX_RESTARTS = 5
@@ -167,6 +167,7 @@ class Reading:
             except (BadValue, ValueError, RecursionError):
                 self._fail(Told(code="broken", text="broke the program that reads it"))
                 continue
+            await trio.lowlevel.checkpoint()  # what is done with a block takes its time; others have to get theirs
             if told.block is not None and self._again:
                 self._again -= 1
             elif told.block is not None:

@@ -16,7 +16,7 @@ from tests.support.documents import Pdf, Text, codes, docx, pdf, read, write
 from tests.support.repository import REPOSITORY
 
 MIB = 1 << 20
-SMALL = Limits(memory_bytes=192 * MIB)
+SMALL = Limits(memory_bytes=192 * MIB, unpacked_bytes=64 * MIB)
 """So that what would fill the memory fails quickly."""
 HANGING_S = 120.0
 
@@ -38,10 +38,10 @@ def many_objects() -> bytes:
 
 
 def endless_page() -> bytes:
-    """The second page of three says the same 60 million times, in 1.5 MB."""
+    """The second page of three says the same 20 million times, in 500 kB."""
     packer = zlib.compressobj()
     line = b"(abc def) Tj\n" * 100_000
-    content = packer.compress(b"BT /F1 9 Tf 72 700 Td\n") + b"".join(packer.compress(line) for _ in range(600))
+    content = packer.compress(b"BT /F1 9 Tf 72 700 Td\n") + b"".join(packer.compress(line) for _ in range(200))
     content += packer.flush()
     made = Pdf()
     made.add("<< /Type /Catalog /Pages 2 0 R >>")
@@ -88,8 +88,8 @@ PARTS = b"Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n" + b"--b\nCo
         ("objects.pdf", many_objects, {"no_text", "crashed", "too_much_memory"}),
         ("itself.pdf", page_in_itself, {"no_text"}),
         ("million.pdf", million_pages, {"too_many_pages"}),
-        ("bomb.docx", lambda: docx(bytes(MIB) for _ in range(1024)), {"unpacks_too_large"}),
-        ("small bomb.docx", lambda: docx(bytes(MIB) for _ in range(64)), {"unpacks_too_large"}),
+        ("bomb.docx", lambda: docx(bytes(MIB) for _ in range(65)), {"unpacks_too_large"}),
+        ("small bomb.docx", lambda: docx(bytes(MIB) for _ in range(20)), {"unpacks_too_large"}),
         ("laughs.docx", lambda: docx("&j;", f'<!DOCTYPE a [<!ENTITY a "ha">{LAUGHS}]>'), {"not_allowed"}),
         ("deep.docx", lambda: docx("<w:sdt>" * 100_000 + "</w:sdt>" * 100_000), {"broken"}),
         ("deep.json", lambda: b"[" * 1_000_000, {"too_deep"}),

@@ -8,7 +8,7 @@ import pytest
 
 from klaw.domain.knowledge import Block
 from klaw.knowledge.reading.passages import cut
-from tests.support.documents import Text, codes, pdf, read, write
+from tests.support.documents import Pdf, Text, codes, pdf, read, write
 from tests.support.repository import REPOSITORY
 
 
@@ -138,10 +138,21 @@ async def test_pages_that_cannot_be_read_are_named_and_the_others_are_read(tmp_p
     assert not report.failed
 
 
+def locked() -> bytes:
+    """A PDF that no empty password opens."""
+    made = Pdf()
+    made.add("<< /Type /Catalog /Pages 2 0 R >>")
+    made.add("<< /Type /Pages /Count 1 /Kids [3 0 R] >>")
+    made.add("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] >>")
+    lock = made.add(f"<< /Filter /Standard /V 1 /R 2 /P -4 /O <{'4f' * 32}> /U <{'55' * 32}> >>")
+    return made.bytes(1, entries=f" /Encrypt {lock} 0 R /ID [<{'49' * 16}> <{'49' * 16}>]")
+
+
 @pytest.mark.parametrize(
     ("name", "data", "code"),
     [
         ("empty.pdf", b"", "empty"),
+        ("locked.pdf", locked(), "encrypted"),
         ("half.pdf", pdf([["text"]])[:200], "broken"),
         ("a.pdf", b"just a text", "broken"),
         ("scan.pdf", pdf([b"BI /W 1 /H 1 /CS /G /BPC 8 ID \xff EI"]), "no_text"),
