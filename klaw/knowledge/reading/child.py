@@ -24,7 +24,8 @@ STACK_BYTES = 64 * 1024 * 1024
 
 def limit(memory_bytes: int, cpu_s: int) -> None:
     """Set the limits of this process. Memory is what it allocates, not what it maps."""
-    os.nice(NICE)
+    with suppress(OSError):
+        os.nice(NICE)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 - no file of ours
         score.write("1000")  # when memory is short, this goes first
     for kind, most in (

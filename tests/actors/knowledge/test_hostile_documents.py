@@ -306,3 +306,30 @@ async def test_limits_hold_in_the_child(tmp_path: Path) -> None:
     assert limits["Max open files"] == "32"
     assert b"=" not in environment.replace(b"LC_CTYPE=C.UTF-8", b"")
     assert {each for each in opened if each.startswith("/")} == {"/dev/null", str(path)}
+
+
+UNDER_SYSTEMD = """
+import ctypes, sys, trio
+from pathlib import Path
+from klaw.knowledge.reading.reader import Reading
+async def main():
+    if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE: what MemoryDenyWriteExecute does; inherited by children
+        raise SystemExit(9)
+    for path in sys.argv[1:]:
+        async with Reading(Path(path)) as reading:
+            async for block in reading:
+                print(block.text)
+trio.run(main)
+"""
+
+
+async def test_libraries_need_no_writable_code(tmp_path: Path) -> None:
+    """The service forbids it (conf/klaw.service)."""
+    made = [write(tmp_path / "a.pdf", pdf([["The pump."]])), write(tmp_path / "a.json", b'["The valve."]')]
+    made.append(write(tmp_path / "a.docx", docx("<w:p><w:r><w:t>The tenant.</w:t></w:r></w:p>")))
+    done = await trio.run_process(
+        [sys.executable, "-c", UNDER_SYSTEMD, *map(str, made)], capture_stdout=True, check=False, cwd=REPOSITORY
+    )
+    if done.returncode == 9:
+        pytest.skip("needs Linux 6.3, which can forbid writable code to one process")
+    assert done.stdout.decode().split("\n") == ["The pump.", "[0]: The valve.", "The tenant.", ""]
