@@ -10,7 +10,7 @@ WORKERS ?= auto
 ASYNC_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC105,ASYNC106,ASYNC111,ASYNC112,ASYNC113,ASYNC118,ASYNC119,ASYNC120,ASYNC121,ASYNC900
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install dist deb test test-slow lint types lock lock-check clean
+.PHONY: run install dist deb test test-slow test-system lint types lock lock-check clean
 
 run: $(VENV)/.installed-local
 	@$(BIN)/klaw models pull
@@ -32,6 +32,10 @@ test: $(VENV)/.installed-dev
 # With a third of the CPU.
 test-slow: $(VENV)/.installed-dev
 	tools/slow_tests.sh $(ARGS)
+
+# The service on a machine of its own, with a real systemd: minutes, and root.
+test-system: $(VENV)/.installed-dev
+	KLAW_TEST_SYSTEM=1 $(BIN)/python -m pytest tests/system $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
