@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 import trio
 
 from tests.support.llm_server import LlmServer, Recorded, Tool, serve_llm, text_reply, tool_reply
@@ -32,6 +33,14 @@ def settings(llm: LlmServer, **more: Any) -> dict[str, Any]:
     return {"providers": {"stub": provider}, "routing": {"default": "stub/echo"}, **more}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def key(machine: Machine) -> None:
+    """The provider's key, as docs/operations.md has it."""
+    (machine.root / "etc/klaw/cloud.key").write_text("sk-secret-1")
+    machine.run("chmod", "600", "/etc/klaw/cloud.key")
+    machine.drop_in("klaw.service", "[Service]\nLoadCredential=cloud:/etc/klaw/cloud.key\n")
+
+
 def calls(name: str, **arguments: Any) -> Any:
     """A model that calls one tool and then says what came of it."""
 
@@ -52,9 +61,6 @@ async def said(machine: Machine, question: str, chat: str) -> str:
 
 
 async def test_a_key_comes_by_load_credential_and_never_stands_in_a_file_of_klaw(machine: Machine) -> None:
-    (machine.root / "etc/klaw/cloud.key").write_text("sk-secret-1")
-    machine.run("chmod", "600", "/etc/klaw/cloud.key")
-    machine.drop_in("klaw.service", "[Service]\nLoadCredential=cloud:/etc/klaw/cloud.key\n")
     async with serve_llm() as llm:
         llm.respond = lambda _request: text_reply("A lime.")
         machine.configure(**settings(llm))
@@ -83,7 +89,9 @@ async def test_an_mcp_server_on_node_runs(machine: Machine) -> None:
         node = {"command": "/usr/bin/node", "args": ["/srv/server.js"], "permission": "read"}
         machine.configure(**settings(llm, mcp={"servers": {"node": node}}))
         await trio.to_thread.run_sync(machine.restart)
-        await trio.to_thread.run_sync(until, lambda: "node__greet" in machine.asked("klaw", "--home", HOME, "mcp", "list"))
+        await trio.to_thread.run_sync(
+            until, lambda: "node__greet" in machine.asked("klaw", "--home", HOME, "mcp", "list")
+        )
         assert "hello from node" in await said(machine, "Greet me.", "node")
 
 
