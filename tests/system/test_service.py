@@ -28,10 +28,10 @@ def test_it_is_ready_and_its_state_is_told(machine: Machine) -> None:
 
 
 def test_its_sandbox_scores_as_it_did(machine: Machine) -> None:
-    machine.run("mv", "/etc/systemd/system/klaw.service.d", "/root/drop-ins")
+    machine.run("mv", "/etc/systemd/system/klaw.service.d", "/srv/drop-ins")
     machine.run("systemctl", "daemon-reload")
     said = machine.asked("systemd-analyze", "security", "--no-pager", "klaw").splitlines()[-1]
-    machine.run("mv", "/root/drop-ins", "/etc/systemd/system/klaw.service.d")
+    machine.run("mv", "/srv/drop-ins", "/etc/systemd/system/klaw.service.d")
     machine.run("systemctl", "daemon-reload")
     assert float(said.split(":")[1].split()[0]) <= 1.6, said
 
