@@ -12,18 +12,17 @@ import subprocess
 import sys
 import tempfile
 from email.utils import formatdate
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from textwrap import dedent
 
 from klaw import __version__
-from klaw.service.units import PACKAGED, UNITS, text_of
+from klaw.service.units import PACKAGED, UNITS, Wanted
 from tools import make_dist
 
 REPOSITORY = Path(__file__).parents[1]
 PYTHON = "/usr/bin/python3"
 HOME = Path("usr/lib/klaw")
-UNITS_FROM, UNITS_TO = "/opt/klaw/bin/klaw", "/usr/bin/klaw"
-MAINTAINER = f"{os.environ.get('DEBFULLNAME', 'Klaw')} <{os.environ.get('DEBEMAIL', 'root@localhost')}>"
+MAINTAINER = f"{os.environ.get('DEBFULLNAME', 'Klaw')} <{os.environ.get('DEBEMAIL', 'klaw@localhost')}>"
 OVERRIDES = {
     "embedded-library": "wheels bring the libraries that they were built and tested with",
     "unstripped-binary-or-object": "wheels are installed as they were published",
@@ -74,9 +73,9 @@ def build(folder: Path) -> Path:
         _environment(root / HOME, version, make_dist.build(Path(name)))
         (root / "usr/bin").mkdir()
         (root / "usr/bin/klaw").symlink_to("../lib/klaw/bin/klaw")
+        installed = Wanted(program=PurePosixPath("/", HOME, "bin", "klaw"))
         for unit in UNITS:
-            text = text_of(unit).replace(UNITS_FROM, UNITS_TO)
-            _write(root / str(PACKAGED).lstrip("/") / unit, text)
+            _write(root / str(PACKAGED).lstrip("/") / unit, installed.unit(unit))
         _documents(root)
         _control(root, architecture, version)
         for path in root.rglob("*"):

@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +36,9 @@ class Init:
     model: str | None = argument("as the provider calls it", metavar="NAME")
     base_url: str | None = argument("address of the provider's API", metavar="URL")
     key_env: str | None = argument("environment variable that holds the provider's key", metavar="VARIABLE")
+    small: bool = argument(
+        "for a board with 2 GB or less: no built-in model, less memory for embeddings", default=False
+    )
 
 
 @NOUN.operation("init", Init, cli="")
@@ -62,7 +66,7 @@ def init(asked: Init, paths: Paths, home: str | None, say: Callable[..., None], 
     else:
         assert names is not None
         steps = make_workspace(paths.workspace, names, dry_run=asked.dry_run)
-    config = make_config(paths, model, dry_run=asked.dry_run)
+    config = make_config(paths, model, small=asked.small, dry_run=asked.dry_run)
     answer = _report(asked, paths, steps, config, model, f" --home {shlex.quote(home)}" if home else "", say)
     if config.outcome == "made" and not (asked.yes or quiet or asked.dry_run):
         from klaw.cli.models import offer_test
@@ -102,9 +106,9 @@ def _model(asked: Init, paths: Paths) -> "Model":
         asked,
         asked.provider or None,
         "Model provider",
-        LOCAL_PROVIDER,
-        answers.known_provider,
-        choices=answers.PROVIDERS,
+        "" if asked.small else LOCAL_PROVIDER,
+        partial(answers.known_provider, small=asked.small),
+        choices=answers.PROVIDERS[asked.small :],
     )
     preset = answers.PRESETS.get(provider)
     model, base_url, key_env = asked.model or "", asked.base_url or "", asked.key_env

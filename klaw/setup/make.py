@@ -67,8 +67,12 @@ def _make_file(workspace: Path, name: str, text: str, *, dry_run: bool) -> Step:
     return Step(path=name, outcome="made")
 
 
-def make_config(paths: Paths, model: Model, *, dry_run: bool) -> Step:
-    """Write engine.json.
+SMALL: dict[str, object] = {"embedding": {"threads": 1, "batchTokens": 64}, "store": {"readers": 1}}
+"""What keeps the server small: one run of the embedding model at a time, on little text."""
+
+
+def make_config(paths: Paths, model: Model, *, small: bool = False, dry_run: bool) -> Step:
+    """Write engine.json; ``small``: for a board with little memory.
 
     Raises:
         ConfigError: the answers do not make a valid configuration, or the folder cannot be made private.
@@ -76,7 +80,7 @@ def make_config(paths: Paths, model: Model, *, dry_run: bool) -> Step:
     name = paths.config_file.name
     if os.path.lexists(paths.config_file):
         return Step(path=name, outcome="kept", why="it was there before")
-    text = config_text(model)
+    text = config_text(model, small=small)
     parse(text, {model.key_env: "x"} if model.key_env else {})
     if not dry_run:
         ensure_private_dir(paths.config_dir)
@@ -84,7 +88,7 @@ def make_config(paths: Paths, model: Model, *, dry_run: bool) -> Step:
     return Step(path=name, outcome="made")
 
 
-def config_text(model: Model) -> str:
+def config_text(model: Model, *, small: bool = False) -> str:
     """The configuration for a model, in YAML. The key itself never stands in it."""
     if model.provider == LOCAL_PROVIDER:
         tree: dict[str, object] = {"routing": {"default": EngineConfig().routing.default}}
@@ -102,4 +106,4 @@ def config_text(model: Model) -> str:
             "providers": {model.provider: provider},
             "topics": {"enabled": True},  # written out: it costs calls, and the built-in model is too weak for it
         }
-    return _HEAD + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    return _HEAD + yaml.safe_dump(tree | (SMALL if small else {}), sort_keys=False, allow_unicode=True)

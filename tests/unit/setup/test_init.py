@@ -318,3 +318,15 @@ def test_every_preset_makes_a_valid_configuration(provider):
 def test_a_model_of_the_built_in_provider_is_no_answer():
     with pytest.raises(SetupRefused, match="--key-env"):
         answers.model(provider="local", model="", base_url="", key_env="KEY")
+
+
+def test_a_small_board_gets_a_small_configuration_and_no_built_in_model(tmp_path):
+    for provider in ([], ["--provider", "local"]):
+        assert "--provider: one of ollama" in init(tmp_path / "klaw", "--yes", "--small", *provider, fails=True).stderr
+    assert snapshot(tmp_path) == {}
+    options = ["--provider", "ollama", "--model", "qwen3:0.6b"]
+    assert "multilingual-e5-small" in init(tmp_path / "klaw", "--yes", "--small", *options).stdout
+    config, warnings = load_text((tmp_path / "klaw" / "config" / "engine.json").read_text(encoding="utf-8"))
+    assert (config.embedding.threads, config.embedding.batch_tokens, config.store.readers) == (1, 64, 1)
+    assert config.routing.default == "ollama/qwen3:0.6b"
+    assert not warnings
