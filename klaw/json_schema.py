@@ -28,8 +28,8 @@ class Told:
 
 
 def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[str, Any]:
-    """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``Literal``, an
-    enum of texts, ``T | None``, an attrs class, or one of these in ``Annotated`` with a description (a text),
+    """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``dict[str, Any]``,
+    ``Literal``, an enum of texts, ``T | None``, an attrs class, or one of these in ``Annotated`` with a description (a text),
     ``Bounds`` and ``Told``.
 
     Args:
@@ -57,6 +57,8 @@ def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[s
         return {**schema_of(type(inner[0])), "enum": list(inner)}
     if origin in (list, tuple):
         return {"type": "array", "items": part(inner[0])}
+    if origin is dict:
+        return {"type": "object"}
     if inspect.isclass(kind) and issubclass(kind, enum.StrEnum):
         return {"type": "string", "enum": [each.value for each in kind]}
     if inspect.isclass(kind) and attrs.has(kind):

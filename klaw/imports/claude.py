@@ -5,8 +5,8 @@ from typing import Any
 
 from klaw.domain.message import Role
 from klaw.imports.events import Chat, Event, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export
-from klaw.imports.json_stream import items
+from klaw.imports.files import Export
+from klaw.imports.json_stream import chats
 
 SOURCE = "claude"
 FILES = r"conversations\.json"
@@ -15,15 +15,8 @@ _MADE = frozenset({"thinking", "redacted_thinking", "tool_use", "tool_result", "
 
 
 def read(export: Export) -> Iterator[Event]:
-    """All chats of an export; one that cannot be read does not stop the rest."""
-    for file in export.files(FILES, "conversations.json"):
-        number = 0
-        try:
-            with file.open() as stream:
-                for number, each in enumerate(items(stream), 1):
-                    yield from _chat(each, f"{file.name}, chat {number}")
-        except UNREADABLE as error:
-            yield Unread(f"{file.name}, after chat {number}", str(error))
+    """All chats of an export."""
+    return chats(export, FILES, "conversations.json", _chat)
 
 
 def _chat(found: Any, place: str) -> Iterator[Event]:

@@ -9,7 +9,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -154,16 +154,21 @@ def opened(given: str) -> Iterator[Export]:
     Raises:
         ImportRefused: it cannot be read.
     """
+    with ExitStack() as stack:
+        try:
+            export = _opened(given, stack)
+        except UNREADABLE as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            hint = f"; as root: klaw import … - < {given}" if isinstance(error, PermissionError) else ""
+            raise ImportRefused(f"{given}: cannot be read: {reason}{hint}") from error
+        yield export
+
+
+def _opened(given: str, stack: ExitStack) -> Export:
     path = Path(given).expanduser()
-    try:
-        if given != "-" and path.is_dir():
-            yield Export(path, None)
-            return
-        with os.fdopen(os.dup(0), "rb") if given == "-" else path.open("rb") as stream:
-            if not stream.seekable():
-                raise ImportRefused(f"{given}: is no file: save the export first, or redirect it: - < FILE")
-            yield Export(path, stream)
-    except UNREADABLE as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        hint = f"; as root: klaw import … - < {given}" if isinstance(error, PermissionError) else ""
-        raise ImportRefused(f"{given}: cannot be read: {reason}{hint}") from error
+    if given != "-" and path.is_dir():
+        return Export(path, None)
+    stream = stack.enter_context(os.fdopen(os.dup(0), "rb") if given == "-" else path.open("rb"))
+    if not stream.seekable():
+        raise ImportRefused(f"{given}: is no file: save the export first, or redirect it: - < FILE")
+    return Export(path, stream)

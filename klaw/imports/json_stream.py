@@ -1,10 +1,11 @@
 """JSON of any size, one value at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import IO, Any
 
-from klaw.imports.events import Broken
+from klaw.imports.events import Broken, Event, Unread
+from klaw.imports.files import UNREADABLE, Export
 
 MAX_VALUE_BYTES = 48 << 20
 """Of a value that is taken as a whole, such as a chat."""
@@ -26,15 +27,15 @@ class _Bounded:
         return data
 
 
-def items(stream: IO[bytes], prefix: str = "item") -> Iterator[Any]:
-    """The values at a prefix, as ``ijson`` names places: ``item`` is each of a list.
+def items(stream: IO[bytes]) -> Iterator[Any]:
+    """The values of a list.
 
     Raises:
         Broken: it is no JSON any more, or a value is too large.
     """
     ijson = import_module("ijson")
     bounded = _Bounded(stream)
-    found = ijson.items(bounded, prefix, use_float=True, buf_size=READ_BYTES)
+    found = ijson.items(bounded, "item", use_float=True, buf_size=READ_BYTES)
     while True:
         try:
             value = next(found)
@@ -73,6 +74,23 @@ def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
         if not depth:
             yield at, builder.value
             builder, bounded.left = None, MAX_VALUE_BYTES
+
+
+def chats(export: Export, wanted: str, called: str, chat: Callable[[Any, str], Iterator[Event]]) -> Iterator[Event]:
+    """The chats of files that are lists of them. One that cannot be read does not stop the rest.
+
+    Args:
+        export, wanted, called: as of ``Export.files``.
+        chat: reads one; told how a person finds it.
+    """
+    for file in export.files(wanted, called):
+        number = 0
+        try:
+            with file.open() as stream:
+                for number, each in enumerate(items(stream), 1):
+                    yield from chat(each, f"{file.name}, chat {number}")
+        except UNREADABLE as error:
+            yield Unread(f"{file.name}, after chat {number}", str(error))
 
 
 def _broken(error: Exception) -> Broken:

@@ -67,7 +67,7 @@ def _undone(answer: dict[str, Any]) -> op.Lines:
     return [f"{plural(answer['messages'], 'message')} of the import:", *forget.lines(answer)]
 
 
-@NOUN.operation("import_put", ImportPut, changes=True, deadline_s=300.0)
+@NOUN.operation("import_put", ImportPut, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
 async def put(
     asked: ImportPut,
     user: UserId,

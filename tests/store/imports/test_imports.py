@@ -10,7 +10,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import finding
 from klaw.memory.forget.finding import NothingToForget
 from klaw.operations.perform import OPERATOR, operations, perform, read
-from klaw.store.kinds import chats, imports, messages, summaries, topics
+from klaw.store.kinds import chats, imports, messages, summaries, topics, vectors
 from klaw.store.store import Store
 from tests.support.exports import FIRST, SECOND, THIRD, chatgpt_export, imported, talk
 from tests.support.forgetting import forgetter, holding
@@ -106,6 +106,7 @@ async def test_nobody_answers_summarises_or_archives_what_was_imported(tmp_path:
         assert await read(summaries.candidates, 1, 100) == []
         assert await read(topics.unarchived, LOCAL, 0, 100) == []
         assert await read(topics.count_unarchived) == 0
+        assert await read(vectors.count_unembedded, 1) == 9  # found by words at once, and by meaning when this is done
         await store.writer.run(messages.append, [new("What did we plant?", chat="Сад")])
         assert [each.content for each in await read(messages.pending, chat, 1, 100)] == ["What did we plant?"]
         assert len(await read(topics.unarchived, LOCAL, 0, 100)) == 1
