@@ -31,7 +31,7 @@ from klaw.config.paths import Paths
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.ranker import FEATURES
-from klaw.memory.recall.recall import POOL, Recall
+from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import vectors as stored_vectors
 from tests.support.stores import running_store
 from tools.bench_recall import MODEL, CachedModel, conversations, load, ready_embedder
@@ -84,11 +84,11 @@ def _ids(connection: Any, chat: str) -> list[tuple[int, str]]:
     return list(connection.execute("SELECT rowid, id FROM messages WHERE chat_id = ?", (chat,)))
 
 
-def fit(groups: Sequence[Group], l2: float) -> dict[str, float]:
-    """The weights that make the evidence likeliest."""
-    width = len(FEATURES)
-    features = np.zeros((len(groups), POOL, width))
-    target, there = np.zeros((len(groups), POOL)), np.full((len(groups), POOL), -np.inf)
+def fit(groups: Sequence[Group], l2: float, names: Sequence[str] = FEATURES) -> dict[str, float]:
+    """The weights that make the evidence likeliest, by the names of the features."""
+    most = max(len(group.evidence) for group in groups)
+    features = np.zeros((len(groups), most, len(names)))
+    target, there = np.zeros((len(groups), most)), np.full((len(groups), most), -np.inf)
     for at, group in enumerate(groups):
         count = len(group.evidence)
         features[at, :count], target[at, :count], there[at, :count] = group.features, group.evidence, 0.0
@@ -98,7 +98,7 @@ def fit(groups: Sequence[Group], l2: float) -> dict[str, float]:
     scaled = (features[:, :, used] - rows.mean(axis=0)[used]) / spread[used] * (there == 0.0)[..., None]
     weights = _newton(scaled, target, there, l2)
     found = weights / spread[used]
-    return {FEATURES[column]: round(float(weight), 4) for column, weight in zip(used, found, strict=True)}
+    return {names[column]: round(float(weight), 4) for column, weight in zip(used, found, strict=True)}
 
 
 def _newton(features: np.ndarray, target: np.ndarray, there: np.ndarray, l2: float) -> np.ndarray:

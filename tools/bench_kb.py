@@ -1,0 +1,403 @@
+"""How well the search of knowledge bases finds the pages that answer a question.
+
+    python tools/bench_kb.py DIR [--smalltalk FILE] [--articles FILE] [--scale PASSAGES...] [--json] [--report FILE]
+                             [--models DIR] [--cache FILE]
+
+``DIR/documents`` are read through the real reader into one base of a real store, embedded with the real model, and each
+question of ``DIR/questions.json`` goes through the real search: ``[{"document", "questions": [{"question", "pages",
+"kind": "text" | "unanswerable"}]}]``.
+
+Printed for each step: page recall, the share of a question's pages among the pages of the first 1, 3 and 10 passages,
+each page counted once, averaged over the questions of the kind "text"; over all documents and with the document known.
+The ranker is learned for each document from the questions of all the others; "as shipped" is with the weights that Klaw
+has, which have seen all of them. ``--articles`` is a file of paragraphs with questions (a conversation of
+``bench_recall.py``): each paragraph is a document. Silence is how many small talk and unanswerable questions are given
+no passage. ``--scale`` measures the time of a search, with the question's embedding, in a base of so many passages.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import trio
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from klaw.actor import log
+from klaw.actor.clock import SystemClock
+from klaw.config.memory import AutoRagConfig
+from klaw.config.paths import Paths
+from klaw.domain import tokens
+from klaw.domain.knowledge import (
+    Base,
+    BaseId,
+    Document,
+    DocumentId,
+    DocumentState,
+    Passage,
+    Source,
+    SourceId,
+    SourceKind,
+    document_id,
+)
+from klaw.domain.names import LOCAL_USER
+from klaw.knowledge.rank import FEATURES, PARTS, Pool
+from klaw.knowledge.reading.passages import Cutter
+from klaw.knowledge.reading.reader import Reading
+from klaw.knowledge.search import KnowledgeSearch
+from klaw.memory.embed.passage import Passage as Text
+from klaw.memory.embed.passage import vectors_id
+from klaw.memory.recall.ranker import built_in
+from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.kinds.knowledge import bases, documents, sources
+from klaw.store.search import passages
+from klaw.store.search.passages import PassageVector
+from klaw.store.store import Store
+from tests.support.stores import running_store
+from tools.bench_recall import MODEL, CachedModel, ready_embedder
+from tools.train_ranker import Group, fit
+
+AT = "2026-01-01T00:00:00.000Z"
+PLACES = (1, 3, 10)
+MAX_TOKENS = 1_500
+"""``kb.maxTokens`` as it is by default."""
+L2 = 0.03
+_EMBED_ROWS = 64
+_TIMED = 200
+
+
+@attrs.frozen(kw_only=True)
+class Question:
+    """A question and where its answer is."""
+
+    text: str
+    document: DocumentId
+    pages: tuple[int, ...]
+    answerable: bool
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Asked:
+    """What the search found for a question in one scope."""
+
+    question: Question
+    scope: str
+    """``all`` documents, or the document is ``known``."""
+    pool: Pool
+
+    def group(self) -> Group:
+        """For learning: a page counts once, whichever of its passages is found."""
+        there = [
+            each.document == self.question.document and each.first_page in self.question.pages
+            for each in self.pool.passages
+        ]
+        pages = [each.first_page for each in self.pool.passages]
+        evidence = [
+            float(hit) / sum(page == other and hit_too for other, hit_too in zip(pages, there, strict=True))
+            if hit
+            else 0
+            for page, hit in zip(pages, there, strict=True)
+        ]
+        count = len(set(self.question.pages)) or 1
+        return Group(str(self.question.document), self.pool.features, np.array(evidence) / count)
+
+
+# -- the store ---------------------------------------------------------------------------------------------------------
+
+
+async def new_base(store: Store, name: str) -> Source:
+    """A base with one source."""
+    base = Base(id=BaseId(f"bench-{name}"), user=LOCAL_USER, name=name, created_at=AT, updated_at=AT)
+    await store.writer.run(bases.create, base)
+    source = Source(
+        id=SourceId(f"bench-{name}"),
+        user=LOCAL_USER,
+        base=base.id,
+        kind=SourceKind.FILE,
+        name=name,
+        added_by=LOCAL_USER,
+        created_at=AT,
+        updated_at=AT,
+    )
+    return await store.writer.run(sources.put, LOCAL_USER, source)
+
+
+async def add(store: Store, source: Source, name: str, title: str, cut: Sequence[Passage]) -> DocumentId:
+    """Store a document."""
+    made = Document(
+        id=document_id(source.id, name),
+        base=source.base,
+        source=source.id,
+        name=name,
+        title=title,
+        state=DocumentState.READ,
+    )
+    await store.writer.run(documents.put, made, cut)
+    return made.id
+
+
+async def read_folder(store: Store, source: Source, folder: Path) -> dict[str, int]:
+    """Read all documents of a folder. Returns the number of passages of each."""
+    counts = {}
+    for path in sorted(folder.iterdir()):
+        cutter, cut = Cutter(), list[Passage]()
+        async with Reading(path) as reading:
+            async for block in reading:
+                cut += cutter.add(block)
+        cut += cutter.finish()
+        await add(store, source, path.name, reading.report.title, cut)
+        counts[path.name] = len(cut)
+    return counts
+
+
+async def embed(store: Store, model: CachedModel) -> None:
+    """Embed what waits, as the embedder does."""
+    name = vectors_id(model.model.model_id)
+    while waiting := await store.readers.run(passages.unembedded, name, _EMBED_ROWS, ("document",)):
+        made = model.embed([Text(each.text, each.lead) for each in waiting], "passage")
+        found = [
+            PassageVector(each.kind, each.rowid, each.lead + each.text, vector)
+            for each, vector in zip(waiting, made, strict=True)
+        ]
+        await store.writer.run(stored_vectors.store_of_passages, name, found)
+
+
+# -- page recall -------------------------------------------------------------------------------------------------------
+
+
+def page_recall(asked: Asked, order: Sequence[int]) -> list[float]:
+    """Share of the question's pages among the first pages of a ranking, for each of ``PLACES``."""
+    found = (asked.pool.passages[at] for at in order)
+    pages = list(dict.fromkeys((each.document, each.first_page) for each in found))
+    wanted = {(asked.question.document, page) for page in asked.question.pages}
+    return [len(wanted.intersection(pages[:places])) / len(wanted) for places in PLACES]
+
+
+def by_rank(name: str) -> Callable[[Asked], list[int]]:
+    """A ranking by one list."""
+
+    def order(asked: Asked) -> list[int]:
+        ranks = [(getattr(each, name), at) for at, each in enumerate(asked.pool.ranks)]
+        return [at for rank, at in sorted((rank, at) for rank, at in ranks if rank is not None)]
+
+    return order
+
+
+def by_weights(weights: Mapping[str, Mapping[str, float]]) -> Callable[[Asked], list[int]]:
+    """A ranking by weights of the features, those of the question's document."""
+
+    def order(asked: Asked) -> list[int]:
+        own = weights[str(asked.question.document)]
+        scores = asked.pool.features @ np.array([own.get(name, 0.0) for name in FEATURES])
+        return list(np.argsort(-scores, kind="stable"))
+
+    return order
+
+
+def learned_apart(asked: Sequence[Asked], without: str = "") -> dict[str, dict[str, float]]:
+    """Weights for each document, learned from the questions about the others; without a part of the features."""
+    left = [at for at, name in enumerate(FEATURES) if name not in PARTS.get(without, ())]
+    groups = [each.group() for each in asked if each.question.answerable]
+    cut = [attrs.evolve(each, features=each.features[:, left]) for each in groups if each.evidence.any()]
+    names = [FEATURES[at] for at in left]
+    known = {str(each.question.document) for each in asked}
+    return {name: fit([each for each in cut if each.conversation != name], L2, names) if cut else {} for name in known}
+
+
+def table(asked: Sequence[Asked]) -> dict[str, dict[str, list[float]]]:
+    """Page recall by step and scope, in percent."""
+    shipped = dict.fromkeys((str(each.question.document) for each in asked), built_in("klaw.knowledge").vectors)
+    steps: dict[str, Callable[[Asked], list[int]]] = {
+        "vectors": by_rank("vector_rank"),
+        "words": by_rank("text_rank"),
+        "fused": lambda each: list(range(len(each.pool.passages))),
+        **{f"ranked without {part}": by_weights(learned_apart(asked, part)) for part in PARTS},
+        "ranked": by_weights(learned_apart(asked)),
+        "ranked as shipped": by_weights(shipped),
+    }
+    answerable = [each for each in asked if each.question.answerable]
+    return {
+        step: {
+            scope: [
+                round(100 * statistics.mean(column), 1)
+                for column in zip(*(page_recall(e, order(e)) for e in answerable if e.scope == scope), strict=True)
+            ]
+            for scope in ("all", "known")
+        }
+        for step, order in steps.items()
+    }
+
+
+async def ask_all(store: Store, model: CachedModel, source: Source, folder: Path) -> list[Asked]:
+    """Every question in both scopes."""
+    search = KnowledgeSearch(store.readers, ready_embedder(model), AutoRagConfig(time_budget_ms=60_000), SystemClock())
+    found = []
+    for question in questions(folder, source):
+        for scope, within in (("all", None), ("known", [question.document])):
+            pool = await search.gather(question.text, [source.base], LOCAL_USER, within)
+            found.append(Asked(question=question, scope=scope, pool=pool))
+    return found
+
+
+def questions(folder: Path, source: Source) -> list[Question]:
+    told = json.loads((folder / "questions.json").read_text(encoding="utf-8"))
+    return [
+        Question(
+            text=each["question"],
+            document=document_id(source.id, document["document"]),
+            pages=tuple(each["pages"]),
+            answerable=each["kind"] == "text",
+        )
+        for document in told
+        for each in document["questions"]
+    ]
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+async def silence(search: KnowledgeSearch, source: Source, asked: Sequence[str]) -> int:
+    """How many questions are given no passage."""
+    found = [await search.search(text, [source.base], LOCAL_USER, max_tokens=MAX_TOKENS) for text in asked]
+    return sum(not each.kept for each in found)
+
+
+async def articles(store: Store, model: CachedModel, path: Path) -> dict[str, float]:
+    """Share of the questions whose paragraph is among the first articles, in percent."""
+    source, told = await new_base(store, "articles"), json.loads(path.read_text(encoding="utf-8"))
+    for message in told["messages"]:
+        text = message["content"]
+        cut = [Passage(ordinal=0, text=text, start=0, end=len(text), tokens=tokens.estimate(text))]
+        await add(store, source, message["id"], "", cut)
+    await embed(store, model)
+    search = KnowledgeSearch(store.readers, ready_embedder(model), AutoRagConfig(time_budget_ms=60_000), SystemClock())
+    hits: dict[int, list[float]] = {places: [] for places in PLACES}
+    for question in told["questions"]:
+        found = await search.search(question["query"], [source.base], LOCAL_USER, max_tokens=MAX_TOKENS)
+        names = list(dict.fromkeys(each.passage.name for each in found.candidates))
+        for places in PLACES:
+            hits[places].append(len(set(names[:places]).intersection(question["evidence"])) / len(question["evidence"]))
+    return {f"@{places}": round(100 * statistics.mean(values), 1) for places, values in hits.items()}
+
+
+async def scale(store: Store, model: CachedModel, source: Source, folder: Path, count: int) -> dict[str, float]:
+    """Times of searches in a base of so many passages, made of the sentences and near the vectors of those that are
+    there; the question's embedding is part of the time, and not cached."""
+    chance = random.Random(count)
+    noise = np.random.default_rng(count)
+    there = [
+        each
+        for document in await store.readers.run(documents.of_base, LOCAL_USER, source.base)
+        for each in await store.readers.run(documents.passages, LOCAL_USER, document.id, limit=10_000)
+    ]
+    lines = [line for each in there for line in each.text.splitlines() if line.strip()]
+    large = await new_base(store, f"scale-{count}")
+    vectors = np.frombuffer(b"".join(model.embed([Text(each.text) for each in there[:512]], "passage")), "<f4").reshape(
+        -1, model.model.dimension
+    )
+    name = vectors_id(model.model.model_id)
+    for start in range(0, count, 500):
+        cut = []
+        for ordinal in range(min(500, count - start)):
+            text = "\n".join(chance.choices(lines, k=max(1, 1_000 // 60)))[:1_000]
+            cut.append(Passage(ordinal=ordinal, text=text, first_page=ordinal, start=0, end=len(text), tokens=250))
+        await add(store, large, f"report-{start}.pdf", "", cut)
+        waiting = await store.readers.run(passages.unembedded, name, 500, ("document",))
+        made = vectors[noise.integers(len(vectors), size=len(waiting))]
+        made = made + noise.normal(scale=0.02, size=made.shape)
+        made = (made / np.linalg.norm(made, axis=1, keepdims=True)).astype("<f4")
+        found = [
+            PassageVector(each.kind, each.rowid, each.lead + each.text, vector.tobytes())
+            for each, vector in zip(waiting, made, strict=True)
+        ]
+        await store.writer.run(stored_vectors.store_of_passages, name, found)
+    embedder = ready_embedder(model)
+    embedder._read = lambda text: model.model.read([text], kind="query")[0]
+    search = KnowledgeSearch(store.readers, embedder, AutoRagConfig(time_budget_ms=60_000), SystemClock())
+    asked = [each.text for each in questions(folder, source)]
+    spent: list[float] = []
+    steps: dict[str, list[float]] = {}
+    for text in (asked * (_TIMED // len(asked) + 1))[:_TIMED]:
+        begin = time.perf_counter()
+        result = await search.search(text, [large.base], LOCAL_USER, max_tokens=MAX_TOKENS)
+        spent.append(1_000 * (time.perf_counter() - begin))
+        for step, took in result.timings_ms.items():
+            steps.setdefault(step, []).append(took)
+    spent.sort()
+    return {
+        "p50": round(statistics.median(spent), 1),
+        "p95": round(spent[int(0.95 * len(spent))], 1),
+        **{f"{step} p50": round(statistics.median(took), 1) for step, took in steps.items()},
+    }
+
+
+async def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    model = CachedModel(arguments.models / MODEL, arguments.cache)
+    result: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        async with running_store(Path(scratch)) as store:
+            await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
+            source = await new_base(store, "folder")
+            counts = await read_folder(store, source, arguments.folder / "documents")
+            await embed(store, model)
+            model.save()
+            result["passages"] = sum(counts.values())
+            asked = await ask_all(store, model, source, arguments.folder)
+            result["pages"] = table(asked)
+            config = AutoRagConfig(time_budget_ms=60_000)
+            search = KnowledgeSearch(store.readers, ready_embedder(model), config, SystemClock())
+            kinds = {"unanswerable": [], "answerable": []}  # type: dict[str, list[str]]
+            for each in questions(arguments.folder, source):
+                kinds["answerable" if each.answerable else "unanswerable"].append(each.text)
+            if arguments.smalltalk:
+                kinds["small talk"] = json.loads(arguments.smalltalk.read_text(encoding="utf-8"))["queries"]
+            result["silent"] = {
+                kind: f"{await silence(search, source, texts)} of {len(texts)}" for kind, texts in kinds.items()
+            }
+            if arguments.articles:
+                result["articles"] = await articles(store, model, arguments.articles)
+            model.save()
+            result["scale_ms"] = {
+                count: await scale(store, model, source, arguments.folder, count) for count in arguments.scale
+            }
+    return result
+
+
+def as_markdown(result: dict[str, Any]) -> str:
+    lines = ["| step | all @1 | @3 | @10 | known @1 | @3 | @10 |", "|---|---|---|---|---|---|---|"]
+    for step, scopes in result["pages"].items():
+        lines.append(f"| {step} | " + " | ".join(str(value) for values in scopes.values() for value in values) + " |")
+    rest = {key: value for key, value in result.items() if key != "pages"}
+    return "\n".join([*lines, "", *(f"{key}: {value}" for key, value in rest.items()), ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="holds documents/ and questions.json")
+    parser.add_argument("--smalltalk", type=Path, help='{"queries": [...]} that must be given no passage')
+    parser.add_argument("--articles", type=Path, help="a file of paragraphs with questions")
+    parser.add_argument("--scale", type=int, nargs="+", default=[], metavar="PASSAGES", help="measure the time")
+    parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
+    parser.add_argument("--cache", type=Path, help="file that keeps embeddings between runs")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--report", type=Path, help="file for the table as Markdown")
+    arguments = parser.parse_args()
+    log.configure("error", "json")
+    arguments.models = (arguments.models or Paths.resolve().models_dir).absolute()
+    result = trio.run(run, arguments)
+    if arguments.report is not None:
+        arguments.report.write_text(as_markdown(result), encoding="utf-8")
+    print(json.dumps(result, ensure_ascii=False) if arguments.json else as_markdown(result))
+
+
+if __name__ == "__main__":
+    main()
