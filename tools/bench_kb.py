@@ -1,7 +1,7 @@
 """How well the search of knowledge bases finds the pages that answer a question.
 
-    python tools/bench_kb.py DIR [--smalltalk FILE] [--articles FILE] [--scale PASSAGES...] [--json] [--report FILE]
-                             [--models DIR] [--cache FILE]
+    python tools/bench_kb.py DIR [--smalltalk FILE] [--articles FILE] [--scale PASSAGES...] [--learn FILE] [--json]
+                             [--report FILE] [--models DIR] [--cache FILE]
 
 ``DIR/documents`` are read through the real reader into one base of a real store, embedded with the real model, and each
 question of ``DIR/questions.json`` goes through the real search: ``[{"document", "questions": [{"question", "pages",
@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ from klaw.knowledge.rank import FEATURES, PARTS, Pool
 from klaw.knowledge.reading.passages import Cutter
 from klaw.knowledge.reading.reader import Reading
 from klaw.knowledge.search import KnowledgeSearch
+from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import Passage as Text
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.ranker import built_in
@@ -148,7 +150,7 @@ async def add(store: Store, source: Source, name: str, title: str, cut: Sequence
 async def read_folder(store: Store, source: Source, folder: Path) -> dict[str, int]:
     """Read all documents of a folder. Returns the number of passages of each."""
     counts = {}
-    for path in sorted(folder.iterdir()):
+    for path in await trio.to_thread.run_sync(lambda: sorted(folder.iterdir())):
         cutter, cut = Cutter(), list[Passage]()
         async with Reading(path) as reading:
             async for block in reading:
@@ -213,6 +215,28 @@ def learned_apart(asked: Sequence[Asked], without: str = "") -> dict[str, dict[s
     return {name: fit([each for each in cut if each.conversation != name], L2, names) if cut else {} for name in known}
 
 
+def learn(path: Path, model: str, asked: Sequence[Asked], alone: Sequence[Asked]) -> None:
+    """Write the ranker that all questions teach, for searches with vectors and by words alone."""
+    groups = {
+        state: [group for each in found if each.question.answerable and (group := each.group()).evidence.any()]
+        for state, found in (("words", alone), ("vectors", asked))
+    }
+    made = {
+        "by": "tools/bench_kb.py --learn",
+        "on": datetime.now(UTC).date().isoformat(),
+        "model": model,
+        "l2": L2,
+        "searches": len(groups["vectors"]),
+    }
+    ranker = {"made": made, **{state: fit(found, L2, FEATURES) for state, found in groups.items()}}
+    path.write_text(json.dumps(ranker, indent=1) + "\n", encoding="utf-8")
+    built_in.cache_clear()
+
+
+def no_embedder() -> Embedder:
+    return Embedder(SystemClock(), enabled=False)
+
+
 def table(asked: Sequence[Asked]) -> dict[str, dict[str, list[float]]]:
     """Page recall by step and scope, in percent."""
     shipped = dict.fromkeys((str(each.question.document) for each in asked), built_in("klaw.knowledge").vectors)
@@ -237,9 +261,12 @@ def table(asked: Sequence[Asked]) -> dict[str, dict[str, list[float]]]:
     }
 
 
-async def ask_all(store: Store, model: CachedModel, source: Source, folder: Path) -> list[Asked]:
+def searching(store: Store, embedder: Embedder) -> KnowledgeSearch:
+    return KnowledgeSearch(store.readers, embedder, AutoRagConfig(time_budget_ms=60_000), SystemClock())
+
+
+async def ask_all(search: KnowledgeSearch, source: Source, folder: Path) -> list[Asked]:
     """Every question in both scopes."""
-    search = KnowledgeSearch(store.readers, ready_embedder(model), AutoRagConfig(time_budget_ms=60_000), SystemClock())
     found = []
     for question in questions(folder, source):
         for scope, within in (("all", None), ("known", [question.document])):
@@ -249,7 +276,7 @@ async def ask_all(store: Store, model: CachedModel, source: Source, folder: Path
 
 
 def questions(folder: Path, source: Source) -> list[Question]:
-    told = json.loads((folder / "questions.json").read_text(encoding="utf-8"))
+    told = _json(folder / "questions.json")
     return [
         Question(
             text=each["question"],
@@ -260,6 +287,10 @@ def questions(folder: Path, source: Source) -> list[Question]:
         for document in told
         for each in document["questions"]
     ]
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 # -- the rest ----------------------------------------------------------------------------------------------------------
@@ -273,13 +304,13 @@ async def silence(search: KnowledgeSearch, source: Source, asked: Sequence[str])
 
 async def articles(store: Store, model: CachedModel, path: Path) -> dict[str, float]:
     """Share of the questions whose paragraph is among the first articles, in percent."""
-    source, told = await new_base(store, "articles"), json.loads(path.read_text(encoding="utf-8"))
+    source, told = await new_base(store, "articles"), _json(path)
     for message in told["messages"]:
         text = message["content"]
         cut = [Passage(ordinal=0, text=text, start=0, end=len(text), tokens=tokens.estimate(text))]
         await add(store, source, message["id"], "", cut)
     await embed(store, model)
-    search = KnowledgeSearch(store.readers, ready_embedder(model), AutoRagConfig(time_budget_ms=60_000), SystemClock())
+    search = searching(store, ready_embedder(model))
     hits: dict[int, list[float]] = {places: [] for places in PLACES}
     for question in told["questions"]:
         found = await search.search(question["query"], [source.base], LOCAL_USER, max_tokens=MAX_TOKENS)
@@ -322,7 +353,7 @@ async def scale(store: Store, model: CachedModel, source: Source, folder: Path, 
         await store.writer.run(stored_vectors.store_of_passages, name, found)
     embedder = ready_embedder(model)
     embedder._read = lambda text: model.model.read([text], kind="query")[0]
-    search = KnowledgeSearch(store.readers, embedder, AutoRagConfig(time_budget_ms=60_000), SystemClock())
+    search = searching(store, embedder)
     asked = [each.text for each in questions(folder, source)]
     spent: list[float] = []
     steps: dict[str, list[float]] = {}
@@ -351,15 +382,17 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             await embed(store, model)
             model.save()
             result["passages"] = sum(counts.values())
-            asked = await ask_all(store, model, source, arguments.folder)
+            search, words_alone = searching(store, ready_embedder(model)), searching(store, no_embedder())
+            asked = await ask_all(search, source, arguments.folder)
+            if arguments.learn is not None:
+                alone = await ask_all(words_alone, source, arguments.folder)
+                await trio.to_thread.run_sync(learn, arguments.learn, model.model.model_id, asked, alone)
             result["pages"] = table(asked)
-            config = AutoRagConfig(time_budget_ms=60_000)
-            search = KnowledgeSearch(store.readers, ready_embedder(model), config, SystemClock())
             kinds = {"unanswerable": [], "answerable": []}  # type: dict[str, list[str]]
             for each in questions(arguments.folder, source):
                 kinds["answerable" if each.answerable else "unanswerable"].append(each.text)
             if arguments.smalltalk:
-                kinds["small talk"] = json.loads(arguments.smalltalk.read_text(encoding="utf-8"))["queries"]
+                kinds["small talk"] = _json(arguments.smalltalk)["queries"]
             result["silent"] = {
                 kind: f"{await silence(search, source, texts)} of {len(texts)}" for kind, texts in kinds.items()
             }
@@ -388,6 +421,7 @@ def main() -> None:
     parser.add_argument("--scale", type=int, nargs="+", default=[], metavar="PASSAGES", help="measure the time")
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
     parser.add_argument("--cache", type=Path, help="file that keeps embeddings between runs")
+    parser.add_argument("--learn", type=Path, metavar="FILE", help="write the ranker that all questions teach")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--report", type=Path, help="file for the table as Markdown")
     arguments = parser.parse_args()

@@ -1,11 +1,12 @@
 """Ranking the passages that the searches of knowledge bases found. Pure.
 
 The lists are fused (Reciprocal Rank Fusion) and the best of them, the pool, ranked by a linear model over what is known
-of each, as recall does with messages. There are few features, because there are few questions to learn from: how near a
-passage is, which share of the question it has, its numbers, and its words beside each other. What each brings, and
-what brought nothing, is in docs/benchmarks.md.
+of each, as recall does with messages. There are few features, because there are few questions to learn from. What each
+brings, and what brought nothing, is in docs/benchmarks.md.
 """
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
@@ -17,19 +18,23 @@ from klaw.domain.knowledge_search import FoundPassage, PassageCandidate
 from klaw.domain.search import Ranks
 from klaw.memory.recall.gate import Evidence, Gate, calibrated
 from klaw.memory.recall.query import MAX_NAMES_CHARACTERS
-from klaw.memory.recall.rank import reciprocal_rank_fusion
+from klaw.memory.recall.rank import RRF_K, reciprocal_rank_fusion
 from klaw.memory.recall.ranker import Float64, built_in, parts
 from klaw.store.search.knowledge_search import PassageLists
 from klaw.store.search.tokenizer import stem, words
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "meaning": ("distance",),
-    "words": ("coverage",),
-    "numbers": ("numbers",),
+    "lists": ("fused",),
+    "words": ("window",),
     "phrases": ("phrases",),
+    "numbers": ("numbers",),
+    "page": ("page",),
 }
 """The features by what they say to a person."""
 FEATURES = tuple(name for names in PARTS.values() for name in names)
+WINDOW = 15
+"""Words of a passage in which the question's count as standing together."""
 LINE_TOKENS = 40
 """What a passage's number, document, page and headings cost in a prompt, about."""
 
@@ -110,7 +115,8 @@ def gather(
         ranks.append(Ranks(score=score, vector_rank=vector_rank, distance=distance, text_rank=text_rank, bm25=bm25))
         there, *told = wanted.look(passage)
         shared.append(there)
-        features[at] = ((unknown if distance is None else distance) / (1.0 - random_cosine), *told)
+        far = (unknown if distance is None else distance) / (1.0 - random_cosine)
+        features[at] = (far, (RRF_K + 1) * score, *told)
     return Pool(
         found=len(fused),
         passages=read,
@@ -131,25 +137,69 @@ class _Wanted:
     numbers: AbstractSet[str]
     pairs: AbstractSet[tuple[str, str]]
     """Its content words that stand beside each other."""
+    pages: AbstractSet[int]
+    """That it names."""
 
     @classmethod
     def of(cls, text: str, weights: Mapping[str, float]) -> "_Wanted":
+        text = text[:MAX_NAMES_CHARACTERS]
         told = {stem(word): weight for word, weight in weights.items()}
-        asked = list(map(stem, words(text[:MAX_NAMES_CHARACTERS])))
+        asked = list(map(stem, words(text)))
         return cls(
             weights=told,
             total=sum(told.values()) or 1.0,
             numbers={each for each in asked if any(map(str.isdigit, each))},
             pairs={(one, other) for one, other in pairwise(asked) if one in told and other in told},
+            pages=named_pages(text),
         )
 
-    def look(self, passage: FoundPassage) -> tuple[int, float, float, float]:
-        """How many content words a passage has, which share of the question that is, which share of its numbers it has,
-        and which share of the question stands in it in pairs."""
+    def look(self, passage: FoundPassage) -> tuple[int, float, float, float, float]:
+        """How many content words a passage has; which share of the question stands together in it, and which in pairs;
+        which share of its numbers it has; and whether the question names its page."""
         text = list(map(stem, words(passage.text)))
         there = {*text, *map(stem, words(passage.lead))}
-        shared = there.intersection(self.weights)
         beside = self.pairs & set(pairwise(text)) if self.pairs else ()
         in_pairs = sum(self.weights[one] + self.weights[other] for one, other in beside)
         numbers = len(there.intersection(self.numbers)) / len(self.numbers) if self.numbers else 0.0
-        return len(shared), sum(self.weights[each] for each in shared) / self.total, numbers, in_pairs / self.total
+        shared = len(there.intersection(self.weights))
+        return (
+            shared,
+            self._together(text) / self.total,
+            in_pairs / self.total,
+            numbers,
+            passage.first_page in self.pages,
+        )
+
+    def _together(self, text: Sequence[str]) -> float:
+        """The most that the different words of the question weigh in ``WINDOW`` words of a text."""
+        places = [(place, each) for place, each in enumerate(text) if each in self.weights]
+        inside: Counter[str] = Counter()
+        first, most, now = 0, 0.0, 0.0
+        for place, each in places:
+            now += 0.0 if inside[each] else self.weights[each]
+            inside[each] += 1
+            while place - places[first][0] >= WINDOW:
+                gone = places[first][1]
+                inside[gone] -= 1
+                now -= 0.0 if inside[gone] else self.weights[gone]
+                first += 1
+            most = max(most, now)
+        return most
+
+
+_ORDINALS = {"first": 1, "second": 2, "third": 3, "перв": 1, "втор": 2, "трет": 3}
+_PAGE = re.compile(
+    r"""\b(?:pages?|страниц\w*|стр\.?)\s*\(?(?P<after>\d{1,5})\b
+      |\b(?P<before>\d{1,5})(?:st|nd|rd|th|-?[а-я]{1,2})?\s+(?:page|страниц)
+      |\b(?P<ordinal>first|second|third|перв(?=\w)|втор(?=\w)|трет(?=\w))\w*\s+(?:page|страниц)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def named_pages(text: str) -> set[int]:
+    """The pages that a question names: "page 12", "the first page", «на 12-й странице»."""
+    found = set()
+    for match in _PAGE.finditer(text):
+        number = match["after"] or match["before"]
+        found.add(int(number) if number else _ORDINALS[match["ordinal"].lower()])
+    return found

@@ -97,6 +97,7 @@ def scores(
     *,
     table: str = "messages_fts",
     only: npt.NDArray[np.int64] | None = None,
+    weigh: Callable[[int, int], float] = lambda found, messages: idf(found, messages) ** IDF_POWER,
 ) -> Scores:
     """A collection's messages, or passages of documents, with any of the words.
 
@@ -115,6 +116,7 @@ def scores(
         is_late: looked at before each word; those that are left then are not looked for.
         table: the full text.
         only: the collection's rows, where the scope has others too.
+        weigh: the weight of a word that so many of so many rows have.
     """
     postings: list[npt.NDArray[np.int64]] = []
     complete = True
@@ -135,7 +137,7 @@ def scores(
         none = np.empty(0, np.int64)
         return Scores(rowids=none, values=none.astype(np.float64), shared=none, complete=complete)
     counts = [len(having) for having in postings]
-    weights = [idf(count, messages) ** IDF_POWER for count in counts]
+    weights = [weigh(count, messages) for count in counts]
     rows, places, shared = np.unique(np.concatenate(postings), return_inverse=True, return_counts=True)
     values = np.asarray(-np.bincount(places, np.repeat(weights, counts), len(rows)), np.float64)
     return Scores(rowids=rows, values=values, shared=shared, weights=weights, complete=complete)
@@ -144,6 +146,11 @@ def scores(
 def idf(found: int, messages: int) -> float:
     """The weight of a word that so many of the collection's messages have."""
     return max(_LEAST_IDF, math.log((max(messages, found) - found + 0.5) / (found + 0.5)))
+
+
+def soft_idf(found: int, rows: int) -> float:
+    """The same, as Lucene has it: a word that most of the rows have still counts, as in a search of one document."""
+    return math.log(1 + (max(rows, found) - found + 0.5) / (found + 0.5))
 
 
 # -- rows of a table: what its view ``TABLE_search`` shows of them -----------------------------------------------------

@@ -101,6 +101,7 @@ def _matching(
         steps.is_late,
         table="kb_passages_fts",
         only=only,
+        weigh=fulltext.soft_idf,
     )
     if not found.complete:
         steps.cut.append("words")

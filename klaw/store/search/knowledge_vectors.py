@@ -98,15 +98,6 @@ def nearest(connection: apsw.Connection, vector: bytes, scope: PassageScope, lim
     return [Neighbour(rowid, measured**2 / unit) for rowid, measured in connection.execute(query, bound)]
 
 
-_WAITING = f"SELECT count(*) FROM kb_passages WHERE base_key IN ({KEYS}) AND {MISSING.replace('?1', ':model')}"  # noqa: S608
-
-
-def count_waiting(connection: apsw.Connection, user: UserId, base: BaseId) -> int:
-    """How many passages of a base of which a user is a member wait for a vector."""
-    bound = {**PassageScope(user=user, bases=(base,)).bindings, "model": vectors.model_id(connection)}
-    return int(connection.execute(_WAITING, bound).get)
-
-
 # -- for a reindex -----------------------------------------------------------------------------------------------------
 
 _PAGE = """

@@ -20,10 +20,12 @@ from klaw.domain.knowledge import Base, BaseId, Document, DocumentState, Passage
 from klaw.domain.knowledge import document_id as id_of
 from klaw.domain.names import UserId
 from klaw.domain.search import Decision
+from klaw.knowledge.rank import PARTS
 from klaw.knowledge.search import KnowledgeSearch
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.worker import Worker
 from klaw.store.kinds import messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.search import knowledge_vectors, passages, vectors
 from klaw.store.search.knowledge_vectors import PassageScope
@@ -145,7 +147,7 @@ async def test_questions_in_two_languages_find_their_passages_and_only_in_bases_
         best = found.kept[0]
         assert (best.passage.document, best.passage.name, best.passage.first_page) == (manual.id, "manual.pdf", 3)
         assert (best.passage.start, best.shared_words >= 2, best.decision.value) == (200, True, "near")
-        assert set(best.parts) <= {"meaning", "words", "numbers", "phrases"}
+        assert set(best.parts) <= set(PARTS)
         assert len(found.candidates) == 6
         narrow = await search.search("аренда помещения", mine, ANNA, max_tokens=100)
         assert sum(each.tokens for each in narrow.kept) <= 100
@@ -193,7 +195,8 @@ async def test_passages_are_embedded_behind_messages_and_counted_by_base(
 ) -> None:
     async with running_store(tmp_path) as store:
         lease = await add(store, ANNA, "lease.pdf", LEASE)
-        waiting = knowledge_vectors.count_waiting
+        await stored_vectors.prepare(store.writer, "none yet", 384)
+        waiting = documents.count_unembedded
         assert await store.readers.run(waiting, ANNA, lease.base) == len(LEASE)
         assert await store.readers.run(waiting, EVE, lease.base) == 0
         await store.writer.run(messages.append, [new(f"Message {each} about gardens and bees.") for each in range(9)])
