@@ -43,8 +43,10 @@ WAIT_S = 5.0
 """Longest wait for one of them."""
 STOP_S = 5.0
 """A child that was killed is waited for so long; it takes milliseconds."""
-SMALL_BYTES = 5_000_000
-"""A file of up to this size is read while a question waits for it."""
+SMALL_BYTES = 1_000_000
+"""A file of up to this size is read while a question waits for it …"""
+SMALL_S = 30.0
+"""… for so long at most."""
 _MADE = "klaw.json"
 """In the folder of a store: what it was made of. Written last."""
 
@@ -134,7 +136,10 @@ class FileGraph:
         if not await self.files.threads.run(self._is_made):
             if await self.files.threads.run(self._size) > SMALL_BYTES:
                 raise GraphError("loading", "its file has not been read yet; ask again later")
-            await self.load()
+            with trio.move_on_after(SMALL_S) as limited:
+                await self.load()
+            if limited.cancelled_caught:
+                raise GraphError("timeout", f"its file was not read within {SMALL_S:g} s")
 
     async def remove(self) -> None:
         """Delete the store, if there is one."""

@@ -254,7 +254,6 @@ class Graphs:
         graph = self._graph(source)
         try:
             async with graph.session() as session:
-                # The time begins here: making a store of a file takes longer, and happens once.
                 yield Recorder(session, source.id, trio.current_time() + self._config.sparql.timeout_s)
         except GraphError as error:
             if error.code in faults:

@@ -12,16 +12,19 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pyoxigraph as ox
 
-MEMORY_BYTES = 2_000_000_000
-"""Of address space: RocksDB reserves about 700 MB and uses little of it."""
+MEMORY_BYTES = 700_000_000
+"""Of data: a file of a million triples takes 230 MB. Not of addresses: RocksDB reserves many that it does not use."""
 LOAD_CPU_S = 1_800
 SERVE_CPU_S = 120
 """If Klaw is killed meanwhile, it ends by this."""
 MAX_ANSWER_BYTES = 2_000_000
+SLICE = 100_000
+"""Triples that are stored at a time."""
 BASE = "http://file.invalid/"
 """What relative IRIs of a file are relative to."""
 
@@ -36,30 +39,31 @@ class _Bounded(io.BytesIO):
 
 
 def load(file: str, folder: str, form: str) -> dict[str, Any]:
-    """Make a store: all graphs of the file as one, and an index of the stems of labels beside it.
+    """Make a store: all graphs of the file as one, and beside it an index of the stems in labels.
 
     Returns:
         How many triples and labels there are, or ``error`` and the ``line`` of it.
     """
-    from klaw.knowledge.graph.matching import label_stems
+    from klaw.knowledge.graph import matching
     from klaw.knowledge.graph.queries import INDEX, LABELS, stem_iri
+    from klaw.store.search.tokenizer import words
 
     index, names = ox.NamedNode(INDEX), frozenset(map(ox.NamedNode, LABELS))
     count = {"triples": 0, "labels": 0}
 
     def quads() -> Iterator[ox.Quad]:
-        found = ox.parse(path=file, format=getattr(ox.RdfFormat, form), base_iri=BASE)
-        for quad in found:
+        for quad in ox.parse(path=file, format=getattr(ox.RdfFormat, form), base_iri=BASE):
             count["triples"] += 1
             yield ox.Quad(quad.subject, quad.predicate, quad.object)
             if quad.predicate in names and isinstance(quad.object, ox.Literal):
                 count["labels"] += 1
-                for stem in label_stems(quad.object.value):
+                for stem in set(map(matching.form, words(quad.object.value[: matching.MAX_LABEL]))):
                     yield ox.Quad(quad.subject, ox.NamedNode(stem_iri(stem)), quad.object, index)
 
     try:
-        store = ox.Store(folder)
-        store.bulk_extend(quads())
+        store, left = ox.Store(folder), quads()
+        while slice_ := list(islice(left, SLICE)):  # all at once would be held in memory
+            store.bulk_extend(slice_)
         store.flush()
     except SyntaxError as error:
         return {"error": "unreadable", "line": error.lineno}
@@ -136,7 +140,7 @@ def _say(line: bytes) -> None:
 def main(words: list[str]) -> None:
     """See the module."""
     cpu_s = LOAD_CPU_S if words[0] == "load" else SERVE_CPU_S
-    for what, limit in ((resource.RLIMIT_AS, MEMORY_BYTES), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_CORE, 0)):
+    for what, limit in ((resource.RLIMIT_DATA, MEMORY_BYTES), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(what, (limit, limit))
     if words[0] == "load":
         os.nice(10)
