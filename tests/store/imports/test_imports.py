@@ -10,7 +10,8 @@ from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import finding
 from klaw.memory.forget.finding import NothingToForget
 from klaw.operations.perform import OPERATOR, operations, perform, read
-from klaw.store.kinds import chats, imports, messages, summaries, topics, vectors
+from klaw.store.kinds import chats, imports, messages, summaries, topics
+from klaw.store.search import vectors
 from klaw.store.store import Store
 from tests.support.exports import FIRST, SECOND, THIRD, chatgpt_export, imported, talk
 from tests.support.forgetting import forgetter, holding
