@@ -21,7 +21,8 @@ class Told:
 class End:
     language: str
     pages: int
-    failed: bool
+    failed: Annotated[Told | None, OMIT] = None
+    """Why it counts as not read."""
 
 
 @attrs.frozen(kw_only=True)

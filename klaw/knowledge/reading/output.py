@@ -95,10 +95,9 @@ class Output:
         self._line({"problem": {"code": code, "text": text, "page": page}})
 
     def end(self, failed: UnreadableError | None = None) -> None:
+        end: dict[str, object] = {"pages": self._pages, "language": language_of("".join(self._sample))}
         if failed is not None:
-            self.problem(failed.code, str(failed))
-        language = language_of("".join(self._sample))
-        end = {"pages": self._pages, "language": language, "failed": failed is not None}
+            end["failed"] = {"code": failed.code, "text": str(failed)}
         self._line({"end": end})
         self._stream.flush()
 

@@ -197,9 +197,12 @@ class Reading:
         if told.end is not None:
             end = told.end
             self.report = attrs.evolve(self.report, language=end.language, pages=end.pages)
-            if not end.failed and not self._blocks:
-                self._add(Told(code="no_text", text="has no text that could be read"))
-            self._finish(failed=end.failed or not self._blocks)
+            if end.failed is not None:
+                self._fail(end.failed)
+            elif not self._blocks:
+                self._fail(Told(code="no_text", text="has no text that could be read"))
+            else:
+                self._finish(failed=False)
 
     def _count(self, block: Block) -> None:
         self._blocks += 1

@@ -78,7 +78,7 @@ def find(file: BinaryIO, name: str) -> Found:
     head = file.read(HEAD_BYTES)
     if not head.strip() and len(head) < HEAD_BYTES:
         raise UnreadableError("empty", "is empty")
-    if b"%PDF-" in head[:1024]:
+    if head.startswith(b"%PDF-") or (said == "pdf" and b"%PDF-" in head[:1024]):
         found = "pdf"
     elif head.startswith(b"PK"):
         found = _archive(file)

@@ -8,6 +8,10 @@ import docx
 import openpyxl
 import pptx
 import pytest
+from docx.opc.constants import CONTENT_TYPE as CT
+from docx.opc.constants import RELATIONSHIP_TYPE as RT
+from docx.opc.packuri import PackURI
+from docx.opc.part import Part
 from docx.oxml import OxmlElement
 from pptx.util import Inches
 
@@ -37,6 +41,12 @@ async def test_word_in_its_order_with_headings_and_tables(tmp_path: Path) -> Non
     run.append(text)
     deleted.append(run)
     paragraph._p.append(deleted)
+    notes = (
+        '<w:footnotes xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:footnote w:id="1"><w:p>'
+        "<w:r><w:t>Сноска: see § 5.</w:t></w:r></w:p></w:footnote></w:footnotes>"
+    )
+    part = Part(PackURI("/word/footnotes.xml"), CT.WML_FOOTNOTES, notes.encode(), document.part.package)
+    document.part.relate_to(part, RT.FOOTNOTES)
     document.save(str(tmp_path / "a.docx"))
     blocks, report = await read(tmp_path / "a.docx")
     assert [(block.headings, block.kind, block.text) for block in blocks] == [
@@ -46,6 +56,7 @@ async def test_word_in_its_order_with_headings_and_tables(tmp_path: Path) -> Non
         (("Договор аренды", "1. Срок"), "table", "Имя | Сумма\nАнна | 100 внутри"),
         (("Договор аренды", "1. Срок", "1.1. Deposit"), "text", "1.1. Deposit"),
         (("Договор аренды", "1. Срок", "1.1. Deposit"), "text", "Paid in advance"),
+        ((), "text", "Сноска: see § 5."),
     ]
     assert (report.format, report.title, report.language, report.pages) == ("docx", "Договор", "ru", 0)
 
@@ -142,7 +153,7 @@ async def test_json_as_paths_and_values(tmp_path: Path) -> None:
     blocks, report = await read(write(tmp_path / "a.json", text))
     assert [block.text for block in blocks] == [
         "name: Насос\nparts[0].id: 1\nparts[0].size: 2.5",
-        "parts[1].id: 2\nparts[1].ok: True",
+        "parts[1].id: 2\nparts[1].ok: true",
         "tags[0]: a\ntags[1]: б",
     ]
     assert (report.format, report.failed) == ("json", False)

@@ -169,6 +169,14 @@ async def test_what_cannot_be_read_says_why(tmp_path: Path, name: str, data: byt
     assert report.problems[-1].text.startswith(f"{name}")
 
 
+async def test_many_problems_are_cut_but_the_last_says_why(tmp_path: Path) -> None:
+    picture = b"BI /W 1 /H 1 /CS /G /BPC 8 ID \xff EI"
+    pages = [picture if number % 2 else [""] for number in range(300)]
+    blocks, report = await read(write(tmp_path / "a.pdf", pdf(pages)))
+    assert (blocks, report.failed, len(report.problems)) == ([], True, 101)
+    assert report.problems[-1].text == "a.pdf: has no text that could be read"
+
+
 REAL = REPOSITORY.parent / "shared" / "data" / "kb" / "documents"
 
 

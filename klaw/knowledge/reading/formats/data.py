@@ -28,6 +28,7 @@ def read(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
     ijson = import_module("ijson")
     path: list[str | int] = []
     lines: list[str] = []
+    size = 0
     try:
         for event, value in ijson.basic_parse(_Bytes(open_text(file)), multiple_values=True):
             if event in _CLOSES:
@@ -42,10 +43,12 @@ def read(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
                 if len(path) > MAX_DEPTH:
                     raise UnreadableError("too_deep", f"is nested more than {MAX_DEPTH} deep")
             elif event not in _CLOSES and value is not None:
-                lines.append(f"{_written(path)}{one_line(str(value))}")
-            if event in _CLOSES or sum(map(len, lines)) > MAX_PARAGRAPH:
+                text = str(value).lower() if isinstance(value, bool) else one_line(str(value))
+                lines.append(f"{_written(path)}{text}")
+                size += len(lines[-1])
+            if event in _CLOSES or size > MAX_PARAGRAPH:
                 output.block("\n".join(lines), kind="table")
-                lines = []
+                lines, size = [], 0
     except (ijson.JSONError, OverflowError):
         output.block("\n".join(lines), kind="table")
         raise UnreadableError("broken", "is no valid JSON") from None

@@ -17,9 +17,10 @@ MAX_BASES = 20
 
 
 def read_docx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> None:
-    """Paragraphs and tables in their order, with inserted text and without deleted. It has no pages: those depend on
-    who prints it."""
+    """Paragraphs and tables in their order, with inserted text and without deleted; then the notes. It has no pages:
+    those depend on who prints it."""
     from docx import Document
+    from docx.oxml import parse_xml
 
     with Archive(file, request["unpacked_bytes"]) as archive:
         document = Document(archive.slim())
@@ -43,6 +44,10 @@ def read_docx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
             path.append((level, text))
             headings = tuple(text for _, text in path)
         output.block(text, headings=headings)
+    for relation in document.part.rels.values():
+        if not relation.is_external and relation.reltype.endswith(("/footnotes", "/endnotes")):
+            for note in parse_xml(relation.target_part.blob):
+                output.block(_text(note))
 
 
 def _level(style: Any) -> int | None:
