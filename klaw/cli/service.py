@@ -81,6 +81,9 @@ def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[
 
     if unknown := set(asked.extras) - {*EXTRAS}:
         raise OperationError("bad_args", f"{', '.join(sorted(unknown))}: one of {', '.join(EXTRAS)}", field="extras")
+    source = Path(asked.source).expanduser() if asked.source else None
+    if source is not None and not source.is_dir():
+        raise OperationError("bad_args", f"{source} is not a folder", field="source")
     machine = _machine(asked, say)
     unit = unit_in(machine.root)
     user, place = told(unit.read_text(encoding="utf-8") if unit else "")
@@ -91,7 +94,6 @@ def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[
         extras=tuple(dict.fromkeys(asked.extras)),  # type: ignore[arg-type]  # checked above
         workspace=PurePosixPath(Path(asked.workspace).absolute()) if asked.workspace else None,
     )
-    source = Path(asked.source).expanduser() if asked.source else None
     pull = asked.models and machine.real and not asked.dry_run
     models = (lambda each: pull_models(each, source, quiet=quiet)) if pull else None
     install(wanted, machine, start=asked.start, models=models)

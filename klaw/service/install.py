@@ -79,10 +79,10 @@ class Machine:
     def put(self, path: PurePosixPath, text: str) -> None:
         """Write a unit or drop-in, unless somebody edited it: then ours is put beside it."""
         place, new = self.at(path), marked(path, text)
-        old = place.read_text(encoding="utf-8") if place.exists() else None
+        old = place.read_text(encoding="utf-8", errors="replace") if place.exists() else None
         if old in (new, text):
             self.note("same", path)
-        elif old is None or is_untouched(path, old):
+        elif old is None or is_untouched(old):
             self._write(place, new, 0o644)
             self.note("made" if old is None else "changed", path)
         else:
@@ -96,7 +96,7 @@ class Machine:
         place = self.at(path)
         if not place.exists():
             return
-        if is_untouched(path, place.read_text(encoding="utf-8")):
+        if is_untouched(place.read_text(encoding="utf-8", errors="replace")):
             self._do(place.unlink)
             if path.suffix == ".conf" and not self.dry_run and not any(place.parent.iterdir()):
                 place.parent.rmdir()
@@ -147,7 +147,11 @@ class Machine:
         if self.dry_run:
             self.note("done", what or " ".join(command))
             return True
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+        except FileNotFoundError:
+            self.note("failed", what or " ".join(command), f"there is no {command[0]} here")
+            return False
         good = done.returncode == 0
         if not quiet or not good:
             said = (done.stderr or done.stdout).strip().splitlines()
@@ -242,7 +246,9 @@ def _user(wanted: Wanted, machine: Machine) -> tuple[int, int] | None:
         found = pwd.getpwnam(wanted.user)
     except KeyError:
         words = ["--system", "--user-group", "--home-dir", str(wanted.home), "--no-create-home"]
-        machine.run("useradd", *words, "--shell", "/usr/sbin/nologin", wanted.user, what=f"user {wanted.user}")
+        made = machine.run("useradd", *words, "--shell", "/usr/sbin/nologin", wanted.user, what=f"user {wanted.user}")
+        if not made:
+            raise ServiceRefused(f"the user {wanted.user} could not be made") from None
         if machine.dry_run:
             return None
         found = pwd.getpwnam(wanted.user)
@@ -278,23 +284,24 @@ def _start(machine: Machine, *, start: bool) -> None:
 
 
 @contextmanager
-def readable_copy(source: Path) -> Iterator[Path]:
-    """The known models of a folder where the service's user can read them: a stick is often its owner's alone."""
+def readable_copy(source: Path, user: int) -> Iterator[Path]:
+    """The known models of a folder for the service's user: a stick is often its owner's alone. Root reads it, so links
+    are not followed."""
     with tempfile.TemporaryDirectory(prefix="klaw-models-", dir="/var/tmp") as name:
         copy = Path(name)
-        copy.chmod(0o755)
         for spec in CATALOGUE:
-            if (source / spec.id).is_dir():
-                (copy / spec.id).mkdir(mode=0o755)
+            if (source / spec.id).is_dir() and not (source / spec.id).is_symlink():
+                (copy / spec.id).mkdir()
                 for each in (source / spec.id).iterdir():
-                    if each.is_file():
+                    if each.is_file() and not each.is_symlink():
                         shutil.copyfile(each, copy / spec.id / each.name)
-                        (copy / spec.id / each.name).chmod(0o644)
+        for each in (copy, *copy.rglob("*")):
+            os.chown(each, user, -1)
         yield copy
 
 
 def pull_models(wanted: Wanted, source: Path | None, *, quiet: bool) -> bool:
-    """``klaw models pull`` as the service's user. Returns whether all are there. Raises ServiceRefused."""
+    """``klaw models pull`` as the service's user. Returns whether all are there."""
     # root becomes the owner of the home, for good: therefore a process of its own
     command = [sys.executable, "-m", "klaw", "models", "pull", "--home", str(wanted.home)]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("KLAW_", "XDG_"))}
@@ -305,9 +312,7 @@ def pull_models(wanted: Wanted, source: Path | None, *, quiet: bool) -> bool:
 
     if source is None:
         return pull()
-    if not source.is_dir():
-        raise ServiceRefused(f"--from: {source} is not a folder")
-    with readable_copy(source) as copy:
+    with readable_copy(source, pwd.getpwnam(wanted.user).pw_uid) as copy:
         return pull("--from", str(copy))
 
 

@@ -11,7 +11,7 @@ import pytest
 from klaw.cli.main import main
 from klaw.models.catalogue import CATALOGUE
 from klaw.service import install as installing
-from klaw.service.install import readable_copy, this_program
+from klaw.service.install import Machine, readable_copy, this_program
 from klaw.service.units import ServiceRefused
 
 UNITS = "etc/systemd/system"
@@ -138,7 +138,9 @@ def test_the_report_for_programs(machine: Path, service: Callable[..., tuple[int
     assert {step["outcome"] for step in answer["steps"]} <= {"made", "done", "skipped"}
 
 
-@pytest.mark.parametrize("words", [["--with", "nonsense"], ["--user", "a b"], ["--workspace", "/srv/a b"]])
+@pytest.mark.parametrize(
+    "words", [["--with", "nonsense"], ["--from", "/no/such/folder"], ["--user", "a b"], ["--workspace", "/srv/a b"]]
+)
 def test_wrong_arguments_change_nothing(
     machine: Path, service: Callable[..., tuple[int, str]], words: list[str]
 ) -> None:
@@ -162,16 +164,19 @@ def test_without_systemd_or_root_it_says_what_is_missing(
     assert "systemd is not installed; only root may do this: use sudo" in capsys.readouterr().err
 
 
-def test_models_of_a_stick_are_readable_for_the_service(tmp_path: Path) -> None:
-    spec = CATALOGUE[0]
-    (tmp_path / spec.id).mkdir()
-    (tmp_path / spec.id / "manifest.json").write_text("{}")
-    (tmp_path / spec.id / "manifest.json").chmod(0o600)
+def test_models_of_a_stick_are_readable_for_the_service_and_nothing_else_is(tmp_path: Path) -> None:
+    first, second = (spec.id for spec in CATALOGUE)
+    (tmp_path / first).mkdir()
+    (tmp_path / first / "manifest.json").write_text("{}")
     (tmp_path / "private").mkdir()
-    with readable_copy(tmp_path) as copy:
-        assert [path.name for path in copy.iterdir()] == [spec.id]
-        assert (copy / spec.id / "manifest.json").stat().st_mode & 0o777 == 0o644
-        assert copy.stat().st_mode & 0o777 == 0o755
+    (tmp_path / "private" / "key").write_text("secret")
+    (tmp_path / first / "link").symlink_to(tmp_path / "private" / "key")
+    (tmp_path / second).symlink_to(tmp_path / "private")
+    user = 12345 if os.geteuid() == 0 else os.geteuid()
+    with readable_copy(tmp_path, user) as copy:
+        found = {str(path.relative_to(copy)): path.stat().st_uid for path in copy.rglob("*")}
+        assert found == {first: user, f"{first}/manifest.json": user}
+        assert copy.stat().st_mode & 0o777 == 0o700
     assert not copy.exists()
 
 
@@ -183,3 +188,9 @@ def test_this_program_is_the_one_of_this_environment(tmp_path: Path, monkeypatch
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "klaw").touch()
     assert this_program() == PurePosixPath(tmp_path / "bin" / "klaw")
+
+
+def test_a_program_that_is_not_there_is_a_failed_step() -> None:
+    machine = Machine()
+    assert not machine.run("no-such-program-of-klaw", what="user klaw")
+    assert (machine.well, machine.steps[0].outcome, machine.steps[0].what) == (False, "failed", "user klaw")

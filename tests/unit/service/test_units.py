@@ -79,9 +79,11 @@ def test_names_that_a_unit_would_misread_are_refused(named: str, value: object) 
 def test_an_edited_file_is_told_from_ours() -> None:
     path = SYSTEM / "klaw.service"
     text = marked(path, text_of("klaw.service"))
-    assert is_untouched(path, text)
-    assert not is_untouched(path, text.replace("RestartSec=2", "RestartSec=9"))
-    assert not is_untouched(path, text_of("klaw.service"))
+    assert is_untouched(text)
+    assert not is_untouched(text.replace("RestartSec=2", "RestartSec=9"))
+    assert not is_untouched(text_of("klaw.service"))
+    head, _, rest = text.partition("\n")
+    assert is_untouched(f"# In other words: {head[-64:]}\n{rest}")  # of another version of Klaw
     assert "systemctl edit klaw-backup`" in marked(SYSTEM / "klaw-backup.service.d" / "workspace.conf", "x")
 
 
