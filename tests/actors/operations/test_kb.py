@@ -359,3 +359,42 @@ async def test_doctor_and_backup_know_the_files(anna: Doors, app: App) -> None:
     originals.path(paths.data_dir, SourceId(ids[1])).rename(folder / "0123456789")
     missing, _, nobody = await told(whole=True)
     assert (ids[1] in missing, "0123456789" in nobody) == (True, True)
+
+
+async def test_check_names_what_differs_and_repairs_it(anna: Doors, boris: Doors, app: App, tmp_path: Path) -> None:
+    base, operator = await anna.create("Сверка"), Doors(app, "")
+    (tmp_path / "notes").mkdir()
+    here = (await operator("kb_add", base=base, user="anna", what=str(tmp_path / "notes")))["source"]
+    kept_ = (await anna.add_file(base, "a.txt", b"12345"))["source"]
+    for name in ("same.txt", "longer.txt", "other.txt", "gone.txt", "link.txt"):
+        (tmp_path / "notes" / name).write_text("123")
+        await fill(app, here, name, f"Текст {name}", size=3, sha256=hashlib.sha256(b"123").hexdigest())
+    await fill(app, kept_, "a.txt", "Пять", size=5)
+    whole = await anna("kb_check", base="Сверка", full=True)
+    assert (whole["flaws"], whole["bases"][0]["documents"]) == (0, 6)
+    (tmp_path / "notes" / "longer.txt").write_text("1234")
+    (tmp_path / "notes" / "other.txt").write_text("124")
+    (tmp_path / "notes" / "gone.txt").unlink()
+    (tmp_path / "notes" / "link.txt").unlink()
+    (tmp_path / "notes" / "link.txt").symlink_to("same.txt")
+    found = (await anna("kb_check", base=base))["bases"][0]["flaws"]
+    assert sorted((each["code"], each["text"].split()[0]) for each in found) == [
+        ("file_differs", "longer.txt"),
+        ("file_missing", "gone.txt"),
+        ("file_unreadable", "link.txt"),
+    ]
+    assert (await anna("kb_check", base=base, full=True))["flaws"] == 4
+    originals.path(app.core.paths.data_dir, SourceId(kept_["id"])).rename(tmp_path / "away")
+
+    def spoil(tx: Any) -> None:
+        tx.connection.execute("DELETE FROM kb_passages_fts_docsize")
+        tx.connection.execute("UPDATE kb_documents SET passages = 9 WHERE name = 'same.txt'")
+        tx.connection.execute("UPDATE kb_documents SET source_id = 'gone' WHERE name = 'other.txt'")
+
+    await app.core.writer.run(spoil)
+    told = await operator("kb_check", user="anna", repair=True)
+    codes = [each["code"] for each in told["bases"][0]["flaws"]]
+    assert (codes.count("not_indexed"), codes.count("incomplete"), "file_missing" in codes) == (6, 1, True)
+    assert ([each["text"] for each in told["orphans"]], told["repairing"]) == (["1 document without a source"], 1)
+    assert await boris.refused("kb_check", base=base) == "unknown_base"
+    assert (await boris("kb_check"))["bases"] == []

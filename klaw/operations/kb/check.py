@@ -1,0 +1,86 @@
+"""Comparing bases with their files and indexes."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from klaw.domain.knowledge import SourceId
+from klaw.domain.names import UserId
+from klaw.domain.text import plural
+from klaw.operations import operation as op
+from klaw.operations.kb.noun import NOUN, meant
+
+if TYPE_CHECKING:
+    from klaw.knowledge.parts import Knowledge
+    from klaw.operations.perform import Caller
+
+MOST_DOCUMENTS = 1_000_000
+
+
+@attrs.frozen(kw_only=True)
+class KbCheck(op.OfUser):
+    base: op.Name | None = op.argument("which base (default: all of yours)", positional=True, id_of="kb")
+    full: bool = op.argument("read every file, instead of comparing sizes", default=False)
+    repair: bool = op.argument("read again what differs, and remove what belongs to nothing", default=False)
+
+
+def _lines(answer: dict[str, Any]) -> op.Shown:
+    lines = []
+    for each in answer["bases"]:
+        flaws, waiting = each["flaws"], each["waiting"]
+        told = plural(len(flaws), "flaw") if flaws else "in order"
+        later = f", {plural(waiting, 'passage')} without a vector yet" if waiting else ""
+        lines.append(f"{each['name']}: {plural(each['documents'], 'document')}, {told}{later}")
+        lines += [f"  {flaw['text']} ({flaw['remedy']})" for flaw in flaws]
+    lines += [f"{flaw['text']} ({flaw['remedy']})" for flaw in answer["orphans"]]
+    if answer["repairing"]:
+        lines.append(f"{plural(answer['repairing'], 'source')} being read again: klaw kb show tells how far that is")
+    return op.Shown(lines or ["no knowledge bases"], found=not answer["flaws"])
+
+
+@NOUN.operation("kb_check", KbCheck, cli="check", show=_lines, changes=True, deadline_s=3600.0, route="POST check")
+async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Knowledge") -> dict[str, Any]:
+    """Compare bases with their files and indexes, and say what is not as it should be."""
+    from klaw.knowledge import check as checking
+    from klaw.knowledge import removal
+    from klaw.store import originals
+    from klaw.store.kinds.knowledge import bases, documents, sources
+    from klaw.store.kinds.knowledge import checking as sql
+    from klaw.store.search import knowledge_vectors
+
+    core, readers, data_dir = knowledge.core, knowledge.core.readers, knowledge.core.paths.data_dir
+    mine = await readers.run(bases.of_user, user) if asked.base is None else [await meant(readers, user, asked.base)]
+    told: list[dict[str, Any]] = []
+    again: set[SourceId] = set()
+    wrong = 0
+    for base in (each.base for each in mine):
+        lost = await readers.run(sql.not_indexed, user, base.id), await readers.run(sql.incomplete, user, base.id)
+        flaws = checking.of_rows(*lost)
+        count = 0
+        for source in await readers.run(sources.of_base, user, base.id):
+            listed = partial(documents.of_base, source=source.id, limit=MOST_DOCUMENTS)
+            found = await readers.run(listed, user, base.id)
+            count += len(found)
+            flaws += await core.files.run(partial(checking.files, full=asked.full), data_dir, source, found)
+        again |= {each.source for each in flaws if each.remedy == checking.READ_AGAIN and each.source is not None}
+        waiting = await readers.run(knowledge_vectors.count_waiting, user, base.id)
+        wrong += len(flaws)
+        told.append({"id": base.id, "name": base.name, "documents": count, "waiting": waiting, "flaws": flaws})
+    orphans: list[checking.Flaw] = []
+    if caller.any_user:
+        known = {each.id for each in await readers.run(sources.every)}
+        kept = await core.files.run(originals.every, data_dir)
+        orphans = list(checking.of_nothing(await readers.run(sql.orphans), len(kept.keys() - known)))
+    if asked.repair:
+        editable = {each.base.id for each in mine if each.role.may_edit}
+        for source_id in again:
+            if (await readers.run(sources.get, user, source_id)).base in editable:
+                knowledge.indexer.read_again(source_id)
+        await removal.sweep(readers, core.writer)
+    return {
+        "bases": told,
+        "orphans": orphans,
+        "flaws": wrong + len(orphans),
+        "repairing": len(again) if asked.repair else 0,
+    }
