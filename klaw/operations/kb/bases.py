@@ -178,7 +178,6 @@ async def show(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexe
     """Show a base with its sources, and what of them could not be read."""
     from klaw.operations.kb.sources import told
     from klaw.store.kinds.knowledge import documents
-    from klaw.store.search import knowledge_vectors
 
     base = (await meant(readers, user, asked.base)).base.id
     counted = await readers.run(documents.count, user, base)
@@ -186,7 +185,7 @@ async def show(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexe
     return {
         "base": await described(readers, user, base),
         "sources": await told(readers, indexer, user, base),
-        "unembedded": await readers.run(knowledge_vectors.count_waiting, user, base),
+        "unembedded": await readers.run(documents.count_unembedded, user, base),
         "with_problems": sum(each.with_problems for each in counted),
         "problems": troubled,
     }

@@ -47,7 +47,6 @@ async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Know
     from klaw.store import originals
     from klaw.store.kinds.knowledge import bases, documents, sources
     from klaw.store.kinds.knowledge import checking as sql
-    from klaw.store.search import knowledge_vectors
 
     core, readers, data_dir = knowledge.core, knowledge.core.readers, knowledge.core.paths.data_dir
     mine = await readers.run(bases.of_user, user) if asked.base is None else [await meant(readers, user, asked.base)]
@@ -64,7 +63,7 @@ async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Know
             count += len(found)
             flaws += await core.files.run(partial(checking.files, full=asked.full), data_dir, source, found)
         again |= {each.source for each in flaws if each.remedy == checking.READ_AGAIN and each.source is not None}
-        waiting = await readers.run(knowledge_vectors.count_waiting, user, base.id)
+        waiting = await readers.run(documents.count_unembedded, user, base.id)
         wrong += len(flaws)
         told.append({"id": base.id, "name": base.name, "documents": count, "waiting": waiting, "flaws": flaws})
     orphans: list[checking.Flaw] = []

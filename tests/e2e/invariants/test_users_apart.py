@@ -8,6 +8,7 @@ from trio_websocket import ConnectionClosed
 
 from klaw.api import mcp
 from klaw.api.rest import doors
+from klaw.domain.knowledge import document_id
 from klaw.domain.names import ChatId
 from klaw.gateway.auth import add_token, tokens_file
 from klaw.operations.model_tools import tools
@@ -76,6 +77,7 @@ async def life_of(client):
             "fact": fact["fact"]["id"], "person": person["person"]["id"], "sha256": files[0]["sha256"], "chat": chat,
             "turn": sent["turn"], "message": sent["message"]["id"], "run": run["id"], "name": task,
             "base": base["base"]["id"], "source": source["source"]["id"],
+            "document": document_id(source["source"]["id"], source["source"]["name"]),
         })  # fmt: skip
     return ids
 
@@ -215,3 +217,58 @@ async def test_users_apart_whatever_one_asks_by_whatever_door(tmp_path):
             assert len(answers) > 2_000
             done = [each for each in answers if each[1] == mcp.PATH and '"isError":false' in each[-1]]
             assert {each[2]["json"]["params"]["name"] for each in done} >= {"list", "save", "search"}  # not all refused
+
+
+async def test_a_viewer_changes_nothing_and_one_who_is_none_any_more_sees_nothing(tmp_path):
+    async with served(write_home(tmp_path, gateway={"http": {"requestsPerSecond": 100_000}})) as server:
+        tokens = tokens_file(server.home / "config")
+        hers, his = (add_token(tokens, user, "2026-01-01T00:00:00Z")[1] for user in ("anna", "boris"))
+        async with http(server, hers) as anna, http(server, his) as boris:
+            base = (await anna.post("/api/v1/kb", json={"name": said("base")})).json()["base"]["id"]
+            files = [
+                (await anna.post(f"/api/v1/kb/{base}/files", params={"name": name}, content=said(name).encode())).json()
+                for name in ("one.txt", "two.txt")
+            ]
+            source = files[0]["source"]["id"]
+            known = Known({"base": base, "source": source, "document": document_id(source, "one.txt"), "what": HOOK,
+                "chat": "main", "fact": base, "person": base, "member": "boris", "query": HOOK, "name": HOOK,
+                "sha256": files[0]["source"]["sha256"], "turn": base, "message": base})  # fmt: skip
+
+            async def read():
+                listed = (await anna.get(f"/api/v1/kb/{base}/documents")).json()["documents"]
+                return len(listed) == 2 and all(each["state"] == "read" for each in listed)
+
+            await until(read)
+            own = ("kb_leave", "kb_list", "kb_create", "kb_upload")
+            kb = {(each.method, each.path) for each in doors() if each.operation.noun.word == "kb"}
+            paths = {path for method, path in kb} | {"/api/v1/kb/{base}/files"}
+            kept = {each.operation.name: each.path for each in doors()}
+            left = paths - {kept[name] for name in own}
+
+            def asked():
+                for method, path, how in requests(known):
+                    if any(_fits(path, each) for each in left) and not path.endswith("/leave"):
+                        yield method, path, how
+
+            await anna.post(f"/api/v1/kb/{base}/share", json={"member": "boris", "role": "viewer"})
+            before, answers = rows_of(server.database, "anna"), []
+            await ask_all(boris, asked(), answers)
+            assert rows_of(server.database, "anna") == before
+            assert len(answers) > 300
+            seen = {each[1] for each in answers if each[3] == 200 and SECRET in each[4]}
+            assert {f"/api/v1/kb/{base}", f"/api/v1/kb/{base}/documents"} <= seen
+            failed = [each for each in answers if each[3] >= 500]
+            assert not failed, failed[:3]
+            await anna.post(f"/api/v1/kb/{base}/share", json={"member": "boris", "role": "none"})
+            answers = []
+            await ask_all(boris, asked(), answers)
+            told = [each for each in answers if SECRET in each[4]]
+            assert not told, told[:3]
+            assert (await anna.get(f"/api/v1/kb/{base}")).json()["base"]["members"] == {}
+
+
+def _fits(path, template):
+    parts, wanted = path.split("/"), template.split("/")
+    return len(parts) == len(wanted) and all(
+        each == part or part.startswith("{") for each, part in zip(parts, wanted, strict=True)
+    )

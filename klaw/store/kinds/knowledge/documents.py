@@ -23,6 +23,7 @@ from klaw.domain.names import UserId
 from klaw.errors import NoSuchDocument
 from klaw.store import rows
 from klaw.store.engine.transaction import Transaction
+from klaw.store.search import vectors
 from klaw.store.search.fulltext import index_row, unindex_row
 
 SLICE_S = 0.005
@@ -129,12 +130,23 @@ SELECT d.base_id, d.source_id, count(*), count(iif(d.state = 'waiting', 1, NULL)
 FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id
 WHERE m.user_id = ?1 AND m.base_id = coalesce(?2, m.base_id) GROUP BY d.base_id, d.source_id
 """
+_UNEMBEDDED = """
+SELECT count(*) FROM kb_members AS m JOIN kb_bases AS b ON b.id = m.base_id
+JOIN kb_passages AS p ON p.base_key = b.rowid
+WHERE m.user_id = ?1 AND m.base_id = ?2 AND p.vector_model IS NOT ?3
+"""
 
 
 def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None) -> list[Counted]:
     """How many documents each source has that has some, of a base of which a user is a member, or of all of them."""
     names = [field.name for field in attrs.fields(Counted)]
     return [Counted(**dict(zip(names, row, strict=True))) for row in connection.execute(_COUNT, (user, base))]
+
+
+def count_unembedded(connection: apsw.Connection, user: UserId, base: BaseId) -> int:
+    """How many passages of a base of which a user is a member wait for a vector of the model in use."""
+    model = vectors.model_id(connection)
+    return int(connection.execute(_UNEMBEDDED, (user, base, model)).get) if model else 0
 
 
 def of_source(connection: apsw.Connection, source: SourceId) -> list[Document]:
