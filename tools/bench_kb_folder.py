@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.cli.admin_call import call
 from klaw.config.paths import Paths
 from tests.support.documents import pdf
+from tests.support.llm_server import serve_llm
 from tests.support.server import Server, served, write_home
 from tools.lean_client import LeanClient
 
@@ -43,7 +44,7 @@ ENGLISH = "contract rent period payment city river school factory weather letter
 WORDS = {"ru": RUSSIAN.split(), "en": ENGLISH.split()}
 IDLE_S = 20.0
 QUIET = {"debounceMs": 600_000, "debounceMaxMs": 600_000}
-"""Nobody answers: only storing and acknowledging is measured."""
+"""Next to nothing is answered: storing and acknowledging is measured."""
 
 
 # -- the folder --------------------------------------------------------------------------------------------------------
@@ -81,9 +82,14 @@ def write_file(folder: Path, number: int, chance: random.Random) -> None:
 # -- the server --------------------------------------------------------------------------------------------------------
 
 
-def new_home(folder: Path, scan_s: float) -> Path:
+def new_home(folder: Path, scan_s: float, llm: str | None = None) -> Path:
     return write_home(
-        folder, processing=QUIET, kb={"scanSeconds": scan_s}, shutdown={"graceSeconds": 0}, logging={"level": "debug"}
+        folder,
+        llm=llm,
+        processing=QUIET,
+        kb={"scanSeconds": scan_s},
+        shutdown={"graceSeconds": 0},
+        logging={"level": "debug"},
     )
 
 
@@ -147,7 +153,11 @@ async def next_look(server: Server) -> float:
 
 async def undisturbed(home: Path, folder: Path, files: int, chance: random.Random) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    async with served(new_home(home, scan_s=20)) as server, trio.open_nursery() as nursery:
+    async with (
+        serve_llm() as llm,
+        served(new_home(home, scan_s=20, llm=llm.url)) as server,
+        trio.open_nursery() as nursery,
+    ):
         assert server.process is not None
         pid = server.process.pid
         out["memory_before_mib"] = memory(pid)["now"]

@@ -33,6 +33,7 @@ _LABELS = {
     "tasks": "tasks, facts and summaries",
     "runs": "runs",
     "transcripts": "transcripts of runs",
+    "documents": "documents taken over",
     "vectors": "vectors taken over",
     "embed": "vectors made",
     "compare": "comparing",

@@ -26,7 +26,7 @@ from klaw.store.engine import connect
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.rebuild import logs
+from klaw.store.rebuild import documents, logs
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room
@@ -253,8 +253,9 @@ class _Job:
         return mark, size
 
     async def _take_over(self, building: Building) -> None:
-        """All vectors that the database in use has now. The few that it gets later the embedder makes again."""
+        """All documents and vectors that the database in use has now. The few that it gets later are made again."""
         assert self._live is not None
+        await self._steps(documents.take_over(building.connection, self._live, slice_s=self.reindexer.slice_s))
         model = await self._threads.run(vectors.model, self._live)
         if model is not None:
             await self._threads.run(_prepare_vectors, building, model)

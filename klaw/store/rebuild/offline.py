@@ -21,7 +21,7 @@ from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.reconcile import cut, reconcile
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.rebuild import logs
+from klaw.store.rebuild import documents, logs
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
@@ -188,7 +188,9 @@ class _Offline:
             self._live = None
 
     def _fill(self, built: apsw.Connection) -> Generator[Progress, None, Vectors]:
-        """Take over the vectors that there are, and make the rest."""
+        """Take over the documents and vectors that there are, and make the rest of the vectors."""
+        if self._live is not None:
+            yield from documents.take_over(built, self._live, slice_s=SLICE_S)
         stored, model = None, None
         try:
             stored = vectors.model(self._live) if self._live is not None else None

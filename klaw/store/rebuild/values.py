@@ -9,10 +9,21 @@ from klaw.errors import StorageError
 from klaw.store.search.vectors import Unembedded
 
 Phase: TypeAlias = Literal[
-    "scan", "messages", "turns", "tasks", "runs", "transcripts", "vectors", "embed", "compare", "catch_up", "swap"
+    "scan",
+    "messages",
+    "turns",
+    "tasks",
+    "runs",
+    "transcripts",
+    "documents",
+    "vectors",
+    "embed",
+    "compare",
+    "catch_up",
+    "swap",
 ]
 """scan: logs of one kind are looked through (bytes). messages, turns, tasks (with facts, core
-memory and summaries), runs: they are inserted. transcripts of runs: they are read. vectors: taken
+memory and summaries), runs: they are inserted. transcripts of runs: they are read. documents and vectors: taken
 over from the old database. embed: made by the model. compare: rows of both. catch_up: what came in meanwhile.
 swap: the files."""
 
