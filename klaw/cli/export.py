@@ -14,7 +14,6 @@ from klaw.cli.operations import ask
 from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
 from klaw.domain.text import minute, one_line, plural
-from klaw.operations.explain.chat_document import escaped
 from klaw.operations.operation import Noun, OfUser, OperationError, argument
 from klaw.operations.perform import operations, read
 
@@ -139,11 +138,15 @@ def _topic(topic: dict[str, Any]) -> str:
 
 
 def _summary(summary: dict[str, Any]) -> str:
+    from klaw.operations.explain.chat_document import escaped
+
     place = f"{_text(summary['chat'].partition(':')[2])}, #{summary['first_seq']} to #{summary['last_seq']}"
     return f"## {place} ({summary['state']})\n\n{escaped(summary['text'])}\n"
 
 
 def _text(text: str) -> str:
+    from klaw.operations.explain.chat_document import escaped
+
     return escaped(one_line(text))
 
 
