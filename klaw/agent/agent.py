@@ -12,6 +12,7 @@ from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.message import Kind, Role
 from klaw.domain.text import clean
+from klaw.knowledge.dialogue import Dialogue
 from klaw.llm.client import Llm
 from klaw.llm.types import ToolCall
 from klaw.memory.parts import Memory
@@ -31,6 +32,8 @@ class Agent:
     """Those of all models that can use them."""
     workspace: Workspace
     composer: Composer
+    dialogue: Dialogue | None = None
+    """What chats that are bound to knowledge bases are answered from."""
 
 
 @attrs.define(kw_only=True)

@@ -1,4 +1,5 @@
-"""What goes into a turn's first request: prompt files, facts, what is recalled, topics that fit, the window."""
+"""What goes into a turn's first request: prompt files, facts, what is recalled, topics that fit, passages of knowledge
+bases, the window."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,12 +15,18 @@ from klaw.context.attachments import pictures
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.pinned_facts import standing
+from klaw.domain.context_used import KEY, ContextUsed
+from klaw.domain.message import Message
 from klaw.domain.search import NOTHING, Recalled
 from klaw.domain.topic import ChosenTopics
 from klaw.errors import AttachmentRefused, StorageFull
+from klaw.knowledge.citations import without_marks
+from klaw.knowledge.dialogue import Asked
 from klaw.llm.client import Meter
 from klaw.llm.types import Image
+from klaw.prompts import prompt
 from klaw.store.kinds import facts
+from klaw.store.kinds.chats import Bound
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.search.candidates import Scope
 
@@ -40,16 +47,18 @@ def plan_of(
     budget: Budget,
     tools_tokens: int,
     pictures: Mapping[str, Image] | None = None,
+    *,
+    bound: bool = False,
 ) -> Plan:
     """What a turn's request is to be made from, before anything is recalled; see ``Snapshot``. ``pictures``: None for a
-    model that takes none."""
+    model that takes none. ``bound``: the chat is answered from knowledge bases."""
     return plan(
         Snapshot(
             system_prompt=system_prompt,
             core_memory=core_memory,
             summaries=rows.summaries,
             summarised_to=rows.summarised_to,
-            history=rows.history,
+            history=tuple(map(_unmarked, rows.history)),
             has_older=rows.has_older,
             pending=rows.pending,
             unfinished=rows.unfinished,
@@ -63,14 +72,23 @@ def plan_of(
                 recall_max_tokens=config.auto_rag.max_tokens,
                 hold_uncovered=config.holds_uncovered,
                 topics_max_tokens=config.injected_tokens,
+                knowledge_max_tokens=config.kb.max_tokens if bound else 0,
+                pairs=config.kb.pairs if bound else None,
             ),
         )
     )
 
 
+def _unmarked(message: Message) -> Message:
+    """An earlier answer without its marks: their numbers meant other passages."""
+    if KEY not in message.metadata:
+        return message
+    return attrs.evolve(message, content=without_marks(message.content))
+
+
 @attrs.define(kw_only=True)
 class Gatherer:
-    """Of one turn. Asked again when a prompt proves too long; topics are chosen only once.
+    """Of one turn. Asked again when a prompt proves too long; topics are chosen, and bases searched, only once.
 
     Args:
         agent: of all turns.
@@ -89,6 +107,7 @@ class Gatherer:
     instructions: str = ""
     _pictures: Mapping[str, Image] | None = None
     _chosen: ChosenTopics | None = None
+    _looked_up: ContextUsed | None = None
 
     async def gather(self, budget: Budget, tools_tokens: int) -> Gathered:
         """Read, search and put it together. The caller holds an LLM slot when it asks for the first time.
@@ -103,10 +122,15 @@ class Gatherer:
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)
         core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, rows.session.user))
-        system = "\n\n".join(filter(None, (fixed.system_prompt, self.instructions)))
-        planned = plan_of(rows, system, core.text, config, budget, tools_tokens, await self._read())
+        dialogue = agent.dialogue
+        bound = await dialogue.bound(rows.session.user, rows.session.chat) if dialogue is not None else None
+        own = prompt("knowledge") if bound is not None else ""
+        system = "\n\n".join(filter(None, (fixed.system_prompt, own, self.instructions)))
+        given = await self._read()
+        planned = plan_of(rows, system, core.text, config, budget, tools_tokens, given, bound=bound is not None)
         recalled = await self._recall(planned)
-        context = assemble(planned, recalled, await self._topics(recalled))
+        looked_up = await self._look_up(bound, planned) if bound is not None else None
+        context = assemble(planned, recalled, await self._topics(recalled), looked_up)
         receipt = {**explain(planned, context), **core.describe()}
         if fixed.problems:
             receipt["problems"] = list(fixed.problems)
@@ -128,7 +152,26 @@ class Gatherer:
             return NOTHING
         session = self.rows.session
         scope = Scope(chat=session.chat, first_seq=session.segment_start, end_seq=planned.search_end_seq)
-        return await self.agent.memory.recall.search(self._question, scope, planned.recall_tokens, self.meter)
+        recalled = await self.agent.memory.recall.search(self._question, scope, planned.recall_tokens, self.meter)
+        shown = (
+            attrs.evolve(each, text=without_marks(each.text)) if KEY in each.message.metadata else each
+            for each in recalled.candidates
+        )
+        return attrs.evolve(recalled, candidates=tuple(shown))
+
+    async def _look_up(self, bound: Bound, planned: Plan) -> ContextUsed:
+        if self._looked_up is None:
+            self.vitals.doing("searching knowledge bases")
+            asked = Asked(
+                user=self.rows.session.user,
+                question=self._question,
+                history=self.rows.history,
+                bound=bound,
+                max_tokens=planned.passages_tokens,
+            )
+            assert self.agent.dialogue is not None
+            self._looked_up = await self.agent.dialogue.look_up(asked, self.meter)
+        return self._looked_up
 
     async def _topics(self, recalled: Recalled) -> ChosenTopics | None:
         if self.agent.memory.chooser is not None and self._chosen is None:

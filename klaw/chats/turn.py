@@ -16,19 +16,21 @@ from klaw.agent.claims import resumed_trail
 from klaw.agent.conversation import Call, Conversation, describe_failure
 from klaw.chats.build_context import Gatherer
 from klaw.context.inputs import Budget
+from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.events import Progressed, Step, TextStreamed, ToolUsed, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import ActorStopped, StorageFull
+from klaw.knowledge import citations
 from klaw.llm.client import Meter
 from klaw.llm.errors import ProviderError, ProviderMalformed
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Delta, Route, TextDelta, ToolCall, ToolDescription
 from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows, read_rows
-from klaw.toolbox.spec import ToolContext
+from klaw.toolbox.spec import ToolContext, Trail
 
 log = structlog.get_logger("klaw.turn")
 
@@ -54,6 +56,10 @@ class Turn:
     """Holds the LLM slot."""
     _has_slot: bool = False
     _receipt: dict[str, Any] = attrs.Factory(dict)
+    _used: ContextUsed | None = None
+    """What the model was given of knowledge bases; None: the chat is bound to none."""
+    _trail: Trail = attrs.Factory(Trail)
+    """Of its tools."""
     _timings: dict[str, float] = attrs.Factory(dict)
     _began: float = 0.0
     _begin_context: float = 0.0
@@ -127,13 +133,14 @@ class Turn:
             route = agent.llm.router.route(rows.session.model, key="/model")
             self._answered_by = route.name
             toolbox = agent.tools.executor.toolbox
+            self._trail = resumed_trail(rows.unfinished, toolbox)
             about = ToolContext(
                 user=rows.session.user,
                 chat=self.chat,
                 turn=self.id,
                 model=route.name,
                 before_seq=rows.pending[0].seq,
-                trail=resumed_trail(rows.unfinished, toolbox),
+                trail=self._trail,
             )
             tools: tuple[ToolDescription, ...] = ()
             if route.tools and core.config.processing.max_tool_call_rounds:
@@ -184,6 +191,10 @@ class Turn:
         self._tell(Step.RECALLING)
         gathered = await self._gatherer.gather(budget, tools_tokens)
         self._receipt = gathered.receipt
+        if (passages := gathered.context.passages) is not None:
+            self._used = passages.used
+            # Somebody else's texts: what is written from now on is, perhaps, theirs.
+            self._trail.outside |= bool(passages.used.passages)
         self._timings.setdefault("context", (trio.current_time() - self._begin_context) * 1000)
         return gathered.context.messages
 
@@ -236,6 +247,8 @@ class Turn:
     async def _keep(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
         """Store a message of a round of tools."""
         calling = kind is Kind.TOOL_CALL
+        if calling and self._used is not None:
+            text = citations.check(text, self._used.texts).text
         if calling:
             self.vitals.doing("storing tool calls")
         message = self.agent.composer.own(self.chat, role, kind, text, {"turn": self.id, **metadata})
@@ -254,6 +267,10 @@ class Turn:
         self.vitals.doing("storing the answer")
         answer = clean(text)
         metadata: dict[str, Any] = {"turn": self.id}
+        if self._used is not None and self.agent.dialogue is not None:
+            answer, self._used = self.agent.dialogue.check(answer, self._used)
+            self._receipt[KEY] = self._used.written()
+            metadata[KEY] = self._used.without_texts().written()
         if status is TurnStatus.STOPPED:
             metadata["stopped"] = True
         message = self.agent.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
@@ -297,7 +314,10 @@ class Turn:
         )
 
     def _end(self, status: TurnStatus, code: str | None, text: str | None) -> None:
-        self.agent.core.events.emit(TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text))
+        removed = self._used.removed if self._used is not None else 0
+        self.agent.core.events.emit(
+            TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text, citations_removed=removed)
+        )
         self.agent.memory.summarizer.turn_ended(self.chat)
         log.info("turn_ended", status=status.value, code=code)
 

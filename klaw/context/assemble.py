@@ -3,7 +3,8 @@
 The order keeps a message from falling between window and recall: ``plan`` reserves ``autoRag.maxTokens`` and fits the
 window into what is left; the caller searches before the window; ``assemble`` gives the unused reserve back to the
 window and drops recalled items that the longer window now shows. Likewise with chosen topics and their
-``topics.maxTokens``; a recalled message that a topic shows in full is dropped too. Both are pure.
+``topics.maxTokens``; a recalled message that a topic shows in full is dropped too. And with passages of knowledge bases
+and their ``kb.maxTokens``, which make room for the window's newest exchange. Both are pure.
 """
 
 import enum
@@ -13,11 +14,14 @@ import attrs
 
 from klaw.context.attachments import with_files
 from klaw.context.inputs import Snapshot
+from klaw.context.passages import Packed
+from klaw.context.passages import pack as pack_passages
 from klaw.context.repair import repair, spoken
 from klaw.context.request import make_room, shorten
 from klaw.context.topics import NO_TOPICS, PackedTopics, Present, pack, without
-from klaw.context.window import cost, fit, is_tool
+from klaw.context.window import cost, exchanges, fit, is_tool
 from klaw.domain import tokens
+from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Message
 from klaw.domain.search import NOTHING, Decision, Recalled
 from klaw.domain.text import CORE_MEMORY_HEADER, RECALL_HEADER, SUMMARY_HEADER, hanging, prose, quoted
@@ -32,6 +36,8 @@ PENDING_SHARE = 0.6
 ``FIXED_SHARE``; longer ones are shortened in the middle."""
 TOPICS_SHARE = 0.2
 """Chosen topics may take this share, whatever ``topics.maxTokens`` is."""
+PASSAGES_SHARE = 0.35
+"""Passages of knowledge bases may take this share, whatever ``kb.maxTokens`` is."""
 _HEADER_TOKENS = tokens.estimate(RECALL_HEADER) + 2
 """What the recalled messages' header takes, with the lines around it."""
 ROOM_FOR_BOTH = 160
@@ -81,11 +87,14 @@ class Plan:
     """Reserved for chosen topics: ``topics.maxTokens``, or what there is room for."""
     recall_tokens: int
     """… and for recalled messages: ``autoRag.maxTokens``, or what there is room for."""
+    passages_tokens: int = 0
+    """… and for passages of knowledge bases: ``kb.maxTokens``, or what there is room for."""
 
     @property
     def reserved(self) -> int:
-        """Kept free for both of them."""
-        return self.topics_tokens + (self.recall_tokens + _HEADER_TOKENS if self.recall_tokens else 0)
+        """Kept free for all of them."""
+        recall = self.recall_tokens + _HEADER_TOKENS if self.recall_tokens else 0
+        return self.topics_tokens + self.passages_tokens + recall
 
     @property
     def search_end_seq(self) -> int:
@@ -106,6 +115,8 @@ class Context:
     topics: PackedTopics = NO_TOPICS
     chosen: ChosenTopics | None = None
     """None: nobody looked for topics."""
+    passages: Packed | None = None
+    """None: the chat is bound to no knowledge base."""
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -133,6 +144,12 @@ def plan(snapshot: Snapshot) -> Plan:
     # What is remembered goes before half of what tools may need. Where there is not room for all, recall and topics
     # take half of it each; where there is hardly any, it is recall's.
     settings, room = snapshot.settings, max(0, left + rounds // 2)
+    passages_tokens = 0
+    if settings.knowledge_max_tokens:
+        before = exchanges(_without_tools(snapshot.history))
+        room = max(0, room - (cost(before[-1]) if before and settings.pairs else 0))
+        passages_tokens = min(settings.knowledge_max_tokens, int(usable * PASSAGES_SHARE), room)
+        room -= passages_tokens
     recall_tokens = settings.recall_max_tokens if settings.recall_enabled else 0
     topics_tokens = min(
         settings.topics_max_tokens,
@@ -142,7 +159,7 @@ def plan(snapshot: Snapshot) -> Plan:
         else room,
     )
     # Topics come into any chat: what they may push out of the window must be in reach of recall.
-    unreserved = _fit(snapshot, left - topics_tokens)
+    unreserved = _fit(snapshot, left - topics_tokens - passages_tokens)
     if not snapshot.settings.recall_enabled:
         guard = Guard.DISABLED
     elif len(_without_tools(unreserved)) == len(_without_tools(snapshot.history)) and not (
@@ -165,18 +182,23 @@ def plan(snapshot: Snapshot) -> Plan:
         guard=guard,
         topics_tokens=topics_tokens,
         recall_tokens=recall_tokens,
+        passages_tokens=passages_tokens,
     )
     least = left - planned.reserved
     return attrs.evolve(planned, window=_fit(snapshot, least), window_tokens=least)
 
 
-def assemble(plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | None = None) -> Context:
-    """Make the request's messages of a plan, what was recalled and which topics were chosen for it."""
+def assemble(
+    plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | None = None, looked_up: ContextUsed | None = None
+) -> Context:
+    """Make the request's messages of a plan, what was recalled, which topics were chosen for it, and what was looked up
+    in knowledge bases."""
     snapshot = plan.snapshot
     window = plan.window
     topics = pack(chosen, _present(snapshot, window), plan.topics_tokens)
+    passages = pack_passages(looked_up, plan.passages_tokens) if looked_up is not None else None
     if plan.reserved:
-        used = tokens.estimate(recall_block(recalled)) + topics.tokens
+        used = tokens.estimate(recall_block(recalled)) + topics.tokens + (passages.tokens if passages else 0)
         window = _fit(snapshot, plan.window_tokens + plan.reserved - used)
         topics = without(topics, _present(snapshot, window))
         recalled = _without(recalled, window, topics)
@@ -193,7 +215,9 @@ def assemble(plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | No
     # One system message: models whose template allows only one work too.
     system = "\n\n".join(layer.text for layer in layers)
     messages = [ChatMessage(role="system", content=system, stable_chars=stable)] if system else []
-    messages += repair([*spoken(window, snapshot.beside), *plan.pending])
+    messages += repair([*spoken(window, snapshot.beside), *_below(passages, plan.pending)])
+    if passages is not None and passages.text:
+        layers.append(Layer(name="passages", text=passages.text, tokens=passages.tokens))
     layers += [
         Layer(name="window", text="", tokens=cost(window)),
         Layer(name="pending", text="", tokens=plan.pending_tokens, cut=plan.pending_cut),
@@ -206,8 +230,18 @@ def assemble(plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | No
         recalled=recalled,
         topics=topics,
         chosen=chosen,
+        passages=passages,
         tokens=sum(layer.tokens for layer in layers),
     )
+
+
+def _below(passages: Packed | None, pending: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+    """The pending messages, with the passages before the last question."""
+    last = max((place for place, message in enumerate(pending) if message.role == "user"), default=None)
+    if passages is None or not passages.text or last is None:
+        return pending
+    asked = attrs.evolve(pending[last], content=f"{passages.text}\n\n{pending[last].content}")
+    return (*pending[:last], asked, *pending[last + 1 :])
 
 
 def recall_block(recalled: Recalled) -> str:
@@ -245,6 +279,7 @@ def _fit(snapshot: Snapshot, max_tokens: int) -> tuple[Message, ...]:
         has_older=snapshot.has_older,
         max_messages=len(snapshot.history) if snapshot.settings.hold_uncovered else snapshot.settings.sliding_window,
         max_tokens=max_tokens,
+        max_exchanges=None if snapshot.settings.hold_uncovered else snapshot.settings.pairs,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from klaw.context.assemble import Context, Guard, Plan
 from klaw.context.topics import PackedTopics
+from klaw.domain.context_used import KEY
 from klaw.domain.search import Candidate, Recalled
 from klaw.domain.topic import TopicCandidate
 
@@ -48,6 +49,7 @@ def explain(plan: Plan, context: Context) -> dict[str, Any]:
         "pending": [message.seq for message in snapshot.pending],
         "recall": _recall(plan.guard, context.recalled),
         **_topics(plan, context),
+        **({KEY: context.passages.used.written()} if context.passages is not None else {}),
     }
 
 

@@ -43,6 +43,10 @@ class Settings:
     """``summaries.holdUncovered``: what no summary holds stays in the window, whatever its number, while it fits."""
     topics_max_tokens: int = 0
     """``topics.maxTokens``; 0: no topics come into the prompt by themselves."""
+    knowledge_max_tokens: int = 0
+    """``kb.maxTokens``; 0: the chat is bound to no knowledge base."""
+    pairs: int | None = None
+    """``kb.pairs`` of a chat that is bound: the window has at most so many exchanges."""
 
 
 @attrs.frozen(kw_only=True)

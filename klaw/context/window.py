@@ -40,7 +40,9 @@ def cost(messages: Sequence[Message]) -> int:
     return sum(message.tokens + tokens.PER_MESSAGE for message in messages)
 
 
-def fit(history: Sequence[Message], *, has_older: bool, max_messages: int, max_tokens: int) -> tuple[Message, ...]:
+def fit(
+    history: Sequence[Message], *, has_older: bool, max_messages: int, max_tokens: int, max_exchanges: int | None = None
+) -> tuple[Message, ...]:
     """The newest exchanges that fit, oldest first; of some of them perhaps without their tool messages.
 
     Args:
@@ -49,13 +51,14 @@ def fit(history: Sequence[Message], *, has_older: bool, max_messages: int, max_t
             unless it is the only one.
         max_messages: ``context.slidingWindow``; tool messages do not count.
         max_tokens: estimated tokens that the window may take.
+        max_exchanges: ``kb.pairs``; None: any number.
     """
     units = exchanges(history)
     if has_older and len(units) > 1:
         units = units[1:]
     chosen: list[tuple[Message, ...]] = []
     messages_left, tokens_left, tools_left = max_messages, max_tokens, int(max_tokens * TOOLS_SHARE)
-    for unit in reversed(units):
+    for unit in reversed(units if max_exchanges is None else units[len(units) - min(len(units), max_exchanges) :]):
         said = tuple(message for message in unit if not is_tool(message))
         messages_left -= len(said)
         tokens_left -= cost(said)

@@ -136,6 +136,8 @@ class TurnEnded:
     """Error code of a failed turn."""
     text: str | None
     """What to tell the user about a failed turn; may quote the provider."""
+    citations_removed: int = 0
+    """Marks that did not hold and were taken out of the answer."""
 
 
 @attrs.frozen(kw_only=True)

@@ -11,6 +11,7 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.config.schema import AttachmentsConfig, GatewayConfig
+from klaw.domain import context_used
 from klaw.domain.attachment import MAX_FILES, Attachment, files_of
 from klaw.domain.events import (
     Approval,
@@ -95,6 +96,7 @@ def _told(message: Message) -> dict[str, Any]:
         "created_at": message.created_at,
         "files": [frame_of(each) for each in files_of(message.metadata)] or None,
         "calls": _calls(message) or None,
+        "context_used": context_used.read(message.metadata),
         **{name: text for name, text in texts.items() if isinstance(text, str)},
     }
 
@@ -141,8 +143,9 @@ def event_texts(
                 encode(Error(code=event.code or "turn_failed", message=message, retryable=True, chat=chat, turn=turn)),
                 encode(Status(chat=chat, state="failed", turn=turn, ended=event.status)),
             ]
-        case TurnEnded(turn=turn, status=status):
-            return [encode(Status(chat=chat, state="idle", turn=turn, ended=status))]
+        case TurnEnded(turn=turn, status=status, citations_removed=removed):
+            details = {"citations_removed": removed} if removed else None
+            return [encode(Status(chat=chat, state="idle", turn=turn, ended=status, details=details))]
         case TextStreamed():
             return []
 

@@ -6,6 +6,7 @@ import attrs
 
 from klaw.chats.directory import ChatDirectory
 from klaw.convert import MAX_WHOLE
+from klaw.domain.context_used import KEY
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import ProtocolError
@@ -107,7 +108,7 @@ def _fitting(messages: list[Message]) -> list[Message]:
     """The first messages that fit into one frame; at least one."""
     room = answers.HISTORY_CHARS
     for count, message in enumerate(messages):
-        room -= len(message.content) + len(str(message.metadata.get("calls", "")))
+        room -= len(message.content) + sum(len(str(message.metadata.get(name, ""))) for name in ("calls", KEY))
         if room < 0 and count > 0:
             return messages[:count]
     return messages

@@ -11,6 +11,7 @@ import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.attachment import MAX_FILES, Named
+from klaw.domain.context_used import ContextUsed
 from klaw.errors import ProtocolError
 from klaw.wire.files import Fetch, Fetched, File, Upload, Uploaded
 from klaw.wire.values import ChatName, MessageId, Ref, Seq
@@ -202,6 +203,8 @@ class StoredMessage:
     files: list[File] | None = None
     calls: list[Call] | None = None
     """Of a tool_call those it makes, of a tool_result the one whose it is."""
+    context_used: ContextUsed | None = None
+    """Of an answer in a chat that is bound to knowledge bases: what its marks ``[n]`` refer to, without the texts."""
 
     @property
     def is_answer(self) -> bool:

@@ -1,7 +1,8 @@
 """Facts and people drawn from a topic: the archivist calls it once for each, before that is compared with others.
 
 What counts as a source: what the user said. The assistant's answers are shown for the sense of it, but not those of
-turns that called a tool: they may repeat a web page, or what a search of memory brought. Tool results, results of tasks
+turns that called a tool or were given passages of knowledge bases: they may repeat a web page, a document, or what a
+search of memory brought. Tool results, results of tasks
 and recalled text are never shown at all.
 
 Old facts and messages are named by numbers of the lists that the model was shown. So no answer can name a fact of
@@ -17,7 +18,7 @@ import attrs
 import structlog
 
 from klaw.convert import Form
-from klaw.domain import tokens
+from klaw.domain import context_used, tokens
 from klaw.domain.fact import CATEGORIES, Fact, FactSource, Origin, fact_text, normal_form
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.text import minute, tagged
@@ -292,7 +293,9 @@ def is_source(message: Message, turns_with_tools: set[str]) -> bool:
         return False
     if message.role is Role.USER:
         return True
-    return message.role is Role.ASSISTANT and message.metadata.get("turn") not in turns_with_tools
+    if message.role is not Role.ASSISTANT or context_used.KEY in message.metadata:
+        return False
+    return message.metadata.get("turn") not in turns_with_tools
 
 
 def _turns(own: Sequence[Message]) -> list[str]:

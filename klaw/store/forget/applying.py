@@ -25,7 +25,7 @@ from klaw.store.forget import quoting
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines
 from klaw.store.forget.quoting import Looked, Place
 from klaw.store.forget.scope import Said, Scope, Seen, Wanted, fact_texts, is_read, read_said, scope
-from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, topic_changes, topics
+from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, topic_changes, topics, turns
 from klaw.store.rows import dumps
 from klaw.store.search import coverage, vector_codes
 from klaw.store.search.fulltext import index_row, unindex_row
@@ -151,6 +151,7 @@ def _erase(connection: apsw.Connection, message: Message, entry: ForgetEntry) ->
     _take_out(connection, "messages", message.rowid)
     topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
     connection.execute(_ERASE, (message.rowid, dumps(tombstone(entry.time))))
+    turns.forget_used(connection, message.chat, message.seq)
     if topic is not None:  # of a topic that the entry does not name: it was made between two starts
         topics.count_again(connection, message.user, topic, entry.entry, entry.time)
 

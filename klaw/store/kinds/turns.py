@@ -7,9 +7,11 @@ from typing import Any
 import apsw
 
 from klaw.convert import JOURNAL
+from klaw.domain import context_used
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.store import rows
+from klaw.store.rebuild.tables import Table
 
 TURNS = "turns"
 
@@ -33,9 +35,52 @@ _INSERT = rows.insert("turns", TurnRecord).replace("INSERT", "INSERT OR IGNORE",
 
 
 def insert(connection: apsw.Connection, turn: TurnRecord) -> bool:
-    """Store a turn. Returns False when it is there already."""
+    """Store a turn; its messages are there. Returns False when it is there already."""
     connection.execute(_INSERT, rows.values(turn))
-    return connection.changes() > 0
+    inserted = connection.changes() > 0
+    if inserted and context_used.KEY in turn.receipt:
+        _note_used(connection, turn)
+    return inserted
+
+
+_ANSWER = """
+SELECT seq FROM messages WHERE chat_id = ? AND seq > ? AND role = 'assistant' AND type = 'text'
+    AND metadata ->> '$.turn' = ? ORDER BY seq LIMIT 1
+"""
+_USED = """
+INSERT OR REPLACE INTO kb_used (turn_id, document_id, base_id, chat_id, seq, cited) VALUES (?, ?, ?, ?, ?, ?)
+"""
+
+
+def _note_used(connection: apsw.Connection, turn: TurnRecord) -> None:
+    """Note which documents its answer, if it is there, was given passages of."""
+    used = context_used.read(turn.receipt)
+    answer = connection.execute(_ANSWER, (turn.chat, turn.last_seq, turn.id)).get
+    if used is None or answer is None:
+        return
+    cited = {each.document for each in used.passages if each.cited}
+    for document, base in {each.document: each.base for each in used.passages if each.document}.items():
+        connection.execute(_USED, (turn.id, document, base, turn.chat, answer, document in cited))
+
+
+def forget_used(connection: apsw.Connection, chat: ChatId, seq: int) -> None:
+    """A forgotten answer was given nothing."""
+    connection.execute("DELETE FROM kb_used WHERE chat_id = ? AND seq = ?", (chat, seq))
+
+
+_USED_ROWS = """
+SELECT turn_id, (
+    SELECT json_group_array(json_array(document_id, base_id, chat_id, seq, cited))
+    FROM (SELECT * FROM kb_used AS u WHERE u.turn_id = t.turn_id ORDER BY document_id))
+FROM (SELECT DISTINCT turn_id FROM kb_used) AS t WHERE turn_id > :after ORDER BY turn_id LIMIT :limit
+"""
+USED = Table(
+    name="uses of documents",
+    statement=_USED_ROWS,
+    first="",
+    bound="turn",
+    changed="SELECT turn_id FROM turns WHERE rowid > ?",
+)
 
 
 def exists(connection: apsw.Connection, turn_id: str) -> bool:

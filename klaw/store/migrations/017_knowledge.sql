@@ -106,13 +106,15 @@ CREATE INDEX vec_kb_passages_by_base ON vec_kb_passages (base_key);
 
 -- Which stored answers were given passages of which documents: made of the turns' receipts.
 CREATE TABLE kb_used (
+    turn_id     TEXT NOT NULL,
     document_id TEXT NOT NULL,
     base_id     TEXT NOT NULL,
     chat_id     TEXT NOT NULL,
     seq         INTEGER NOT NULL, -- of the answer
     cited       INTEGER NOT NULL CHECK (cited IN (0, 1)),
-    PRIMARY KEY (document_id, chat_id, seq)
+    PRIMARY KEY (turn_id, document_id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX kb_used_by_document ON kb_used (document_id);
 CREATE INDEX kb_used_by_chat ON kb_used (chat_id, seq);
 CREATE INDEX kb_used_by_base ON kb_used (base_id);
 

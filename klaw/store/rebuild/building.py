@@ -91,7 +91,7 @@ class Building:
         if migrations.current(self.connection) == migrations.latest() and meta.get(self.connection, STATE_KEY) == state:
             # Few bytes each and quickly made, so not worth a comparison.
             with self.connection:
-                self.connection.execute("DELETE FROM turns; DELETE FROM runs")
+                self.connection.execute("DELETE FROM turns; DELETE FROM kb_used; DELETE FROM runs")
                 memory_journal.clear(self.connection)
             log.info("reindex_resumed")
             return True

@@ -14,7 +14,7 @@ import apsw
 
 from klaw.domain.task import Run
 from klaw.domain.turn import TurnRecord
-from klaw.store.kinds import messages
+from klaw.store.kinds import messages, turns
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.rebuild.tables import Bound, Row, Table, full_text, table
 from klaw.store.rebuild.values import Progress, Side, TableComparison
@@ -40,6 +40,7 @@ TABLES: tuple[Table, ...] = (
     table("messages", "messages", "rowid", ", ".join(messages.ORDER), bound="rowid"),
     table("sessions", "sessions", "chat_id", _SESSIONS, first="", small=True),
     table("turns", "turns", "turn_id", columns(TurnRecord), first="", bound="turn", changed=_TURNS_AFTER),
+    turns.USED,
     table("runs", "runs", "id", _RUNS, first="", bound="change", changed="SELECT id FROM runs WHERE change > ?"),
     full_text("full text", "messages_fts", bound="rowid"),
     *(each for kind in KINDS for each in kind.tables),

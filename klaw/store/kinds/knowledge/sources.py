@@ -1,5 +1,6 @@
 """Sources of knowledge bases."""
 
+import json
 from collections.abc import Sequence
 
 import apsw
@@ -29,6 +30,12 @@ def get(connection: apsw.Connection, user: UserId, source: SourceId) -> Source:
     if found is None:
         raise NoSuchSource
     return found
+
+
+def graphs(connection: apsw.Connection, user: UserId, among: Sequence[BaseId]) -> list[Source]:
+    """The graphs of bases of which a user is a member."""
+    which = "s.base_id IN (SELECT value FROM json_each(?2)) AND s.kind IN ('rdf', 'sparql') ORDER BY s.id"
+    return _SOURCES.all(connection, f"{_MINE} {which}", user, json.dumps(among))
 
 
 def every(connection: apsw.Connection) -> Sequence[Source]:

@@ -1,0 +1,262 @@
+"""What a chat that is bound to knowledge bases is answered from, and whether its answer's marks hold.
+
+The question, or with a question that refers to earlier ones the last pair too, is searched in the passages and the
+graphs of the bases at the same time; what both find is numbered in one list. Nothing here fails a turn: what could not
+be searched is named.
+"""
+
+from collections.abc import Collection, Sequence
+from itertools import zip_longest
+from typing import Any, Protocol
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.failure import error_class
+from klaw.actor.metrics import Metrics
+from klaw.config.knowledge import KnowledgeConfig
+from klaw.domain import tokens
+from klaw.domain.context_used import ContextUsed, Follows, Ran, read
+from klaw.domain.knowledge import BaseId, Source, Used
+from klaw.domain.message import Kind, Message, Role
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.text import tagged
+from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
+from klaw.knowledge import citations
+from klaw.knowledge.follow_up import Pair, Rewritten, query_of, refers
+from klaw.llm.ask_json import ask_json
+from klaw.llm.client import Meter
+from klaw.llm.errors import ProviderError
+from klaw.llm.types import ChatMessage, JsonSchema
+from klaw.memory.asking import Asker, Charge, question
+from klaw.store.engine.database import Readers
+from klaw.store.kinds import chats
+from klaw.store.kinds.chats import Bound
+from klaw.store.kinds.knowledge import sources
+
+GRAPHS_SHARE = 0.4
+"""Of the room for passages that what graphs say may take while there are passages, too."""
+MOST_OF_GRAPHS = 5
+REWRITE_S = 20.0
+"""A question that was not put into other words by then is searched by the rule."""
+MAX_QUERY = 2_000
+"""Characters that are searched with and stored."""
+
+log = structlog.get_logger("klaw.knowledge")
+
+
+class PassageSearch(Protocol):
+    """Finds passages of documents."""
+
+    async def search(self, text: str, bases: Collection[BaseId], user: UserId, *, max_tokens: int) -> Any:
+        """What fits a text in the bases of which the user is a member. Never raises for a failure of a part."""
+        ...
+
+
+class GraphSearch(Protocol):
+    """Finds what graphs say."""
+
+    async def search(
+        self, sources: Sequence[Source], question: str, *, also: str = "", language: str = "", most: int = 5
+    ) -> Any:
+        """What is said of what a question names. Never raises for a failure of a part."""
+        ...
+
+
+class CitationMetrics:
+    """What is counted of answers with passages."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.kept = metrics.counter("klaw_kb_citations_kept_total", "passages that answers refer to")
+        self.removed = metrics.counter("klaw_kb_citations_removed_total", "marks that did not hold and were taken out")
+        self.uncited = metrics.counter("klaw_kb_uncited_answers_total", "answers without a mark, with passages given")
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """A question of a chat that is bound."""
+
+    user: UserId
+    question: str
+    """What the turn answers, joined."""
+    history: Sequence[Message]
+    """What was said before in the segment."""
+    bound: Bound
+    max_tokens: int
+    """Estimated, of all passages together."""
+
+
+@attrs.frozen(kw_only=True)
+class Dialogue:
+    """See the module."""
+
+    readers: Readers
+    passages: PassageSearch
+    graphs: GraphSearch
+    asker: Asker
+    config: KnowledgeConfig
+    metrics: CitationMetrics
+
+    async def bound(self, user: UserId, chat: ChatId) -> Bound | None:
+        """The bases that a user's chat is answered from now; None: none."""
+        return await self.readers.run(chats.bound, user, chat)
+
+    async def look_up(self, asked: Asked, meter: Meter) -> ContextUsed:
+        """Search the bases. The caller holds an LLM slot.
+
+        Args:
+            asked: the question.
+            meter: of the turn.
+
+        Cancellation: nothing is changed.
+        """
+        bases = tuple(each.base.id for each in asked.bound.bases)
+        found = ContextUsed(bases=bases, gone=asked.bound.gone)
+        if not bases or not asked.max_tokens:
+            return attrs.evolve(found, query=asked.question[:MAX_QUERY], nothing="no_room" if bases else "no_bases")
+        query, follows = await self._query(asked, meter)
+        found = attrs.evolve(found, query=query[:MAX_QUERY], follows=follows)
+        try:
+            graphs = await self.readers.run(sources.graphs, asked.user, bases)
+            said: list[Any] = []
+            async with trio.open_nursery() as nursery:
+                if graphs:
+                    nursery.start_soon(self._ask_graphs, graphs, asked, query, follows, said)
+                passages = await self.passages.search(query, bases, asked.user, max_tokens=asked.max_tokens)
+        except StorageError as error:
+            log.warning("knowledge_not_searched", error=error_class(error))
+            return attrs.evolve(found, nothing="search_failed", degraded=("search_failed",))
+        return _with(found, passages, said[0] if said else None, graphs, asked.max_tokens)
+
+    def check(self, answer: str, used: ContextUsed) -> tuple[str, ContextUsed]:
+        """The answer without the marks that do not hold, and what it refers to."""
+        checked = citations.check(answer, used.texts)
+        passages = tuple(attrs.evolve(each, cited=each.number in checked.cited) for each in used.passages)
+        uncited = bool(passages) and not checked.cited
+        self.metrics.kept.add(len(checked.cited))
+        self.metrics.removed.add(checked.removed)
+        self.metrics.uncited.add(int(uncited))
+        return checked.text, attrs.evolve(used, passages=passages, removed=checked.removed, uncited=uncited)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _query(self, asked: Asked, meter: Meter) -> tuple[str, Follows]:
+        """What is searched."""
+        last = last_pair(asked.history) if refers(asked.question) else None
+        if last is None:
+            return asked.question.strip(), ""
+        if self.config.rewrite and (written := await self._rewrite(asked.question, last, meter)):
+            return written, "model"
+        return query_of(asked.question, last), "pair"
+
+    async def _rewrite(self, text: str, last: Pair, meter: Meter) -> str | None:
+        """The question in words of its own; None: by the rule."""
+        asker = attrs.evolve(self.asker, charge=Charge(meter))
+        pair = tagged("conversation", f"[user] {_line(last.asked)}\n[assistant] {_line(last.answered)}")
+
+        async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
+            return (await asker.call(asker.llm.router.route(), messages, schema=schema, priority=None)).text
+
+        try:
+            with trio.move_on_after(REWRITE_S):
+                material = f"{pair}\n\n{tagged('question', _line(text))}"
+                return await ask_json(say, question("kb_rewrite", material), "question", Rewritten, _rewritten)
+        except (ProviderError, ConfigError) as error:
+            log.info("question_not_rewritten", error=error_class(error))
+        return None
+
+    async def _ask_graphs(
+        self, graphs: Sequence[Source], asked: Asked, query: str, follows: Follows, said: list[Any]
+    ) -> None:
+        language = next((each.base.language for each in asked.bound.bases if each.base.language), "")
+        text = asked.question.strip() if follows == "pair" else query
+        also = query.removesuffix(text).strip()  # what it refers to counts less
+        try:
+            said.append(await self.graphs.search(graphs, text, also=also, language=language, most=MOST_OF_GRAPHS))
+        except KlawError as error:  # one that cannot be asked must not cost the passages
+            log.warning("graphs_not_asked", error=error_class(error))
+
+
+def last_pair(history: Sequence[Message]) -> Pair | None:
+    """The last question that was answered, and its answer; a question that itself referred to an earlier one stands as
+    it was searched."""
+    answer = next((at for at in range(len(history) - 1, -1, -1) if _says(history[at], Role.ASSISTANT)), None)
+    if answer is None:
+        return None
+    asked = next((each for each in reversed(history[:answer]) if _says(each, Role.USER)), None)
+    if asked is None:
+        return None
+    searched = read(history[answer].metadata)
+    follows = searched is not None and searched.follows
+    said = citations.without_marks(history[answer].content)
+    return Pair(searched.query if searched and follows else asked.content, said)
+
+
+def _says(message: Message, role: Role) -> bool:
+    return message.role is role and message.type is Kind.TEXT and bool(message.content.strip())
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:MAX_QUERY]
+
+
+def _rewritten(answer: Rewritten) -> str:
+    if not 1 <= len(answer.question) <= MAX_QUERY:
+        raise BadAnswer("question: must be a question")
+    return answer.question
+
+
+def _with(found: ContextUsed, passages: Any, said: Any, graphs: Sequence[Source], max_tokens: int) -> ContextUsed:
+    """All that was found, in one list: what graphs say between the passages, by rank."""
+    of_graphs: list[Used] = []
+    used = [
+        Used(
+            number=0,
+            base=each.passage.base,
+            source=each.passage.source,
+            document=each.passage.document,
+            name=each.passage.name,
+            heading=each.passage.heading,
+            first_page=each.passage.first_page,
+            last_page=each.passage.last_page,
+            start=each.passage.start,
+            end=each.passage.end,
+            score=round(each.score, 4),
+            text=each.text,
+        )
+        for each in passages.kept
+    ]
+    room = int(max_tokens * GRAPHS_SHARE) if used else max_tokens
+    bases = {each.id: each.base for each in graphs}
+    for each in said.passages if said is not None else ():
+        room -= tokens.estimate(each.text)
+        if room < 0:
+            break
+        of_graphs.append(
+            Used(
+                number=0,
+                base=bases[each.source],
+                source=each.source,
+                name=each.label,
+                score=round(each.score, 4),
+                text=each.text,
+                iri=each.iri,
+                sparql=each.sparql,
+            )
+        )
+    mixed = [each for pair in zip_longest(used, of_graphs) for each in pair if each is not None]
+    degraded = [*passages.degraded, *(f"graph_{each.code}" for each in (said.failed if said is not None else ()))]
+    if graphs and said is None:
+        degraded.append("graph_failed")
+    nothing = passages.why_nothing or "too_far"
+    if nothing == "no_passages" and said is not None:
+        nothing = said.reason or nothing
+    ran = said.queries if said is not None else ()
+    return attrs.evolve(
+        found,
+        passages=tuple(mixed),
+        sparql=tuple(Ran(source=each.source, sparql=each.sparql, rows=each.rows, error=each.error) for each in ran),
+        nothing="" if mixed else nothing,
+        degraded=tuple(dict.fromkeys(degraded)),
+    )
