@@ -74,8 +74,8 @@ def test_marks_of_earlier_answers_are_not_shown_again() -> None:
 
 @pytest.mark.parametrize(
     "hostile",
-    ["[" * 100_000, "`" * 100_000, "```\n" * 30_000, "«" * 100_000, "[1" + ",1" * 50_000, "【1" * 50_000, '"a ' * 50_000,
-     "[1] " * 20_000 + '"one two three four five six" ' * 2_000],
+    ["[" * 100_000, "`" * 100_000, "```\n" * 30_000, "«" * 100_000, "[1" + ",1" * 50_000, "【1" * 50_000,
+     '"a ' * 50_000, "[1] " * 20_000 + '"one two three four five six" ' * 2_000],
 )  # fmt: skip
 def test_a_hostile_answer_costs_little(hostile: str) -> None:
     assert check(hostile, PASSAGES).text
