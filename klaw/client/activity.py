@@ -11,7 +11,7 @@ _SLOW_S = 2
 """What takes longer shows its seconds."""
 
 SENDING = "sending"
-_COMMAND = "carrying out "
+COMMAND = "carrying out "
 _STATES = {
     "waiting": "waiting for more from you, to answer it together",
     "queued": "waiting until another answer is done",
@@ -31,7 +31,7 @@ class Activity:
     def sent(self, text: str, now: float) -> None:
         """A message or a command is on its way."""
         if not self._doing:
-            self._begin(f"{_COMMAND}{text.split(maxsplit=1)[0][:32]}" if text.startswith("/") else SENDING, now)
+            self._begin(f"{COMMAND}{text.split(maxsplit=1)[0][:32]}" if text.startswith("/") else SENDING, now)
 
     def over(self, doing: str) -> None:
         """What began with this is not being done any more."""
@@ -57,7 +57,7 @@ class Activity:
                 self._tools.clear()
                 self._begin("connecting", now)
             case ChatMessage(role="system"):
-                self.over(_COMMAND)
+                self.over(COMMAND)
             case _:
                 pass
 

@@ -13,9 +13,10 @@ from typing import TextIO
 import trio
 
 from klaw.actor.clock import new_id
-from klaw.client.activity import SENDING, SLOW_SPIN_S, SPIN_S, Activity
+from klaw.client.activity import COMMAND, SENDING, SLOW_SPIN_S, SPIN_S, Activity
 from klaw.client.ask import INTERRUPTED, Failed, ask
 from klaw.client.attach import ATTACH, attach
+from klaw.client.cite import OPEN, passage
 from klaw.client.client import Client
 from klaw.client.connection import QUIT
 from klaw.client.editor import Key, LineEditor, Submitted
@@ -207,7 +208,10 @@ class Terminal:
                 if word == ATTACH:
                     attached.append(await attach(self._client, rest.strip()))
                     self._transcript.say(f"{attached[-1].name} goes with your next message")
-                    self._activity.over(SENDING)
+                    self._activity.over(COMMAND)
+                elif word == OPEN:
+                    self._screen.line(await passage(self._client, self._chat, self._transcript.with_passages, rest))
+                    self._activity.over(COMMAND)
                 elif text.startswith("/"):
                     await self._client.send(self._chat, text, message_id)
                 else:
@@ -216,7 +220,7 @@ class Terminal:
                     self._transcript.busy = True
             except (RequestRefused, ConnectionLost) as exc:
                 self._transcript.refused(message_id, str(exc))
-                self._activity.over(SENDING)
+                self._activity.over(COMMAND if text.startswith("/") else SENDING)
             self._refresh()
 
     async def _show_events(self) -> None:

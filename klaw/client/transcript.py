@@ -5,6 +5,7 @@ import datetime as dt
 from klaw.client.activity import tool_text
 from klaw.client.ask import ShownAnswer
 from klaw.client.attach import label
+from klaw.client.cite import sources
 from klaw.client.events import Connected, Disconnected, Event
 from klaw.client.questions import ENDINGS, Questions, question_text
 from klaw.client.screen import Screen, Style
@@ -32,6 +33,8 @@ class Transcript:
         self._answer: ShownAnswer | None = None
         self._finished = ""
         """The last turn whose answer is complete."""
+        self.with_passages = ""
+        """The last turn whose answer was given passages of knowledge bases."""
         self._degraded: dict[str, str] = {}
         self._explained = ""
         """How the error of the last turn began: a notice about the same need not follow it."""
@@ -134,6 +137,10 @@ class Transcript:
             self._answer = None
         if entry.kind != Kind.TOOL_CALL:
             self._finished = entry.turn or self._finished
+        if entry.context_used is not None and entry.context_used.passages:
+            self.with_passages = entry.turn or ""
+            for line in sources(entry.context_used):
+                self._screen.line(line, Style.FAINT)
 
     def _said(self, text: str) -> None:
         self._screen.write(text)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from klaw.context.assemble import Guard
+from klaw.domain import context_used
+from klaw.domain.context_used import ContextUsed, Ran, place_of
 from klaw.domain.text import plural
 from klaw.memory.recall.reasons import ranking, reason
 from klaw.operations.operation import Line, Lines, Table
@@ -73,9 +75,49 @@ def lines(answer: Mapping[str, Any]) -> Lines:
     out += [_summaries(receipt["summaries"]), ""] if "summaries" in receipt else []
     out += [*_topics(receipt["topics"]), ""] if "topics" in receipt else []
     out += _recall(receipt["recall"])
+    if (used := context_used.read(receipt)) is not None:
+        out += ["", *_knowledge(used)]
     out += ["", *_tools(receipt["tools"])] if "tools" in receipt else []
     out += [f"problem: {problem}" for problem in receipt.get("problems", [])]
     return out
+
+
+_NOTHING = {
+    "no_content": "the question has no content words",
+    "no_passages": "nothing has a word of the question or is near it",
+    "too_far": "nothing is near enough to the question",
+    "over_budget": "nothing fits into kb.maxTokens",
+    "no_room": "the context has no room for passages",
+    "no_bases": "no base of this chat is there, or shared with you, any more",
+    "search_failed": "the search failed",
+    "no_words": "the question names nothing that a graph could know",
+    "no_entities": "no graph knows what the question names",
+}
+_FOLLOWS = {"pair": ", with the last question and answer", "model": ", as the model worded it"}
+
+
+def _knowledge(used: ContextUsed) -> list[Line]:
+    """What was looked up in knowledge bases, and what the model was given of it."""
+    given = (
+        plural(len(used.passages), "passage")
+        if used.passages
+        else f"nothing: {_NOTHING.get(used.nothing, used.nothing)}"
+    )
+    out: list[Line] = [f"bases   {', '.join(used.bases) or 'none'}; given {given}"]
+    out += [f"        not there, or not shared any more: {', '.join(used.gone)}"] if used.gone else []
+    out.append(f"        searched{_FOLLOWS.get(used.follows, '')}: {' / '.join(used.query.splitlines())}")
+    rows = [
+        [f"[{each.number}]", "cited" if each.cited else "", f"{each.score:g}", place_of(each)] for each in used.passages
+    ]
+    out += [Table([["", "", "score", "passage"], *rows], right=frozenset({2}))] if rows else []
+    out += [f"        graph: {' '.join(each.sparql.split())} ({_ran(each)})" for each in used.sparql]
+    out += [f"        {plural(used.removed, 'mark')} did not hold and went"] if used.removed else []
+    out += ["        the answer refers to none of them"] if used.uncited else []
+    return [*out, f"        missing: {', '.join(used.degraded)}"] if used.degraded else out
+
+
+def _ran(ran: Ran) -> str:
+    return ran.error or plural(ran.rows, "row")
 
 
 def _turn(answer: Mapping[str, Any]) -> Table:
