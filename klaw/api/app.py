@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, let_go, where
-from klaw.api import files, login, mcp, messages, metrics, ollama, openai, openapi, rest
+from klaw.api import files, login, mcp, messages, metrics, ollama, openai, openapi, rags, rest
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
 from klaw.errors import HttpRefusal
@@ -52,6 +52,7 @@ def make_app(api: Api) -> ASGIApp:
         *login.routes(api),
         *messages.routes(api),
         *files.routes(api),
+        *rags.routes(api),
         *rest.routes(api),
         *page.routes(api),
     ]
@@ -183,6 +184,6 @@ def _as_face(path: str, response: JSONResponse) -> Response:
 
 def _missing(given: set[bytes], path: str) -> list[tuple[bytes, bytes]]:
     more: list[Any] = [each for each in _HEADERS if each[0] not in given]
-    if b"cache-control" not in given and path.startswith(("/api/", "/v1/", mcp.PATH)):
+    if b"cache-control" not in given and path.startswith(("/api/", "/rags/", "/v1/", mcp.PATH)):
         more.append((b"cache-control", b"no-store"))
     return more

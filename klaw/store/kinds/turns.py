@@ -103,6 +103,17 @@ def get(connection: apsw.Connection, user: UserId, turn_id: str) -> TurnRecord |
     return _TURNS.one(connection, "WHERE user_id = ? AND turn_id = ?", user, turn_id)
 
 
+_RECEIPTS = """
+SELECT turn_id, receipt FROM turns WHERE user_id = ? AND turn_id IN (SELECT value FROM json_each(?))
+"""
+
+
+def receipts(connection: apsw.Connection, user: UserId, turn_ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The receipts of a user's turns."""
+    found = connection.execute(_RECEIPTS, (user, json.dumps(list(turn_ids))))
+    return {turn: json.loads(receipt) for turn, receipt in found}
+
+
 def answering(connection: apsw.Connection, chat: ChatId, seq: int) -> TurnRecord | None:
     """The newest turn that was to answer the message with this seq."""
     which = "WHERE chat_id = ? AND first_seq <= ? AND last_seq >= ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1"

@@ -1,0 +1,206 @@
+"""Asking a knowledge base by itself: ``/rags/{id}/chat``, in a chat of its own for each user; and the files that answers
+refer to."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, cast
+from urllib.parse import quote
+
+import attrs
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from klaw.actor.clock import iso
+from klaw.api.asker import QUERY, Api, message_id
+from klaw.api.conversation import ask
+from klaw.api.files import PIECE_BYTES
+from klaw.api.openapi import PREFIX, About, DescribedRoute
+from klaw.api.problems import MODEL_FAILED, problem
+from klaw.api.streams import Stream, while_connected
+from klaw.config import guarded
+from klaw.convert import FRAMES, MAX_WHOLE, REQUESTS, Bounds
+from klaw.domain import context_used
+from klaw.domain.attachment import OTHER
+from klaw.domain.context_used import ContextUsed
+from klaw.domain.knowledge import BaseId, DocumentId, SourceKind
+from klaw.domain.message import Kind, Message, Role
+from klaw.domain.names import ChatId, UserId, chat_id
+from klaw.errors import HttpRefusal
+from klaw.knowledge import folders
+from klaw.operations.kb.noun import meant
+from klaw.store.kinds import chats, turns
+from klaw.store.kinds.knowledge import documents, sources
+from klaw.store.originals import path as path_of_original
+
+CHAT = "kb-"
+"""A base's chat is called so, with the base's id behind it."""
+MOST = 100
+"""Messages of one page."""
+PDF = "application/pdf"
+_POLICIES = {
+    # Chromium shows no PDF in a sandbox; in its viewer nothing of Klaw's is in reach of a document's script.
+    PDF: "frame-ancestors 'none'",
+    OTHER: "sandbox; default-src 'none'; frame-ancestors 'none'",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Question:
+    """Body of a question."""
+
+    question: Annotated[str, Bounds(1, 100_000)]
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """What came of it."""
+
+    answer: str
+    context_used: ContextUsed | None
+    """What the model was given, with the texts; a passage's ``number`` is that of its marks."""
+    sources: list[dict[str, Any]]
+    """What of it the answer refers to, without the texts."""
+    message_id: str
+
+
+@attrs.frozen(kw_only=True)
+class Page:
+    """Which messages are asked for."""
+
+    limit: Annotated[int, Bounds(1, MOST)] = 50
+    before: Annotated[int, Bounds(1)] | None = None
+    """Only those before this ``seq``."""
+
+
+def routes(api: Api) -> list[Route]:
+    """The routes of the RAG dialogue, and that of a document's file."""
+    readers = api.core.readers
+
+    async def chat_of(user: UserId, base: BaseId) -> str:
+        """The user's chat of a base; bound to it, unless the user has bound it to others."""
+        name = f"{CHAT}{base}"
+        if await readers.run(chats.bound, user, chat_id(user, name)) is None:
+            await api.core.writer.run(chats.bind, user, chat_id(user, name), [base], iso(api.core.clock.now()))
+        return name
+
+    async def converse(request: Request) -> Response:
+        user, services = api.asker(request).user, api.services
+        asked = REQUESTS.read(await api.json(request), Question)
+        base = (await meant(readers, user, request.path_params["id"])).base
+        sent_as = message_id(request.headers, api)
+        async with ask(
+            services.chats, services.hub, user, await chat_of(user, base.id), sent_as, asked.question
+        ) as sent:
+            outcome = await while_connected(request.receive, sent.wait)
+        if outcome.code is not None or outcome.answer is None:
+            return problem(MODEL_FAILED, outcome.code or "turn_failed", outcome.text or "there is no answer")
+        used = await _used(api, user, outcome.turn)
+        told = {
+            "answer": outcome.answer.content,
+            "context_used": used and used.written(),
+            "sources": [each for each in used.without_texts().written()["passages"] if each["cited"]] if used else [],
+            "message_id": outcome.answer.id,
+        }
+        return JSONResponse(told)
+
+    async def history(request: Request) -> Response:
+        user = api.asker(request).user
+        page = QUERY.read(dict(request.query_params), Page)
+        base = (await meant(readers, user, request.path_params["id"])).base
+        chat = chat_id(user, f"{CHAT}{base.id}")
+        said = await _said(api, chat, page)
+        found = await readers.run(
+            turns.receipts, user, [str(each.metadata["turn"]) for each in said if _has_used(each)]
+        )
+        used = {turn: context_used.read(receipt) for turn, receipt in found.items()}
+        return JSONResponse({"messages": [_told(each, used.get(str(each.metadata.get("turn")))) for each in said]})
+
+    async def file(request: Request) -> Response:
+        user = api.asker(request).user
+        document = await readers.run(documents.get, user, DocumentId(request.path_params["document"]))
+        source = await readers.run(sources.get, user, document.source)
+        root, name = path_of_original(api.core.paths.data_dir, source.id).parent, str(source.id)
+        if source.kind is SourceKind.FOLDER:
+            if why := await api.core.files.run(folders.allowed, source, api.core.config.kb, api.core.paths):
+                raise HttpRefusal(403, f"its folder may not be read now: {why}")
+            root, name = Path(source.where), document.name
+        try:
+            size = await api.core.files.run(_size, root, name)
+        except OSError:
+            raise HttpRefusal(404, "the document's file is not there, or cannot be read") from None
+
+        async def give(stream: Stream) -> None:
+            for offset in range(0, size, PIECE_BYTES):
+                await stream.put(await api.core.files.run(_piece, root, name, offset, min(PIECE_BYTES, size - offset)))
+
+        is_pdf = await api.core.files.run(_piece, root, name, 0, 5) == b"%PDF-"
+        answer = Stream(give, PDF if is_pdf else OTHER)
+        called = quote(document.name.rpartition("/")[2], safe="")
+        answer.headers["content-disposition"] = f"{'inline' if is_pdf else 'attachment'}; filename*=UTF-8''{called}"
+        answer.headers["content-length"] = str(size)
+        answer.headers["content-security-policy"] = _POLICIES[PDF if is_pdf else OTHER]
+        return cast("Response", answer)
+
+    asked = About(
+        name="rags_chat", help="Ask a knowledge base.", tag="rags", of_path="id", body=Question, answer=Answer
+    )
+    read = About(name="rags_messages", help="What was asked and answered.", tag="rags", of_path="id", query=Page)
+    given = About(name="kb_document_file", help="A document's file.", tag="kb", of_path="document", gives=(PDF, OTHER))
+    return [
+        DescribedRoute("/rags/{id}/chat", converse, "POST", asked),
+        DescribedRoute("/rags/{id}/chat/messages", history, "GET", read),
+        DescribedRoute(f"{PREFIX}/kb/documents/{{document}}/file", file, "GET", given),
+    ]
+
+
+async def _used(api: Api, user: UserId, turn: str | None) -> ContextUsed | None:
+    """What a turn's answer was made from, with the texts."""
+    found = await api.core.readers.run(turns.receipts, user, [turn] if turn else [])
+    return next((context_used.read(receipt) for receipt in found.values()), None)
+
+
+async def _said(api: Api, chat: ChatId, page: Page) -> list[Message]:
+    """The newest questions and answers, oldest first; what tools did is left out."""
+    said: list[Message] = []
+    before = page.before or MAX_WHOLE
+    while len(said) < page.limit:
+        found = await api.services.chats.before(chat, before, page.limit)
+        said = [each for each in found if _is_said(each)] + said
+        if len(found) < page.limit:
+            break
+        before = found[0].seq
+    return said[-page.limit :]
+
+
+def _is_said(message: Message) -> bool:
+    return message.role in (Role.USER, Role.ASSISTANT) and message.type in (Kind.TEXT, Kind.SCHEDULED)
+
+
+def _has_used(message: Message) -> bool:
+    return context_used.KEY in message.metadata and isinstance(message.metadata.get("turn"), str)
+
+
+def _told(message: Message, used: ContextUsed | None) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "seq": message.seq,
+        "role": message.role.value,
+        "content": message.content,
+        "context_used": FRAMES.write(used) if used is not None else None,
+        "created_at": message.created_at,
+    }
+
+
+def _size(root: Path, name: str) -> int:
+    with guarded.opened(root, name) as file:
+        return file.info.st_size
+
+
+def _piece(root: Path, name: str, offset: int, size: int) -> bytes:
+    """Part of a file. Raises OSError, also when it is shorter now."""
+    with guarded.opened(root, name) as file:
+        found = os.pread(file.fd, size, offset)
+        if len(found) < min(size, max(0, file.info.st_size - offset)):
+            raise OSError
+        return found
