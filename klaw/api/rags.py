@@ -1,5 +1,5 @@
-"""Asking a knowledge base by itself: ``/rags/{id}/chat``, in a chat of its own for each user; and the files that answers
-refer to."""
+"""Asking a knowledge base by itself: ``/rags/{id}/chat``, in a chat of its own for each user; and the files that
+answers refer to."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.problems import MODEL_FAILED, problem
 from klaw.api.streams import Stream, while_connected
 from klaw.config import guarded
-from klaw.convert import FRAMES, MAX_WHOLE, REQUESTS, Bounds
+from klaw.convert import MAX_WHOLE, REQUESTS, Bounds
 from klaw.domain import context_used
 from klaw.domain.attachment import OTHER
 from klaw.domain.context_used import ContextUsed
@@ -95,7 +95,7 @@ def routes(api: Api) -> list[Route]:
             outcome = await while_connected(request.receive, sent.wait)
         if outcome.code is not None or outcome.answer is None:
             return problem(MODEL_FAILED, outcome.code or "turn_failed", outcome.text or "there is no answer")
-        used = await _used(api, user, outcome.turn)
+        used = (await _used(api, user, [outcome.turn or ""])).get(outcome.turn or "")
         told = {
             "answer": outcome.answer.content,
             "context_used": used and used.written(),
@@ -110,10 +110,8 @@ def routes(api: Api) -> list[Route]:
         base = (await meant(readers, user, request.path_params["id"])).base
         chat = chat_id(user, f"{CHAT}{base.id}")
         said = await _said(api, chat, page)
-        found = await readers.run(
-            turns.receipts, user, [str(each.metadata["turn"]) for each in said if _has_used(each)]
-        )
-        used = {turn: context_used.read(receipt) for turn, receipt in found.items()}
+        answered = [str(each.metadata.get("turn")) for each in said if context_used.KEY in each.metadata]
+        used = await _used(api, user, answered)
         return JSONResponse({"messages": [_told(each, used.get(str(each.metadata.get("turn")))) for each in said]})
 
     async def file(request: Request) -> Response:
@@ -154,10 +152,10 @@ def routes(api: Api) -> list[Route]:
     ]
 
 
-async def _used(api: Api, user: UserId, turn: str | None) -> ContextUsed | None:
-    """What a turn's answer was made from, with the texts."""
-    found = await api.core.readers.run(turns.receipts, user, [turn] if turn else [])
-    return next((context_used.read(receipt) for receipt in found.values()), None)
+async def _used(api: Api, user: UserId, of_turns: list[str]) -> dict[str, ContextUsed | None]:
+    """What the answers of turns were made from, with the texts."""
+    found = await api.core.readers.run(turns.receipts, user, of_turns)
+    return {turn: context_used.read(receipt) for turn, receipt in found.items()}
 
 
 async def _said(api: Api, chat: ChatId, page: Page) -> list[Message]:
@@ -177,17 +175,13 @@ def _is_said(message: Message) -> bool:
     return message.role in (Role.USER, Role.ASSISTANT) and message.type in (Kind.TEXT, Kind.SCHEDULED)
 
 
-def _has_used(message: Message) -> bool:
-    return context_used.KEY in message.metadata and isinstance(message.metadata.get("turn"), str)
-
-
 def _told(message: Message, used: ContextUsed | None) -> dict[str, Any]:
     return {
         "id": message.id,
         "seq": message.seq,
         "role": message.role.value,
         "content": message.content,
-        "context_used": FRAMES.write(used) if used is not None else None,
+        "context_used": used and used.written(),
         "created_at": message.created_at,
     }
 
