@@ -44,7 +44,7 @@ from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted, joined
 from klaw.memory.summaries.rendering import NOTE_TOKENS, Notes, calls, notes_of, notes_prompt
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import messages, summaries
+from klaw.store.kinds import chats, messages, summaries
 from klaw.store.kinds.summaries import Uncovered, copy_path
 
 
@@ -155,7 +155,8 @@ class Maker:
             return Nothing()
         try:
             route = self.asker.llm.router.route(task="summarization")
-            chunk = self._choose(found, route, failures)
+            bound = await self.readers.run(chats.bound, found.session.user, chat) is not None
+            chunk = self._choose(found, route, failures, bound=bound)
             if chunk is None:
                 return Nothing()
             limited = await self._limited(found, chunk)
@@ -179,10 +180,13 @@ class Maker:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _choose(self, found: Uncovered, route: Route, failures: int) -> Chunk | None:
+    def _choose(self, found: Uncovered, route: Route, failures: int, *, bound: bool) -> Chunk | None:
         if not self.config.summaries.enabled:
             return None
         rules = self.rules
+        if bound:  # the window of a chat that is answered from knowledge bases is shorter
+            most = max(1, min(rules.sliding_window, 2 * self.config.kb.pairs))
+            rules = attrs.evolve(rules, sliding_window=most)
         return choose(
             found.history,
             found.live,
