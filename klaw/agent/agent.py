@@ -32,7 +32,7 @@ class Agent:
     """Those of all models that can use them."""
     workspace: Workspace
     composer: Composer
-    dialogue: Dialogue | None = None
+    dialogue: Dialogue
     """What chats that are bound to knowledge bases are answered from."""
 
 

@@ -114,11 +114,19 @@ def build(core: Core, hub: Hub) -> App:
     memory = memory_parts.build(
         core, llm, reindexer, stop_run=tasks.scheduling.end, tasks_changed=tasks.scheduler.nudge
     )
-    knowledge = knowledge_parts.build(core, embed=memory.embedder.nudge)
+    knowledge = knowledge_parts.build(core, llm, memory.embedder)
     composer = Composer(clock=core.clock, new_id=core.new_id)
     tools = tool_parts.build(core, memory, composer, hub.watchers, tasks.tools)
     workspace = Workspace(core.paths.workspace, core.paths.data_dir, tools.skills)
-    made = Agent(core=core, llm=llm, memory=memory, tools=tools, workspace=workspace, composer=composer)
+    made = Agent(
+        core=core,
+        llm=llm,
+        memory=memory,
+        tools=tools,
+        workspace=workspace,
+        composer=composer,
+        dialogue=knowledge.dialogue,
+    )
     slash = OperationCommands()
     app = App(core, hub, reindexer, llm, memory, knowledge, tools, made, tasks, ChatDirectory(made, slash))
     slash.parts = operation_parts(app)

@@ -122,8 +122,7 @@ class Gatherer:
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)
         core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, rows.session.user))
-        dialogue = agent.dialogue
-        bound = await dialogue.bound(rows.session.user, rows.session.chat) if dialogue is not None else None
+        bound = await agent.dialogue.bound(rows.session.user, rows.session.chat)
         own = prompt("knowledge") if bound is not None else ""
         system = "\n\n".join(filter(None, (fixed.system_prompt, own, self.instructions)))
         given = await self._read()
@@ -169,7 +168,6 @@ class Gatherer:
                 bound=bound,
                 max_tokens=planned.passages_tokens,
             )
-            assert self.agent.dialogue is not None
             self._looked_up = await self.agent.dialogue.look_up(asked, self.meter)
         return self._looked_up
 

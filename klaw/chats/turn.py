@@ -267,7 +267,7 @@ class Turn:
         self.vitals.doing("storing the answer")
         answer = clean(text)
         metadata: dict[str, Any] = {"turn": self.id}
-        if self._used is not None and self.agent.dialogue is not None:
+        if self._used is not None:
             answer, self._used = self.agent.dialogue.check(answer, self._used)
             self._receipt[KEY] = self._used.written()
             metadata[KEY] = self._used.without_texts().written()

@@ -5,9 +5,8 @@ graphs of the bases at the same time; what both find is numbered in one list. No
 be searched is named.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any, Protocol
 
 import attrs
 import structlog
@@ -18,13 +17,15 @@ from klaw.actor.metrics import Metrics
 from klaw.config.knowledge import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, Ran, read
-from klaw.domain.knowledge import BaseId, Source, Used
+from klaw.domain.knowledge import Source, Used
+from klaw.domain.knowledge_search import FoundPassages
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.text import tagged
 from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
 from klaw.knowledge import citations
-from klaw.knowledge.follow_up import Pair, Rewritten, query_of, refers
+from klaw.knowledge.follow_up import MAX_QUERY, Pair, Rewritten, material, query_of, refers
+from klaw.knowledge.graph.graphs import Graphs, GraphSearch
+from klaw.knowledge.search import KnowledgeSearch
 from klaw.llm.ask_json import ask_json
 from klaw.llm.client import Meter
 from klaw.llm.errors import ProviderError
@@ -40,28 +41,8 @@ GRAPHS_SHARE = 0.4
 MOST_OF_GRAPHS = 5
 REWRITE_S = 20.0
 """A question that was not put into other words by then is searched by the rule."""
-MAX_QUERY = 2_000
-"""Characters that are searched with and stored."""
 
 log = structlog.get_logger("klaw.knowledge")
-
-
-class PassageSearch(Protocol):
-    """Finds passages of documents."""
-
-    async def search(self, text: str, bases: Collection[BaseId], user: UserId, *, max_tokens: int) -> Any:
-        """What fits a text in the bases of which the user is a member. Never raises for a failure of a part."""
-        ...
-
-
-class GraphSearch(Protocol):
-    """Finds what graphs say."""
-
-    async def search(
-        self, sources: Sequence[Source], question: str, *, also: str = "", language: str = "", most: int = 5
-    ) -> Any:
-        """What is said of what a question names. Never raises for a failure of a part."""
-        ...
 
 
 class CitationMetrics:
@@ -92,8 +73,8 @@ class Dialogue:
     """See the module."""
 
     readers: Readers
-    passages: PassageSearch
-    graphs: GraphSearch
+    passages: KnowledgeSearch
+    graphs: Graphs
     asker: Asker
     config: KnowledgeConfig
     metrics: CitationMetrics
@@ -119,7 +100,7 @@ class Dialogue:
         found = attrs.evolve(found, query=query[:MAX_QUERY], follows=follows)
         try:
             graphs = await self.readers.run(sources.graphs, asked.user, bases)
-            said: list[Any] = []
+            said: list[GraphSearch] = []
             async with trio.open_nursery() as nursery:
                 if graphs:
                     nursery.start_soon(self._ask_graphs, graphs, asked, query, follows, said)
@@ -153,21 +134,20 @@ class Dialogue:
     async def _rewrite(self, text: str, last: Pair, meter: Meter) -> str | None:
         """The question in words of its own; None: by the rule."""
         asker = attrs.evolve(self.asker, charge=Charge(meter))
-        pair = tagged("conversation", f"[user] {_line(last.asked)}\n[assistant] {_line(last.answered)}")
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
             return (await asker.call(asker.llm.router.route(), messages, schema=schema, priority=None)).text
 
         try:
             with trio.move_on_after(REWRITE_S):
-                material = f"{pair}\n\n{tagged('question', _line(text))}"
-                return await ask_json(say, question("kb_rewrite", material), "question", Rewritten, _rewritten)
+                asked = question("kb_rewrite", material(text, last))
+                return await ask_json(say, asked, "question", Rewritten, _rewritten)
         except (ProviderError, ConfigError) as error:
             log.info("question_not_rewritten", error=error_class(error))
         return None
 
     async def _ask_graphs(
-        self, graphs: Sequence[Source], asked: Asked, query: str, follows: Follows, said: list[Any]
+        self, graphs: Sequence[Source], asked: Asked, query: str, follows: Follows, said: list[GraphSearch]
     ) -> None:
         language = next((each.base.language for each in asked.bound.bases if each.base.language), "")
         text = asked.question.strip() if follows == "pair" else query
@@ -197,17 +177,15 @@ def _says(message: Message, role: Role) -> bool:
     return message.role is role and message.type is Kind.TEXT and bool(message.content.strip())
 
 
-def _line(text: str) -> str:
-    return " ".join(text.split())[:MAX_QUERY]
-
-
 def _rewritten(answer: Rewritten) -> str:
     if not 1 <= len(answer.question) <= MAX_QUERY:
         raise BadAnswer("question: must be a question")
     return answer.question
 
 
-def _with(found: ContextUsed, passages: Any, said: Any, graphs: Sequence[Source], max_tokens: int) -> ContextUsed:
+def _with(
+    found: ContextUsed, passages: FoundPassages, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
+) -> ContextUsed:
     """All that was found, in one list: what graphs say between the passages, by rank."""
     of_graphs: list[Used] = []
     used = [

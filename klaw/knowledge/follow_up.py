@@ -6,7 +6,7 @@ import re
 
 import attrs
 
-from klaw.domain.text import one_line
+from klaw.domain.text import one_line, tagged
 from klaw.llm.ask_json import Text
 from klaw.memory.recall.stopwords import content_words, is_light
 from klaw.store.search.tokenizer import stem
@@ -19,6 +19,8 @@ LONG = 40
 """… or word that it opens with."""
 MAX_ASKED, MAX_ANSWERED = 300, 600
 """Characters of the earlier question and of its answer that are searched with."""
+MAX_QUERY = 2_000
+"""Characters of a question as it is searched, shown and stored."""
 
 _REFERS = re.compile(
     r"""\b(?:it|its|this|these|those|that(?=\W*$|\s+(?:one|is|was|so|does|did|means?|case|point|clause))|they|them|their|he|she|him|her|his|there|then|such|same|former|latter|above
@@ -97,6 +99,12 @@ def query_of(question: str, last: Pair) -> str:
             None, (one_line(last.asked)[-MAX_ASKED:], meant(question, last.answered)[:MAX_ANSWERED], question.strip())
         )
     )
+
+
+def material(question: str, last: Pair) -> str:
+    """What the model is shown to put a question into words of its own."""
+    pair = f"[user] {one_line(last.asked)[:MAX_QUERY]}\n[assistant] {one_line(last.answered)[:MAX_QUERY]}"
+    return f"{tagged('conversation', pair)}\n\n{tagged('question', one_line(question)[:MAX_QUERY])}"
 
 
 def meant(question: str, answered: str) -> str:

@@ -1,16 +1,20 @@
 """The parts of knowledge bases, how they are connected, and the actor that works in their background."""
 
-from collections.abc import Callable
 from functools import partial
 
 import attrs
 
 from klaw.core import Core
 from klaw.knowledge import folders
+from klaw.knowledge.dialogue import CitationMetrics, Dialogue
 from klaw.knowledge.graph.graphs import Graphs
 from klaw.knowledge.indexer import Indexer
 from klaw.knowledge.ingest import Ingest
 from klaw.knowledge.looker import Looker
+from klaw.knowledge.search import KnowledgeSearch
+from klaw.llm.client import LlmClient
+from klaw.memory.asking import Asker
+from klaw.memory.embed.embedder import Embedder
 
 
 @attrs.frozen(kw_only=True)
@@ -20,6 +24,8 @@ class Knowledge:
     core: Core
     indexer: Indexer
     graphs: Graphs
+    passages: KnowledgeSearch
+    dialogue: Dialogue
 
     async def start(self) -> None:
         """Start the actor in the background."""
@@ -30,12 +36,12 @@ class Knowledge:
         await self.core.supervisor.stop(self.indexer.spec().name, "shutdown")
 
 
-def build(core: Core, *, embed: Callable[[], None]) -> Knowledge:
+def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
     """Make the parts; nothing runs yet.
 
     Args:
-        core: what they work with.
-        embed: told when there are passages to embed.
+        core, llm: what they work with.
+        embedder: makes the vectors of questions, and is told when there are passages to embed.
     """
     readers, writer, clock, config, paths = core.readers, core.writer, core.clock, core.config.kb, core.paths
     graphs = Graphs(config, core.config.tools.web.ports, paths.data_dir)
@@ -50,6 +56,17 @@ def build(core: Core, *, embed: Callable[[], None]) -> Knowledge:
         max_files=config.max_files,
         scan_s=config.scan_s,
     )
-    indexer = Indexer(readers=readers, clock=clock, metrics=core.metrics, ingest=ingest, looker=looker, embed=embed)
+    indexer = Indexer(
+        readers=readers, clock=clock, metrics=core.metrics, ingest=ingest, looker=looker, embed=embedder.nudge
+    )
     core.health.add(indexer.problems, graphs.problems)
-    return Knowledge(core=core, indexer=indexer, graphs=graphs)
+    passages = KnowledgeSearch(readers, embedder, core.config.auto_rag, clock)
+    dialogue = Dialogue(
+        readers=readers,
+        passages=passages,
+        graphs=graphs,
+        asker=Asker(llm=llm, clock=clock, temperature=core.config.llm.temperature),
+        config=config,
+        metrics=CitationMetrics(core.metrics),
+    )
+    return Knowledge(core=core, indexer=indexer, graphs=graphs, passages=passages, dialogue=dialogue)

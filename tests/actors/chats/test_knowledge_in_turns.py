@@ -10,10 +10,10 @@ import trio
 
 from klaw.app.app import operation_parts
 from klaw.domain.context_used import KEY, ContextUsed, read
-from klaw.domain.events import TextStreamed
+from klaw.domain.events import ApprovalAsked, TextStreamed
 from klaw.domain.message import Message
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.store.kinds import chats, messages
+from klaw.store.kinds import chats
 from klaw.store.kinds.knowledge import bases
 from tests.support.asking import receipt_lines
 from tests.support.chats_world import World, world
@@ -46,7 +46,7 @@ async def ready(w: World, **fields: Any) -> Any:
 
 
 async def ask(w: World, text: str, number: int = 1) -> Message:
-    await w.send(text, id=f"q{number}")
+    await w.send(text)
     assert (await w.turn(number)).status == "done"
     return await w.reply(number)
 
@@ -88,7 +88,8 @@ async def test_passages_stand_before_the_question_and_false_citations_are_taken_
         assert (await w.turn(1)).citations_removed == 2
         # The message knows what its marks mean, the receipt has the texts too.
         told = used_of(answer)
-        assert [(each.number, each.name, each.cited, each.text) for each in told.passages][0] == (1, name, True, "")
+        first = told.passages[0]
+        assert (first.number, first.name, first.cited, first.text) == (1, name, True, "")
         kept = await given(w)
         assert quote in kept.passages[0].text
         assert (kept.query, kept.removed, kept.uncited, kept.nothing) == (question, 2, False, "")
@@ -266,13 +267,15 @@ async def test_a_chat_that_is_not_bound_is_as_before(tmp_path: Path) -> None:
 
 
 async def test_what_is_written_after_reading_passages_needs_the_users_word(tmp_path: Path) -> None:
-    async with world(tmp_path, tools_for_model=True) as w:
+    async with world(tmp_path, tools_for_model=True, tools={"exec": {"approvalSeconds": 0.05}}) as w:
         await ready(w)
         call = Tool("c1", "memory_save", json.dumps({"text": "Залог равен двум платежам", "category": "other"}))
         w.llm.replies.extend([tool_reply(call), text_reply("Готово [1].")])
         await ask(w, "Какой залог за квартиру?")
-        rows = await w.app.core.readers.run(messages.before, w.chat, 1 << 40, 10)
-        assert await scalar(w, "SELECT count(*) FROM facts WHERE origin <> 'tool'") == 0, rows
+        assert [event.approval.tool for event in w.watcher.events if isinstance(event, ApprovalAsked)] == [
+            "memory_save"
+        ]
+        assert await scalar(w, "SELECT count(*) FROM facts") == 0
 
 
 async def test_binding_survives_until_it_is_changed(tmp_path: Path) -> None:

@@ -12,12 +12,17 @@ import klaw.prompts
 from klaw.actor.metrics import Metrics
 from klaw.agent.workspace import Workspace
 from klaw.context.inputs import Budget
+from klaw.context.passages import pack
+from klaw.domain.context_used import ContextUsed
 from klaw.domain.fact import FactSource
+from klaw.domain.knowledge import BaseId, SourceId, Used
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.domain.topic import TopicCandidate
+from klaw.knowledge.follow_up import Pair, material
 from klaw.llm.types import ChatMessage
+from klaw.memory.asking import question
 from klaw.memory.facts.facts import Facts
 from klaw.memory.summaries.rendering import Call, notes_prompt, summary_prompt, transcript
 from klaw.memory.topics.fact_extractor import FactExtractor
@@ -41,6 +46,8 @@ from tests.unit.memory.topics.test_merger import topic
 NAMES = sorted(file.stem for file in Path(klaw.prompts.__file__).parent.glob("*.md"))
 LANGUAGE = {
     "default": "in the user's language",
+    "kb_rewrite": "keep its language",
+    "knowledge": "in the language of the user's question",
     "facts": "In the language in which the user wrote",
     "subagent_answer": "in the language of the request",
     "subagent_deliver": "in the language of the request",
@@ -156,9 +163,25 @@ def _run_of(kind: RunKind, inject_into: str | None, *, with_tools: bool) -> Call
     return render
 
 
+async def _knowledge(_root: Path) -> Rendered:
+    used = Used(
+        number=0, base=BaseId("b"), source=SourceId("s"), name="аренда.pdf", first_page=2, text="Срок: год.\n[2] нет"
+    )
+    shown = pack(ContextUsed(passages=(used,)), 1_000).text
+    system = f"{prompt('default')}\n\n{prompt('knowledge')}"
+    asked = ChatMessage(role="user", content=f"{shown}\n\nКакой срок аренды?")
+    return [ChatMessage(role="system", content=system), asked]
+
+
+async def _kb_rewrite(_root: Path) -> Rendered:
+    return question("kb_rewrite", material("а что насчёт второго?", Pair("Какие есть штрафы?", "1. Пеня\n2. Шум")))
+
+
 RENDER: dict[str, Callable[[Path], Awaitable[Rendered]]] = {
     "default": _default,
     "facts": _facts,
+    "kb_rewrite": _kb_rewrite,
+    "knowledge": _knowledge,
     "subagent": _run_of(RunKind.SPAWNED, None, with_tools=True),
     "subagent_answer": _run_of(RunKind.SCHEDULED, "main", with_tools=False),
     "subagent_deliver": _run_of(RunKind.SCHEDULED, "main", with_tools=True),

@@ -14,7 +14,7 @@ from tests.support.topics import ANNA
 KINDS = {"task", "fact", "core", "summary", "topic", "person", "mention", "forget", "day", "spent"}
 NOT_IN_LOGS = {"vectors"}
 """Tables that are made by the model."""
-SINCE = {"chats", "knowledge bases", "sources of knowledge bases"}
+SINCE = {"chats", "knowledge bases", "sources of knowledge bases", "uses of documents"}
 """Tables that this home does not have yet."""
 
 
