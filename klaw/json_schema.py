@@ -29,8 +29,8 @@ class Told:
 
 def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[str, Any]:
     """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``dict[str, Any]``,
-    ``Literal``, an enum of texts, ``T | None``, an attrs class, or one of these in ``Annotated`` with a description (a
-    text), ``Bounds`` and ``Told``.
+    ``Literal``, an enum of texts, a ``NewType``, ``T | None``, an attrs class, or one of these in ``Annotated`` with a
+    description (a text), ``Bounds`` and ``Told``.
 
     Args:
         kind: the type.
@@ -40,6 +40,7 @@ def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[s
     Raises:
         TypeError: another type.
     """
+    kind = getattr(kind, "__supertype__", kind)  # of a NewType
     origin, inner = get_origin(kind), get_args(kind)
     part = partial(schema_of, closed=closed, exact=exact)
     if origin is Annotated:

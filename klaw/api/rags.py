@@ -23,7 +23,7 @@ from klaw.convert import MAX_WHOLE, REQUESTS, Bounds
 from klaw.domain import context_used
 from klaw.domain.attachment import OTHER
 from klaw.domain.context_used import ContextUsed
-from klaw.domain.knowledge import BaseId, DocumentId, SourceKind
+from klaw.domain.knowledge import BaseId, DocumentId, SourceKind, Used
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.errors import HttpRefusal
@@ -59,7 +59,7 @@ class Answer:
     answer: str
     context_used: ContextUsed | None
     """What the model was given, with the texts; a passage's ``number`` is that of its marks."""
-    sources: list[dict[str, Any]]
+    sources: list[Used]
     """What of it the answer refers to, without the texts."""
     message_id: str
 

@@ -3,7 +3,7 @@ routes of the RAG dialogue, and the documents' files."""
 
 import httpx2
 
-from tests.e2e.test_http import http, token_for, world
+from tests.e2e.test_http import http, token_for, until_served, world
 from tests.support.documents import pdf
 from tests.support.llm_server import error_reply, text_reply
 from tests.support.talking import talking
@@ -78,8 +78,9 @@ async def test_a_dialogue_over_documents_through_every_door(tmp_path):
 
 async def test_the_routes_of_the_rag_dialogue(tmp_path):
     async with world(tmp_path, lambda _: text_reply(ANSWER)) as server:
-        anna, boris = token_for(server, "anna"), token_for(server, "boris")
+        (_, anna), (_, boris) = token_for(server, "anna"), token_for(server, "boris")
         async with http(server, anna) as client, http(server, boris) as other, http(server) as nobody:
+            await until_served(nobody, 401)
             base, documents = await made(client)
             for which in ("Дом", base):
                 answer = await client.post(f"/rags/{which}/chat", json={"question": "Какой срок аренды квартиры?"})
