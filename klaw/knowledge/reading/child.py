@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import sys
 from contextlib import suppress
 from typing import Any, BinaryIO
@@ -45,6 +46,7 @@ def limit(memory_bytes: int, cpu_s: int) -> None:
 
 def die_with_parent() -> None:
     """From now on the closing of standard input ends this process."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
     with suppress(BlockingIOError):
