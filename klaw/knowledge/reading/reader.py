@@ -53,8 +53,10 @@ class Limits:
     blocks: int = 2_000_000
     seconds: float = 1_800.0
     """For which the child is waited for in all."""
-    silent_s: float = 60.0
-    """For which it may say nothing: a page, or a whole document of a format without pages, takes so long at most."""
+    page_s: float = 60.0
+    """For one page of a PDF."""
+    parsing_s: float = 180.0
+    """For which the child may say nothing about any other document: libraries take most of them in as a whole."""
     memory_bytes: int = 512 * 1024 * 1024
     """Of the child."""
     unpacked_bytes: int = 512 * 1024 * 1024
@@ -224,15 +226,16 @@ class Reading:
         assert self._process.stdout is not None
         begun = trio.current_time()
         left_s = self._limits.seconds - self._waited_s
+        silent_s = self._limits.page_s if self.report.format == "pdf" else self._limits.parsing_s
         data = None
-        with trio.move_on_after(min(left_s, self._limits.silent_s)):
+        with trio.move_on_after(min(left_s, silent_s)):
             data = await self._process.stdout.receive_some(CHUNK_BYTES)
         self._waited_s += trio.current_time() - begun
         if data is None:
             if self._waited_s >= self._limits.seconds:
                 self._fail(Told(code="too_slow", text=f"takes longer than {self._limits.seconds:g} s to be read"))
             else:
-                await self._stuck(Told(code="too_slow", text=f"takes longer than {self._limits.silent_s:g} s"))
+                await self._stuck(Told(code="too_slow", text=f"takes longer than {silent_s:g} s"))
             return None
         if not data:
             await self._ended()
@@ -328,7 +331,7 @@ class Reading:
         )
         assert self._process.stdin is not None
         try:
-            with trio.move_on_after(limits.silent_s):
+            with trio.move_on_after(limits.page_s):
                 await self._process.stdin.send_all(json.dumps(request).encode() + b"\n")
         except trio.BrokenResourceError:
             return  # it is gone; that is noticed when it says nothing

@@ -213,7 +213,7 @@ async def test_document_without_pages_fails_when_its_child_is_killed(tmp_path: P
 async def test_child_that_hangs_is_ended(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "много слов\n\n" * 400_000)
     with trio.fail_after(HANGING_S):
-        async with Reading(path, limits=Limits(silent_s=1.0)) as reading:
+        async with Reading(path, limits=Limits(parsing_s=1.0)) as reading:
             child = child_of(reading)
             async for _ in reading:
                 os.kill(child, signal.SIGSTOP)
