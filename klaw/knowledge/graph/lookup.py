@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import attrs
 
+from klaw.actor.threads import Threads
 from klaw.domain import tokens
 from klaw.domain.knowledge import SourceId
 from klaw.errors import GraphError
@@ -21,6 +22,9 @@ NAMED = 150
 """IRIs whose labels are asked for at once."""
 _SCAN_SHARE = 0.6
 """Of the time that is left looking through all labels may take so much."""
+
+_WORDS = Threads("graph words", 1)
+"""Stemming hundreds of labels and values would hold up the event loop."""
 
 
 @attrs.frozen(kw_only=True)
@@ -64,7 +68,7 @@ async def look_up(asking: Recorder, asked: Asked, limits: Limits, *, scan: bool 
         GraphError: nothing was found, and something could not be asked.
     """
     rows, failure = await _candidates(asking, asked, scan=scan)
-    found = matches(rows, asked, limits.entities)
+    found = await _WORDS.run(matches, rows, asked, limits.entities, abandon=True)
     if not found and failure is not None:
         raise failure
     passages: list[GraphPassage] = []
@@ -113,7 +117,7 @@ async def _passage(asking: Recorder, match: Match, asked: Asked, limits: Limits)
             relations += more
             labels = await labels_of(asking, set(wording.things(more)) - set(seen), asked.languages, labels.names)
     name = labels.names.get(match.iri) or wording.plain(match.label)
-    text = wording.told(wording.sentences(name, relations, labels, wanted))
+    text = wording.told(await _WORDS.run(wording.sentences, name, relations, labels, wanted, abandon=True))
     return GraphPassage(
         source=asking.source,
         iri=match.iri,
