@@ -44,7 +44,12 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
         embedder: makes the vectors of questions, and is told when there are passages to embed.
     """
     readers, writer, clock, config, paths = core.readers, core.writer, core.clock, core.config.kb, core.paths
-    graphs = Graphs(config, core.config.tools.web.ports, paths.data_dir)
+    graphs = Graphs(
+        config,
+        core.config.tools.web.ports,
+        paths.data_dir,
+        missing=lambda source: indexer.read_again(source),  # noqa: PLW0108 - it is made below
+    )
     ingest = Ingest(data_dir=paths.data_dir, readers=readers, writer=writer, clock=clock, load_graph=graphs.load)
     looker = Looker(
         readers=readers,

@@ -1,6 +1,7 @@
 """How ``program`` is run, and what its answers say."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import trio
 from klaw.errors import GraphError
 from klaw.knowledge.graph.terms import Answer, read_answer
 
+NO_PROCESS = "the system starts no more programs now; ask again a little later"
 _PROGRAM = Path(__file__).with_name("program.py")
 
 _ERRORS = {
@@ -33,6 +35,30 @@ def command(*words: str) -> Sequence[str]:
     return [sys.executable, "-P", str(_PROGRAM), *words]
 
 
-async def kill(process: trio.Process) -> None:
-    """For ``deliver_cancel``."""
+async def run(words: Sequence[str], given: bytes, within_s: float) -> bytes | None:
+    """What a program answers; None when it is not done in time, or is ended by its limits.
+
+    Raises:
+        GraphError: it could not be started.
+
+    Cancellation: it is killed.
+    """
+    done = None
+    with trio.move_on_after(within_s):
+        try:
+            done = await trio.run_process(
+                words,
+                stdin=given,
+                capture_stdout=True,
+                stderr=subprocess.DEVNULL,
+                env={},
+                check=False,
+                deliver_cancel=_kill,
+            )
+        except OSError:
+            raise GraphError("crowded", NO_PROCESS) from None
+    return bytes(done.stdout) if done is not None and done.returncode == 0 else None
+
+
+async def _kill(process: trio.Process) -> None:
     process.kill()

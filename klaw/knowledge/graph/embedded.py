@@ -16,9 +16,10 @@ import structlog
 import trio
 
 from klaw import atomic_file
+from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.errors import GraphError
-from klaw.knowledge.graph.child import command, kill, read_line
+from klaw.knowledge.graph.child import NO_PROCESS, command, read_line, run
 from klaw.knowledge.graph.graph import MAX_ANSWER_BYTES, Session
 from klaw.knowledge.graph.terms import Answer
 
@@ -162,32 +163,23 @@ class FileGraph:
             raise GraphError("unreadable", f"the file's name must end with one of {', '.join(FORMATS)}")
         beside = self.folder.with_suffix(".graph-new")
         async with self.files.loading:
-            await self.files.threads.run(_clear, beside)
-            made = await self._read(beside, form)
-            made["stamp"] = [VERSION, self.stamp]
-            await self.files.threads.run(_put, beside, self.folder, made)
+            await self.files.threads.run(self._size)
+            try:
+                await self.files.threads.run(_clear, beside)
+                made = await self._read(beside, form)
+                made["stamp"] = [VERSION, self.stamp]
+                await self.files.threads.run(_put, beside, self.folder, made)
+            except OSError as error:
+                log.warning("graph_not_loaded", error=error_class(error))
+                raise GraphError("full", "there is no space for the graph, or its folder cannot be written") from None
         log.info("graph_loaded", name=self.file.name, count=made["triples"])
         return made
 
     async def _read(self, folder: Path, form: str) -> dict[str, Any]:
-        done = None
-        with trio.move_on_after(self.files.load_s):
-            done = await trio.run_process(
-                command("load", str(self.file), str(folder), form),
-                stdin=subprocess.DEVNULL,
-                capture_stdout=True,
-                stderr=subprocess.DEVNULL,
-                env={},
-                check=False,
-                deliver_cancel=kill,
-            )
-        if done is None:
-            raise GraphError("timeout", f"the file was not read within {self.files.load_s:g} s")
-        try:
-            made: dict[str, Any] = json.loads(done.stdout)
-        except ValueError:
-            log.warning("graph_not_loaded", exit_code=done.returncode)
-            raise GraphError("too_large", "the file is too large or too tangled to be read") from None
+        said = await run(command("load", str(self.file), str(folder), form), b"", self.files.load_s)
+        if said is None:
+            raise GraphError("too_large", "the file is too large or too tangled to be read")
+        made: dict[str, Any] = json.loads(said)
         if made.get("error") == "full":
             raise GraphError("full", "there is no space for the graph")
         if "error" in made:
@@ -232,6 +224,8 @@ class _FileSession:
         except trio.BrokenResourceError:
             await self.stop()
             return b'{"error": "damaged"}'
+        except OSError:
+            raise GraphError("crowded", NO_PROCESS) from None
         except BaseException:
             with trio.move_on_after(STOP_S, shield=True):
                 await self.stop()

@@ -5,10 +5,8 @@ endpoint of ``kb.endpoints``, whose credentials go to its own address only: what
 """
 
 import base64
-import json
 import re
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable, Container, Mapping
 from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
@@ -16,14 +14,13 @@ from urllib.parse import urlencode
 
 import attrs
 import httpcore2
-import trio
 
 from klaw import __version__
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.knowledge import EndpointConfig
 from klaw.errors import ConfigError, GraphError, ToolRefused
-from klaw.knowledge.graph.child import command, kill, read_line
+from klaw.knowledge.graph.child import command, read_line, run
 from klaw.knowledge.graph.graph import MAX_ANSWER_BYTES, Session
 from klaw.knowledge.graph.terms import Answer, read_answer
 from klaw.toolbox.web.address import (
@@ -239,16 +236,4 @@ async def _body(response: httpcore2.Response) -> bytes:
 
 async def _triples(body: bytes, form: str) -> bytes:
     """Triples as SPARQL results. In a child process: a parser of foreign bytes is nothing to have in this one."""
-    with trio.move_on_after(PARSE_S):
-        done = await trio.run_process(
-            command("triples", form),
-            stdin=body,
-            capture_stdout=True,
-            stderr=subprocess.DEVNULL,
-            env={},
-            check=False,
-            deliver_cancel=kill,
-        )
-        if done.returncode == 0:
-            return bytes(done.stdout)
-    return json.dumps({"error": "malformed"}).encode()
+    return await run(command("triples", form), body, PARSE_S) or b'{"error": "malformed"}'

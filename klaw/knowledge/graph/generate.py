@@ -2,7 +2,6 @@
 bounded in rows and time, and told together with what it found."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
@@ -10,13 +9,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 import attrs
-import trio
 
 from klaw.domain import tokens
 from klaw.domain.text import one_line, tagged
 from klaw.errors import BadAnswer, GraphError
 from klaw.knowledge.graph import queries
-from klaw.knowledge.graph.child import kill
+from klaw.knowledge.graph.child import run
 from klaw.knowledge.graph.graph import Recorder
 from klaw.knowledge.graph.lookup import GraphPassage, labels_of
 from klaw.knowledge.graph.matching import Asked
@@ -93,20 +91,11 @@ async def checked(sparql: str, most: int) -> str:
     """A query as it may be run: see ``checker``. Raises GraphError: ``bad_query``."""
     if len(sparql) > MAX_SPARQL:
         raise GraphError("bad_query", f"the query is longer than {MAX_SPARQL} characters")
-    done = None
-    with trio.move_on_after(CHECK_S):
-        done = await trio.run_process(
-            [sys.executable, "-P", str(_PROGRAM)],
-            stdin=json.dumps({"sparql": sparql, "most": most}).encode(),
-            capture_stdout=True,
-            stderr=subprocess.DEVNULL,
-            env={},
-            check=False,
-            deliver_cancel=kill,
-        )
-    if done is None or done.returncode != 0:
+    asked = json.dumps({"sparql": sparql, "most": most}).encode()
+    said = await run([sys.executable, "-P", str(_PROGRAM)], asked, CHECK_S)
+    if said is None:
         raise GraphError("bad_query", "the query is too complicated")
-    outcome = json.loads(done.stdout)
+    outcome = json.loads(said)
     if "refused" in outcome:
         raise GraphError("bad_query", str(outcome["refused"]))
     return str(outcome["sparql"])

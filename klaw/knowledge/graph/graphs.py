@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 PAUSES = Backoff(5.0, 300.0)
 """Before an endpoint that failed is asked again."""
+AT_ONCE = 8
+"""Graphs that are asked at the same time."""
 _SHOWN_S = 3600.0
 """A failure is told for so long after the last try."""
 _FAULTS = frozenset(
@@ -77,6 +79,7 @@ class Graphs:
         data_dir: has ``knowledge/SOURCE``, the files that were uploaded.
         web: how endpoints are reached; made when it is first needed.
         files: what files share.
+        missing: told of a file that is to be read again (``load``): what was made of it is gone.
         now: seconds of a clock that never goes back.
     """
 
@@ -88,6 +91,7 @@ class Graphs:
         *,
         web: "Web | None" = None,
         files: Files | None = None,
+        missing: Callable[[SourceId], None] = lambda _: None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         self._config = config
@@ -95,7 +99,9 @@ class Graphs:
         self._folder = data_dir / "knowledge"
         self._web = web
         self._files = files or Files()
+        self._missing = missing
         self._now = now
+        self._places = trio.CapacityLimiter(AT_ONCE)
         self._pauses: Pauses[str] = Pauses(PAUSES)
         self._troubles: dict[str, _Trouble] = {}
 
@@ -165,7 +171,8 @@ class Graphs:
         found: list[GraphSearch] = [GraphSearch() for _ in graphs]
 
         async def one(place: int) -> None:
-            found[place] = await self._look_up(graphs[place], asked, most)
+            async with self._places:
+                found[place] = await self._look_up(graphs[place], asked, most)
 
         async with trio.open_nursery() as nursery:
             for place in range(len(graphs)):
@@ -247,15 +254,16 @@ class Graphs:
             source: that is asked.
             faults: codes of failures that are the graph's own.
         """
-        key, now = _key(source), self._now()
-        if self._pauses.waits(key, now):
+        graph, key = self._graph(source), _key(source)
+        if self._pauses.waits(key, self._now()):
             trouble = self._troubles.get(key)
             raise GraphError("paused", f"it is asked again in a while: {trouble.text if trouble else 'it failed'}")
-        graph = self._graph(source)
         try:
             async with graph.session() as session:
                 yield Recorder(session, source.id, trio.current_time() + self._config.sparql.timeout_s)
         except GraphError as error:
+            if error.code == "loading":
+                self._missing(source.id)
             if error.code in faults:
                 pause = self._pauses.fail(key, self._now())
                 self._troubles[key] = _Trouble(error.code, str(error), self._now(), source.id)

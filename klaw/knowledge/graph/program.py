@@ -68,7 +68,7 @@ def load(file: str, folder: str, form: str) -> dict[str, Any]:
     except SyntaxError as error:
         return {"error": "unreadable", "line": error.lineno}
     except OSError as error:
-        return {"error": "full" if error.errno else "unreadable", "line": None}
+        return {"error": "full" if "No space" in str(error) else "unreadable", "line": None}
     return count
 
 

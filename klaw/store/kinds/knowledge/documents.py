@@ -306,10 +306,10 @@ def wait(tx: Transaction, found: Sequence[Document]) -> int:
 
 
 def wait_again(tx: Transaction, source: SourceId) -> int:
-    """What could not be read of a source is to be read again. Returns how many documents that are."""
-    tx.connection.execute(
-        "UPDATE kb_documents SET state = 'waiting' WHERE source_id = ? AND state = 'failed'", (source,)
-    )
+    """What could not be read of a source is to be read again; so are graphs, of which only the row may be left. Returns
+    how many documents that are."""
+    again = "UPDATE kb_documents SET state = 'waiting' WHERE source_id = ? AND (state = 'failed' OR format = 'rdf')"
+    tx.connection.execute(again, (source,))
     return tx.connection.changes()
 
 

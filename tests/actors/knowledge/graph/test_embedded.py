@@ -236,10 +236,12 @@ async def test_a_large_file_that_is_not_read_yet_holds_no_question_up(
 ) -> None:
     monkeypatch.setattr(embedded, "SMALL_BYTES", 10)
     people = file_source(tmp_path)
-    found = await graphs(tmp_path).search([people], "Where was Marie Curie born?")
+    missing: list[str] = []
+    found = await graphs(tmp_path, missing=missing.append).search([people], "Where was Marie Curie born?")
     assert [(failure.code, failure.text) for failure in found.failed] == [
         ("loading", "its file has not been read yet; ask again later")
     ]
+    assert missing == ["s1"]  # the indexer is told
     await graphs(tmp_path).load(people)  # what the indexer does
     assert (await graphs(tmp_path).search([people], "Where was Marie Curie born?")).passages
 
