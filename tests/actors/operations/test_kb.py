@@ -398,3 +398,26 @@ async def test_check_names_what_differs_and_repairs_it(anna: Doors, boris: Doors
     assert ([each["text"] for each in told["orphans"]], told["repairing"]) == (["1 document without a source"], 1)
     assert await boris.refused("kb_check", base=base) == "unknown_base"
     assert (await boris("kb_check"))["bases"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "text"),
+    [("сколько стоит барбарис?", "цены.txt", "Барбарис"), ("barberry price", "prices.txt", "Barberry")],
+)
+async def test_a_base_is_searched_as_a_bound_chat_does(
+    anna: Doors, boris: Doors, app: App, query: str, name: str, text: str
+) -> None:
+    base = await anna.create("Цены")
+    source = (await anna.add_file(base, "x"))["source"]
+    made = await fill(app, source, "цены.txt", "Барбарис стоит сто рублей за килограмм", "Погода была хорошая")
+    english = await fill(app, source, "prices.txt", "Barberry: the price is one euro", "The weather was fine")
+    found = await anna("kb_search", base="Цены", query=query)
+    assert found["passages"], found
+    best = found["passages"][0]
+    assert (best["name"], best["text"].startswith(text), best["kept"]) == (name, True, True)
+    assert best["document"] in (made.id, english.id)
+    nothing = await anna("kb_search", base=base, query="квантовая хромодинамика", all=True)
+    assert nothing["nothing"] in ("no_passages", "too_far")
+    assert await boris.refused("kb_search", base=base, query=query) == "unknown_base"
+    await anna("kb_share", base=base, member="boris")
+    assert (await boris("kb_search", base=base, query=query))["passages"]

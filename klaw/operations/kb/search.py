@@ -1,0 +1,89 @@
+"""Searching bases as a chat does that is bound to them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from klaw.domain.names import UserId
+from klaw.operations import operation as op
+from klaw.operations.kb.noun import NOUN, meant
+
+if TYPE_CHECKING:
+    from klaw.actor.clock import Clock
+    from klaw.config.schema import EngineConfig
+    from klaw.memory.embed.embedder import Embedder
+    from klaw.store.engine.database import Readers
+
+_WHY = {
+    "no_content": "the question has no word that could be searched for",
+    "search_failed": "the search failed (klaw status says why)",
+    "no_passages": "no passage has a word of it or is near to it",
+    "too_far": "no passage is near enough to the question",
+    "over_budget": "no passage fits into kb.maxTokens",
+}
+
+
+@attrs.frozen(kw_only=True)
+class KbSearch(op.OfUser):
+    base: op.Name = op.required("the base's name or id", id_of="kb")
+    query: op.Query = op.required("a question, or words", words=True)
+    all: bool = op.argument("also passages that a chat would not be given", default=False)
+
+
+def _lines(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
+    lines: list[op.Line] = []
+    for each in answer["passages"]:
+        page = f"page {each['first_page']}" if each["first_page"] is not None else ""
+        kept = "" if each["kept"] else each["decision"]
+        head = [f"{each['score']:.2f}", each["name"], page, each["heading"], kept]
+        lines += ["  ".join(filter(None, head)), *(f"    {line}" for line in each["text"].split("\n"))]
+        lines += [f"    klaw kb open {each['document']} --start {each['start']} --end {each['end']}", ""]
+    notes = [_WHY.get(answer["nothing"], answer["nothing"])] if answer["nothing"] else []
+    if answer["nothing"] and answer["candidates"] and not answer["passages"]:
+        notes.append(f"what was found and left out: {again(all=True)}")
+    notes += [f"without {code}" for code in answer["degraded"]]
+    return op.Shown(lines, notes=notes, found=not answer["nothing"])
+
+
+@NOUN.operation(
+    "kb_search", KbSearch, cli="search", show=_lines, offline=True, route="GET {base}/search", mcp="search_knowledge"
+)
+async def search(
+    asked: KbSearch, user: UserId, readers: "Readers", embedder: "Embedder", config: "EngineConfig", clock: "Clock"
+) -> dict[str, Any]:
+    """Find the passages of a base that a chat is given for a question.
+
+    base is a name or id that knowledge_bases tells. Nothing relevant is a result too; nothing says why. open_document
+    shows what stands around a passage: document, start and end.
+    """
+    from klaw.knowledge.search import KnowledgeSearch
+
+    base = (await meant(readers, user, asked.base)).base
+    passages = KnowledgeSearch(readers, embedder, config.auto_rag, clock)
+    found = await passages.search(asked.query, [base.id], user, max_tokens=config.kb.max_tokens)
+    shown = found.candidates if asked.all else found.kept
+    return {
+        "base": base.id,
+        "passages": [
+            {
+                "document": each.passage.document,
+                "source": each.passage.source,
+                "name": each.passage.name,
+                "title": each.passage.title,
+                "heading": each.passage.heading,
+                "first_page": each.passage.first_page,
+                "last_page": each.passage.last_page,
+                "start": each.passage.start,
+                "end": each.passage.end,
+                "text": each.passage.text,
+                "score": round(each.score, 4),
+                "kept": each.passed,
+                "decision": each.decision,
+            }
+            for each in shown
+        ],
+        "candidates": len(found.candidates),
+        "nothing": found.why_nothing,
+        "degraded": found.degraded,
+    }
