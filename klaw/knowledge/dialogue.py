@@ -5,7 +5,7 @@ graphs of the bases at the same time; what both find is numbered in one list. No
 be searched is named.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import zip_longest
 
 import attrs
@@ -39,6 +39,8 @@ from klaw.store.kinds.knowledge import sources
 GRAPHS_SHARE = 0.4
 """Of the room for passages that what graphs say may take while there are passages, too."""
 MOST_OF_GRAPHS = 5
+WRITE_S = 60.0
+"""Queries that the model has not written by then are not asked."""
 REWRITE_S = 20.0
 """A question that was not put into other words by then is searched by the rule."""
 
@@ -103,7 +105,7 @@ class Dialogue:
             said: list[GraphSearch] = []
             async with trio.open_nursery() as nursery:
                 if graphs:
-                    nursery.start_soon(self._ask_graphs, graphs, asked, query, follows, said)
+                    nursery.start_soon(self._ask_graphs, graphs, asked, query, follows, meter, said)
                 passages = await self.passages.search(query, bases, asked.user, max_tokens=asked.max_tokens)
         except StorageError as error:
             log.warning("knowledge_not_searched", error=error_class(error))
@@ -133,27 +135,45 @@ class Dialogue:
 
     async def _rewrite(self, text: str, last: Pair, meter: Meter) -> str | None:
         """The question in words of its own; None: by the rule."""
+        try:
+            with trio.move_on_after(REWRITE_S):
+                asked = question("kb_rewrite", material(text, last))
+                return await ask_json(self._say(meter), asked, "question", Rewritten, _rewritten)
+        except (ProviderError, ConfigError) as error:
+            log.info("question_not_rewritten", error=error_class(error))
+        return None
+
+    def _say(self, meter: Meter) -> Callable[[tuple[ChatMessage, ...], JsonSchema], Awaitable[str]]:
+        """Asks the model that chats; the caller holds a slot."""
         asker = attrs.evolve(self.asker, charge=Charge(meter))
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
             return (await asker.call(asker.llm.router.route(), messages, schema=schema, priority=None)).text
 
-        try:
-            with trio.move_on_after(REWRITE_S):
-                asked = question("kb_rewrite", material(text, last))
-                return await ask_json(say, asked, "question", Rewritten, _rewritten)
-        except (ProviderError, ConfigError) as error:
-            log.info("question_not_rewritten", error=error_class(error))
-        return None
+        return say
 
     async def _ask_graphs(
-        self, graphs: Sequence[Source], asked: Asked, query: str, follows: Follows, said: list[GraphSearch]
+        self,
+        graphs: Sequence[Source],
+        asked: Asked,
+        query: str,
+        follows: Follows,
+        meter: Meter,
+        said: list[GraphSearch],
     ) -> None:
         language = next((each.base.language for each in asked.bound.bases if each.base.language), "")
         text = asked.question.strip() if follows == "pair" else query
         also = query.removesuffix(text).strip()  # what it refers to counts less
         try:
             said.append(await self.graphs.search(graphs, text, also=also, language=language, most=MOST_OF_GRAPHS))
+            if self.config.sparql.generate and said[0].reason != "no_words":
+                with trio.move_on_after(WRITE_S):
+                    for each in graphs:
+                        said[0] = await self.graphs.write_query(
+                            each, text, said[0], self._say(meter), also=also, language=language
+                        )
+        except (ProviderError, ConfigError) as error:
+            log.info("query_not_written", error=error_class(error))
         except KlawError as error:  # one that cannot be asked must not cost the passages
             log.warning("graphs_not_asked", error=error_class(error))
 
