@@ -56,6 +56,8 @@ PURE = (
     "context",
     "chats/debounce.py",
     "chats/commands.py",
+    "knowledge/citations.py",
+    "knowledge/follow_up.py",
     "memory/recall/rank.py",
     "memory/recall/gate.py",
     "memory/recall/stopwords.py",

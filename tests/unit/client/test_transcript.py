@@ -13,6 +13,8 @@ from klaw.client.screen import Foot, Screen
 from klaw.client.terminal import Interrupts, Press
 from klaw.client.text_width import wrap
 from klaw.client.transcript import Transcript
+from klaw.domain.context_used import ContextUsed
+from klaw.domain.knowledge import Used
 from klaw.wire.frames import ChatMessage, Degraded, Delta, Error, Limits, Notice, Status, Stopped, Tool, Welcome
 from tests.unit.client.small_terminal import SmallTerminal
 
@@ -256,3 +258,14 @@ def test_a_problem_that_only_became_another_one_is_not_said_to_be_over() -> None
     )
     picture = stage.show(Notice(code="budget_used_up", text="there is room again", details={"state": "recovered"}))
     assert picture == ["[85 % used]", "[used up]", "[there is room again]", ""]
+
+
+def test_the_cited_passages_stand_below_an_answer() -> None:
+    place = {"base": "b", "source": "s", "document": "d", "first_page": 3, "last_page": 3, "heading": "Сроки"}
+    used = ContextUsed(
+        passages=(Used(number=1, name="a.pdf", **place), Used(number=2, name="b.pdf", cited=True, **place))
+    )
+    stage = Stage()
+    shown = stage.show(delta(0, "Год [2]. Да [7]."), entry("Год [2]. Да.", turn="t1", context_used=used))
+    assert shown[:3] == ["Год [2]. Да [7].", "Год [2]. Да.", "[2] b.pdf, page 3, Сроки"]
+    assert stage.transcript.with_passages == "t1"
