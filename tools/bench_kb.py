@@ -72,7 +72,7 @@ AT = "2026-01-01T00:00:00.000Z"
 PLACES = (1, 3, 10)
 MAX_TOKENS = 1_500
 """``kb.maxTokens`` as it is by default."""
-L2 = 0.03
+L2 = 0.01
 _EMBED_ROWS = 64
 _TIMED = 200
 

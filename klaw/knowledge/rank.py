@@ -29,7 +29,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "words": ("window",),
     "phrases": ("phrases",),
     "numbers": ("numbers",),
-    "page": ("page",),
+    "page": ("page", "front"),
 }
 """The features by what they say to a person."""
 FEATURES = tuple(name for names in PARTS.values() for name in names)
@@ -139,6 +139,8 @@ class _Wanted:
     """Its content words that stand beside each other."""
     pages: AbstractSet[int]
     """That it names."""
+    whole: bool
+    """It asks about the document as a whole: who wrote it, when, for whom."""
 
     @classmethod
     def of(cls, text: str, weights: Mapping[str, float]) -> "_Wanted":
@@ -151,11 +153,13 @@ class _Wanted:
             numbers={each for each in asked if any(map(str.isdigit, each))},
             pairs={(one, other) for one, other in pairwise(asked) if one in told and other in told},
             pages=named_pages(text),
+            whole=_WHOLE.search(text) is not None,
         )
 
-    def look(self, passage: FoundPassage) -> tuple[int, float, float, float, float]:
+    def look(self, passage: FoundPassage) -> tuple[int, float, float, float, float, float]:
         """How many content words a passage has; which share of the question stands together in it, and which in pairs;
-        which share of its numbers it has; and whether the question names its page."""
+        which share of its numbers it has; whether the question names its page; and how far in front it stands, where
+        the question is about the whole document."""
         text = list(map(stem, words(passage.text)))
         there = {*text, *map(stem, words(passage.lead))}
         beside = self.pairs & set(pairwise(text)) if self.pairs else ()
@@ -167,7 +171,8 @@ class _Wanted:
             self._together(text) / self.total,
             in_pairs / self.total,
             numbers,
-            passage.first_page in self.pages,
+            float(passage.first_page in self.pages),
+            1 / (passage.first_page or passage.ordinal + 1) if self.whole else 0.0,
         )
 
     def _together(self, text: Sequence[str]) -> float:
@@ -192,6 +197,13 @@ _PAGE = re.compile(
     r"""\b(?:pages?|страниц\w*|стр\.?)\s*\(?(?P<after>\d{1,5})\b
       |\b(?P<before>\d{1,5})(?:st|nd|rd|th|-?[а-я]{1,2})?\s+(?:page|страниц)
       |\b(?P<ordinal>first|second|third|перв(?=\w)|втор(?=\w)|трет(?=\w))\w*\s+(?:page|страниц)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_WHOLE = re.compile(
+    r"""\b(?:this|the)\s+(?:\w+\s+)?(?:document|report|paper|article|case|book|manual|handbook|contract|complaint|program
+        |presentation)\b|\b(?:title|authors?|cover|plaintiff|defendant|publish\w*)\b
+      |\b(?:документ[аеу]?|отч[её]т[ае]?|стать[яеию]|книг[аеиу]|дел[ау]|инструкци[яи]|договор[ае]?|презентаци[яи])\b
+      |\b(?:назван\w+|заголов\w+|автор\w*|обложк\w+|ист(?:ец|ца)|ответчик\w*|издат\w+|изда[нл]\w*)\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 

@@ -85,3 +85,14 @@ def test_lists_are_fused_and_nothing_found_is_nothing_ranked() -> None:
     best, scores = fuse(lists, 1)
     assert (best, set(scores)) == ([2], {1, 2})
     assert EMPTY.rank(GATE, 0.7, 9) == []
+
+
+@pytest.mark.parametrize("text", ["Who is the author of this report?", "Кто автор отчёта?", "кто истец"])
+def test_a_question_about_the_whole_document_looks_in_front(text: str) -> None:
+    pool = gathered(text, {}, found(1, "a", page=4), found(2, "b"))
+    assert pool.features[:, FEATURES.index("front")].tolist() == [0.25, 1.0]
+
+
+def test_other_questions_do_not() -> None:
+    pool = gathered("How much is the rent?", {}, found(1, "a"))
+    assert pool.features[:, FEATURES.index("front")].tolist() == [0.0]
