@@ -32,6 +32,7 @@ from klaw.operations.kb.noun import meant
 from klaw.store.kinds import chats, turns
 from klaw.store.kinds.knowledge import documents, sources
 from klaw.store.originals import path as path_of_original
+from klaw.wire.frames import Send
 
 CHAT = "kb-"
 """A base's chat is called so, with the base's id behind it."""
@@ -89,9 +90,8 @@ def routes(api: Api) -> list[Route]:
         asked = REQUESTS.read(await api.json(request), Question)
         base = (await meant(readers, user, request.path_params["id"])).base
         sent_as = message_id(request.headers, api)
-        async with ask(
-            services.chats, services.hub, user, await chat_of(user, base.id), sent_as, asked.question
-        ) as sent:
+        new = Send(id=sent_as, chat=await chat_of(user, base.id), text=asked.question)
+        async with ask(services.chats, services.hub, user, new.chat, new.id, new.text) as sent:
             outcome = await while_connected(request.receive, sent.wait)
         if outcome.code is not None or outcome.answer is None:
             return problem(MODEL_FAILED, outcome.code or "turn_failed", outcome.text or "there is no answer")
@@ -163,9 +163,9 @@ async def _said(api: Api, chat: ChatId, page: Page) -> list[Message]:
     said: list[Message] = []
     before = page.before or MAX_WHOLE
     while len(said) < page.limit:
-        found = await api.services.chats.before(chat, before, page.limit)
+        found = await api.services.chats.before(chat, before, MOST)
         said = [each for each in found if _is_said(each)] + said
-        if len(found) < page.limit:
+        if len(found) < MOST:
             break
         before = found[0].seq
     return said[-page.limit :]

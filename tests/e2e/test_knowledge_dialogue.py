@@ -98,6 +98,8 @@ async def test_the_routes_of_the_rag_dialogue(tmp_path):
             # Errors as everywhere.
             wrong = await client.post(f"/rags/{base}/chat", json={"query": "x"})
             assert (wrong.status_code, wrong.headers["content-type"]) == (400, "application/problem+json")
+            blank = await client.post(f"/rags/{base}/chat", json={"question": " "})
+            assert (blank.status_code, blank.json()["code"]) == (400, "empty_text")
             for path in (f"/rags/{base}/chat", "/rags/nothing/chat"):
                 refused = await other.post(path, json={"question": "Какой срок?"})
                 assert (refused.status_code, refused.json()["code"]) == (404, "unknown_base")
