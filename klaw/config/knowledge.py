@@ -69,3 +69,4 @@ class KnowledgeConfig:
     scan_s: float = key(
         "A watched folder is looked at so often although the system told of no change.", 300.0, within=(1, DAY_S)
     )
+    web_refresh_hours: float = key("A web page is fetched again when it is so old; 0 never.", 24.0, within=(0, 8784))

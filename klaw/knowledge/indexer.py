@@ -28,12 +28,15 @@ from klaw.knowledge.ingest import GoneError, Ingest, NotYetError
 from klaw.knowledge.looker import Looker
 from klaw.knowledge.source_state import SourceState
 from klaw.knowledge.watching import Watches
+from klaw.knowledge.web_pages import WebPages
 from klaw.store.engine.database import Readers
 from klaw.store.kinds.knowledge import documents, sources
 
 ACTOR_NAME = "knowledge.indexer"
 UNWATCHED_S = 60.0
 """Between two looks at a folder that the system does not watch."""
+PAGES_S = 300.0
+"""Between two looks whether a page is old enough to be fetched again."""
 IN_TURN = 10
 """Documents of a source that are read before another source's."""
 NOT_YET = Backoff(2.0, 60.0)
@@ -61,18 +64,20 @@ class Indexer(Nudge):
         metrics: Metrics,
         ingest: Ingest,
         looker: Looker,
+        pages: WebPages,
         embed: Callable[[], None],
     ) -> None:
         super().__init__()
         self._readers, self._clock, self._embed = readers, clock, embed
-        self._ingest, self._looker = ingest, looker
+        self._ingest, self._looker, self._pages = ingest, looker, pages
         self._watches = Watches(self._heard)
         self._sources: dict[SourceId, Source] = {}
         """Those of the last look."""
         self._changed: set[SourceId] = set()
         """Folders of which something was heard since they were looked at."""
         self._again: set[SourceId] = set()
-        self._to_read = Nudge()
+        self._pages_again: set[SourceId] = set()
+        self._to_fetch, self._to_read = Nudge(), Nudge()
         self._not_yet: Pauses[DocumentId] = Pauses(NOT_YET)
         self._storage_full = False
         self._waiting_since: float | None = None
@@ -94,11 +99,11 @@ class Indexer(Nudge):
 
     def state_of(self, source: SourceId) -> SourceState | None:
         """How a source was when it was last looked at; None: nothing is known of it."""
-        return self._looker.states.get(source)
+        return self._looker.states.get(source) or self._pages.states.get(source)
 
     def problems(self) -> Mapping[str, str]:
         """See ``HasProblems``."""
-        found = source_state.problems(self._looker.states.values())
+        found = source_state.problems([*self._looker.states.values(), *self._pages.states.values()])
         if self._watches.failed:
             found["kb_not_watched"] = (
                 "the system does not watch all folders of knowledge bases (fs.inotify.max_user_watches): they are"
@@ -117,6 +122,7 @@ class Indexer(Nudge):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watches.run)
             nursery.start_soon(self._read_all, vitals)
+            nursery.start_soon(self._fetch_all)
             task_status.started()
             while True:
                 try:
@@ -137,10 +143,12 @@ class Indexer(Nudge):
     async def _look(self) -> float:
         """Look at what is due. Returns in how many seconds more is. Raises StorageError."""
         self._sources = {source.id: source for source in await self._readers.run(sources.every)}
-        self._looker.forget(self._sources)
+        await self._looker.forget(self._sources)
         again = self._again & set(self._sources)
         self._again.clear()
         await self._looker.files(again)
+        self._pages_again |= again
+        self._to_fetch.nudge()
         due = float("inf")
         for source in self._sources.values():
             if source.kind is SourceKind.FOLDER:
@@ -169,6 +177,17 @@ class Indexer(Nudge):
         if self._changed:
             self.nudge()
 
+    async def _fetch_all(self) -> None:
+        """Fetch the pages that are due; it may take long, so nothing waits for it."""
+        while True:
+            await self._to_fetch.wait_for_news(PAGES_S)
+            again, self._pages_again = self._pages_again, set()
+            try:
+                if await self._pages.look(again):
+                    self.nudge()
+            except StorageError as error:
+                log.warning("pages_not_fetched", error=error_class(error))
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def _read_all(self, vitals: Vitals) -> None:
@@ -193,7 +212,7 @@ class Indexer(Nudge):
     async def _read_some(self, source: Source, vitals: Vitals) -> int:
         """Read some documents of a source. Returns how many. Raises StorageError."""
         state = self._looker.states.get(source.id)
-        if state is not None and not state.can_be_read:
+        if (state is not None and not state.can_be_read) or (source.kind is SourceKind.WEB and not source.sha256):
             return 0
         now = trio.current_time()
         found = await self._readers.run(documents.waiting, source.id, IN_TURN + self._not_yet.count())

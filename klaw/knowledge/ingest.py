@@ -156,7 +156,7 @@ class Ingest:
                 return await self._finish(attrs.evolve(document, state=DocumentState.READ))
             async with Reading(file, name=_name(source, document), limits=self._limits) as reading:
                 read = await self._store(document, reading)
-            if in_folder and scan.stamp(await self._threads.run(os.fstat, file)) != stamp:
+            if scan.stamp(await self._threads.run(os.fstat, file)) != scan.stamp(info):  # changed, or replaced
                 raise NotYetError
             return await self._finish(read)
         finally:

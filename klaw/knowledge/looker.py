@@ -19,11 +19,17 @@ from klaw.knowledge.source_state import SourceState
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds.knowledge import documents
+from klaw.store.originals import Originals
 
 WAIT_AT_ONCE = 50
 """Documents that one step of the writer adds."""
 LOOK_SHARE = 0.05
 """Of the time, at most, a folder is looked at, however often it changes."""
+
+SWEEP_S = 3600.0
+"""Between two looks for files that belong to no source."""
+LEFT_S = 86_400.0
+"""So old they are then: an upload may go on for a day."""
 
 log = structlog.get_logger("klaw.knowledge")
 
@@ -56,13 +62,15 @@ class Looker:
         writer: Writer,
         clock: Clock,
         ingest: Ingest,
+        originals: Originals,
         allowed: Callable[[Source], str],
         private: Sequence[Path],
         max_files: int,
         scan_s: float,
     ) -> None:
         self._readers, self._writer, self._clock, self._ingest = readers, writer, clock, ingest
-        self._allowed, self._private = allowed, private
+        self._originals, self._allowed, self._private = originals, allowed, private
+        self._swept_at = -float("inf")
         self._max_files, self._scan_s = max_files, scan_s
         self._threads = Threads("watched folders", 1)
         self._seen: dict[SourceId, _Seen] = {}
@@ -85,8 +93,13 @@ class Looker:
             return -float("inf")
         return seen.not_before if heard else max(seen.at + self._scan_s, seen.not_before)
 
-    def forget(self, there: Collection[SourceId]) -> None:
-        """Only these sources are left."""
+    async def forget(self, there: Collection[SourceId]) -> None:
+        """Only these sources are left. Files that a kill or a client left are removed now and then. Raises
+        StorageError."""
+        now = self._clock.now()
+        if now >= self._swept_at + SWEEP_S:
+            self._swept_at = now
+            await self._originals.sweep(there, now - LEFT_S)
         for source in [each for each in self._seen if each not in there]:
             del self._seen[source]
             self.states.pop(source, None)

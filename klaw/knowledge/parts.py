@@ -4,6 +4,7 @@ from functools import partial
 
 import attrs
 
+from klaw.config.keys import HOUR_S
 from klaw.core import Core
 from klaw.knowledge import folders
 from klaw.knowledge.dialogue import CitationMetrics, Dialogue
@@ -12,9 +13,14 @@ from klaw.knowledge.indexer import Indexer
 from klaw.knowledge.ingest import Ingest
 from klaw.knowledge.looker import Looker
 from klaw.knowledge.search import KnowledgeSearch
+from klaw.knowledge.web_pages import WebPages
 from klaw.llm.client import LlmClient
 from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder
+from klaw.toolbox.web.fetch import WebFetcher
+
+MAX_PAGE_BYTES = 20_000_000
+"""Of a page, also a PDF, that is a source: it is in memory while it is fetched."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,13 +62,28 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
         writer=writer,
         clock=clock,
         ingest=ingest,
+        originals=core.originals,
         allowed=partial(folders.allowed, config=config, paths=paths),
         private=folders.private(paths),
         max_files=config.max_files,
         scan_s=config.scan_s,
     )
+    pages = WebPages(
+        fetcher=WebFetcher(attrs.evolve(core.config.tools.web, max_bytes=MAX_PAGE_BYTES)),
+        originals=core.originals,
+        readers=readers,
+        writer=writer,
+        clock=clock,
+        refresh_s=config.web_refresh_hours * HOUR_S,
+    )
     indexer = Indexer(
-        readers=readers, clock=clock, metrics=core.metrics, ingest=ingest, looker=looker, embed=embedder.nudge
+        readers=readers,
+        clock=clock,
+        metrics=core.metrics,
+        ingest=ingest,
+        looker=looker,
+        pages=pages,
+        embed=embedder.nudge,
     )
     core.health.add(indexer.problems, graphs.problems)
     passages = KnowledgeSearch(readers, embedder, core.config.auto_rag, clock)

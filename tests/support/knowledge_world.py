@@ -15,15 +15,19 @@ from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import Supervisor
 from klaw.config import guarded
 from klaw.config.knowledge import KnowledgeConfig
+from klaw.config.tools import WebToolConfig
 from klaw.domain.knowledge import Base, BaseId, Document, DocumentState, Source, SourceId, SourceKind
 from klaw.domain.names import UserId
 from klaw.knowledge.graph.graphs import Graphs
 from klaw.knowledge.indexer import Indexer
 from klaw.knowledge.ingest import Ingest
 from klaw.knowledge.looker import Looker
+from klaw.knowledge.web_pages import WebPages
 from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.kinds.knowledge.documents import StoredPassage
+from klaw.store.originals import Originals
 from klaw.store.store import Store
+from klaw.toolbox.web.fetch import WebFetcher
 from tests.support.stores import running_store
 from tests.support.waiting import until
 
@@ -57,6 +61,10 @@ class World:
         if make:
             where.mkdir(exist_ok=True)
         return await self._put(SourceKind.FOLDER, name, where=str(where))
+
+    async def page(self, url: str) -> Source:
+        """A page of the web."""
+        return await self._put(SourceKind.WEB, url, where=url)
 
     async def upload(self, name: str, data: bytes) -> Source:
         """An uploaded file; one that ends with .ttl is a graph."""
@@ -120,7 +128,12 @@ def _id(name: str) -> str:
 
 @asynccontextmanager
 async def knowledge_world(
-    root: Path, *, max_files: int = 100, scan_s: float = 300.0, private: tuple[Path, ...] = ()
+    root: Path,
+    *,
+    max_files: int = 100,
+    scan_s: float = 300.0,
+    private: tuple[Path, ...] = (),
+    fetcher: WebFetcher | None = None,
 ) -> AsyncIterator[World]:
     """The indexer runs; the base is there."""
     (root / "data").mkdir(exist_ok=True)
@@ -130,15 +143,25 @@ async def knowledge_world(
         readers, writer = store.readers, store.writer
         graphs = Graphs(KnowledgeConfig(), (80, 443), root / "data")
         ingest = Ingest(data_dir=root / "data", readers=readers, writer=writer, clock=clock, load_graph=graphs.load)
+        originals = Originals(root / "data", 1_000_000)
         looker = Looker(
             readers=readers,
             writer=writer,
             clock=clock,
             ingest=ingest,
+            originals=originals,
             allowed=lambda source: "it is secret" if source.name == "secret" else "",
             private=private,
             max_files=max_files,
             scan_s=scan_s,
+        )
+        pages = WebPages(
+            fetcher=fetcher or WebFetcher(WebToolConfig()),
+            originals=originals,
+            readers=readers,
+            writer=writer,
+            clock=clock,
+            refresh_s=86_400,
         )
         indexer = Indexer(
             readers=readers,
@@ -146,6 +169,7 @@ async def knowledge_world(
             metrics=Metrics(),
             ingest=ingest,
             looker=looker,
+            pages=pages,
             embed=lambda: nudges.append(1),
         )
         await supervisor.start(indexer.spec())

@@ -82,6 +82,28 @@ class _Answer:
     charset: str | None
     body: bytes
     cut: bool
+    etag: str = ""
+    modified: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Bytes:
+    """What an address brought, as it is to be kept."""
+
+    content_type: str
+    """In lower case, without parameters; empty if the server says none."""
+    body: bytes
+    etag: str
+    modified: str
+    """``Last-Modified``, as the server says it; empty: it does not."""
+
+
+class PageGone(ToolRefused):
+    """There is nothing at this address any more."""
+
+
+class _NotModifiedError(Exception):
+    """It is still what it was."""
 
 
 class WebFetcher:
@@ -128,9 +150,40 @@ class WebFetcher:
             raise ToolRefused(f"The page did not come within {limit_s:g} s.")
         return await self._read(answer)
 
+    async def download(
+        self, url: str, *, takes: Callable[[str], bool], etag: str = "", modified: str = ""
+    ) -> Bytes | None:
+        """Fetch what is to be kept, unless it is still what it was: None.
+
+        Args:
+            url: the address.
+            takes: whether bytes of a content type are wanted.
+            etag, modified: as the server said at the last time.
+
+        Raises:
+            PageGone: there is nothing any more.
+            ToolRefused: it may not be fetched, did not come, is too large or nothing that is wanted.
+
+        Cancellation: the connection is closed.
+        """
+        limit_s, answer = self._config.timeout_s, None
+        asked = {"If-None-Match": etag, "If-Modified-Since": modified}
+        try:
+            with trio.move_on_after(limit_s):
+                answer = await self._follow(url, {name: value for name, value in asked.items() if value}, takes)
+        except _NotModifiedError:
+            return None
+        if answer is None:
+            raise ToolRefused(f"The page did not come within {limit_s:g} s.")
+        if answer.cut:
+            raise ToolRefused(f"The page is larger than {self._config.max_bytes:,} bytes.")
+        return Bytes(content_type=answer.content_type, body=answer.body, etag=answer.etag, modified=answer.modified)
+
     # -- the network -----------------------------------------------------------------------------------------------
 
-    async def _follow(self, url: str) -> _Answer:
+    async def _follow(
+        self, url: str, headers: Mapping[str, str] | None = None, takes: Callable[[str], bool] | None = None
+    ) -> _Answer:
         target = parse(url, self._config.ports)
         if self._tls is None:
             self._tls = await self._threads.run(self._make_tls)
@@ -139,27 +192,38 @@ class WebFetcher:
             ssl_context=self._tls, network_backend=self._backend, max_keepalive_connections=0
         ) as pool:
             for _ in range(MAX_REDIRECTS + 1):
-                answer = await self._request(pool, target)
+                answer = await self._request(pool, target, headers or {}, takes or _may_be_text)
                 if isinstance(answer, _Answer):
                     return answer
                 target = parse(answer, self._config.ports, base=target.url)
         raise ToolRefused(f"More than {MAX_REDIRECTS} redirects.")
 
-    async def _request(self, pool: httpcore2.AsyncConnectionPool, target: WebTarget) -> _Answer | str:
-        """The answer, or where it redirects to."""
+    async def _request(
+        self,
+        pool: httpcore2.AsyncConnectionPool,
+        target: WebTarget,
+        more: Mapping[str, str],
+        takes: Callable[[str], bool],
+    ) -> _Answer | str:
+        """The answer, or where it redirects to. Raises _NotModifiedError."""
         host = f"[{target.host}]" if ":" in target.host else target.host
         url = httpcore2.URL(scheme=target.scheme, host=host, port=target.port, target=target.path)
         idle_s = self._config.idle_s
         timeouts = {"connect": min(idle_s, CONNECT_S), "read": idle_s, "write": idle_s, "pool": idle_s}
         try:
-            async with pool.stream("GET", url, headers=_HEADERS, extensions={"timeout": timeouts}) as response:
+            asked = dict[bytes | str, bytes | str](_HEADERS) | dict[bytes | str, bytes | str](more.items())
+            async with pool.stream("GET", url, headers=asked, extensions={"timeout": timeouts}) as response:
                 headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
                 if response.status in _REDIRECTS and "location" in headers:
                     return headers["location"].encode("latin-1").decode("utf-8", "replace")
+                if response.status == HTTPStatus.NOT_MODIFIED and more:
+                    raise _NotModifiedError
+                if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+                    raise PageGone(f"The server answered {_status(response.status)}.")
                 if response.status != HTTPStatus.OK:
                     raise ToolRefused(f"The server answered {_status(response.status)}.")
                 kind, declared = _content_type(headers.get("content-type", ""))
-                if not _may_be_text(kind):
+                if not takes(kind):
                     raise ToolRefused(f"This is {kind[:80]}, not text; only pages and other text can be fetched.")
                 body, cut = await self._body(response, headers.get("content-encoding", "").strip().lower())
         except httpcore2.TimeoutException as error:
@@ -168,7 +232,15 @@ class WebFetcher:
             raise ToolRefused("The server could not be reached, or its certificate is not valid.") from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
             raise ToolRefused("The connection broke, or the server does not speak HTTP.") from error
-        return _Answer(target=target, content_type=kind, charset=declared, body=body, cut=cut)
+        return _Answer(
+            target=target,
+            content_type=kind,
+            charset=declared,
+            body=body,
+            cut=cut,
+            etag=headers.get("etag", ""),
+            modified=headers.get("last-modified", ""),
+        )
 
     async def _body(self, response: httpcore2.Response, encoding: str) -> tuple[bytes, bool]:
         """The unpacked body up to the cap, and whether it was cut there. Packed and unpacked size both count."""

@@ -11,8 +11,8 @@ after a kill; meanwhile what it had before and what it has already are found.
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import apsw
 import attrs
@@ -373,6 +373,14 @@ def finish(tx: Transaction, document: Document) -> bool:
         return False
     tx.connection.execute(_PUT, rows.values(document))
     return True
+
+
+def note(tx: Transaction, document: DocumentId, fields: Mapping[str, Any]) -> bool:
+    """Change fields of a document that its passages do not hold (not its name, nor its title). False: it is gone."""
+    now = _DOCUMENTS.one(tx.connection, "WHERE d.id = ?", document)
+    if now is not None:
+        tx.connection.execute(_PUT, rows.values(attrs.evolve(now, **fields)))
+    return now is not None
 
 
 def remove_some(tx: Transaction, document: DocumentId, seconds: float = SLICE_S) -> bool:
