@@ -42,7 +42,7 @@ def _status(answer: dict[str, Any]) -> Lines:
         ["RAM", size(answer["rss_bytes"])],
         ["stored", _counted(counts, "message", "chat", "user")],
         ["memory", f"{_counted(counts, 'topic', 'fact')}, {plural(counts['people'], 'person', 'people')}"],
-        *([["knowledge", _counted(counts, "base", "document")]] if counts["bases"] else []),
+        *([["knowledge", _counted(counts, "base", "document")]] if counts.get("bases") else []),
         ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
         ["spent today", _spent(llm["today"], llm["budget"])],
         *[["provider", _provider(each)] for each in llm["providers"]],
