@@ -2,7 +2,7 @@
 languages, never in another user's base, nothing for small talk, and what is left when a part is missing."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import apsw
@@ -24,6 +24,8 @@ from klaw.knowledge.rank import PARTS
 from klaw.knowledge.search import KnowledgeSearch
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.worker import Worker
+from klaw.store.engine.connect import prepare_reader
+from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.kinds.knowledge import bases, documents, sources
@@ -224,3 +226,29 @@ async def test_codes_of_eight_bits_keep_the_distance(dimension: int) -> None:
     scale = knowledge_vectors._scale(dimension)
     measured = ((codes[0] - codes[1]) ** 2).sum() / (2 * scale**2)
     assert measured == pytest.approx(1 - float(one @ other), abs=0.02)
+
+
+async def test_a_rebuilt_database_takes_over_the_vectors_of_passages_that_are_the_same(tmp_path: Path) -> None:
+    vector = (np.ones(384) / np.sqrt(384)).astype("<f4").tobytes()
+    async with running_store(tmp_path / "live") as live, running_store(tmp_path / "built") as built:
+        for store, texts in ((live, LEASE), (built, (LEASE[0], "Другой текст.", LEASE[2]))):
+            await stored_vectors.prepare(store.writer, "model", 384)
+            await add(store, EVE, "other", MANUAL if store is live else ())
+            made = await add(store, ANNA, "lease.pdf", texts)
+        waiting = await live.readers.run(passages.unembedded, "model", 9, ("document",))
+        found = [passages.PassageVector(each.kind, each.rowid, each.lead + each.text, vector) for each in waiting]
+        assert await live.writer.run(stored_vectors.store_of_passages, "model", found) == len(waiting) == 6
+
+        def take_over(tx: Transaction) -> None:
+            with closing(apsw.Connection(str(tmp_path / "live" / "klaw.db"))) as old:
+                prepare_reader(old)
+                row: int | None = 0
+                while row is not None:
+                    row = knowledge_vectors.copy(old, tx.connection, row, 2)
+
+        await built.writer.run(take_over)
+        assert await built.readers.run(documents.count_unembedded, ANNA, made.base) == 1
+        near = await built.readers.run(knowledge_vectors.nearest, vector, PassageScope(user=ANNA, bases=[made.base]), 9)
+        there = await built.readers.run(documents.passages, ANNA, made.id)
+        assert {each.rowid for each in near} == {there[0].rowid, there[2].rowid}
+        assert all(each.distance < 0.01 for each in near)
