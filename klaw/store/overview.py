@@ -48,6 +48,9 @@ class Counts:
     bases: int
     documents: int
     """Of knowledge bases."""
+    documents_waiting: int
+    documents_failed: int
+    passages: int
 
 
 _COUNTS = """
@@ -60,7 +63,10 @@ SELECT
     (SELECT count(*) FROM facts WHERE superseded_by IS NULL),
     (SELECT count(*) FROM people WHERE merged_into IS NULL),
     (SELECT count(*) FROM kb_bases),
-    (SELECT count(*) FROM kb_documents)
+    (SELECT count(*) FROM kb_documents),
+    (SELECT count(*) FROM kb_documents WHERE state = 'waiting'),
+    (SELECT count(*) FROM kb_documents WHERE state = 'failed'),
+    (SELECT count(*) FROM kb_passages)
 """
 
 
