@@ -29,6 +29,9 @@ async def test_status(app: App, commands: Commands) -> None:
         "people": 0,
         "bases": 0,
         "documents": 0,
+        "documents_waiting": 0,
+        "documents_failed": 0,
+        "passages": 0,
     }
     assert status["schema"] == app.core.store.opened.schema
     assert status["address"] == "127.0.0.1:8181"
