@@ -13,6 +13,7 @@ import apsw
 import attrs
 
 from klaw.convert import JOURNAL, Form
+from klaw.domain.context_used import KEY
 from klaw.domain.forget import FORGOTTEN, MARK, Quotes, each_text
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
@@ -34,8 +35,6 @@ _PENDING = "forget_pending"
 """In ``meta``, with ``:`` and its number behind it: a forgetting that may not be finished in the logs. Without a
 number: a list of several, by earlier versions."""
 _FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts", "chunks_fts")
-KEY = "context_used"
-"""In receipts, and in the metadata of answers."""
 _TEXTS = ("text", "sparql", "iri")
 """Of what an answer was given."""
 
