@@ -2,7 +2,8 @@
 
     python tools/screenshots.py [--to docs/images]
 
-Writes a chat in English, wide and light; one in Russian on a phone, dark; what an answer was made from. Needs chromium.
+Writes a chat in English, wide and light; one in Russian on a phone, dark; what an answer was made from; a knowledge
+base, an answer from it with its citations, and the passage that one of them opens. Needs chromium.
 """
 
 import argparse
@@ -45,9 +46,33 @@ POTATOES = """Вы посадили **Галу** 3 мая; ей нужно 70–
 2. копайте, когда ботва подсохнет.
 """
 QUESTIONS = {"garden": ("What can I bake for Anna?", CAKE), "огород": ("Когда копать картофель?", POTATOES)}
+LEASE = """# Lease of the workshop
+
+## Term
+
+The lease begins on 1 March 2026 and ends on 28 February 2029. It is extended by one year unless one of the
+parties gives notice three months before its end.
+
+## Rent
+
+The rent is 640 euros a month, heating included. The deposit is two months' rent; it is returned within 30 days after
+the keys were handed over.
+"""
+INSURANCE = """# Страхование мастерской
+
+## Что застраховано
+
+Инструменты и станки до 12 000 евро: пожар, вода, кража со взломом. Велосипеды на улице не застрахованы.
+"""
+NOTICE = (
+    "By when must I give notice?",
+    "The lease ends on **28 February 2029**; notice is due three months before [1].",
+)
 
 
 def reply(request: Recorded) -> Reply:
+    if NOTICE[0] in request.last_user:
+        return text_reply(NOTICE[1])
     known = dict(QUESTIONS.values()) | {asked: text for talk in TALKS.values() for asked, text in talk.items()}
     return text_reply(known.get(request.last_user, "…"))
 
@@ -81,7 +106,38 @@ def take(base: str, to: Path) -> None:
         page.screenshot(path=to / "made-from.png")
         page = opened(browser, base, "огород", 360, 640, locale="ru-RU", color_scheme="dark")
         page.screenshot(path=to / "phone.png")
+        knowledge(browser, base, to)
         browser.close()
+
+
+def knowledge(browser: Browser, base: str, to: Path) -> None:
+    """A base, a question to it, and what a mark of the answer opens."""
+    page = browser.new_context(viewport={"width": 860, "height": 620}, locale="en-GB", color_scheme="light").new_page()
+    page.goto(f"{base}/#/knowledge")
+    page.click("text=New base")
+    page.fill("dialog [name=name]", "Workshop")
+    page.fill("dialog [name=description]", "Lease, insurance and manuals")
+    page.click("dialog button.main")
+    page.wait_for_selector(".drop")
+    files = {"lease.md": LEASE, "страховка.md": INSURANCE}
+    given: Any = [{"name": name, "mimeType": "text/markdown", "buffer": text.encode()} for name, text in files.items()]
+    page.set_input_files(".drop input[type=file]", given)
+    page.wait_for_selector("section[aria-label=Documents] li:nth-child(2) a")
+    page.wait_for_timeout(5_000)
+    page.screenshot(path=to / "knowledge.png")
+    page.click("text=Ask it in a new chat")
+    page.click("dialog button.main")
+    page.wait_for_selector("textarea")
+    page.fill("textarea", NOTICE[0])
+    page.keyboard.press("Enter")
+    page.wait_for_selector("article.assistant .cite")
+    page.wait_for_timeout(500)
+    page.screenshot(path=to / "citations.png")
+    page.click("article.assistant .cite")
+    page.click("dialog >> text=Read on")
+    page.wait_for_selector(".passage .found")
+    page.wait_for_timeout(500)
+    page.screenshot(path=to / "passage.png")
 
 
 async def main(to: Path) -> None:

@@ -4,6 +4,7 @@
 
 export const VIEWS = [
   { path: "chats", name: "Chats", sign: "✉" },
+  { path: "knowledge", name: "Knowledge", sign: "❐" },
   { path: "memory", name: "Memory", sign: "❋" },
   { path: "tasks", name: "Tasks", sign: "◔" },
   { path: "usage", name: "Usage", sign: "∑" },

@@ -36,9 +36,10 @@ class Chat extends HTMLElement {
     this.files.listen(this);
     this.offline = h("p", { class: "offline", role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
     this.heading = h("h1", {}, this.chat);
+    this.known = h("span", {});
     this.menu = h("span", { class: "menu-place" });
     this.replaceChildren(
-      h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.menu),
+      h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.menu),
       this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.files, this.composer);
     this.composer.prepend(this.files.button);
     this.body = h("div", { class: "body" });
@@ -60,10 +61,11 @@ class Chat extends HTMLElement {
 
   /** Take what the list of chats knows of this one. */
   named(chat = { name: this.chat, title: "" }) {
-    const written = JSON.stringify([chat.title, chat.archived]);
+    const bases = chat.bases || [], written = JSON.stringify([chat.title, chat.archived, bases]);
     if (written === this.written) return;
     this.written = written;
     this.heading.textContent = chat.title || chat.name;
+    this.known.replaceChildren(...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
     this.menu.replaceChildren(chatMenu(chat, () => this.closest("klaw-chats")?.refresh(), true));
   }
 
@@ -378,7 +380,8 @@ function messageRow(chat, message, changed) {
     row.append(...folds);
     return row;
   }
-  const text = message.role === "assistant" ? markdown(message.content, () => row.closest("klaw-chat")?.follow())
+  const cite = () => message.context_used?.passages && opened("citations").then((view) => view.cite(row, text, message.context_used));
+  const text = message.role === "assistant" ? markdown(message.content, () => { cite(); row.closest("klaw-chat")?.follow(); })
     : h("div", { class: "text plain" }, message.content);
   text.hidden = !message.content;
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),

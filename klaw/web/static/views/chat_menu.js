@@ -18,6 +18,7 @@ export function chatMenu(chat, changed, open = false) {
   return menu(`${t("Menu")}: ${chat.title || chat.name}`, [
     ...(open ? [[t("Answer again"), say("/retry")], [t("Begin a new segment"), say("/new")]] : []),
     [t("Rename"), rename],
+    [t("Knowledge"), () => opened("knowledge/binding").then((view) => view.bind(chat, changed))],
     chat.archived ? [t("Restore"), () => change("restore")] : [t("Archive"), () => change("archive")],
     [t("Save as Markdown"), () => exported(chat, "markdown", "md")],
     [t("Save as JSON"), () => exported(chat, "json", "json")],

@@ -61,6 +61,7 @@ function sections(chat, told, changed) {
   return [
     head, bar(receipt),
     group(t("Facts in every prompt"), facts.shown.map((each) => factLine(each, texts.facts[each.id], changed))),
+    receipt.context_used && fromKnowledge(receipt.context_used),
     group(t("Recalled"), recall.candidates.filter(isKept).map(message)) || h("p", {}, nothing(recall.guard)),
     group(t("Topics"), topics.filter(isChosen).map(topic)),
     window.messages ? h("p", {}, t("Messages {first} to {last} of this chat were shown whole; left out: {out}.",
@@ -70,6 +71,23 @@ function sections(chat, told, changed) {
       facts.left_out > 0 && h("p", {}, t("Facts without room: {count}", { count: facts.left_out })), h("ul", { class: "lines" }, cut)) : null,
     whyNot(chat, told),
   ].flat().filter(Boolean);
+}
+
+const NO_PASSAGE = {
+  too_far: "Nothing in the bases is about the question.", no_content: "the question is small talk", no_passages: "The bases have no text yet.",
+  no_bases: "The chat's bases are gone, or not shared with you any more.", no_room: "There was no room for a passage.",
+};
+
+/** What the knowledge bases gave: every passage with its place, and the queries that graphs were asked. */
+function fromKnowledge({ query, passages, nothing: why, removed, uncited, sparql = [], degraded = [] }) {
+  const notes = [query && t("Searched: {query}", { query }), why && t(NO_PASSAGE[why] || why), removed && t("Marks taken out because they did not hold: {count}", { count: removed }),
+    uncited && t("The answer refers to none of them."), ...degraded.map((each) => said(each, each))];
+  return [h("h2", {}, t("From knowledge bases")), notes.filter(Boolean).map((each) => h("p", { class: "hint" }, each)),
+    h("ul", { class: "lines" }, passages.map((each) => h("li", {}, h("p", {}, h("strong", {}, `[${each.number}] `),
+      each.document ? h("a", { href: `#/knowledge/${each.base}/${each.document}/${each.start}-${each.end}`, onclick: (event) => event.target.closest("dialog").close() }, each.name) : each.name,
+      h("span", { class: "hint" }, [each.first_page && ` ${t("page")} ${each.first_page}`, each.heading && ` ${each.heading}`, each.cited && ` · ${t("cited")}`, ` · ${t("score")} ${number(each.score)}`].filter(Boolean))),
+    each.text && h("p", { class: "quote clamp" }, each.text)))),
+    sparql.map((each) => h("details", { class: "fold" }, h("summary", {}, `SPARQL, ${t("rows")}: ${number(each.rows || 0)} ${each.error || ""}`), h("pre", { tabIndex: 0 }, each.sparql)))];
 }
 
 function nothing(guard) {

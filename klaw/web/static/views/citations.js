@@ -1,0 +1,46 @@
+// What an answer was given from knowledge bases: its marks [n] open their passages.
+
+import { get } from "/static/api.js";
+import { h } from "/static/dom.js";
+import { t } from "/static/i18n.js";
+import { failure, openDialog } from "/static/forms.js";
+import { addressOf, originalOf, placeOf } from "/static/views/knowledge/reader.js";
+
+/** Make the marks of a rendered answer buttons, and list what they mean below it. `used`: `context_used` of the answer. */
+export function cite(row, text, { passages: used }) {
+  const given = new Map(used.map((each) => [each.number, each]));
+  mark(text, given);
+  row.querySelector(".sources")?.remove();
+  const cited = used.filter((each) => each.cited);
+  if (cited.length) text.after(h("ol", { class: "sources" }, cited.map((each) => h("li", { value: each.number },
+    h("button", { class: "quiet", onclick: () => show(each) }, each.name), placeOf(each)))));
+}
+
+/** Put buttons in place of the marks; those in code stay as they are. */
+function mark(text, given) {
+  const walker = document.createTreeWalker(text, NodeFilter.SHOW_TEXT, (node) => (node.parentElement.closest("code, pre, a, button") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT));
+  const nodes = [];
+  while (walker.nextNode()) if (/\[\d+\]/.test(walker.currentNode.data)) nodes.push(walker.currentNode);
+  for (const node of nodes) {
+    node.replaceWith(...node.data.split(/(\[\d+\])/).map((part) => {
+      const each = given.get(Number((/^\[(\d+)\]$/.exec(part) || [])[1]));
+      return each ? h("button", { class: "cite", title: each.name, "aria-label": `${t("Source")} ${each.number}: ${each.name}`, onclick: () => show(each) }, String(each.number)) : part;
+    }));
+  }
+}
+
+/** What a mark refers to, as the document has it now. */
+async function show(each) {
+  const dialog = openDialog(`[${each.number}] ${each.name}`);
+  const text = h("p", { class: "quote" }, each.text || "");
+  const links = each.document ? [h("a", { class: "button", href: addressOf(each.base, each), onclick: dialog.close }, t("Read on")),
+    h("a", { class: "button", href: originalOf(each.document, each.first_page), target: "_blank", rel: "noopener" }, t("Open the file"))] : [];
+  dialog.show(h("p", {}, placeOf(each)), text, each.iri ? h("p", { class: "hint" }, each.iri) : "", h("div", { class: "buttons" }, links));
+  if (each.text || !each.document) return;
+  try {
+    const { passages } = await get(`/kb/documents/${each.document}`, { start: each.start, end: each.end, around: 0 });
+    text.textContent = passages.map((passage) => passage.text).join("\n");
+  } catch (error) {
+    text.replaceWith(failure(error));
+  }
+}

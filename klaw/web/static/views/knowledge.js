@@ -1,0 +1,176 @@
+// Knowledge bases: what is in them, who may use them, and the texts of their documents.
+
+import { get, patch, post, remove } from "/static/api.js";
+import { confirmed, h, menu, toast } from "/static/dom.js";
+import { form, openDialog } from "/static/forms.js";
+import { number, said, size, t, when } from "/static/i18n.js";
+import { Panel } from "/static/panel.js";
+import { addMenu, upload } from "/static/views/knowledge/adding.js";
+import { passageLine, reader } from "/static/views/knowledge/reader.js";
+
+const ROLES = { owner: "owner", editor: "editor", viewer: "viewer" };
+const KINDS = { file: "File", folder: "Folder", web: "Web page", rdf: "Graph in a file", sparql: "SPARQL endpoint" };
+const STATES = { waiting: "is being read", read: "read", failed: "could not be read" };
+
+const of = (base) => `/kb/${encodeURIComponent(base)}`;
+
+class Knowledge extends Panel {
+  every = 4000;
+
+  async load() {
+    const [base, document, range] = this.where;
+    if (!base) return get("/kb");
+    if (document) return { read: await reader.load(base, document, range) };
+    const told = await get(of(base));
+    return { ...told, documents: await get(`${of(base)}/documents`, { limit: 100 }) };
+  }
+
+  draw(told) {
+    if (told.read) return reader.draw(this, ...this.where, told.read);
+    return told.base ? this.drawBase(told) : this.drawList(told);
+  }
+
+  // -- all bases -------------------------------------------------------------------------------------------------------
+
+  drawList({ bases }) {
+    return [
+      h("header", { class: "row" }, h("h1", {}, t("Knowledge")), h("button", { class: "main", onclick: () => this.write() }, t("New base"))),
+      bases.length ? h("ul", { class: "cards" }, bases.map((base) => h("li", {},
+        h("h2", {}, h("a", { href: `#${of(base.id).replace("/kb", "/knowledge")}` }, base.name)),
+        base.description && h("p", { class: "clamp" }, base.description),
+        h("p", { class: "hint" }, [counted(base), roleOf(base)].join(" · "))))) :
+        h("p", { class: "hint" }, t("A base holds documents, web pages and graphs. A chat that is bound to it is answered from them, with the place of every statement.")),
+    ];
+  }
+
+  /** Make a base, or change one. */
+  write(base) {
+    const dialog = openDialog(base ? t("Edit") : t("New base"));
+    dialog.show(form([
+      { name: "name", label: t("Name"), value: base ? base.name : "", maxLength: 80 },
+      { name: "description", label: t("What is in it"), rows: 3, value: base ? base.description : "" },
+      { name: "language", label: t("Language of most texts"), value: base ? base.language : "", hint: t("a code such as en or ru, or nothing"), maxLength: 3 },
+    ], async (given) => {
+      const made = base ? await patch(of(base.id), given) : await post("/kb", given);
+      dialog.close();
+      if (base) this.refresh();
+      else location.hash = `#/knowledge/${encodeURIComponent(made.base.id)}`;
+    }));
+  }
+
+  // -- one base --------------------------------------------------------------------------------------------------------
+
+  drawBase({ base, sources, unembedded, documents }) {
+    const may = base.role !== "viewer";
+    return [
+      h("header", { class: "row" }, h("a", { href: "#/knowledge", class: "button", "aria-label": t("Knowledge") }, "‹"), h("h1", {}, base.name),
+        h("button", { class: "main", onclick: () => this.begin(base) }, t("Ask it in a new chat")), this.menuOf(base)),
+      base.description && h("p", {}, base.description),
+      h("p", { class: "hint" }, [counted(base), roleOf(base), ...Object.entries(base.members).map(([user, role]) => `${user}: ${t(ROLES[role])}`)].join(" · ")),
+      unembedded > 0 && h("p", { class: "hint", role: "status" }, t("{count} passages are found by their words only, until their vectors are made.", { count: number(unembedded) })),
+      this.search(base),
+      may && h("div", { class: "drop", ondragover: (event) => event.preventDefault(), ondrop: (event) => {
+        event.preventDefault();
+        upload(this, base.id, event.dataTransfer.files);
+      } }, addMenu(this, base.id), h("span", { class: "hint" }, t("or drop files here"))),
+      h("section", { "aria-label": t("Sources") }, h("h2", {}, t("Sources")),
+        sources.length ? h("ul", { class: "cards" }, sources.map((each) => this.source(each, may))) : h("p", { class: "hint" }, t("Nothing is here yet."))),
+      documents.documents.length > 0 && h("section", { "aria-label": t("Documents") }, h("h2", {}, t("Documents")),
+        h("ul", { class: "lines" }, documents.documents.map((each) => this.document(base, each))),
+        documents.next && h("p", { class: "hint" }, t("Only the first {count} are shown.", { count: documents.documents.length }))),
+    ];
+  }
+
+  menuOf(base) {
+    const entries = base.role === "owner" ? [
+      [t("Edit"), () => this.write(base)], [t("Share"), () => this.share(base)],
+      [t("Delete"), () => this.removed(of(base.id), `${t("Delete this base")}: ${base.name}`, "#/knowledge")],
+    ] : [[t("Leave"), () => this.change(async () => { await post(`${of(base.id)}/leave`); location.hash = "#/knowledge"; }, `${t("Leave")}: ${base.name}?`)]];
+    return menu(`${t("Menu")}: ${base.name}`, entries);
+  }
+
+  share(base) {
+    const dialog = openDialog(t("Share"));
+    dialog.show(form([
+      { name: "member", label: t("User"), value: "" },
+      { name: "role", label: t("Role"), value: "viewer", choices: [["viewer", t("viewer: asks and reads")], ["editor", t("editor: also changes sources")], ["none", t("none: no longer")]] },
+    ], async (given) => {
+      await post(`${of(base.id)}/share`, given);
+      dialog.close();
+      this.refresh();
+    }));
+  }
+
+  search(base) {
+    const found = h("div", { role: "status" });
+    const field = h("input", { type: "search", placeholder: t("Search this base"), "aria-label": t("Search this base"), "data-key": "search" });
+    return h("form", { class: "search", onsubmit: async (event) => {
+      event.preventDefault();
+      const query = field.value.trim();
+      if (!query) return;
+      const dialog = openDialog(query, found);
+      try {
+        const { passages } = await get(`${of(base.id)}/search`, { query });
+        found.replaceChildren(passages.length ? h("ul", { class: "lines" }, passages.map((each) => passageLine(base.id, each, () => dialog.close()))) : t("Nothing was found."));
+      } catch (error) {
+        found.replaceChildren(h("p", { class: "error" }, error.message));
+      }
+    } }, h("div", { class: "row" }, field, h("button", {}, t("Search"))));
+  }
+
+  source(each, may) {
+    const read = each.documents - each.waiting - each.failed, path = `/kb/sources/${each.id}`;
+    const counts = [read > 0 && t("{count} documents", { count: number(read) }), each.waiting && `${t("waiting")}: ${number(each.waiting)}`, each.failed && `${t("failed")}: ${number(each.failed)}`];
+    return h("li", {}, h("h3", {}, each.name), h("p", { class: "hint" }, [t(KINDS[each.kind]), each.where !== each.name && each.where, ...counts].filter(Boolean).join(" · ")),
+      may && h("div", { class: "buttons" },
+        h("button", { "data-key": `again-${each.id}`, onclick: () => this.change(() => post(`${path}/refresh`)) }, t("Read again")),
+        h("button", { "data-key": `remove-${each.id}`, onclick: () => this.removed(path, `${t("Remove")}: ${each.name}`) }, t("Remove"))));
+  }
+
+  document(base, each) {
+    const name = each.state === "read" && each.passages ? h("a", { href: `#/knowledge/${encodeURIComponent(base.id)}/${each.id}` }, each.name) : each.name;
+    return h("li", {}, h("p", {}, name), h("p", { class: "hint" }, [each.title !== each.name && each.title, t(STATES[each.state]), each.pages && t("{count} pages", { count: number(each.pages) }),
+      each.size && size(each.size), each.read_at && when(each.read_at)].filter(Boolean).join(" · ")),
+    each.problems.map((problem) => h("p", { class: "error" }, problem.page ? `${t("page")} ${problem.page}: ` : "", said(problem.text, problem.code))));
+  }
+
+  /** Remove a source or a base: first what would go, then the deed. */
+  async removed(path, title, then) {
+    try {
+      const found = await remove(path, { dry_run: true });
+      if (!await confirmed(h("span", {}, h("strong", {}, title), h("br"), going(found)), t("Remove"), t("Cancel"))) return;
+      const proof = await remove(path, { dry_run: false });
+      toast(going(proof), 15000);
+      if (then) location.hash = then;
+      else this.refresh();
+    } catch (error) {
+      toast(error.message);
+    }
+  }
+
+  /** Ask for a chat's name, bind it and open it. */
+  begin(base) {
+    const dialog = openDialog(t("Ask it in a new chat"));
+    dialog.show(form([{ name: "chat", label: t("Name of the chat"), value: base.name.replace(/[^\p{L}\p{N}\p{M} _.-]/gu, "").slice(0, 60).trim(), maxLength: 64 }], async ({ chat }) => {
+      await post("/kb/use", { chat, bases: [base.id] });
+      dialog.close();
+      location.hash = `#/chats/${encodeURIComponent(chat)}`;
+    }, { button: t("Begin") }));
+  }
+}
+
+function counted(base) {
+  return `${t("Documents")}: ${number(base.documents)}, ${t("passages")}: ${number(base.passages)}`;
+}
+
+function roleOf(base) {
+  return base.role === "owner" ? t("yours") : `${t(ROLES[base.role])} (${t("of {user}", { user: base.owner })})`;
+}
+
+/** What goes, or went, with a source or a base, and in which answers it was cited. */
+function going({ documents = 0, passages = 0, cited = [] }) {
+  const told = `${t("Documents")}: ${number(documents)}, ${t("passages")}: ${number(passages)}.`;
+  return cited.length ? `${told} ${t("Answers that were given its passages:")} ${cited.map((each) => `${each.chat}#${each.seq}`).join(", ")}` : told;
+}
+
+customElements.define("klaw-knowledge", Knowledge);

@@ -1,0 +1,50 @@
+// The text of a document, passage by passage, around what is cited.
+
+import { get } from "/static/api.js";
+import { h } from "/static/dom.js";
+import { number, t } from "/static/i18n.js";
+
+const AROUND = 10;
+
+/** The address of a passage on the page. */
+export const addressOf = (base, { document, start, end }) =>
+  `#/knowledge/${encodeURIComponent(base)}/${document}/${start ?? 0}-${end ?? 0}`;
+
+/** The original of a document; a PDF opens at the page. */
+export const originalOf = (document, page) => `/api/v1/kb/documents/${document}/file${page ? `#page=${page}` : ""}`;
+
+/** One passage that was found or used, with a way to its document. */
+export function passageLine(base, each, opened = () => null) {
+  return h("li", {}, h("p", {}, h("a", { href: addressOf(base, each), onclick: opened }, each.name), placeOf(each)),
+    each.text && h("p", { class: "quote clamp" }, each.text));
+}
+
+/** Page and heading of a passage. */
+export function placeOf({ first_page, last_page, heading }) {
+  const pages = first_page && (last_page && last_page !== first_page ? `${t("pages")} ${first_page}–${last_page}` : `${t("page")} ${first_page}`);
+  const told = [pages, heading].filter(Boolean).join(" · ");
+  return told && h("span", { class: "hint" }, ` ${told}`);
+}
+
+export const reader = {
+  load(_base, document, range = "0-0") {
+    const [start, end] = range.split("-").map(Number);
+    return get(`/kb/documents/${document}`, { start, end, around: AROUND });
+  },
+
+  draw(view, base, id, range = "0-0", { document, passages, previous, next }) {
+    const [start, end] = range.split("-").map(Number);
+    const isCited = (each) => end > start && each.start < end && each.end > start;
+    const to = (at, text) => h("a", { class: "button", href: addressOf(base, { document: id, start: at, end: at }) }, text);
+    const rows = passages.map((each) => h("article", { class: "passage", "data-start": each.start },
+      h("p", { class: "hint" }, placeOf(each)), h("p", { class: isCited(each) ? "quote found" : "quote" }, each.text)));
+    requestAnimationFrame(() => view.querySelector(".found")?.scrollIntoView({ block: "center" }));
+    return [
+      h("header", { class: "row" }, h("a", { href: `#/knowledge/${encodeURIComponent(base)}`, class: "button", "aria-label": t("Knowledge") }, "‹"), h("h1", {}, document.title || document.name),
+        h("a", { class: "button", href: originalOf(id, (passages.find(isCited) || passages[0] || {}).first_page), target: "_blank", rel: "noopener" }, t("Open the file"))),
+      h("p", { class: "hint" }, [document.name, document.pages && t("{count} pages", { count: number(document.pages) })].filter(Boolean).join(" · ")),
+      h("nav", { class: "row", "aria-label": t("Passages") }, previous !== null && to(previous, t("Earlier")), next !== null && to(next, t("Later"))),
+      rows.length ? rows : h("p", {}, t("It has no text that could be read.")),
+    ];
+  },
+};
