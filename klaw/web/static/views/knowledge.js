@@ -122,6 +122,7 @@ class Knowledge extends Panel {
     const read = each.documents - each.waiting - each.failed, path = `/kb/sources/${each.id}`;
     const counts = [read > 0 && t("{count} documents", { count: number(read) }), each.waiting && `${t("waiting")}: ${number(each.waiting)}`, each.failed && `${t("failed")}: ${number(each.failed)}`];
     return h("li", {}, h("h3", {}, each.name), h("p", { class: "hint" }, [t(KINDS[each.kind]), each.where !== each.name && each.where, ...counts].filter(Boolean).join(" · ")),
+      each.state?.text && h("p", { class: "error" }, said(each.state.text, `kb_${each.state.code}`)),
       may && h("div", { class: "buttons" },
         h("button", { "data-key": `again-${each.id}`, onclick: () => this.change(() => post(`${path}/refresh`)) }, t("Read again")),
         h("button", { "data-key": `remove-${each.id}`, onclick: () => this.removed(path, `${t("Remove")}: ${each.name}`) }, t("Remove"))));
