@@ -22,6 +22,7 @@ from klaw.domain.embedding import EmbedderState
 from klaw.errors import ActorStopped, EmbeddingUnavailable, ModelAway, ModelError, StorageFull, VectorsDamaged
 from klaw.memory.embed.batches import Waiting, split_batches
 from klaw.memory.embed.embedder import Embedder, EmbedQuery
+from klaw.memory.embed.heap import give_back
 from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.store.engine import meta
@@ -233,8 +234,11 @@ class Worker:
                     await self._repair()
                 while await self.writer.run(stored_vectors.encode):  # of an earlier version, or left over by a stop
                     pass
+                made = False
                 while await self._embed_next():
-                    pass
+                    made = True
+                if made and self.remote is None:
+                    await self.threads.run(give_back)
             except StorageFull:
                 log.warning("vectors_not_stored", code="storage_full")
             except VectorsDamaged:
