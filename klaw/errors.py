@@ -326,6 +326,10 @@ class ToolRefused(KlawError):
     what to do instead. It may hold a path or an address, so it goes into no log."""
 
 
+class PageGone(ToolRefused):
+    """There is nothing at an address any more."""
+
+
 class NotThere(ToolRefused):
     """There is no file or folder of this path."""
 

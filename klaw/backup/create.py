@@ -113,6 +113,7 @@ def _made(
         time=at,
         last=mark.last,
         digests=digests,
+        forgetting=mark.forgetting and bool(mark.last),
         secrets=secrets,
         left_out=tuple(draft.left_out),
         new_bytes=draft.new_bytes,

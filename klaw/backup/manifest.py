@@ -66,6 +66,8 @@ class Manifest:
     journal; empty when no database could be read."""
     digests: Mapping[str, str]
     """Of the database's tables at the mark; empty when they could not be taken."""
+    forgetting: Annotated[bool, OMIT] = False
+    """Something was being forgotten, and not in all logs yet: they may still hold it."""
     secrets: bool
     """Whether tokens and environment files are in it."""
     left_out: tuple[str, ...] = ()

@@ -74,7 +74,8 @@ def _told(backup: "Backup", last_forgetting: int) -> dict[str, Any]:
 
 
 def _holds_forgotten(backup: "Backup", last_forgetting: int) -> bool:
-    return backup.manifest is not None and backup.manifest.last.get("entry", 0) < last_forgetting
+    made = backup.manifest
+    return made is not None and (made.forgetting or made.last.get("entry", 0) < last_forgetting)
 
 
 def _listed(answer: dict[str, Any]) -> Shown:

@@ -51,9 +51,13 @@ class CitationMetrics:
     """What is counted of answers with passages."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.kept = metrics.counter("klaw_kb_citations_kept_total", "passages that answers refer to")
-        self.removed = metrics.counter("klaw_kb_citations_removed_total", "marks that did not hold and were taken out")
-        self.uncited = metrics.counter("klaw_kb_uncited_answers_total", "answers without a mark, with passages given")
+        self.kept = metrics.counter("klaw_knowledge_citations_kept_total", "passages that answers refer to")
+        self.removed = metrics.counter(
+            "klaw_knowledge_citations_removed_total", "marks that did not hold and were taken out"
+        )
+        self.uncited = metrics.counter(
+            "klaw_knowledge_uncited_answers_total", "answers without a mark, with passages given"
+        )
 
 
 @attrs.frozen(kw_only=True)

@@ -1,6 +1,7 @@
 """The parts of knowledge bases, how they are connected, and the actor that works in their background."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,7 +18,9 @@ from klaw.knowledge.web_pages import WebPages
 from klaw.llm.client import LlmClient
 from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder
-from klaw.toolbox.web.fetch import WebFetcher
+
+if TYPE_CHECKING:
+    from klaw.toolbox.web.fetch import WebFetcher
 
 MAX_PAGE_BYTES = 20_000_000
 """Of a page, also a PDF, that is a source: it is in memory while it is fetched."""
@@ -69,7 +72,7 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
         scan_s=config.scan_s,
     )
     pages = WebPages(
-        fetcher=WebFetcher(attrs.evolve(core.config.tools.web, max_bytes=MAX_PAGE_BYTES)),
+        fetcher=partial(_fetcher, core),
         originals=core.originals,
         readers=readers,
         writer=writer,
@@ -96,3 +99,9 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
         metrics=CitationMetrics(core.metrics),
     )
     return Knowledge(core=core, indexer=indexer, graphs=graphs, passages=passages, dialogue=dialogue)
+
+
+def _fetcher(core: Core) -> "WebFetcher":
+    from klaw.toolbox.web.fetch import WebFetcher
+
+    return WebFetcher(attrs.evolve(core.config.tools.web, max_bytes=MAX_PAGE_BYTES))

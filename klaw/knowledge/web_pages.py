@@ -2,21 +2,24 @@
 folder and read like an upload; of a page that is gone or cannot be reached, the last copy stays."""
 
 import json
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from klaw.actor.backoff import Pauses
 from klaw.actor.clock import Clock, iso
 from klaw.domain.knowledge import Document, DocumentProblem, DocumentState, Source, SourceId, SourceKind, document_id
-from klaw.errors import ToolRefused
+from klaw.errors import PageGone, ToolRefused
 from klaw.knowledge.source_state import SourceState
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds.knowledge import documents, sources
 from klaw.store.originals import Originals
-from klaw.toolbox.web.fetch import PageGone, WebFetcher
+
+if TYPE_CHECKING:
+    from klaw.toolbox.web.fetch import WebFetcher
 
 FORMATS = {
     "text/html": "html",
@@ -41,24 +44,29 @@ class WebPages:
     """See the module.
 
     Args:
+        fetcher: makes what fetches; called when the first page is due, because it loads an HTTP client.
         refresh_s: age at which a page is fetched again; 0: never.
     """
 
     def __init__(
         self,
         *,
-        fetcher: WebFetcher,
+        fetcher: Callable[[], "WebFetcher"],
         originals: Originals,
         readers: Readers,
         writer: Writer,
         clock: Clock,
         refresh_s: float,
     ) -> None:
-        self._fetcher, self._originals = fetcher, originals
+        self._make_fetcher, self._originals = fetcher, originals
         self._readers, self._writer, self._clock = readers, writer, clock
         self._refresh_s = refresh_s
         self._failed: Pauses[SourceId] = Pauses()
         self.states: dict[SourceId, SourceState] = {}
+
+    @cached_property
+    def _fetcher(self) -> "WebFetcher":
+        return self._make_fetcher()
 
     async def look(self, again: Collection[SourceId]) -> bool:
         """Fetch the pages that are due, one after the other. Returns whether other bytes are kept now. Raises

@@ -2,7 +2,7 @@
 
 import trio
 
-from tests.e2e.test_http import http, token_for, world
+from tests.e2e.test_http import http, token_for, until_served, world
 from tests.support.server import served, write_home
 from tests.support.waiting import until
 
@@ -55,6 +55,8 @@ async def test_a_file_is_kept_when_it_is_answered(tmp_path):
 async def test_only_editors_may_upload(tmp_path):
     async with world(tmp_path) as server:
         hers, his = (token_for(server, user)[1] for user in ("anna", "boris"))
+        async with http(server) as nobody:
+            await until_served(nobody, 401)
         async with http(server, hers) as anna, http(server, his) as boris:
             base = (await anna.post("/api/v1/kb", json={"name": "Notes"})).json()["base"]["id"]
             refused = await boris.post(FILES.format(base), params={"name": "a.txt"}, content=b"x")

@@ -156,7 +156,7 @@ async def knowledge_world(
             scan_s=scan_s,
         )
         pages = WebPages(
-            fetcher=fetcher or WebFetcher(WebToolConfig()),
+            fetcher=lambda: fetcher or WebFetcher(WebToolConfig()),
             originals=originals,
             readers=readers,
             writer=writer,

@@ -22,7 +22,7 @@ from klaw.actor.threads import Threads
 from klaw.config.tools import WebToolConfig
 from klaw.convert import Bounds
 from klaw.domain.charset import decode
-from klaw.errors import ToolRefused
+from klaw.errors import PageGone, ToolRefused
 from klaw.toolbox.spec import Permission, ToolContext, ToolSpec, tool
 from klaw.toolbox.web.address import (
     MAX_URL_CHARS,
@@ -96,10 +96,6 @@ class Bytes:
     etag: str
     modified: str
     """``Last-Modified``, as the server says it; empty: it does not."""
-
-
-class PageGone(ToolRefused):
-    """There is nothing at this address any more."""
 
 
 class _NotModifiedError(Exception):

@@ -97,7 +97,7 @@ async def test_passages_stand_before_the_question_and_false_citations_are_taken_
         assert kept.passages[0].first_page == page
         assert kept.passages[0].start is not None
         report = w.app.core.metrics.report()
-        assert [report[f"klaw_kb_citations_{each}_total"]["value"] for each in ("kept", "removed")] == [1, 2]
+        assert [report[f"klaw_knowledge_citations_{each}_total"]["value"] for each in ("kept", "removed")] == [1, 2]
         lines = "\n".join(receipt_lines(attrs.asdict(await w.receipt())))
         assert f"{name}, page {page}" in lines
         assert "2 marks did not hold" in lines

@@ -220,51 +220,51 @@ async def test_users_apart_whatever_one_asks_by_whatever_door(tmp_path):
 
 
 async def test_a_viewer_changes_nothing_and_one_who_is_none_any_more_sees_nothing(tmp_path):
-    async with served(write_home(tmp_path, gateway={"http": {"requestsPerSecond": 100_000}})) as server:
-        tokens = tokens_file(server.home / "config")
-        hers, his = (add_token(tokens, user, "2026-01-01T00:00:00Z")[1] for user in ("anna", "boris"))
-        async with http(server, hers) as anna, http(server, his) as boris:
-            base = (await anna.post("/api/v1/kb", json={"name": said("base")})).json()["base"]["id"]
-            files = [
-                (await anna.post(f"/api/v1/kb/{base}/files", params={"name": name}, content=said(name).encode())).json()
-                for name in ("one.txt", "two.txt")
-            ]
-            source = files[0]["source"]["id"]
-            known = Known({"base": base, "source": source, "document": document_id(source, "one.txt"), "what": HOOK,
-                "chat": "main", "fact": base, "person": base, "member": "boris", "query": HOOK, "name": HOOK,
-                "sha256": files[0]["source"]["sha256"], "turn": base, "message": base})  # fmt: skip
+    home = write_home(tmp_path, gateway={"http": {"requestsPerSecond": 100_000}})
+    tokens = tokens_file(home / "config")
+    hers, his = (add_token(tokens, user, "2026-01-01T00:00:00Z")[1] for user in ("anna", "boris"))
+    async with served(home) as server, http(server, hers) as anna, http(server, his) as boris:
+        base = (await anna.post("/api/v1/kb", json={"name": said("base")})).json()["base"]["id"]
+        files = [
+            (await anna.post(f"/api/v1/kb/{base}/files", params={"name": name}, content=said(name).encode())).json()
+            for name in ("one.txt", "two.txt")
+        ]
+        source = files[0]["source"]["id"]
+        known = Known({"base": base, "source": source, "document": document_id(source, "one.txt"), "what": HOOK,
+            "chat": "main", "fact": base, "person": base, "member": "boris", "query": HOOK, "name": HOOK,
+            "sha256": files[0]["source"]["sha256"], "turn": base, "message": base})  # fmt: skip
 
-            async def read():
-                listed = (await anna.get(f"/api/v1/kb/{base}/documents")).json()["documents"]
-                return len(listed) == 2 and all(each["state"] == "read" for each in listed)
+        async def read():
+            listed = (await anna.get(f"/api/v1/kb/{base}/documents")).json()["documents"]
+            return len(listed) == 2 and all(each["state"] == "read" for each in listed)
 
-            await until(read)
-            own = ("kb_leave", "kb_list", "kb_create", "kb_upload")
-            kb = {(each.method, each.path) for each in doors() if each.operation.noun.word == "kb"}
-            paths = {path for method, path in kb} | {"/api/v1/kb/{base}/files"}
-            kept = {each.operation.name: each.path for each in doors()}
-            left = paths - {kept[name] for name in own}
+        await until(read)
+        own = ("kb_leave", "kb_list", "kb_create", "kb_upload")
+        kb = {(each.method, each.path) for each in doors() if each.operation.noun.word == "kb"}
+        paths = {path for method, path in kb} | {"/api/v1/kb/{base}/files"}
+        kept = {each.operation.name: each.path for each in doors()}
+        left = paths - {kept[name] for name in own}
 
-            def asked():
-                for method, path, how in requests(known):
-                    if any(_fits(path, each) for each in left) and not path.endswith("/leave"):
-                        yield method, path, how
+        def asked():
+            for method, path, how in requests(known):
+                if any(_fits(path, each) for each in left) and not path.endswith("/leave"):
+                    yield method, path, how
 
-            await anna.post(f"/api/v1/kb/{base}/share", json={"member": "boris", "role": "viewer"})
-            before, answers = rows_of(server.database, "anna"), []
-            await ask_all(boris, asked(), answers)
-            assert rows_of(server.database, "anna") == before
-            assert len(answers) > 300
-            seen = {each[1] for each in answers if each[3] == 200 and SECRET in each[4]}
-            assert {f"/api/v1/kb/{base}", f"/api/v1/kb/{base}/documents"} <= seen
-            failed = [each for each in answers if each[3] >= 500]
-            assert not failed, failed[:3]
-            await anna.post(f"/api/v1/kb/{base}/share", json={"member": "boris", "role": "none"})
-            answers = []
-            await ask_all(boris, asked(), answers)
-            told = [each for each in answers if SECRET in each[4]]
-            assert not told, told[:3]
-            assert (await anna.get(f"/api/v1/kb/{base}")).json()["base"]["members"] == {}
+        await anna.post(f"/api/v1/kb/{base}/share", json={"member": "boris", "role": "viewer"})
+        before, answers = rows_of(server.database, "anna"), []
+        await ask_all(boris, asked(), answers)
+        assert rows_of(server.database, "anna") == before
+        assert len(answers) > 300
+        seen = {each[1] for each in answers if each[3] == 200 and SECRET in each[4]}
+        assert {f"/api/v1/kb/{base}", f"/api/v1/kb/{base}/documents"} <= seen
+        failed = [each for each in answers if each[3] >= 500]
+        assert not failed, failed[:3]
+        await anna.post(f"/api/v1/kb/{base}/share", json={"member": "boris", "role": "none"})
+        answers = []
+        await ask_all(boris, asked(), answers)
+        told = [each for each in answers if SECRET in each[4]]
+        assert not told, told[:3]
+        assert (await anna.get(f"/api/v1/kb/{base}")).json()["base"]["members"] == {}
 
 
 def _fits(path, template):

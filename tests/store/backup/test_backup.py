@@ -24,6 +24,7 @@ from klaw.backup.folder import BackupRefused, chosen, listed
 from klaw.backup.manifest import BrokenBackup, Item, Manifest
 from klaw.backup.restore import restore
 from klaw.backup.verify import differing, paths_below, verify
+from klaw.cli.backup import _told
 from klaw.config.paths import Paths
 from klaw.errors import StorageError
 from klaw.store.mark import Mark, digests_at, last_forgetting, mark, mark_offline
@@ -74,6 +75,19 @@ def marker(paths: Paths) -> Callable[[bool], Mark]:
 
 def made(paths: Paths, **how: bool) -> tuple[Path, Manifest]:
     return create(paths, paths.backups_dir, marker(paths), **{"secrets": False, **how})
+
+
+def test_one_made_while_something_is_forgotten_may_still_hold_it(paths: Paths) -> None:
+    def forgetting(logs: bool) -> Mark:
+        return attrs.evolve(marker(paths)(logs), forgetting=True)
+
+    root, made = create(paths, paths.backups_dir, forgetting, secrets=False)
+    assert made.last["entry"] >= last_forgetting(paths.database)
+    assert (made.forgetting, manifests.read(root).forgetting) == (True, True)
+    again, later = create(paths, paths.backups_dir, marker(paths), secrets=False)
+    assert (later.forgetting, "forgetting" in (again / manifests.FILE).read_text()) == (False, False)
+    told = [_told(each, last_forgetting(paths.database))["holds_forgotten"] for each in listed(paths.backups_dir)]
+    assert told == [True, False]
 
 
 def names(found: Manifest) -> set[str]:
