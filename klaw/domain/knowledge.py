@@ -118,7 +118,7 @@ class DocumentProblem:
     code: str
     """In lower case, such as ``encrypted``."""
     text: str
-    """For people: what is wrong and what can be done. Never a text of the document."""
+    """For people: document and page, what is wrong, and what can be done. Never a text of the document."""
     page: Annotated[int | None, OMIT] = None
 
 

@@ -116,11 +116,7 @@ def sources_table(sources: list[dict[str, Any]]) -> op.Lines:
 
 def problem_lines(documents: list[dict[str, Any]]) -> list[str]:
     """What of documents could not be read, by file and page."""
-    return [
-        f"{each['name']}{'' if problem.get('page') is None else ', page ' + str(problem['page'])}: {problem['text']}"
-        for each in documents
-        for problem in each["problems"]
-    ]
+    return [problem["text"] for each in documents for problem in each["problems"]]
 
 
 def _shared(answer: dict[str, Any]) -> op.Lines:

@@ -132,7 +132,7 @@ class Knowledge extends Panel {
     const name = each.state === "read" && each.passages ? h("a", { href: `#/knowledge/${encodeURIComponent(base.id)}/${each.id}` }, each.name) : each.name;
     return h("li", {}, h("p", {}, name), h("p", { class: "hint" }, [each.title !== each.name && each.title, t(STATES[each.state]), each.pages && t("{count} pages", { count: number(each.pages) }),
       each.size && size(each.size), each.read_at && when(each.read_at)].filter(Boolean).join(" · ")),
-    each.problems.map((problem) => h("p", { class: "error" }, problem.page ? `${t("page")} ${problem.page}: ` : "", said(problem.text, problem.code))));
+    each.problems.map((problem) => h("p", { class: "error" }, said(problem.text, problem.code))));
   }
 
   /** Remove a source or a base: first what would go, then the deed. */
