@@ -145,12 +145,13 @@ class Asked:
         self._idle = idle
 
     async def _look_for_answer(self) -> None:
+        # The turn first: its answer is stored with it, so what is read after it has the answer.
+        record = await self._chats.answering(self._chat, self.message.seq)
         after = await self._chats.after(self._chat, self.message.seq, ANSWER_ROWS)
         for each in after:
             if each.metadata.get("command") == self.message.id:
                 self.outcome = Outcome(status=None, answer=each)
                 return
-        record = await self._chats.answering(self._chat, self.message.seq)
         if record is None:
             return
         texts = [each for each in after if each.role is Role.ASSISTANT and each.type is Kind.TEXT]

@@ -61,8 +61,8 @@ class Chat extends HTMLElement {
 
   /** Take what the list of chats knows of this one. */
   named(chat = { name: this.chat, title: "" }) {
-    const bases = chat.bases || [], written = JSON.stringify([chat.title, chat.archived, bases]);
-    if (written === this.written) return;
+    const bases = chat.bases || [], written = JSON.stringify([chat.title || "", Boolean(chat.archived), bases]);
+    if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
     this.written = written;
     this.heading.textContent = chat.title || chat.name;
     this.known.replaceChildren(...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
