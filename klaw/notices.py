@@ -7,6 +7,7 @@ a notice names the day, so that a restart says nothing twice.
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -21,7 +22,7 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import NOTICE_ORIGIN
-from klaw.errors import KlawError, StorageError
+from klaw.errors import IdConflict, KlawError, StorageError
 from klaw.store.kinds import chats, messages
 
 ACTOR_NAME = "health.notices"
@@ -105,11 +106,10 @@ class Notices:
             told = {code: at for code, at in told.items() if code in problems}
             for code in due(self._core.health.since, told, self._core.clock.now()):
                 try:
-                    await self._tell(code, problems[code])
+                    if await self._tell(code, problems[code]):
+                        told[code] = self._core.clock.now()
                 except StorageError as error:  # a full disk: it is tried again
                     log.warning("notice_not_stored", code=code, error=error_class(error))
-                else:
-                    told[code] = self._core.clock.now()
             vitals.doing("idle")
             await trio.sleep(LOOK_S)
 
@@ -124,10 +124,11 @@ class Notices:
             log.warning("places_not_looked_at", error=error_class(error))
         return found
 
-    async def _tell(self, code: str, text: str) -> None:
+    async def _tell(self, code: str, text: str) -> bool:
+        """Returns whether it is told now; not while there is no chat."""
         chat = await self._chat()
         if chat is None:
-            return
+            return False
         user, name = chat
         at = iso(self._core.clock.now())
         said = f"Klaw: {text}"
@@ -143,7 +144,9 @@ class Notices:
             created_at=at,
             metadata={"origin": NOTICE_ORIGIN, "code": code},
         )
-        await self._core.writer.run(messages.append, [notice])
+        with suppress(IdConflict):  # before a restart it was told in another chat
+            await self._core.writer.run(messages.append, [notice])
+        return True
 
     async def _chat(self) -> tuple[UserId, ChatId] | None:
         """The chat that an owner used last; None where there is none yet."""

@@ -122,8 +122,10 @@ class Systemd:
 
     def stop(self) -> None:
         """See ``Control``."""
-        if subprocess.run(["systemctl", "stop", SERVICE], check=False, timeout=STOP_S).returncode:
-            raise UpdateRefused(f"systemd could not stop {SERVICE}: systemctl status {SERVICE}")
+        try:
+            subprocess.run(["systemctl", "stop", SERVICE], check=True, timeout=STOP_S)
+        except subprocess.SubprocessError:
+            raise UpdateRefused(f"systemd could not stop {SERVICE}: systemctl status {SERVICE}") from None
 
     def start(self) -> None:
         """See ``Control``."""
@@ -206,7 +208,13 @@ class Update:
             self._ask("backup", "no backup could be made; --no-backup goes on without", "create")
             self.tell("backup made")
         self.control.stop()
-        kept = self._keep()
+        try:
+            kept = self._keep()
+        except OSError as error:  # a full disk, for instance
+            self._drop()
+            self._resume()
+            why = error.strerror or "the environment could not be copied"
+            raise UpdateRefused(f"nothing was installed, and Klaw {__version__} runs again: {why}") from error
         try:
             self._install()
             self.control.start()
@@ -217,9 +225,7 @@ class Update:
             why = str(error) or type(error).__name__
             raise UpdateFailed(f"{why}; Klaw {__version__} is in place again, with the database of before") from error
         self.control.settle()
-        shutil.rmtree(self._kept)
-        for copy in kept.values():
-            copy.unlink()
+        self._drop()
         self.tell(f"Klaw {self.release.version} answers; its doctor finds no problems")
 
     @property
@@ -257,14 +263,18 @@ class Update:
         shutil.copytree(self.prefix, self._kept, symlinks=True, copy_function=os.link)
         if self.release.schema == migrations.latest():
             return {}
-        copies = {}
-        for file in self._database_files():
-            copy = file.with_name(file.name + KEPT)
+        copies = {file: file.with_name(file.name + KEPT) for file in self._database_files()}
+        for file, copy in copies.items():
             shutil.copy2(file, copy)
             shutil.chown(copy, file.stat().st_uid, file.stat().st_gid)
             atomic_file.sync(copy)
-            copies[file] = copy
         return copies
+
+    def _drop(self) -> None:
+        """Remove what was kept."""
+        shutil.rmtree(self._kept, ignore_errors=True)
+        for ending in ("", "-wal"):
+            self.paths.database.with_name(f"{self.paths.database.name}{ending}{KEPT}").unlink(missing_ok=True)
 
     def _database_files(self) -> list[Path]:
         """The database and, if it was not closed, what has not got into it yet."""
@@ -315,6 +325,10 @@ class Update:
             for file, copy in kept.items():
                 copy.replace(file)
             atomic_file.sync(self.paths.database.parent)
+        self._resume()
+
+    def _resume(self) -> None:
+        """Let the version of before serve again. Raises UpdateFailed."""
         self.control.start()
         self._wait(__version__)
         self.control.settle()

@@ -11,7 +11,7 @@ from klaw.app.app import App, running
 from klaw.backup.folder import BackupRefused, failure, noting_failure
 from klaw.config.paths import Paths
 from klaw.config.schema import EmbeddingConfig, EngineConfig
-from klaw.domain.names import LOCAL_USER, ChatId
+from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.notices import AGAIN_S, LASTS_S, LOOK_S, Notices, backup_problem, disk_problem, due
 from klaw.store.kinds import messages
 from tests.support.stores import new
@@ -72,4 +72,9 @@ async def test_the_owner_reads_it_once_in_the_chat_that_was_used_last(tmp_path: 
         assert await told(app, "local:main") == ["Klaw: the last backup failed: диск полон"]
         assert await told(app, "local:старый") == []
         assert app.core.health.problems()["backup_failed"]
-        await app.core.supervisor.stop(notices.ACTOR_NAME, "the test is over")
+        await app.core.supervisor.stop(notices.ACTOR_NAME, "a restart")
+        await app.core.writer.run(messages.append, [new("И здесь", user="local", chat="третий")])
+        again = Notices(app.core, lambda: [LOCAL_USER])
+        assert await again._tell("backup_failed", "the last backup failed: диск полон")
+        assert await told(app, "local:третий") == []  # it was told today, in another chat
+        assert not await Notices(app.core, lambda: [UserId("nobody")])._tell("disk_low", "x")
