@@ -4,8 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Processes that tests run in.
-WORKERS ?= auto
+# Processes that tests run in: one more than there are cores, since some tests wait.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # What ruff has not: generators that yield in scopes, awaits in unshielded clean-up, swallowed cancellation, nurseries.
 ASYNC_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC105,ASYNC106,ASYNC111,ASYNC112,ASYNC113,ASYNC118,ASYNC119,ASYNC120,ASYNC121,ASYNC900
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -18,7 +18,7 @@ run: $(VENV)/.installed-local
 
 install: $(VENV)/.installed-local
 
-# The wheel, in dist/.
+# The wheel, in dist/; tried with every Python that Klaw runs on and that is here.
 dist: $(VENV)/.installed-dev
 	$(BIN)/python tools/make_dist.py
 
@@ -33,18 +33,18 @@ test: $(VENV)/.installed-dev
 test-slow: $(VENV)/.installed-dev
 	tools/slow_tests.sh $(ARGS)
 
-# The service on a machine of its own, with a real systemd: minutes, and root.
+# The service on machines of its own, Debian 12 and 13 with a real systemd: minutes, and root.
 test-system: $(VENV)/.installed-dev
 	KLAW_TEST_SYSTEM=1 $(BIN)/python -m pytest tests/system $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m flake8_async --enable=$(ASYNC_RULES) $$(git ls-files 'klaw/*.py')
+	git grep -lzwE 'async|trio' -- 'klaw/*.py' | xargs -0 -n 40 -P "$$(nproc)" $(BIN)/python -m flake8_async --enable=$(ASYNC_RULES)
 	$(BIN)/python tools/check_layers.py
 
 types: $(VENV)/.installed-dev
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 
 # After a change of the dependencies in pyproject.toml; ARGS=--upgrade takes the newest versions.
 lock: $(VENV)/.installed-dev

@@ -307,7 +307,7 @@ class SummaryOutdated(StorageError):
 
 
 class SourceForgotten(SummaryOutdated):
-    """The user has forgotten something since what it is made of was read; it can be made anew at once."""
+    """The user has forgotten something since what it is made of was read; it can be made again at once."""
 
 
 class ProtocolError(KlawError):

@@ -5,6 +5,7 @@ Nobody sends to it. It looks once a minute, and says each thing once until it is
 a notice names the day, so that a restart says nothing twice.
 """
 
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from klaw.backup import folder as backups
 from klaw.core import Core
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import UserId
 from klaw.domain.task import NOTICE_ORIGIN
 from klaw.errors import IdConflict, KlawError, StorageError
 from klaw.store.kinds import chats, messages
@@ -63,7 +64,7 @@ def backup_problem(folder: Path, now: float) -> tuple[str, str] | None:
     newest = backups.newest(folder)
     if newest is not None and now - newest > backups.OLD_S:
         days = int((now - newest) // 86_400)
-        return "backup_old", f"the newest backup is {days} days old: systemctl status klaw-backup.timer"
+        return "backup_old", f"the last backup is {days} days old: systemctl status klaw-backup.timer"
     return None
 
 
@@ -71,12 +72,12 @@ def due(since: Mapping[str, float], told: Mapping[str, float], now: float) -> li
     """Codes of the problems that are to be told now. Pure.
 
     Args:
-        since: when each was first noticed, in Unix seconds.
+        since: when each was first seen, in seconds of a clock that is never set.
         told: when each was last told.
-        now: Unix seconds.
+        now: by the same clock.
     """
     lasting = [code for code, at in since.items() if code in AT_ONCE or now - at >= LASTS_S]
-    return [code for code in lasting if now - told.get(code, 0.0) >= AGAIN_S]
+    return [code for code in lasting if now - told.get(code, -math.inf) >= AGAIN_S]
 
 
 class Notices:
@@ -98,27 +99,29 @@ class Notices:
     async def run(self, vitals: Vitals, task_status: Started) -> None:
         """Look, and look again, until cancelled."""
         task_status.started()
+        since: dict[str, float] = {}
         told: dict[str, float] = {}
         while True:
             vitals.doing("looking")
-            self._found = await self._core.files.run(self._look, abandon=True)
-            problems = self._core.health.problems()
+            self._found = await self._core.files.run(self._look, self._core.clock.now(), abandon=True)
+            problems, now = self._core.health.problems(), trio.current_time()
+            since = {code: since.get(code, now) for code in problems}
             told = {code: at for code, at in told.items() if code in problems}
-            for code in due(self._core.health.since, told, self._core.clock.now()):
+            for code in due(since, told, now):
                 try:
                     if await self._tell(code, problems[code]):
-                        told[code] = self._core.clock.now()
+                        told[code] = now
                 except StorageError as error:  # a full disk: it is tried again
                     log.warning("notice_not_stored", code=code, error=error_class(error))
             vitals.doing("idle")
             await trio.sleep(LOOK_S)
 
-    def _look(self) -> dict[str, str]:
+    def _look(self, now: float) -> dict[str, str]:
         paths, found = self._core.paths, {}
         try:
             if (disk := disk_problem(paths.data_dir)) is not None:
                 found["disk_low"] = disk
-            if (backup := backup_problem(paths.backups_dir, self._core.clock.now())) is not None:
+            if (backup := backup_problem(paths.backups_dir, now)) is not None:
                 found[backup[0]] = backup[1]
         except (OSError, KlawError) as error:
             log.warning("places_not_looked_at", error=error_class(error))
@@ -126,7 +129,7 @@ class Notices:
 
     async def _tell(self, code: str, text: str) -> bool:
         """Returns whether it is told now; not while there is no chat."""
-        chat = await self._chat()
+        chat = await self._core.readers.run(chats.last_used, self._owners())
         if chat is None:
             return False
         user, name = chat
@@ -147,11 +150,3 @@ class Notices:
         with suppress(IdConflict):  # before a restart it was told in another chat
             await self._core.writer.run(messages.append, [notice])
         return True
-
-    async def _chat(self) -> tuple[UserId, ChatId] | None:
-        """The chat that an owner used last; None where there is none yet."""
-        found = []
-        for user in self._owners():
-            found += await self._core.readers.run(chats.listed, user, 1)
-        newest = max(found, key=lambda each: each.updated_at, default=None)
-        return (newest.user, newest.chat) if newest is not None else None

@@ -102,7 +102,8 @@ def run_floor(home: str) -> None:
     from klaw.actor.clock import iso, new_id
     from klaw.domain.message import Kind, NewMessage, Role
     from klaw.domain.names import ChatId, UserId
-    from klaw.store.engine.journal import Entry, Journal
+    from klaw.store.engine.commit_log import Entry
+    from klaw.store.engine.journal import Journal
     from klaw.store.kinds import messages
     from klaw.store.store import open_store
 

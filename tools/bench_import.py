@@ -1,10 +1,11 @@
 """What moving in costs: memory and time of `klaw import claude`, and how long another client waits meanwhile.
 
-    python tools/bench_import.py [--mb 500] [--offline | --dry-run] [--alone 20] [--at-most 3600] [--slow MS] [--json]
+    python tools/bench_import.py [--mb 500] [--offline | --dry-run] [--alone 20] [--at-most 3600] [--slow MS] [--undo]
 
 An export of so many megabytes, half of it Russian, in chats of 40 messages. It goes to a server of its own with a stub
 model, to which a client says something each 100 ms; with ``--offline`` into a store without a server. The memory is the
-largest resident set of the command. ``--slow`` names what held the writer for longer than so many milliseconds.
+largest resident set of the command. ``--undo`` takes the import back then, also beside the client. ``--slow`` names
+what held the writer for longer than so many milliseconds, ``--json`` is for programs.
 """
 
 import argparse
@@ -56,9 +57,9 @@ def write_export(path: Path, size: int) -> int:
     return count
 
 
-def run_import(home: Path, export: Path, *options: str) -> dict[str, Any]:
+def run_import(home: Path, *what: str) -> dict[str, Any]:
     """Run the command to its end."""
-    command = klaw_command("import", "claude", str(export), "--json", "--home", str(home), *options)
+    command = klaw_command("import", *what, "--json", "--home", str(home))
     begin = time.monotonic()
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdout=out, env=clean_environ())
@@ -67,7 +68,7 @@ def run_import(home: Path, export: Path, *options: str) -> dict[str, Any]:
         out.seek(0)
         answer = json.loads(out.read() or b"{}")
     took = time.monotonic() - begin
-    told = {name: answer.get(name) for name in ("chats", "messages", "added", "known", "unread_count")}
+    told = {name: answer.get(name) for name in ("import", "chats", "messages", "added", "known", "unread_count")}
     return {"exit": process.returncode, "s": round(took, 1), "peak_mib": used.ru_maxrss // 1024, **told}
 
 
@@ -80,7 +81,7 @@ async def measure(options: argparse.Namespace, home: Path) -> dict[str, Any]:
         async with running_store(home / "data"):
             pass
         more = ["--dry-run"] if options.dry_run else []
-        return {**found, "import": await trio.to_thread.run_sync(run_import, home, export, *more)}
+        return {**found, "import": await trio.to_thread.run_sync(run_import, home, "claude", str(export), *more)}
     async with serve_llm() as llm, served(write_home(home, llm=llm.url), start=False) as server:
         if options.slow is not None:
             script = home / "watched.py"
@@ -90,18 +91,24 @@ async def measure(options: argparse.Namespace, home: Path) -> dict[str, Any]:
         alone: list[float] = []
         await say(server, alone, trio.Event(), options.alone)
         found["alone"] = figures(alone)
-        waits: list[float] = []
-        over = trio.Event()
 
-        async def moving() -> None:
-            found["import"] = await trio.to_thread.run_sync(run_import, home, export)
-            over.set()
+        async def beside(name: str, *what: str) -> None:
+            waits: list[float] = []
+            over = trio.Event()
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(moving)
-            await say(server, waits, over, options.at_most)
-        found |= {"meanwhile": figures(waits), "server_peak_mib": peak(server)}
-        found["again"] = await trio.to_thread.run_sync(run_import, home, export)
+            async def run() -> None:
+                found[name] = await trio.to_thread.run_sync(run_import, home, *what)
+                over.set()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run)
+                await say(server, waits, over, options.at_most)
+            found[f"beside {name}"] = {**figures(waits), "server_peak_mib": peak(server)}
+
+        await beside("import", "claude", str(export))
+        found["again"] = await trio.to_thread.run_sync(run_import, home, "claude", str(export))
+        if options.undo:
+            await beside("undo", "undo", found["import"]["import"], "--yes")
         if options.slow is not None:
             found["held"] = [line for line in server.stderr.splitlines() if line.startswith("HELD")]
     return found
@@ -115,6 +122,7 @@ def main() -> None:
     parser.add_argument("--alone", type=float, default=20)
     parser.add_argument("--at-most", type=float, default=3600)
     parser.add_argument("--slow", type=float)
+    parser.add_argument("--undo", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="klaw-import-") as folder:

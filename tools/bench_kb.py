@@ -60,7 +60,7 @@ from klaw.memory.embed.passage import Passage as Text
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.ranker import built_in
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.kinds.knowledge import bases, documents, sources
+from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
 from klaw.store.search import passages
 from klaw.store.search.passages import PassageVector
 from klaw.store.store import Store
@@ -143,7 +143,7 @@ async def add(store: Store, source: Source, name: str, title: str, cut: Sequence
         title=title,
         state=DocumentState.READ,
     )
-    await store.writer.run(documents.put, made, cut)
+    await store.writer.run(document_steps.put, made, cut)
     return made.id
 
 

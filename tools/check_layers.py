@@ -11,7 +11,7 @@ PACKAGE = ROOT / "klaw"
 
 LAYERS = (
     {"errors"},
-    {"convert", "atomic_file", "json_schema"},
+    {"convert", "atomic_file", "heap", "json_schema"},
     {"actor", "domain"},
     {"config"},
     {"models", "prompts"},

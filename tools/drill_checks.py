@@ -16,7 +16,7 @@ import attrs
 from klaw.domain.message import Message
 from klaw.domain.task import Run
 from klaw.domain.turn import TurnRecord
-from klaw.store.engine.journal import COMMIT_LOG
+from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import turns as stored_turns
 from klaw.store.kinds.runs import RUNS, RunState, is_transcript, parse_run

@@ -19,7 +19,8 @@ import sys
 from collections.abc import Sequence
 
 from klaw.cli.main import main
-from klaw.store.engine.journal import Entry, Journal
+from klaw.store.engine.commit_log import Entry
+from klaw.store.engine.journal import Journal
 
 POINTS = ("before", "between", "logs", "commit", "after", "begun")
 

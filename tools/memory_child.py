@@ -26,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
 from klaw.memory.forget import finding
+from klaw.store.engine import journal
+from klaw.store.engine.commit_log import CommitLog
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.forget import logs as forget_logs
@@ -95,8 +97,28 @@ class Deadline:
         if self.is_here(point):
             self.die()
 
+    def part(self, data: bytes) -> bytes:
+        """The beginning of some lines: whole ones or not."""
+        ends = [place + 1 for place, byte in enumerate(data) if byte == 10][:-1]
+        whole = ends and self.chance.random() < 0.6
+        return data[: self.chance.choice(ends) if whole else len(data) // 2]
+
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DyingCommitLog(CommitLog):
+    """A commit log that comes by the points of writing it."""
+
+    deadline: Deadline
+
+    def _write(self, data: bytes, start: int) -> None:
+        if data.strip(b"\0"):
+            self.deadline.at("logs")
+            if self.deadline.is_here("torn_commit"):
+                super()._write(self.deadline.part(data), start)
+                self.deadline.die()
+        super()._write(data, start)
 
 
 class DyingJournal(Journal):
@@ -117,13 +139,8 @@ class DyingJournal(Journal):
         super().keep()
 
     def _write(self, descriptor: int, data: bytes) -> None:
-        mine = descriptor == self._commit
-        if mine and data:
-            self.deadline.at("logs")
-        if data and self.deadline.is_here("torn_commit" if mine else "torn"):
-            ends = [place + 1 for place, byte in enumerate(data) if byte == 10][:-1]
-            whole = ends and self.deadline.chance.random() < 0.6
-            os.write(descriptor, data[: self.deadline.chance.choice(ends) if whole else len(data) // 2])
+        if data and self.deadline.is_here("torn"):
+            os.write(descriptor, self.deadline.part(data))
             self.deadline.die()
         super()._write(descriptor, data)
 
@@ -131,8 +148,8 @@ class DyingJournal(Journal):
         self.deadline.at("rewrite")
         return super().begin_rewrite(path, line_of)
 
-    def exchange(self, rewrite: LogRewrite, *, most: int | None = None) -> bool:
-        done = super().exchange(rewrite, most=most)
+    def exchange(self, rewrite: LogRewrite, **how: Any) -> bool:
+        done = super().exchange(rewrite, **how)
         self.deadline.at("cleaned")
         return done
 
@@ -161,7 +178,8 @@ def say(kind: str, **values: Any) -> None:
 async def live(root: Path, wanted: dict[str, Any]) -> None:
     chance = random.Random(f"{wanted['seed']} {wanted['number']}")
     deadline = Deadline(wanted["point"], wanted["skip"], chance)
-    DyingJournal.deadline = deadline
+    DyingJournal.deadline = DyingCommitLog.deadline = deadline
+    journal.CommitLog = DyingCommitLog  # type: ignore[misc]
     stores.Journal = DyingJournal  # type: ignore[misc]
     turns._count = count(wanted["number"] * 1_000)  # ids of other lives are taken
     forget_logs.compact = _around(deadline, forget_logs.compact, "compact", "compacted")

@@ -255,7 +255,7 @@ class Mailbox(Generic[M]):
         return self._closed is not None
 
     def reopen(self) -> None:
-        """Accept messages again (the supervisor tries a failed actor anew)."""
+        """Accept messages again (the supervisor tries a failed actor again)."""
         self._closed = None
 
     def fail_waiters(self, error: Exception) -> int:

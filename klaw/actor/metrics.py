@@ -1,6 +1,6 @@
 """Counters and histograms of what runs in the background: one registry, read by ``klaw status``. No I/O.
 
-Names are those of docs/architecture.md. Each is declared once, with its help text; values are only numbers.
+Each is declared once, with its help text; values are only numbers.
 """
 
 from bisect import bisect_left

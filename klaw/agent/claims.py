@@ -57,7 +57,7 @@ class Claims:
 
     trail: Trail
     account: Literal["corrected", "noted"] | None = None
-    """For the receipt: an answer claimed a write that was not there, and was made anew, or got a note."""
+    """For the receipt: an answer claimed a write that was not there, and was made again, or got a note."""
 
     def object_to(self, answer: str) -> str | None:
         """What the model is told of an answer, which it may then make good by a tool; None: it may stand."""

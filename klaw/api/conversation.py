@@ -171,9 +171,12 @@ async def ask(
     text: str,
     instructions: str = "",
     files: tuple[Named, ...] = (),
+    *,
+    question: bool = False,
 ) -> AsyncIterator[Asked]:
     """Send a message; it is durable when the block begins. A repetition of an id that was sent before is not stored
     again, and brings the answer that there is. ``instructions`` are of the program that asks; they are not stored.
+    A ``question`` is never a command.
 
     Raises:
         InvalidName, IdConflict, AttachmentRefused, TooManyChats, ChatBusy, StorageFull, ActorStopped: nothing was
@@ -186,7 +189,9 @@ async def ask(
     watcher = _Watcher(send)
     hub.watch(watcher, chat)
     try:
-        sent = await chats.send(user, name, message_id, text, files, channel=CHANNEL, instructions=instructions)
+        sent = await chats.send(
+            user, name, message_id, text, files, channel=CHANNEL, instructions=instructions, question=question
+        )
         yield Asked(chats, chat, sent, receive)
     finally:
         hub.leave(watcher)

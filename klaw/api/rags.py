@@ -91,7 +91,7 @@ def routes(api: Api) -> list[Route]:
         base = (await meant(readers, user, request.path_params["id"])).base
         sent_as = message_id(request.headers, api)
         new = Send(id=sent_as, chat=await chat_of(user, base.id), text=asked.question)
-        async with ask(services.chats, services.hub, user, new.chat, new.id, new.text) as sent:
+        async with ask(services.chats, services.hub, user, new.chat, new.id, new.text, question=True) as sent:
             outcome = await while_connected(request.receive, sent.wait)
         if outcome.code is not None or outcome.answer is None:
             return problem(MODEL_FAILED, outcome.code or "turn_failed", outcome.text or "there is no answer")

@@ -153,7 +153,7 @@ async def _start(app: App) -> None:
 
 
 async def _start_store(app: App) -> None:
-    """The writer and what makes the database anew."""
+    """The writer and what rebuilds the database."""
     store, supervisor = app.core.store, app.core.supervisor
 
     def publish(stored: Sequence[Message]) -> None:

@@ -4,6 +4,7 @@ SIGTERM and SIGINT stop in stages; a second one ends the process at once. Nothin
 """
 
 import gc
+import linecache
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 import structlog
 import trio
 
-from klaw import __version__, notices
+from klaw import __version__, heap, notices
 from klaw.actor.threads import Threads
 from klaw.admin import notify
 from klaw.admin import socket as admin_socket
@@ -53,6 +54,7 @@ async def serve(
         StorageError, ConfigError: it cannot start; possibly in an ExceptionGroup.
         ExceptionGroup: a vital actor failed.
     """
+    heap.use_one_arena()
     auth = Authenticator(tokens_file(paths.config_dir))
     notifier = Notifier(os.environ.get("NOTIFY_SOCKET"))
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -173,9 +175,11 @@ def settle_garbage_collector() -> None:
     """Leave what lives as long as the process out of every later collection, and collect less often.
 
     Modules and actors are some hundred thousand objects; walking them again and again cost a fifth of the CPU of an
-    acknowledgement (docs/benchmarks.md) and stopped the event loop meanwhile.
+    acknowledgement and stopped the event loop meanwhile.
     """
+    linecache.clearcache()  # attrs keeps the sources of the methods that it makes there: 2 MB
     gc.collect()
+    heap.give_back()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, GC_OLDER, GC_OLDER)
 

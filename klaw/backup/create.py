@@ -27,7 +27,8 @@ from klaw.backup.folder import DRAFT, FULL, BackupRefused
 from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, Item, Manifest
 from klaw.config.paths import Paths
 from klaw.store import attachments, migrations, originals
-from klaw.store.engine.journal import COMMIT_LOG, LOCK_FILE, LOG_FOLDERS
+from klaw.store.engine.commit_log import COMMIT_LOG, LOG_FOLDERS
+from klaw.store.engine.journal import LOCK_FILE
 from klaw.store.kinds.summaries import COPIES
 from klaw.store.mark import Marker, digests_at
 
@@ -75,6 +76,8 @@ def create(
         raise BackupRefused(f"there is nothing to back up: {paths.data_dir} does not exist")
     if folder.resolve().is_relative_to(paths.workspace.resolve()):
         raise BackupRefused(f"{folder} is in the workspace, which is backed up itself: choose another folder")
+    if folder.resolve() in (paths.data_dir.resolve(), paths.config_dir.resolve()):
+        raise BackupRefused(f"{folder} is backed up itself: choose another folder")
     with folders.told(folder), folders.locked(folder):
         folders.clear(folder)
         earlier = [] if whole else folders.listed(folder)
@@ -138,23 +141,23 @@ class Source:
 def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[Source]:
     """What is no log: attachments, files of knowledge bases, core memory and the like, the configuration, the
     workspace."""
-    kept = paths.data_dir / originals.FOLDER
-    made = (paths.data_dir / originals.UPLOADS, *kept.glob(f"*{originals.GRAPH}"))
-    inside = {paths.workspace, folder, *made, *(paths.data_dir / each for each in (*LOG_FOLDERS, COPIES))}
-    for file in _below(paths.data_dir, inside):
+    # Any of them may be behind a link, and inside another one: what is compared are their real places.
+    named = (paths.data_dir, paths.config_dir, paths.workspace, folder)
+    data, config, workspace, _ = real = [each.resolve() for each in named]
+    others = {*real, *(each.parent.resolve() / each.name for each in named)}
+    kept = data / originals.FOLDER
+    made = (data / originals.UPLOADS, *kept.glob(f"*{originals.GRAPH}"))
+    for file in _below(data, {*others, *made, *(data / each for each in (*LOG_FOLDERS, COPIES))}):
         unsent = file.parent.name == attachments.FOLDER and file.suffix in (attachments.NEW, attachments.PART)
-        if not (unsent or file.name in (COMMIT_LOG, LOCK_FILE) or _is_database(paths, file)):
-            yield Source(file, f"{DATA}/{file.relative_to(paths.data_dir).as_posix()}")
-    for file in _below(paths.config_dir, {paths.workspace, paths.data_dir, folder}):
+        database = file.parent == data and file.name.startswith(paths.database.name)
+        if not (unsent or database or file.name in (COMMIT_LOG, LOCK_FILE)):
+            yield Source(file, f"{DATA}/{file.relative_to(data).as_posix()}")
+    for file in _below(config, others):
         if secrets or not (_TOKENS in file.name or file.name.endswith(_SECRET_ENDINGS)):
-            real = file.resolve() if file == paths.config_file else file
-            yield Source(real, f"{CONFIG}/{file.relative_to(paths.config_dir).as_posix()}")
-    for file in _below(paths.workspace, {paths.data_dir, paths.config_dir, folder}):
-        yield Source(file, f"{WORKSPACE}/{file.relative_to(paths.workspace).as_posix()}")
-
-
-def _is_database(paths: Paths, file: Path) -> bool:
-    return file.parent == paths.data_dir and file.name.startswith(paths.database.name)
+            source = file.resolve() if file == config / paths.config_file.name else file
+            yield Source(source, f"{CONFIG}/{file.relative_to(config).as_posix()}")
+    for file in _below(workspace, others):
+        yield Source(file, f"{WORKSPACE}/{file.relative_to(workspace).as_posix()}")
 
 
 def _below(root: Path, without: set[Path]) -> Iterator[Path]:
@@ -162,8 +165,8 @@ def _below(root: Path, without: set[Path]) -> Iterator[Path]:
     closed: list[Path] = []
     for name, inner, names in os.walk(root, onerror=lambda error: closed.append(Path(error.filename))):
         here = Path(name)
+        inner[:] = sorted(each for each in inner if here / each not in without)
         links = [each for each in inner if (here / each).is_symlink()]
-        inner[:] = sorted(each for each in inner if each not in links and here / each not in without)
         yield from (here / each for each in sorted([*names, *links]))
     yield from (each for each in closed if each.is_dir())
 
@@ -180,6 +183,8 @@ class Draft:
         self.items: dict[str, Item] = {}
         self.left_out: list[str] = []
         self._new: dict[str, int] = {}
+        self._taken: dict[str, str] = {}
+        """Folders and files of the backup, in small letters, and what each is for."""
         self.root.mkdir(mode=0o700)
 
     @property
@@ -223,10 +228,20 @@ class Draft:
 
     def _drop(self, path: str) -> None:
         self.items.pop(path, None)
-        (self.root / path).unlink(missing_ok=True)
+        (self.root / self._place(path)).unlink(missing_ok=True)
+
+    def _place(self, path: str) -> str:
+        """Where it is put: disks without capital letters must not take two names for one."""
+        parts, place = path.split("/"), ""
+        for number, part in enumerate(parts, 1):
+            place, meant = f"{place}/{part}".lstrip("/"), "/".join(parts[:number])
+            while self._taken.setdefault(place.casefold(), meant) != meant:
+                place += "~"
+        return place
 
     def _take(self, source: Source) -> None:
-        target, path = self.root / source.path, source.path
+        path, place = source.path, self._place(source.path)
+        target, stored = self.root / place, place if place != path else ""
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         kind = source.file.lstat().st_mode
         if stat.S_ISLNK(kind):
@@ -234,7 +249,7 @@ class Draft:
             link = str(source.file.readlink())
             link.encode()
             target.symlink_to(link)
-            self.items[path] = Item(path=path, link=link)
+            self.items[path] = Item(path=path, stored=stored, link=link)
             return
         if not stat.S_ISREG(kind):
             self._drop(path)
@@ -247,7 +262,7 @@ class Draft:
             size = info.st_size if source.size is None else source.size
             stamp: tuple[int, ...] = (info.st_size, info.st_mtime_ns, info.st_ino)
             settled = size == info.st_size and time.time_ns() - info.st_mtime_ns > SETTLED_NS
-            if settled and (self._is_here(path, stamp) or self._share(path, stamp)):
+            if settled and (self._is_here(path, stamp) or self._share(path, stored, stamp)):
                 return
             self._drop(path)
             digest = _copied(descriptor, target, size, whole=source.size is None)
@@ -258,6 +273,7 @@ class Draft:
         self._new[path] = target.stat().st_size
         self.items[path] = Item(
             path=path,
+            stored=stored,
             size=self._new[path],
             sha256=digest,
             mode=stat.S_IMODE(info.st_mode) & 0o700,
@@ -269,17 +285,17 @@ class Draft:
         """From an earlier round."""
         return path in self.items and self.items[path].source == stamp
 
-    def _share(self, path: str, stamp: tuple[int, ...]) -> bool:
+    def _share(self, path: str, stored: str, stamp: tuple[int, ...]) -> bool:
         """Take it from the backup before, if that has it."""
         item = self._known.get(path)
         if item is None or item.source != stamp or self._before is None:
             return False
         self._drop(path)
         try:
-            os.link(self._before.root / path, self.root / path, follow_symlinks=False)
+            os.link(self._before.root / item.place, self.root / (stored or path), follow_symlinks=False)
         except OSError:  # another kind of file system, or the backup before has lost it
             return False
-        self.items[path] = item
+        self.items[path] = attrs.evolve(item, stored=stored)
         self._new.pop(path, None)
         return True
 

@@ -12,16 +12,19 @@ from pathlib import Path
 
 import attrs
 
-from klaw import atomic_file
+from klaw import __version__, atomic_file
 from klaw.actor.clock import from_iso
 from klaw.backup import manifest
 from klaw.backup.manifest import BrokenBackup, Manifest
 from klaw.errors import KlawError
+from klaw.store import migrations
 
 LOCK = ".lock"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 FAILED = ".failed"
 """Why the last attempt failed; gone after one that did not."""
+MADE = ".made"
+"""Of the time when the last one was made, in this folder or another one."""
 MAX_FAILURE = 500
 OLD_S = 8 * 86_400.0
 """An older newest backup is told."""
@@ -50,20 +53,36 @@ class Backup:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Have the folder to oneself; made if it is not there.
+    """Have the folder to oneself; made if it is not there, but nothing above it, which may be a disk that is missing.
 
     Raises:
         BackupRefused: somebody else is at work in it.
         OSError: it cannot be used.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError as error:
+        raise BackupRefused(f"there is no {folder.parent}: is its disk mounted?") from error
     # A stick may know no modes: nothing is demanded of what is there.
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with alone(folder / LOCK, f"another backup is at work in {folder}: wait for its end"):
+        yield
+
+
+@contextmanager
+def alone(path: Path, refusal: str) -> Iterator[None]:
+    """Hold the lock of a file, which is made if it is not there, or of a folder that is.
+
+    Raises:
+        BackupRefused: somebody else holds it.
+        OSError: it cannot be opened.
+    """
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BackupRefused(f"another backup is at work in {folder}: wait for its end") from error
+            raise BackupRefused(refusal) from error
         yield
     finally:
         os.close(descriptor)
@@ -83,9 +102,12 @@ def listed(folder: Path) -> list[Backup]:
 
 
 def newest(folder: Path) -> float | None:
-    """When the newest usable backup was made, in Unix seconds. Raises OSError."""
-    times = [each.manifest.time for each in listed(folder) if each.manifest is not None]
-    return from_iso(max(times)) if times else None
+    """When the last backup was made, in Unix seconds. Raises OSError."""
+    try:
+        return (folder / MADE).stat().st_mtime
+    except FileNotFoundError:  # none since Klaw keeps that
+        found = next((each.manifest for each in reversed(listed(folder)) if each.manifest is not None), None)
+        return from_iso(found.time) if found is not None else None
 
 
 def failure(folder: Path) -> str | None:
@@ -96,34 +118,49 @@ def failure(folder: Path) -> str | None:
         return None
 
 
+def note_failure(folder: Path, why: str) -> None:
+    """Keep it until a backup succeeds; a full disk may have no room for it."""
+    with suppress(OSError):
+        atomic_file.replace(folder / FAILED, why.encode()[:MAX_FAILURE])
+
+
 @contextmanager
 def noting_failure(folder: Path) -> Iterator[None]:
-    """Keep in the folder why the body failed, for whoever looks later: a timer has nobody to tell it to."""
+    """Keep in the folder whether and why the body failed, for whoever looks later: a timer has nobody to tell."""
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
     try:
         yield
     except KlawError as error:
-        with suppress(OSError):
-            atomic_file.replace(folder / FAILED, str(error).encode()[:MAX_FAILURE])
+        note_failure(folder, str(error))
         raise
-    with suppress(FileNotFoundError):
-        (folder / FAILED).unlink()
+    with suppress(OSError):
+        (folder / MADE).touch(mode=0o600)
+        (folder / FAILED).unlink(missing_ok=True)
 
 
 def chosen(folder: Path, name: str | None) -> tuple[Path, Manifest]:
-    """The backup of a name; without one the newest that can be used.
+    """The backup of a name; without one the newest.
 
     Raises:
-        BackupRefused: there is none.
+        BackupRefused: there is none, or only a newer Klaw can read it.
         BrokenBackup: it cannot be used.
     """
-    if name is not None:
-        if name in (".", "..") or "/" in name or not (folder / name).is_dir():
-            raise BackupRefused(f"there is no backup {name} in {folder}: see klaw backup list")
-        return folder / name, manifest.read(folder / name)
-    for each in reversed(listed(folder)):
-        if each.manifest is not None:
-            return each.root, each.manifest
-    raise BackupRefused(f"there is no backup in {folder}: make one with klaw backup create")
+    if name is None:
+        found = listed(folder)
+        if not found:
+            raise BackupRefused(f"there is no backup in {folder}: make one with klaw backup create")
+        if found[-1].problem:
+            raise BrokenBackup(f"{found[-1].problem}; older ones can be named: see klaw backup list")
+        name = found[-1].name
+    elif name in (".", "..") or "/" in name or not (folder / name).is_dir():
+        raise BackupRefused(f"there is no backup {name} in {folder}: see klaw backup list")
+    made = manifest.read(folder / name)
+    if made.schema > migrations.latest():
+        raise BackupRefused(
+            f"{name} was made by Klaw {made.klaw}; {__version__} cannot read all of its logs: use that one"
+        )
+    return folder / name, made
 
 
 def clear(folder: Path) -> None:

@@ -37,7 +37,9 @@ class Item:
     """One file, or a symbolic link."""
 
     path: Annotated[str, Check(_inside)]
-    """Relative to the backup, with ``/``."""
+    """Below the three folders, with ``/``."""
+    stored: Annotated[str, Check(_inside), OMIT] = ""
+    """Where it is in the backup, if not at ``path``."""
     size: int = 0
     sha256: str = ""
     mode: int = 0o600
@@ -48,6 +50,10 @@ class Item:
     source: Annotated[tuple[int, ...], OMIT] = ()
     """Size, time of the last change in nanoseconds and inode of the file that it was copied from, while these say
     whether it has changed."""
+
+    @property
+    def place(self) -> str:
+        return self.stored or self.path
 
 
 @attrs.frozen(kw_only=True)

@@ -4,6 +4,7 @@ folder last, so a kill leaves it whole or not there, and the same command again 
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
@@ -48,9 +49,12 @@ def restore(paths: Paths, root: Path, manifest: Manifest, tell: Tell = lambda _d
         BrokenBackup: a file is not what it was; nothing was put in place.
     """
     places = _places(paths, manifest)
-    with folders.told(paths.data_dir):
+    above = paths.data_dir.resolve().parent
+    with folders.told(paths.data_dir), ExitStack() as stack:
+        above.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stack.enter_context(folders.alone(above, f"another restore is at work in {above}: wait for its end"))
         for each in places:
-            if not each.is_empty() and not (each.target != paths.data_dir and each.is_done()):
+            if not each.is_empty() and not (each is not places[-1] and each.is_done()):
                 raise BackupRefused(
                     f"{each.target} is not empty: a restore changes nothing that is there; move it away, or give"
                     " another folder with --home"
@@ -79,7 +83,8 @@ def restore(paths: Paths, root: Path, manifest: Manifest, tell: Tell = lambda _d
 
 def _places(paths: Paths, manifest: Manifest) -> list[Place]:
     """The data folder last. A folder within another one is put in place with that."""
-    targets = {CONFIG: paths.config_dir, WORKSPACE: paths.workspace, DATA: paths.data_dir}
+    named = {CONFIG: paths.config_dir, WORKSPACE: paths.workspace, DATA: paths.data_dir}
+    targets = {part: each.resolve() for part, each in named.items()}  # a link to another disk stays
     below: dict[Path, list[tuple[Item, str]]] = {
         each: [] for each in targets.values() if not any(it in each.parents for it in targets.values())
     }
@@ -88,19 +93,21 @@ def _places(paths: Paths, manifest: Manifest) -> list[Place]:
         final = targets[part] / rest
         target = next(each for each in below if final.is_relative_to(each))
         below[target].append((item, final.relative_to(target).as_posix()))
-    return [Place(target, items) for target, items in below.items() if items or target == paths.data_dir]
+    return [Place(target, items) for target, items in below.items() if items or target == targets[DATA]]
 
 
 def _copy(root: Path, item: Item, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if item.link and target.is_dir():
+        return  # older backups hold a link to the workspace and what is in it
     if item.link:
         target.symlink_to(item.link)
         return
-    source = root / item.path
+    source = root / item.place
     try:
         shutil.copyfile(source, target, follow_symlinks=False)
-    except FileNotFoundError as error:
-        if not source.exists():
+    except (FileNotFoundError, shutil.SpecialFileError) as error:
+        if not source.is_file():
             raise BrokenBackup(f"{root.name}: {item.path} is missing; nothing was restored") from error
         raise
     problem = problem_of(target, item)

@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path, PurePosixPath
 
 import attrs
@@ -15,7 +16,7 @@ from klaw.backup.folder import DRAFT, BackupRefused
 from klaw.backup.manifest import DATA, DIGEST, FILE, Item, Manifest
 from klaw.errors import StorageError, StorageFull
 from klaw.store import migrations
-from klaw.store.engine.journal import LOG_FOLDERS
+from klaw.store.engine.commit_log import LOG_FOLDERS
 from klaw.store.mark import read_made
 from klaw.store.rebuild.offline import reindex
 from klaw.store.rebuild.values import Options, ReindexRefused
@@ -40,20 +41,22 @@ class Verified:
 
 def verify(folder: Path, root: Path, manifest: Manifest, tell: Tell = lambda _done, _total: None) -> Verified:
     """Check a backup: first its files, then, if these are right, the database that is made of its logs in a scratch
-    folder beside it.
+    folder: beside it, or where the system has them if the backups' folder cannot be written.
 
     Raises:
         BackupRefused: the folder cannot be used.
     """
-    with folders.told(folder), folders.locked(folder):
-        folders.clear(folder)
+    writable = os.access(folder, os.W_OK)
+    with folders.told(folder), folders.locked(folder) if writable else nullcontext():
+        if writable:
+            folders.clear(folder)
         problems = tuple(differing(root, manifest.items, tell))
-        known = {FILE, DIGEST, *(each.path for each in manifest.items)}
+        known = {FILE, DIGEST, *(each.place for each in manifest.items)}
         problems += tuple(f"{path} is not in the manifest" for path in paths_below(root) if path not in known)
         found = Verified(name=root.name, files=len(manifest.items), problems=problems)
         if problems:
             return found
-        scratch = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder))
+        scratch = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder if writable else None))
         try:
             return _rebuilt(root, manifest, scratch, found)
         finally:
@@ -64,8 +67,8 @@ def differing(root: Path, items: Sequence[Item], tell: Tell = lambda _done, _tot
     """What is not as the manifest says, in words."""
     for done, item in enumerate(items, 1):
         tell(done, len(items))
-        if (problem := problem_of(root / item.path, item)) is not None:
-            yield f"{item.path} {problem}"
+        if (problem := problem_of(root / item.place, item)) is not None:
+            yield f"{item.place} {problem}"
 
 
 def problem_of(file: Path, item: Item) -> str | None:
@@ -100,7 +103,7 @@ def _rebuilt(root: Path, manifest: Manifest, scratch: Path, found: Verified) -> 
         if parts[0] == DATA and parts[1] in LOG_FOLDERS and not item.link:
             target = scratch.joinpath(*parts[1:])
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(root / item.path, target)
+            shutil.copyfile(root / item.place, target)
     database = scratch / "klaw.db"
     try:
         for _step in reindex(database, Options(), lambda: None, 1):

@@ -47,11 +47,9 @@ def plan_of(
     budget: Budget,
     tools_tokens: int,
     pictures: Mapping[str, Image] | None = None,
-    *,
-    bound: bool = False,
 ) -> Plan:
     """What a turn's request is to be made from, before anything is recalled; see ``Snapshot``. ``pictures``: None for a
-    model that takes none. ``bound``: the chat is answered from knowledge bases."""
+    model that takes none."""
     return plan(
         Snapshot(
             system_prompt=system_prompt,
@@ -72,8 +70,8 @@ def plan_of(
                 recall_max_tokens=config.auto_rag.max_tokens,
                 hold_uncovered=config.holds_uncovered,
                 topics_max_tokens=config.injected_tokens,
-                knowledge_max_tokens=config.kb.max_tokens if bound else 0,
-                pairs=config.kb.pairs if bound else None,
+                knowledge_max_tokens=config.kb.max_tokens if rows.bound else 0,
+                pairs=config.kb.pairs if rows.bound else None,
             ),
         )
     )
@@ -122,13 +120,12 @@ class Gatherer:
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)
         core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, rows.session.user))
-        bound = await agent.dialogue.bound(rows.session.user, rows.session.chat)
-        own = prompt("knowledge") if bound is not None else ""
+        own = prompt("knowledge") if rows.bound is not None else ""
         system = "\n\n".join(filter(None, (fixed.system_prompt, own, self.instructions)))
         given = await self._read()
-        planned = plan_of(rows, system, core.text, config, budget, tools_tokens, given, bound=bound is not None)
+        planned = plan_of(rows, system, core.text, config, budget, tools_tokens, given)
         recalled = await self._recall(planned)
-        looked_up = await self._look_up(bound, planned) if bound is not None else None
+        looked_up = await self._look_up(rows.bound, planned) if rows.bound is not None else None
         context = assemble(planned, recalled, await self._topics(recalled), looked_up)
         receipt = {**explain(planned, context), **core.describe()}
         if fixed.problems:

@@ -53,6 +53,8 @@ class Submit:
     """A message with files is never a command."""
     instructions: str = ""
     """What a client's program adds to the system prompt of the turn that answers; not stored."""
+    question: bool = False
+    """It is a message whatever it begins with."""
 
 
 @attrs.frozen(kw_only=True)
@@ -263,7 +265,7 @@ class _ChatActor:
                 await self.storing.wait()
 
     def _parse(self, submit: Submit) -> Given | Unknown | None:
-        return None if submit.files else commands.parse(submit.text, self.slash.meanings)
+        return None if submit.files or submit.question else commands.parse(submit.text, self.slash.meanings)
 
     def _is_plain(self, message: Msg) -> bool:
         return isinstance(message, Submit) and self._parse(message) is None

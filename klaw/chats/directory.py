@@ -64,9 +64,12 @@ class ChatDirectory:
         files: tuple[Named, ...] = (),
         channel: str = WEBSOCKET,
         instructions: str = "",
+        *,
+        question: bool = False,
     ) -> None:
         """Hand a user's message, or a slash command, to a chat that runs; without waiting. One that comes over another
-        ``channel`` than the WebSocket is whole: it is answered without waiting for more.
+        ``channel`` than the WebSocket is whole: it is answered without waiting for more. A ``question`` is never a
+        command, whatever it begins with.
 
         The reply comes when it is durable, or with IdConflict, AttachmentRefused, StorageFull or ActorStopped.
         ``MessageStored`` was emitted before, unless ``repeated``.
@@ -75,7 +78,15 @@ class ChatDirectory:
             ChatBusy, ActorStopped: nothing was stored.
         """
         self._refuse_if_closing()
-        submit = Submit(id=message_id, text=text, channel=channel, reply=reply, files=files, instructions=instructions)
+        submit = Submit(
+            id=message_id,
+            text=text,
+            channel=channel,
+            reply=reply,
+            files=files,
+            instructions=instructions,
+            question=question,
+        )
         if not self._handles[chat].mailbox.tell(submit):
             raise ChatBusy("too many messages wait for this chat: send again a little later")
 
@@ -88,6 +99,8 @@ class ChatDirectory:
         files: tuple[Named, ...] = (),
         channel: str = WEBSOCKET,
         instructions: str = "",
+        *,
+        question: bool = False,
     ) -> Appended:
         """``start`` the chat, ``submit`` the message and wait until it is durable.
 
@@ -95,7 +108,7 @@ class ChatDirectory:
         """
         await self.start(user, name)
         reply = Reply[Appended]()
-        self.submit(names.chat_id(user, name), message_id, text, reply, files, channel, instructions)
+        self.submit(names.chat_id(user, name), message_id, text, reply, files, channel, instructions, question=question)
         return await reply.wait()
 
     async def stop(self, user: UserId, name: str) -> bool:

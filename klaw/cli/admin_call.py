@@ -69,7 +69,8 @@ def _exchange(paths: Paths, line: bytes, timeout_s: float) -> bytes:
             with connection.makefile("rb") as reader:
                 answer = reader.readline()
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise NoServer(f"no server is running for {_home(paths)}: start it with `klaw serve`") from error
+        start = _of_service(paths) or "start it with `klaw serve`"
+        raise NoServer(f"no server is running for {_home(paths)}: {start}") from error
     except PermissionError as error:
         raise NoServer(f"{paths.admin_socket} belongs to another user: run this as that user or as root") from error
     except TimeoutError as error:
@@ -79,6 +80,17 @@ def _exchange(paths: Paths, line: bytes, timeout_s: float) -> bytes:
     if not answer.endswith(b"\n"):
         raise NoServer(f"the server for {_home(paths)} hung up without an answer")
     return answer
+
+
+def _of_service(paths: Paths) -> str:
+    """What to say to who has no installation, on a machine with a service; else nothing."""
+    from klaw.service.units import ServiceRefused
+    from klaw.service.watch import owner_and_home
+
+    try:
+        return "" if paths.data_dir.exists() else f"that of the service is asked with --home {owner_and_home()[1]}"
+    except (ServiceRefused, OSError):
+        return ""
 
 
 def _home(paths: Paths) -> str:

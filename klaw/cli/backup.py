@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,6 +56,8 @@ def _marker(paths: Paths) -> Callable[[bool], "Mark"]:
     from klaw.store.mark import Mark, mark_offline
 
     def mark(logs: bool) -> Mark:
+        if os.statvfs(paths.data_dir).f_flag & os.ST_RDONLY:  # a server cannot bring it up to date
+            return mark_offline(paths.database)
         try:
             return JOURNAL.read(call(paths, "backup_mark", timeout_s=90, logs=logs), Mark)
         except NoServer:
@@ -135,15 +138,19 @@ def create(asked: Create, paths: Paths, progress: ProgressLine) -> dict[str, Any
     """Make a backup of messages, memory, configuration, workspace and files, beside a running server or without one."""
     from klaw.actor import log
     from klaw.backup.create import create
-    from klaw.backup.folder import noting_failure
+    from klaw.backup.folder import note_failure, noting_failure
 
     log.configure("error", "auto")
     os.umask(0o077)
     os.nice(NICE)
     tell = partial(progress.show, "files")
     how = {"secrets": asked.with_secrets, "whole": asked.whole}
-    with noting_failure(paths.backups_dir):
+    with (
+        noting_failure(paths.backups_dir) if paths.data_dir.is_dir() else nullcontext()
+    ):  # a wrong --home stays as it is
         root, made = create(paths, _folder(asked, paths), _marker(paths), **how, tell=tell)
+    if made.left_out:
+        note_failure(paths.backups_dir, f"not in it: {plural(len(made.left_out), 'file')}, {made.left_out[0]}")
     about = {"files": len(made.items), "bytes": made.bytes, "new_bytes": made.new_bytes, "time": made.time}
     return {"path": str(root), **about, "compared": bool(made.digests), "left_out": made.left_out}
 

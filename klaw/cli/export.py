@@ -56,13 +56,14 @@ def export(asked: Export, paths: Paths, progress: ProgressLine) -> dict[str, Any
         (folder / "chats").mkdir(mode=0o700)
     except OSError as error:
         raise OperationError("bad_args", f"{folder} cannot be made: {error.strerror}", field="to") from None
-    count, summaries = 0, []
+    count, summaries, taken = 0, [], set[str]()
     for done, chat in enumerate(chats):
         progress.show("chats", done, len(chats))
         count += chat["messages"]
+        file_name = _file_name(chat["name"], taken)
         for form, ending in (("markdown", "md"), ("json", "json")):
             texts = _parts(asking, chat["name"], form)
-            document.write(texts, str(folder / "chats" / f"{_file_name(chat['name'])}.{ending}"))
+            document.write(texts, str(folder / "chats" / f"{file_name}.{ending}"))
         summaries += asking("chats_summaries", chat=chat["name"])["summaries"]
     progress.show("chats", len(chats), len(chats))
     found = {
@@ -115,10 +116,12 @@ def _parts(asking: Ask, chat: str, form: str) -> Iterator[str]:
         after = part["next"]
 
 
-def _file_name(name: str) -> str:
-    """A chat's name as a file's; letters that take four bytes may make it too long for one."""
-    raw = name.encode()
-    if len(raw) <= MAX_NAME_BYTES:
+def _file_name(name: str, taken: set[str]) -> str:
+    """A chat's name as a file's; letters that take four bytes may make it too long for one, and a stick with FAT may
+    take two for the same."""
+    raw, small = name.encode(), name.casefold()
+    if len(raw) <= MAX_NAME_BYTES and small not in taken:
+        taken.add(small)
         return name
     return f"{raw[: MAX_NAME_BYTES - 20].decode(errors='ignore')}~{hashlib.sha256(raw).hexdigest()[:16]}"
 

@@ -22,13 +22,13 @@ from klaw.operations.operation import Noun, OfUser, Shown, argument, required
 
 if TYPE_CHECKING:
     from klaw.imports.events import Event
-    from klaw.imports.feed import Put, Report
+    from klaw.imports.feed import Ask, Report
     from klaw.imports.files import Export
 
 NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
 PUT = "import_put"
-PUT_S = 600.0
-"""For one part; a server that is busy makes it wait."""
+ASK_S = 600.0
+"""For one part or file; a server that is busy makes it wait."""
 CHECKPOINT_BYTES = 1 << 22
 """Of the commit log, without a server."""
 
@@ -63,6 +63,8 @@ def _shown(answer: dict[str, Any]) -> Shown:
         lines.append("nothing was stored")
     else:
         lines.append(f"{answer['added']:,} added, {answer['known']:,} were here already")
+    if answer["files"]:
+        lines.append(f"{plural(answer['files'], 'file')} of them, {answer['file_bytes']:,} bytes")
     if answer["elsewhere"]:
         lines.append(f"{answer['elsewhere']:,} are here in another chat, and were not added")
     if answer["left_out"]:
@@ -132,6 +134,7 @@ def _zone(asked: People) -> dt.tzinfo | None:
 def _imported(
     asked: Import, paths: Paths, progress: ProgressLine, source: str, read: "Callable[[Export], Iterator[Event]]"
 ) -> dict[str, Any]:
+    from klaw.imports.events import ImportRefused
     from klaw.imports.feed import feed
     from klaw.imports.files import opened
 
@@ -144,39 +147,52 @@ def _imported(
             report = feed(events, source, None, tell)
         else:
             store = partial(feed, events, source, tell=tell, topics=asked.topics)
-            report = _storing(paths, {"origin": origin, "user": asked.user}, store)
+            report = _storing(paths, origin, asked.user, store)
+    if not (report.chats or report.unread_count or report.left_out):
+        raise ImportRefused(f"{asked.file}: there is no message of {source} in it")
     return {"import": origin, "dry_run": asked.dry_run, **attrs.asdict(report)}
 
 
-def _storing(paths: Paths, about: dict[str, Any], work: "Callable[[Put], Report]") -> "Report":
+def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask], Report]") -> "Report":
     """Do the work with what stores a part: the server, or without one the store itself."""
+
+    def given(name: str, part: dict[str, Any]) -> dict[str, Any]:
+        values = {**part, "user": user, **({"origin": origin} if name == PUT else {})}
+        return {key: value for key, value in values.items() if value is not None}
+
     try:
         call(paths, "health")
     except NoServer:
         if not paths.database.is_file():
             raise
     else:
-        return work(lambda part: call(paths, PUT, timeout_s=PUT_S, **about, **part))
+        return work(lambda name, part: call(paths, name, timeout_s=ASK_S, **given(name, part)))
     import trio
 
     from klaw.actor import log
 
     log.configure("error", "auto")
-    return trio.run(_alone, paths, about, work)
+    return trio.run(_alone, paths, given, work)
 
 
-async def _alone(paths: Paths, about: dict[str, Any], work: "Callable[[Put], Report]") -> "Report":
+async def _alone(
+    paths: Paths, given: Callable[[str, dict[str, Any]], dict[str, Any]], work: "Callable[[Ask], Report]"
+) -> "Report":
     import trio
 
     from klaw.actor.clock import SystemClock
     from klaw.actor.mailbox import Nudge
     from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
     from klaw.actor.threads import Threads
+    from klaw.config.load import load
     from klaw.operations.perform import OPERATOR, operations, perform, read
+    from klaw.store.attachments import Attachments
     from klaw.store.engine import writer as writer_actor
     from klaw.store.engine.journal import Journal
+    from klaw.store.originals import Originals
     from klaw.store.store import open_store
 
+    config, _ = load(paths.config_file)
     clock, journal = SystemClock(), Journal(paths.data_dir, checkpoint_bytes=CHECKPOINT_BYTES)
     async with open_store(paths.database, journal, readers=1) as store, trio.open_nursery() as nursery:
         supervisor, mailbox = Supervisor(nursery, clock), store.writer.mailbox
@@ -190,11 +206,12 @@ async def _alone(paths: Paths, about: dict[str, Any], work: "Callable[[Put], Rep
         await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, restart=Restart.VITAL, run=write))
         parts: dict[str, Any] = {"readers": store.readers, "writer": store.writer, "clock": clock}
         parts |= {"embedder": Nudge(), "files": Threads("files", 1), "paths": paths}
+        parts |= {"attachments": Attachments(paths.data_dir, config.attachments, clock)}
+        parts |= {"originals": Originals(paths.data_dir, config.kb.max_file_bytes)}
 
-        def put(part: dict[str, Any]) -> dict[str, Any]:
-            given = {name: value for name, value in {**about, **part}.items() if value is not None}
-            return trio.from_thread.run(perform, read(operations()[PUT], given), OPERATOR, parts)
+        def ask(name: str, part: dict[str, Any]) -> dict[str, Any]:
+            return trio.from_thread.run(perform, read(operations()[name], given(name, part)), OPERATOR, parts)
 
-        report = await trio.to_thread.run_sync(work, put)
+        report = await trio.to_thread.run_sync(work, ask)
         await supervisor.stop(mailbox.name, "all is stored")
     return report

@@ -46,6 +46,7 @@ def init(asked: Init, paths: Paths, home: str | None, say: Callable[..., None], 
     """Make a workspace and a configuration. Nothing is written before the last answer, and nothing that exists is ever
     changed.
     """
+    from klaw.errors import ToolRefused
     from klaw.setup.answers import SetupRefused
     from klaw.setup.make import make_config, make_folders, make_workspace
     from klaw.setup.takeover import find_workspace, take_over
@@ -60,12 +61,15 @@ def init(asked: Init, paths: Paths, home: str | None, say: Callable[..., None], 
         print(file=sys.stderr)
         warn("nothing was written")
         raise KeyboardInterrupt from None
-    if source is not None:
-        steps = take_over(source, paths.workspace, dry_run=asked.dry_run)
-        steps += [step for step in make_folders(paths.workspace, dry_run=asked.dry_run) if step.outcome == "made"]
-    else:
-        assert names is not None
-        steps = make_workspace(paths.workspace, names, dry_run=asked.dry_run)
+    try:
+        if source is not None:
+            steps = take_over(source, paths.workspace, dry_run=asked.dry_run)
+            steps += [step for step in make_folders(paths.workspace, dry_run=asked.dry_run) if step.outcome == "made"]
+        else:
+            assert names is not None
+            steps = make_workspace(paths.workspace, names, dry_run=asked.dry_run)
+    except ToolRefused as error:
+        raise SetupRefused(f"{paths.workspace}: {error}; the same command goes on when that is mended") from error
     config = make_config(paths, model, small=asked.small, dry_run=asked.dry_run)
     answer = _report(asked, paths, steps, config, model, f" --home {shlex.quote(home)}" if home else "", say)
     if config.outcome == "made" and not (asked.yes or quiet or asked.dry_run):

@@ -1,6 +1,7 @@
 """The command line: parses arguments and hands over to the command's own module, which is imported only then."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw init, klaw
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage; of the server 78: see there."""
     given = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that does not know all letters
     arguments = parser(given).parse_args(given)
     if not hasattr(arguments, "run"):
         parser().print_help()
@@ -31,10 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        from klaw.cli.output import EX_CONFIG, complain, is_permanent
+        from klaw.cli.output import EX_CONFIG, complain, is_permanent, warn
 
         if not complain(error):
-            raise
+            if not isinstance(error, OSError) or error.filename is None:
+                raise
+            warn(f"{error.filename}: {error.strerror}")  # a disk that is full or read-only, a folder for a file
         return EX_CONFIG if arguments.run_by_systemd and is_permanent(error) else 1
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from klaw.memory.embed.embedder import Embedder
 
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
+EX_DEGRADED = 3
 REFRESH_S = 2.0
 _CLEAR = "\x1b[H\x1b[J"
 
@@ -140,7 +141,7 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
     """Ask, and print the answer: as it is with ``--json``, else as the operation shows it. With ``--watch`` again and
     again, until Ctrl-C or an error.
 
-    Returns the exit code: 0 done, 1 failed, 2 wrong usage.
+    Returns the exit code: 0 done, 1 failed, 2 wrong usage, 3 done and something is degraded.
     """
     paths = Paths.resolve(arguments.home)
     several = list(upload.each(operation, arguments))  # before root becomes who may not read them
@@ -188,7 +189,9 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
             warn(note)
         print(before, end="")
         say(*shown.lines)
-    return 0 if done and shown.found else 1
+    if not (done and shown.found):
+        return 1
+    return EX_DEGRADED if shown.degraded else 0
 
 
 def _here(paths: Paths, asked: Call, home: str | None, *, quiet: bool) -> Any:

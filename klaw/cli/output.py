@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from klaw.client.text_width import harmless, width
-from klaw.config.owner import belongs_to
+from klaw.config.owner import belongs_to, name_of
 from klaw.domain.text import span
 from klaw.errors import ConfigError, KlawError, SchemaTooNew, StoreDamaged
 from klaw.operations.operation import Line, Lines, Marked, Table
@@ -185,6 +185,7 @@ def _refused(error: BaseException | None) -> Iterator[Path]:
 
 
 def _whose(path: Path) -> str:
+    me = name_of(os.geteuid())
     for each in (path, *path.parents):
         try:
             owner = each.stat().st_uid
@@ -192,5 +193,11 @@ def _whose(path: Path) -> str:
             continue
         if owner == os.geteuid():
             return f"{each} is yours; look at its permissions (ls -l)"
-        return belongs_to(each, owner)
+        if each == path:
+            return belongs_to(each, owner)
+        whose = f"{each} belongs to {name_of(owner)}"
+        if not os.access(each, os.X_OK):
+            return f"{whose} and is closed to {me}, as whom this acts"
+        own = shlex.quote(str(each / "klaw"))
+        return f"{whose}: as root, make a folder for {me} in it (install -d -m 700 -o {me} {own}) and name that"
     return "look at its permissions (ls -l)"

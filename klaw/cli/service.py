@@ -61,6 +61,12 @@ def _machine(asked: OfMachine, say: Say) -> "Machine":
     return machine
 
 
+def _real(path: str | PurePosixPath, machine: "Machine") -> PurePosixPath:
+    """Where a folder really is: the sandbox opens no links."""
+    place = Path(path).expanduser()
+    return PurePosixPath(place.resolve() if machine.real else place.absolute())
+
+
 def _lines(step: "Step") -> list[str]:
     return [f"{step.outcome:<8} {step.what}" + (f"  ({step.why})" if step.why else ""), *step.diff]
 
@@ -87,12 +93,15 @@ def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[
     machine = _machine(asked, say)
     unit = unit_in(machine.root)
     user, place = told(unit.read_text(encoding="utf-8") if unit else "")
+    place = _real(home or place, machine)
+    link = machine.at(place / "workspace")
+    workspace = asked.workspace or (place / link.readlink() if link.is_symlink() else None)  # that of the first time
     wanted = Wanted(
         program=PurePosixPath(asked.program) if asked.program else this_program(),
         user=asked.user or user,
-        home=PurePosixPath(Path(home).absolute()) if home else place,
+        home=place,
         extras=tuple(dict.fromkeys(asked.extras)),  # type: ignore[arg-type]  # checked above
-        workspace=PurePosixPath(Path(asked.workspace).absolute()) if asked.workspace else None,
+        workspace=_real(workspace, machine) if workspace else None,
     )
     pull = asked.models and machine.real and not asked.dry_run
     models = (lambda each: pull_models(each, source, quiet=quiet)) if pull else None

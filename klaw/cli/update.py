@@ -1,7 +1,10 @@
 """``klaw update``: install a newer version from its wheel, and go back when it does not work."""
 
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +15,7 @@ from klaw.config.paths import Paths
 from klaw.operations.operation import Lines, Noun, Shown, argument, required
 
 if TYPE_CHECKING:
-    from klaw.service.update import Control
+    from klaw.service.control import Control
 
 NOUN = Noun("update", "install a newer version, with a way back (docs/operations.md)", local=True, of_machine=True)
 Say = Callable[..., None]
@@ -38,7 +41,7 @@ def _checked(answer: dict[str, Any]) -> Lines:
 @NOUN.operation("update_check", OfWheel, cli="check", show=_checked)
 def check(asked: OfWheel) -> dict[str, Any]:
     """Tell what a wheel would change. Nothing is asked of the network: Klaw does not look for new versions."""
-    from klaw.service.update import read_wheel
+    from klaw.service.wheel import read_wheel
 
     found = read_wheel(Path(asked.wheel).expanduser().absolute())
     about = {"version": found.version, "schema": found.schema, "newer": found.is_newer, "way_back": found.way_back}
@@ -50,33 +53,83 @@ def apply(asked: Apply, home: str | None, say: Say) -> dict[str, Any]:
     """Install the new version: doctor, backup, stop, install, start, doctor. When it does not answer within a minute,
     or its doctor finds problems, the version and the database of before are put in place again, and the exit code is 1.
     """
-    from klaw.service.update import Update, read_wheel
+    from klaw.service.update import Update
+    from klaw.service.wheel import read_wheel
 
-    place, control = _server(home)
     release = read_wheel(Path(asked.wheel).expanduser().absolute())
     wheels = Path(asked.wheels).expanduser().absolute() if asked.wheels else None
-    update = Update(release=release, paths=Paths.resolve(place), home=place, control=control, tell=say, wheels=wheels)
-    update.run(backup=asked.backup)
+    with _steady(say) as tell:
+        place, control = _server(home)
+        update = Update(
+            paths=Paths.resolve(place), home=place, control=control, tell=tell, wheels=wheels, prefix=_prefix()
+        )
+        update.run(release, backup=asked.backup)
     return {"installed": release.version, "before": __version__}
+
+
+@NOUN.operation("update_back", cli="back", show=lambda: Shown(()))
+def back(home: str | None, say: Say) -> dict[str, Any]:
+    """Undo an update that was interrupted, by a power cut for instance: version and database of before are put in place
+    again. If `klaw` does not start, call it as /opt/klaw.before-update/bin/python -m klaw update back, with the folder
+    where it is installed.
+    """
+    from klaw.actor import log as _log  # noqa: F401  this environment may be the one that is moved
+    from klaw.service.update import Update
+
+    with _steady(say) as tell:
+        place, control = _server(home)
+        Update(paths=Paths.resolve(place), home=place, control=control, tell=tell, prefix=_prefix()).back()
+    return {"home": str(place) if place else None}
+
+
+def _prefix() -> Path:
+    """The environment that is updated; this program may be the one that is kept of it."""
+    from klaw.service.kept import KEPT
+
+    return Path(sys.prefix.removesuffix(KEPT))
+
+
+@contextmanager
+def _steady(say: Say) -> Iterator[Say]:
+    """Let the body end although the terminal goes away; it is interrupted once, and then not while it goes back. Gives
+    what tells its steps."""
+
+    def interrupt(*_words: object) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    def tell(text: str) -> None:
+        with suppress(OSError):
+            say(text)
+
+    wanted: dict[int, Any] = {signal.SIGHUP: signal.SIG_IGN, signal.SIGINT: interrupt, signal.SIGTERM: interrupt}
+    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+    try:
+        yield tell
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _server(home: str | None) -> tuple[Path | None, "Control"]:
     """The home, and how its server is stopped and started."""
     from klaw.cli.admin_call import NoServer, call
+    from klaw.service.control import Systemd, Trial
     from klaw.service.units import UNITS, ServiceRefused
-    from klaw.service.update import Systemd, Trial, UpdateRefused, program
+    from klaw.service.update import program
     from klaw.service.watch import owner_and_home, state
+    from klaw.service.wheel import UpdateRefused
 
-    try:
-        place = Path(owner_and_home()[1])
-        runs = state(UNITS[0], "ActiveState")["ActiveState"] == "active"
-    except (ServiceRefused, KeyError):
-        place, runs = None, False
-    if place is not None and runs and home in (None, str(place)):
-        return place, Systemd()
+    given = home or os.environ.get("KLAW_HOME")
+    with suppress(ServiceRefused, KeyError):
+        installed = Path(owner_and_home()[1])
+        runs = state(UNITS[0], "ActiveState")["ActiveState"] not in ("inactive", "failed")
+        if not given or Path(given).resolve() == installed.resolve():
+            return installed, Systemd(runs)
     place = Path(home).absolute() if home else None
     try:
         call(Paths.resolve(place), "status")
     except NoServer:
-        return place, Trial(program(Path(sys.prefix), place))
+        return place, Trial(program(_prefix(), place))
     raise UpdateRefused("the server runs, and not as the system's service: stop it first")

@@ -11,8 +11,8 @@ import attrs
 
 from klaw.cli.admin_call import call
 from klaw.config.paths import Paths
-from klaw.operations.kb.sources import PIECE_BYTES
 from klaw.operations.operation import Operation, OperationError, told
+from klaw.operations.uploads import PIECE_BYTES
 
 
 def each(operation: Operation, arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:

@@ -1,4 +1,8 @@
-"""``klaw chat`` in a pipe: messages in, one a line (or all of it as one), and only the answers out."""
+"""``klaw chat`` in a pipe: messages in, one a line (or all of it as one), and only the answers out.
+
+An answer is written when it is complete: streamed words could not be taken back when a citation does not hold, or when
+another model begins again.
+"""
 
 import json
 import os
@@ -10,15 +14,14 @@ import attrs
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, Failed, ShownAnswer, ask
+from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, Failed, ask
 from klaw.client.client import Client
 from klaw.client.connection import QUIT
 from klaw.client.events import Event
 from klaw.client.link import run_until_first_ends
 from klaw.client.text_width import harmless
-from klaw.domain.message import Kind
 from klaw.errors import ConnectionLost, InputError
-from klaw.wire.frames import Approval, Approve, ChatMessage, Delta, Stop
+from klaw.wire.frames import Approval, Approve, ChatMessage, Stop
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Input without a line end is not collected beyond this."""
@@ -92,7 +95,6 @@ class Pipe:
         self._errors = errors
         self._as_json = as_json
         self._once = False
-        self._answer = ShownAnswer("")
 
     async def converse(self, messages: Messages) -> int:
         """Send each message after the answer to the one before, up to ``/quit``. Returns the exit code: 1 if one got
@@ -111,7 +113,7 @@ class Pipe:
         return code
 
     async def ask_once(self, text: str) -> int:
-        """Send one message; its answer is written while it comes. Nobody is there to be asked for permission.
+        """Send one message. Nobody is there to be asked for permission.
 
         Returns and raises as ``converse``.
         """
@@ -140,8 +142,6 @@ class Pipe:
         if isinstance(verdict, ChatMessage):
             self._end(verdict)
             return 0
-        if self._answer.begun:
-            self._write("\n")
         self._complain(f"{verdict.text} ({verdict.code})")
         return EXIT_STOPPED if interrupted else 1
 
@@ -153,13 +153,6 @@ class Pipe:
                 self._complain(f"not allowed, since no terminal is there to ask you: {event.tool}: {event.what}")
             case Approval():
                 self._complain(f"waits for permission (klaw chat {self._chat}): {event.what}")
-            case Delta() if self._once and not self._as_json:
-                if event.turn != self._answer.turn:
-                    self._answer = ShownAnswer(event.turn)
-                self._write(self._answer.piece(event.offset, event.text))
-            case ChatMessage(kind=Kind.TOOL_CALL) if self._answer.begun:
-                self._write(f"{self._answer.rest(event.content)}\n")
-                self._answer = ShownAnswer("")
             case _:
                 pass
 
@@ -168,7 +161,7 @@ class Pipe:
             message = {**attrs.asdict(entry), "replayed": bool(entry.replayed)}
             self._write(f"{json.dumps(message, ensure_ascii=False)}\n")
         elif entry.content.strip():
-            self._write(f"{self._answer.rest(entry.content)}\n")
+            self._write(f"{entry.content}\n")
 
     def _write(self, text: str) -> None:
         self._out.write(harmless(text) if self._out.isatty() else text)

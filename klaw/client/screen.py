@@ -89,6 +89,19 @@ class Screen:
             done = self._taken(whole) if whole else []
         self._paint(done)
 
+    def correct(self, shown: str, text: str) -> None:
+        """Show an answer as it is in the end, of which ``shown`` was written. Complete blocks stay as they are: where
+        they differ from the text, it follows as a whole.
+        """
+        shown, text = harmless(shown), harmless(text)
+        stays = shown[: len(shown) - len(self._growing)]
+        if text.startswith(stays):
+            self._growing, self._grown = "", [""]
+            self._paint()
+            self.write(text[len(stays) :])
+        else:
+            self.write(f"\n{text}")
+
     def end(self) -> None:
         """The answer is complete."""
         if self._growing:

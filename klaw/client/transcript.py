@@ -130,10 +130,13 @@ class Transcript:
             self._answered(entry)
 
     def _answered(self, entry: ChatMessage) -> None:
-        """An answer, or what was said before a tool call: the answer goes on anew behind that."""
-        streamed = self._answer is not None and entry.turn == self._answer.turn
-        self._said(self._answer.rest(entry.content) if self._answer is not None and streamed else entry.content)
-        if streamed:
+        """An answer, or what was said before a tool call: the answer goes on behind that."""
+        answer = self._answer if self._answer is not None and entry.turn == self._answer.turn else None
+        rest = entry.content if answer is None else answer.rest(entry.content)
+        if answer is not None and rest is None:
+            self._screen.correct(answer.text, entry.content)
+        self._said(rest or "")
+        if answer is not None:
             self._answer = None
         if entry.kind != Kind.TOOL_CALL:
             self._finished = entry.turn or self._finished

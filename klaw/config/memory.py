@@ -80,6 +80,11 @@ class EmbeddingConfig:
     )
     batch_tokens: int = key("Tokens that go through the model in one step.", 256, within=(1, 65_536))
     sweep_s: float = key("Pause between searches for messages without a vector.", 60.0, up_to=DAY_S)
+    gather_s: float = key(
+        "A few new messages wait so long for more, to get their vectors together: it spares the disk.",
+        60.0,
+        within=(0, DAY_S),
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -17,6 +17,8 @@ from klaw.errors import ConfigError
 
 ROOT = 0
 PROGRAM = Path(klaw.__file__).parent
+acting = False
+"""Whether root has become the owner."""
 
 
 def enter(paths: Paths) -> None:
@@ -50,20 +52,30 @@ def _nearest(path: Path) -> Path:
 
 
 def _become(owner: int, paths: Paths) -> None:
+    entry: pwd.struct_passwd | None
     try:
         entry = pwd.getpwuid(owner)
     except KeyError:  # no user of this system: a container's, say
+        entry = None
+        group = _nearest(paths.data_dir).stat().st_gid
         os.setgroups([])
-        os.setgid(_nearest(paths.data_dir).stat().st_gid)
     else:
-        os.initgroups(entry.pw_name, entry.pw_gid)
-        os.setgid(entry.pw_gid)
-        os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)
+        group = entry.pw_gid
+        os.initgroups(entry.pw_name, group)
+    os.setegid(group)
+    os.seteuid(owner)
+    parts = (PROGRAM / "cli", Path(os.__file__).parent)
+    closed = next((each for each in parts if not os.access(each, os.R_OK | os.X_OK, effective_ids=True)), None)
+    os.seteuid(ROOT)
+    if closed is not None:  # root says so: the other user could not even read what prints it
+        who = f"{paths.data_dir} is for {name_of(owner)}, who may not read this program ({closed})"
+        raise ConfigError.of(f"{who}: install Klaw where that user can read it")
+    global acting
+    acting = True
+    os.setgid(group)
     os.setuid(owner)
-    for part in (PROGRAM / "cli", Path(os.__file__).parent):
-        if not os.access(part, os.R_OK | os.X_OK):
-            who = f"{paths.data_dir} is for {name_of(owner)}, who may not read this program ({part})"
-            raise ConfigError.of(f"{who}: install Klaw where that user can read it")
+    if entry is not None:
+        os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)
 
 
 def name_of(uid: int) -> str:
@@ -76,9 +88,10 @@ def name_of(uid: int) -> str:
 
 def belongs_to(path: Path, owner: int) -> str:
     """Whose a path is that we cannot use, and what to do."""
-    if owner == ROOT:
-        return f"{path} belongs to root: as root, run `chown -R {name_of(os.geteuid())}: {shlex.quote(str(path))}`"
-    return f"{path} belongs to {name_of(owner)}: run this as that user (sudo -u {name_of(owner)}) or as root"
+    whose, me = name_of(owner), name_of(os.geteuid())
+    if owner == ROOT or acting:
+        return f"{path} belongs to {whose}: as root, run `chown -R {me}: {shlex.quote(str(path))}`"
+    return f"{path} belongs to {whose}: run this as that user (sudo -u {whose}) or as root"
 
 
 def not_usable(paths: Paths) -> Iterator[Path]:

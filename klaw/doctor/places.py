@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from klaw.actor.clock import EARLIEST, from_iso
+from klaw.actor.clock import EARLIEST, from_iso, iso
 from klaw.backup import folder as backups
 from klaw.config.load import load, unresolved_secrets
 from klaw.config.owner import belongs_to, not_usable
@@ -23,7 +23,8 @@ from klaw.errors import INSTALL_AGAIN, ConfigError, ModelError
 from klaw.gateway.auth import load_access, tokens_file
 from klaw.memory.embed.passage import vectors_id
 from klaw.models.manifest import MANIFEST_FILE, find_damage, load_manifest
-from klaw.store.engine.journal import COMMIT_LOG, LOCK_FILE
+from klaw.store.engine.commit_log import COMMIT_LOG
+from klaw.store.engine.journal import LOCK_FILE
 
 LITTLE_SPACE_BYTES = 1 << 30
 NO_SPACE_BYTES = 100 << 20
@@ -148,25 +149,25 @@ def check_clock(now: float, newest: str | None) -> Finding:
 
 
 def check_backups(paths: Paths, now: float) -> Finding | None:
-    """Whether the newest backup is recent, and none is broken; None where there are none: they may lie elsewhere.
+    """Whether the last backup is recent, and none is broken; None where none was made.
 
     Args:
         now: Unix seconds.
     """
     try:
         found, failed = backups.listed(paths.backups_dir), backups.failure(paths.backups_dir)
+        last = backups.newest(paths.backups_dir)
     except OSError as error:
         return warning("backups", f"{paths.backups_dir} cannot be read: {error.strerror}", "correct its permissions")
     if failed is not None:
         return warning("backups", f"the last attempt failed: {failed}", "klaw backup create, when that is mended")
-    if not found:
-        return None
     broken = [each.name for each in found if each.manifest is None]
     if broken:
         return warning("backups", f"broken: {listed(broken)}", "see klaw backup list, make a new one, remove these")
-    newest = max(each.manifest.time for each in found if each.manifest is not None)
-    text = f"{plural(len(found), 'backup')}, the newest of {newest}"
-    if now - _seconds(newest) > backups.OLD_S:
+    if last is None:
+        return None
+    text = f"{plural(len(found), 'backup')} in {paths.backups_dir}, the last one made at {iso(last)}"
+    if now - last > backups.OLD_S:
         return warning("backups", text, "klaw backup create; systemctl status klaw-backup.timer")
     return ok("backups", text)
 

@@ -5,19 +5,26 @@ It stands in the turn's receipt; in the answer's own metadata without the texts,
 marks refer to.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 import attrs
 
 from klaw.convert import JOURNAL, OMIT
-from klaw.domain.knowledge import BaseId, SourceId, Used
+from klaw.domain.knowledge import BaseId, Place, SourceId, Used
+from klaw.domain.text import plural
 
 KEY = "context_used"
 """In receipts and in the metadata of answers."""
 
+_TEXTS = ("text", "sparql", "iri")
+"""Of what an answer was given."""
+
+_MOST_TOLD = 3
+"""Other places of a passage that are named."""
+
 Follows: TypeAlias = Literal["", "pair", "model"]
-"""How the query came from the question: as it is, with the last pair before it, or written anew by the model."""
+"""How the query came from the question: as it is, with the last pair before it, or rewritten by the model."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,6 +66,11 @@ class ContextUsed:
         """What each number stands for, with its name and headings: what an answer may quote."""
         return {each.number: f"{each.name}\n{each.heading}\n{each.text}" for each in self.passages}
 
+    @property
+    def places(self) -> Iterator[Place]:
+        """Where what was given stands, also in further documents."""
+        return (place for each in self.passages for place in (each, *each.also))
+
     def written(self) -> dict[str, Any]:
         """As a receipt has it."""
         told: dict[str, Any] = JOURNAL.write(self)
@@ -78,10 +90,32 @@ def read(told: Mapping[str, Any]) -> ContextUsed | None:
         return None
 
 
+def blank(receipt: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
+    """A receipt without the texts of what is gone, and without places there."""
+    used = receipt.get(KEY)
+    if not isinstance(used, dict):
+        return {**receipt}
+    parts = {name: [_blank(each, gone) for each in used[name]] for name in ("passages", "sparql") if name in used}
+    return {**receipt, KEY: {**used, **parts}}
+
+
+def _blank(each: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
+    texts = {text: "" for text in _TEXTS if gone(each) and text in each}
+    also = {"also": [place for place in each["also"] if not gone(place)]} if "also" in each else {}
+    return {**each, **texts, **also}
+
+
 def place_of(used: Used) -> str:
     """Where a passage stands, for people and for the model: its name, pages and headings, in one line."""
+    also = [_place(each, "") for each in used.also[:_MOST_TOLD]]
+    more = len(used.also) - len(also)
+    told = [*also, *([f"{plural(more, 'other place')}"] if more else [])]
+    return _place(used, used.heading) + (f" (the same: {'; '.join(told)})" if told else "")
+
+
+def _place(place: Place, heading: str) -> str:
     pages = ""
-    if used.first_page is not None:
-        last = used.last_page
-        pages = f"page {used.first_page}" if last in (None, used.first_page) else f"pages {used.first_page}-{last}"
-    return ", ".join(" ".join(part.split()) for part in (used.name, pages, used.heading) if part.strip())
+    if place.first_page is not None:
+        last = place.last_page
+        pages = f"page {place.first_page}" if last in (None, place.first_page) else f"pages {place.first_page}-{last}"
+    return ", ".join(" ".join(part.split()) for part in (place.name, pages, heading) if part.strip())

@@ -32,7 +32,7 @@ class EmbedderStatus:
     waiting: int
     """Messages that still wait for one."""
     reembedding: int = 0
-    """While vectors are made anew: how many messages waited when that began."""
+    """While vectors are made again: how many messages waited when that began."""
 
     @property
     def reembedded_percent(self) -> int:

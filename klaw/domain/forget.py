@@ -20,7 +20,8 @@ MARK = "[forgotten]"
 MIN_CHARS = 12
 """Shorter pieces are not looked for elsewhere: they stand in too much that has nothing to do with the forgotten."""
 MAX_PIECES = 500
-"""Of one forgetting; the texts as a whole first, then the longest sentences."""
+"""Of one forgetting, and so many again for each 10,000 messages; the texts as a whole first, then the longest
+sentences."""
 MAX_KNOWN_BY = 500
 """Characters of a piece, from its beginning, in which the word is that it is known by."""
 MAX_OF_WORD = 8
@@ -58,15 +59,20 @@ def _is_stock(piece: str) -> bool:
     return bool(words) and len(piece) <= 200 and all(word in _STOCK or len(word) == 1 for word in words)
 
 
-def fragments(texts: Iterable[str]) -> tuple[str, ...]:
+def most_pieces(messages: int) -> int:
+    """How many pieces are looked for when so many messages are forgotten."""
+    return MAX_PIECES * (1 + messages // 10_000)
+
+
+def fragments(texts: Iterable[str], most: int = MAX_PIECES) -> tuple[str, ...]:
     """What is looked for of forgotten texts: each as a whole, as one line, and its sentences; the longest first."""
     whole: set[str] = set()
     sentences: set[str] = set()
     for text in texts:
         whole.update(piece for piece in (text.strip(), " ".join(text.split())) if is_telling(piece))
         sentences.update(piece for piece in map(str.strip, _SENTENCE.split(text)) if is_telling(piece))
-    first = _longest(whole)[:MAX_PIECES]
-    kept = {*first, *_longest(sentences - whole)[: MAX_PIECES - len(first)]}
+    first = _longest(whole)[:most]
+    kept = {*first, *_longest(sentences - whole)[: most - len(first)]}
     return tuple(_longest(kept))
 
 

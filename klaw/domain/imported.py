@@ -8,6 +8,7 @@ from typing import Annotated, Any, NewType
 import attrs
 
 from klaw.convert import Bounds, Check
+from klaw.domain.attachment import MAX_FILES, Named
 from klaw.domain.message import Instant, Kind, Role
 from klaw.domain.names import MAX_CHAT_NAME, chat_name, client_id
 
@@ -74,3 +75,5 @@ class Said:
     content: Annotated[str, Bounds(0, 4 * MAX_CHARS)]
     created_at: Instant
     metadata: dict[str, Any] = attrs.Factory(dict)
+    files: Annotated[tuple[Named, ...], Bounds(0, MAX_FILES)] = ()
+    """That were kept before."""

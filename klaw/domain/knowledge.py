@@ -185,11 +185,9 @@ class Passage:
 
 
 @attrs.frozen(kw_only=True)
-class Used:
-    """A passage, or something that a graph says, as it was given to the model: what ``[n]`` in an answer refers to."""
+class Place:
+    """Where a passage stands."""
 
-    number: int
-    """n, from 1."""
     base: BaseId
     source: SourceId
     document: DocumentId | None = None
@@ -201,6 +199,16 @@ class Used:
     last_page: Annotated[int | None, OMIT] = None
     start: Annotated[int | None, OMIT] = None
     end: Annotated[int | None, OMIT] = None
+
+
+@attrs.frozen(kw_only=True)
+class Used(Place):
+    """A passage, or something that a graph says, as it was given to the model: what ``[n]`` in an answer refers to."""
+
+    number: int
+    """n, from 1."""
+    also: Annotated[tuple[Place, ...], OMIT] = ()
+    """Where the same text was found, too."""
     score: float = 0.0
     cited: bool = False
     """Whether the answer refers to it."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from klaw.domain.knowledge import BaseId, DocumentId, Passage, SourceId
+from klaw.domain.knowledge import BaseId, DocumentId, Passage, Place, SourceId
 from klaw.domain.search import PASSED, Decision, Ranks, RecallSettings
 
 
@@ -19,6 +19,10 @@ class FoundPassage(Passage):
     name: str
     """Of the document."""
     title: str
+
+    @property
+    def place(self) -> Place:
+        return Place(**{field.name: getattr(self, field.name) for field in attrs.fields(Place)})
 
     @property
     def lead(self) -> str:
@@ -40,6 +44,8 @@ class PassageCandidate(Ranks):
     """What its score is made of."""
     shared_words: int = 0
     """How many of the question's content words it has."""
+    also: tuple[FoundPassage, ...] = ()
+    """Others with the same text: they are ``repeated``."""
     left_tokens: int | None = None
     """Of one that did not fit: what was left of the budget."""
 

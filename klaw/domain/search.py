@@ -197,7 +197,7 @@ class Decision(enum.StrEnum):
     OVER_BUDGET = "over_budget"
     """Passed the gate, but does not fit into ``autoRag.maxTokens``."""
     REPEATED = "repeated"
-    """Passed the gate, but a newer candidate of the same role says the same."""
+    """Passed the gate, but a newer candidate of the same role, or a better passage, says the same."""
     IN_WINDOW = "in_window"
     """Dropped: the window, once it got the unused reserve back, shows it."""
     UNWANTED = "unwanted"

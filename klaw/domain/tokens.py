@@ -1,4 +1,4 @@
-"""Token estimate: characters / 3.5 for Latin text, characters / 2 for other scripts (architecture.md, section 5)."""
+"""Token estimate: characters / 3.5 for Latin text, characters / 2 for other scripts."""
 
 import math
 import re

@@ -342,7 +342,7 @@ class Session:
             except ProtocolError as error:
                 self._link.put(with_marks(refusal(error), frame))
             except KlawError as error:
-                # Without its place in the chat this connection could skip messages: the client has to resume anew.
+                # Without its place in the chat this connection could skip messages: the client has to resume.
                 self._refuse(with_marks(refusal(error), frame), Close.FAILED)
 
     async def _catch_up(self, delivery: Delivery) -> None:

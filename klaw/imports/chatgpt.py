@@ -4,16 +4,22 @@ A conversation is a tree of nodes: an edited question, or an answer that was mad
 is the way from the root to ``current_node``; the rest was replaced.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
+import attrs
+
 from klaw.domain.message import Role
-from klaw.imports.events import Chat, Event, LeftOut, Message, Unread, moment
-from klaw.imports.files import Export
+from klaw.imports.events import Attached, Chat, Event, LeftOut, Message, Unread, moment
+from klaw.imports.files import Export, File
 from klaw.imports.json_stream import chats
 
 SOURCE = "chatgpt"
 FILES = r"conversations(?:[-_ ]?\d+)?\.json"
+_ID = re.compile(r"file[-_][0-9A-Za-z]+")
+"""In the name of a file of the export: its id, as messages name it."""
 _SAID = {"user": Role.USER, "assistant": Role.ASSISTANT}
 _MADE = frozenset(
     {
@@ -27,15 +33,20 @@ _MADE = frozenset(
 
 def read(export: Export) -> Iterator[Event]:
     """All chats of an export."""
-    return chats(export, FILES, "conversations.json", _chat)
+    stored: dict[str, File] = {}
+    for file in export.files(r"[^/]*file[-_][^/]*") if export.has_several else ():
+        if (own := _ID.search(file.name.rpartition("/")[2])) is not None:
+            stored.setdefault(own[0], file)
+    return chats(export, FILES, "conversations.json", partial(_chat, stored))
 
 
-def _chat(found: Any, place: str) -> Iterator[Event]:
+def _chat(stored: Mapping[str, File], found: Any, place: str) -> Iterator[Event]:
     try:
         title = str(found.get("title") or "")
         key = found.get("conversation_id") or found.get("id")
         nodes = _way(found["mapping"], found.get("current_node"))
-        at = moment(found.get("create_time")) or moment(found.get("update_time"))
+        times = (found.get("create_time"), found.get("update_time"), *(each.get("create_time") for _, each in nodes))
+        at = next(filter(None, map(moment, times)), None)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         yield Unread(place, f"is no chat of ChatGPT ({type(error).__name__})")
         return
@@ -46,6 +57,8 @@ def _chat(found: Any, place: str) -> Iterator[Event]:
     for name, message in nodes:
         try:
             made = _message(name, message, at)
+            if isinstance(made, Message):
+                made = attrs.evolve(made, files=_files(message, stored))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             made = Unread(f"{place}, message {name}", f"has another form than is known ({type(error).__name__})")
         if isinstance(made, Message):
@@ -84,13 +97,24 @@ def _message(name: str, message: Any, before: str | None) -> Event | None:
         return LeftOut("instructions, tools and thoughts")
     files = {each.get("id"): each.get("name") for each in about.get("attachments") or ()}
     shown = content.get("parts") or ([content["text"]] if content.get("text") else [])
-    texts = [_text(part, files) for part in shown]
+    texts = [_text(part, files) for part in shown if part is not None]
     named = [f"[file: {name}]" for name in files.values() if name and not any(f": {name}]" in text for text in texts)]
     text = "\n".join(each for each in (*texts, *named) if each.strip())
     if not text:
         return None
     at = moment(message.get("create_time")) or before
     return Message(key=name, role=role, text=text, at=at) if at else Unread(f"message {name}", "has no time")
+
+
+def _files(message: Any, stored: Mapping[str, File]) -> tuple[Attached, ...]:
+    """The files of a message that the export has."""
+    listed = (message.get("metadata") or {}).get("attachments") or ()
+    named = {str(each.get("id")): str(each.get("name") or "") for each in listed}
+    parts = [each for each in message["content"].get("parts") or () if isinstance(each, dict)]
+    for pointer in (str(each.get("asset_pointer") or "").rpartition("/")[2] for each in parts):
+        named.setdefault(pointer, "")
+    found = {own: stored[own] for own in named if own in stored}
+    return tuple(attrs.evolve(file.attached(), name=named[own] or file.attached().name) for own, file in found.items())
 
 
 def _text(part: Any, files: dict[Any, Any]) -> str:

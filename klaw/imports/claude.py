@@ -42,7 +42,7 @@ def _chat(found: Any, place: str) -> Iterator[Event]:
 
 def _message(message: Any, before: str | None) -> Iterator[Event]:
     key, role = str(message["uuid"]), _SAID[message["sender"]]
-    blocks = message.get("content") or []
+    blocks = [each for each in message.get("content") or () if each is not None]
     if any(each.get("type") in _MADE for each in blocks):
         yield LeftOut("tools and thoughts")
     # `text` repeats the blocks in words of its own: "This block is not supported …".

@@ -2,7 +2,9 @@
 
 import datetime as dt
 import math
-from typing import TypeAlias
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import IO, TypeAlias
 
 import attrs
 
@@ -35,6 +37,17 @@ class Chat:
 
 
 @attrs.frozen(kw_only=True)
+class Attached:
+    """A file of a message that the export has."""
+
+    name: str
+    size: int
+    """Bytes, as the export says."""
+    open: Callable[[], AbstractContextManager[IO[bytes]]]
+    """Raises OSError, ImportRefused, and what a damaged ZIP raises."""
+
+
+@attrs.frozen(kw_only=True)
 class Message:
     """A message of the chat before it."""
 
@@ -46,6 +59,7 @@ class Message:
     """ISO-8601 UTC with milliseconds."""
     type: Kind = Kind.TEXT
     metadata: dict[str, object] = attrs.Factory(dict)
+    files: tuple[Attached, ...] = ()
 
 
 @attrs.frozen

@@ -1,6 +1,8 @@
 """From the stream of an export to requests that store it: names, ids, parts of a size that one request may have."""
 
+import base64
 import json
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
@@ -8,26 +10,32 @@ from typing import Any, TypeAlias
 import attrs
 
 from klaw.convert import REQUESTS
+from klaw.domain.attachment import MAX_FILES
 from klaw.domain.chat import MAX_TITLE, chat_title
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, Said, chat_prefix, message_id, name_for
 from klaw.domain.message import Kind, Role
 from klaw.domain.text import clean, cut
-from klaw.errors import BadValue, InvalidValue
-from klaw.imports.events import Chat, Event, LeftOut, Message, Unread
+from klaw.errors import BadValue, InvalidValue, KlawError
+from klaw.imports.events import Attached, Chat, Event, ImportRefused, LeftOut, Message, Unread
+from klaw.imports.files import UNREADABLE
 from klaw.store.kinds.messages import MODEL_CHOICE
 
 PART_MESSAGES = 200
 PART_BYTES = 400_000
 MAX_BYTES = 800_000
 """Of the JSON of one request, and of one message; the admin socket takes a mebibyte."""
+UPLOAD_BYTES = 600_000
+"""Of a file in one request."""
+REFUSED = frozenset({"file_too_large", "files_full", "empty_file"})
+"""Why a file is not kept, and its message is."""
 MOST_TOLD = 50
 """Things that could not be read, as they are listed."""
 _DROPPED = (FORGOTTEN, MODEL_CHOICE, WITH_TOPICS)
 """Of another Klaw's metadata: what means something to the store of this one."""
 
-Put: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-"""Carries out ``import_put``, without ``origin`` and ``user``, and gives its answer."""
+Ask: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
+"""Carries out an operation, without ``user``, and ``origin`` of ``import_put``, and gives its answer."""
 
 
 @attrs.define(kw_only=True)
@@ -39,6 +47,9 @@ class Report:
     added: int = 0
     known: int = 0
     elsewhere: int = 0
+    files: int = 0
+    file_bytes: int = 0
+    """As the export says."""
     first_at: str = ""
     last_at: str = ""
     left_out: Counter[str] = attrs.Factory(Counter)
@@ -53,19 +64,19 @@ class Report:
 
 
 def feed(
-    events: Iterable[Event], source: str, put: Put | None, tell: Callable[[int], object], *, topics: bool = False
+    events: Iterable[Event], source: str, ask: Ask | None, tell: Callable[[int], object], *, topics: bool = False
 ) -> Report:
     """Store what an export holds.
 
     Args:
         events: of its reader.
         source: the format's name.
-        put: None: only look through it.
+        ask: None: only look through it.
         tell: told now and then how many messages are done.
         topics: topics may be made of it.
 
     Raises:
-        KlawError: what ``put`` raises; what was stored by then stays.
+        KlawError: what ``ask`` raises; what was stored by then stays.
     """
     report = Report()
     chat: _Part | None = None
@@ -74,7 +85,7 @@ def feed(
             case Chat():
                 if chat is not None:
                     chat.end()
-                chat = _Part(event, source, put, report, topics)
+                chat = _Part(event, source, ask, report, topics)
             case Message():
                 assert chat is not None
                 chat.add(event)
@@ -93,10 +104,12 @@ def feed(
 class _Part:
     """What of one chat is not stored yet."""
 
-    def __init__(self, chat: Chat, source: str, put: Put | None, report: Report, topics: bool) -> None:
-        self._chat, self._source, self._put, self._report, self._topics = chat, source, put, report, topics
+    def __init__(self, chat: Chat, source: str, ask: Ask | None, report: Report, topics: bool) -> None:
+        self._chat, self._source, self._ask, self._report, self._topics = chat, source, ask, report, topics
         self._prefix = "" if chat.own_ids else chat_prefix(source, chat.key)
         self._said: list[dict[str, Any]] = []
+        self._files: dict[str, tuple[Attached, ...]] = {}
+        """Of messages, by their ids."""
         self._bytes = 0
         self._last = ""
         self._into: str | None = None
@@ -110,7 +123,9 @@ class _Part:
         report.messages += message.type is not Kind.SESSION_BREAK
         report.first_at = min(report.first_at or message.at, message.at)
         report.last_at = max(report.last_at, message.at)
-        for said in self._said_of(message):
+        report.files += len(message.files)
+        report.file_bytes += sum(each.size for each in message.files)
+        for number, said in enumerate(self._said_of(message)):
             size = len(json.dumps(said))
             try:
                 REQUESTS.read(said, Said)
@@ -123,6 +138,8 @@ class _Part:
                 self._flush()
             self._said.append(said)
             self._bytes += size
+            if not number and message.files:
+                self._files[said["id"]] = message.files[:MAX_FILES]
         self._last = message.at
 
     def end(self) -> None:
@@ -145,16 +162,39 @@ class _Part:
 
     def _flush(self) -> None:
         said, self._said, self._bytes = self._said, [], 0
-        if not said or self._put is None:
+        files, self._files = self._files, {}
+        if not said or self._ask is None:
             return
+        missing = self._ask("import_missing", {"ids": list(files)})["missing"] if files else ()
+        for each in (each for each in said if each["id"] in missing):
+            each["files"] = [*filter(None, (self._kept(self._ask, file) for file in files[each["id"]]))]
         title = _title(self._chat.title)
         name = name_for(self._chat.name or self._chat.title, f"{self._source} {said[0]['created_at'][:10]}")
         given = {"prefix": self._prefix, "name": name, "title": "" if title == name else title, "topics": self._topics}
-        answer = self._put({**given, "into": self._into, "said": said})
+        answer = self._ask("import_put", {**given, "into": self._into, "said": said})
         self._into = answer["chat"]
         self._report.added += answer["added"]
         self._report.known += answer["known"]
         self._report.elsewhere += answer["elsewhere"]
+
+    def _kept(self, ask: Ask, file: Attached) -> dict[str, Any] | None:
+        """The file, uploaded; None: it cannot be read, or is refused, which is reported."""
+        upload, offset = secrets.token_hex(16), 0
+        try:
+            with file.open() as stream:
+                while (piece := stream.read(UPLOAD_BYTES)) or not offset:
+                    data = base64.b64encode(piece).decode("ascii")
+                    ask("import_upload", {"upload": upload, "offset": offset, "data": data})
+                    offset += len(piece)
+                    if not piece:
+                        break
+            return ask("import_keep", {"upload": upload, "name": file.name})
+        except (*UNREADABLE, KlawError) as error:
+            is_of_file = isinstance(error, (ImportRefused, *UNREADABLE)) or getattr(error, "code", "") in REFUSED
+            if not is_of_file:
+                raise
+            self._report.note(Unread(f"{self._chat.name or self._chat.title}, {file.name}", str(error)))
+            return None
 
 
 def _as_said(own: str, role: Role, kind: Kind, text: str, at: str, metadata: dict[str, object]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import IO
 
 import attrs
 
-from klaw.imports.events import Broken, ImportRefused
+from klaw.imports.events import Attached, Broken, ImportRefused
 
 MAX_MEMBERS = 500_000
 """Files in a ZIP: exports have one for each picture."""
@@ -62,6 +62,29 @@ class File:
         """Its name without folders and ending."""
         return PurePosixPath(self.name).stem
 
+    @property
+    def size(self) -> int:
+        """Bytes. Raises OSError."""
+        if isinstance(self._source, zipfile.ZipInfo):
+            return self._source.file_size
+        return self._source.stat().st_size if self._source is not None else 0
+
+    def beside(self, name: str) -> Attached | None:
+        """A file that this one names by its place: ``photos/1.jpg``; None: the export does not have it."""
+        place = PurePosixPath(self.name).parent / name.replace("\\", "/")
+        found = self._of.find(place) if name and not {"..", "/"} & {*place.parts} else None
+        return None if found is None else found.attached()
+
+    def attached(self) -> Attached:
+        """It as a file of a message."""
+        return Attached(name=PurePosixPath(self.name).name, size=self.size, open=self._open_as_it_is)
+
+    @contextmanager
+    def _open_as_it_is(self) -> Iterator[IO[bytes]]:
+        """Read a file that is no text; raises as ``open``."""
+        with self._of.opened(self._source) as stream:
+            yield io.BufferedReader(_Counted(stream, self.size), BUFFER_BYTES)
+
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Read it from its beginning.
@@ -89,6 +112,11 @@ class Export:
         if self._zip is not None and len(self._zip.infolist()) > MAX_MEMBERS:
             raise ImportRefused(f"{path}: has more than {MAX_MEMBERS:,} files: unpack it, and name the folder")
 
+    @property
+    def has_several(self) -> bool:
+        """Whether it is a ZIP or a folder."""
+        return self._zip is not None or self._stream is None
+
     def files(self, wanted: str, called: str = "") -> list[File]:
         """The files whose names, with their folders, end as a regular expression says, in the order of their names. Of
         a file that stands alone the name does not matter.
@@ -113,6 +141,25 @@ class Export:
             return [File(self.path.name, self, None)]
         names = {each.relative_to(self.path).as_posix(): each for each in _below(self.path)}
         return [File(name, self, names[name]) for name in sorted(names) if _ends(wanted, name)]
+
+    def find(self, place: PurePosixPath) -> File | None:
+        """The ordinary file at a place of the export; of a file that stands alone also what is in a folder beside it. A
+        name alone, which somebody else wrote, could mean what has nothing to do with the export."""
+        if self._zip is not None:
+            try:
+                found: Path | zipfile.ZipInfo = self._zip.getinfo(str(place))
+            except KeyError:
+                return None
+        else:
+            root = self.path if self._stream is None else self.path.parent
+            found = root / place
+            alone = self._stream is not None and (len(place.parts) < 2 or self.path.name == "-")
+            try:
+                if alone or not found.is_file() or not found.resolve().is_relative_to(root.resolve()):
+                    return None
+            except OSError:  # a name that no file can have
+                return None
+        return File(str(place), self, found)
 
     @contextmanager
     def opened(self, source: Path | zipfile.ZipInfo | None) -> Iterator[IO[bytes]]:

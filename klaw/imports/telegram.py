@@ -100,9 +100,18 @@ class _Reader:
         if at is None:
             yield Unread(f"{self.title}, message {self.last}", "has no time")
             return
+        files = []
+        for name in _files(found):
+            file = self._file.beside(name)
+            if file is not None:
+                files.append(file)
+            else:
+                yield Unread(f"{self.title}, message {self.last}", f"{cut(one_line(name), 60)} is not in the export")
         own, sender = self._is_own(found), one_line(str(found.get("from") or "Deleted account"))
         role = Role.USER if own else Role.ASSISTANT
-        yield Message(key=str(found["id"]), role=role, text=text if own else f"{sender}: {text}", at=at)
+        yield Message(
+            key=str(found["id"]), role=role, text=text if own else f"{sender}: {text}", at=at, files=tuple(files)
+        )
 
     def _is_own(self, found: Any) -> bool:
         """Whether the person whose export it is wrote a message."""
@@ -137,10 +146,17 @@ def _number(value: Any) -> float | None:
         return None
 
 
+def _files(found: Any) -> list[str]:
+    """Where the files of a message are; not of stickers, and not those of which the export says that it has none."""
+    if found.get("media_type") == "sticker":
+        return []
+    return [name for key in ("photo", "file") if isinstance(name := found.get(key), str) and not name.startswith("(")]
+
+
 def _text(found: Any) -> str:
     """What a message says; media are named."""
-    parts = found.get("text") or ""
-    said = parts if isinstance(parts, str) else "".join(map(_part, parts))
+    parts = found.get("text") or found.get("text_entities") or ""
+    said = "".join(map(_part, parts if isinstance(parts, (str, list)) else [parts]))
     named = []
     if found.get("forwarded_from"):
         named.append(f"[forwarded from {one_line(str(found['forwarded_from']))}]")

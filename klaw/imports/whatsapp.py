@@ -27,7 +27,7 @@ MAX_LINE = 1 << 20
 _MARKS = "\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
 """Directions of writing, which telephones put before and into lines."""
 _HEAD = re.compile(
-    rf"[{_MARKS}]*(?P<open>\[)?(?P<a>\d{{1,4}})(?P<by>[./-])(?P<b>\d{{1,2}})(?P=by)(?P<c>\d{{1,4}}),?[\s{_MARKS}]+"
+    rf"[{_MARKS}]*(?P<open>\[)?(?P<a>\d{{1,4}})(?P<by>[./-])(?P<b>\d{{1,2}})(?P=by)(?P<c>\d{{1,4}})(?:\s?г\.)?,?[\s{_MARKS}]+"
     r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"
     rf"(?:\s*(?P<half>[apдп]\.?\s?[mмп]\.?))?(?P<close>(?(open)\]|\s+[-–]))[ {_MARKS}]*(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
@@ -225,6 +225,7 @@ class _Reading:
         if not line.sender or _NOTICE.search(line.text):
             yield LeftOut("notices")
             return
+        named = [(each["a"] or each["b"]).strip() for each in _ATTACHED.finditer(line.text)]
         text = _ATTACHED.sub(lambda found: f"[file: {(found['a'] or found['b']).strip()}]", line.text)
         text = re.sub(f"[{_MARKS}]", "", text).strip()
         at = _when(line, self._order)
@@ -238,10 +239,14 @@ class _Reading:
         if stored is None:
             yield Unread(f"{self._file.name}, a message of {at.date()}", "has no time that a message can have")
             return
+        found = {name: self._file.beside(name) for name in named}
+        for name in (name for name, file in found.items() if file is None):
+            yield Unread(f"{self._title or self._file.name}, {stored[:16]}", f"{cut(name, 60)} is not in the export")
         own = is_own(line.sender)
         yield Message(
             key="\0".join((*same, str(self._times[same]))),
             role=Role.USER if own else Role.ASSISTANT,
             text=text if own else f"{line.sender}: {text}",
             at=stored,
+            files=tuple(file for file in found.values() if file is not None),
         )

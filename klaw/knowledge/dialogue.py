@@ -20,7 +20,7 @@ from klaw.domain.context_used import ContextUsed, Follows, Ran, read
 from klaw.domain.knowledge import Source, Used
 from klaw.domain.knowledge_search import FoundPassages
 from klaw.domain.message import Kind, Message, Role
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import UserId
 from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
 from klaw.knowledge import citations
 from klaw.knowledge.follow_up import MAX_QUERY, Pair, Rewritten, material, query_of, refers
@@ -32,7 +32,6 @@ from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, JsonSchema
 from klaw.memory.asking import Asker, Charge, question
 from klaw.store.engine.database import Readers
-from klaw.store.kinds import chats
 from klaw.store.kinds.chats import Bound
 from klaw.store.kinds.knowledge import sources
 
@@ -84,10 +83,6 @@ class Dialogue:
     asker: Asker
     config: KnowledgeConfig
     metrics: CitationMetrics
-
-    async def bound(self, user: UserId, chat: ChatId) -> Bound | None:
-        """The bases that a user's chat is answered from now; None: none."""
-        return await self.readers.run(chats.bound, user, chat)
 
     async def look_up(self, asked: Asked, meter: Meter) -> ContextUsed:
         """Search the bases. The caller holds an LLM slot.
@@ -214,16 +209,9 @@ def _with(
     of_graphs: list[Used] = []
     used = [
         Used(
+            **attrs.asdict(each.passage.place),
             number=0,
-            base=each.passage.base,
-            source=each.passage.source,
-            document=each.passage.document,
-            name=each.passage.name,
-            heading=each.passage.heading,
-            first_page=each.passage.first_page,
-            last_page=each.passage.last_page,
-            start=each.passage.start,
-            end=each.passage.end,
+            also=tuple(other.place for other in each.also),
             score=round(each.score, 4),
             text=each.text,
         )

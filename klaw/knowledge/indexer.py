@@ -25,7 +25,7 @@ from klaw.domain.text import plural, span
 from klaw.errors import StorageError, StorageFull
 from klaw.knowledge import source_state
 from klaw.knowledge.ingest import GoneError, Ingest, NotYetError
-from klaw.knowledge.looker import Looker
+from klaw.knowledge.looker import UNWATCHED_S, Looker
 from klaw.knowledge.source_state import SourceState
 from klaw.knowledge.watching import Watches
 from klaw.knowledge.web_pages import WebPages
@@ -33,8 +33,6 @@ from klaw.store.engine.database import Readers
 from klaw.store.kinds.knowledge import documents, sources
 
 ACTOR_NAME = "knowledge.indexer"
-UNWATCHED_S = 60.0
-"""Between two looks at a folder that the system does not watch."""
 PAGES_S = 300.0
 """Between two looks whether a page is old enough to be fetched again."""
 IN_TURN = 10
@@ -106,8 +104,8 @@ class Indexer(Nudge):
         found = source_state.problems([*self._looker.states.values(), *self._pages.states.values()])
         if self._watches.failed:
             found["kb_not_watched"] = (
-                "the system does not watch all folders of knowledge bases (fs.inotify.max_user_watches): they are"
-                f" looked at every {span(UNWATCHED_S)}"
+                "the system does not watch all folders of knowledge bases (fs.inotify.max_user_watches,"
+                f" max_user_instances): they are looked at every {span(UNWATCHED_S)}"
             )
         if self._storage_full:
             found["kb_storage_full"] = "the disk is full: documents of knowledge bases are not read"
@@ -159,18 +157,18 @@ class Indexer(Nudge):
     async def _look_at_folder(self, source: Source, *, again: bool) -> float:
         """Look at a folder if it is due. Returns when it is due again."""
         heard = source.id in self._changed or again
-        if self._looker.due(source.id, heard=heard) <= trio.current_time():
+        watched = not self._watches.failed
+        if self._looker.due(source.id, heard=heard, watched=watched) <= trio.current_time():
             self._changed.discard(source.id)
             await self._looker.folder(source, again=again)
             self._to_read.nudge()
         elif again:
             self._again.add(source.id)
         heard = source.id in self._changed or source.id in self._again
-        due = self._looker.due(source.id, heard=heard)
-        return min(due, trio.current_time() + UNWATCHED_S) if self._watches.failed else due
+        return self._looker.due(source.id, heard=heard, watched=watched)
 
     def _heard(self, paths: Collection[str]) -> None:
-        """The watches tell which paths have changed; without any, that they are set."""
+        """The watches tell which paths have changed; without any, that they are set, or cannot be."""
         for source in self._sources.values():
             if source.kind is SourceKind.FOLDER and (not paths or _concerns(source.where, paths)):
                 self._changed.add(source.id)

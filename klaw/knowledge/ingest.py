@@ -35,8 +35,8 @@ from klaw.knowledge.reading.sniff import SUFFIXES
 from klaw.store.engine.database import Readers
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds.knowledge import documents
-from klaw.store.kinds.knowledge.documents import SLICE_S, Digest, Same
+from klaw.store.kinds.knowledge import document_steps
+from klaw.store.kinds.knowledge.document_steps import SLICE_S, Digest, Same
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class Ingest:
 
     async def remove(self, document: DocumentId) -> None:
         """Remove a document with its passages."""
-        while await self._step(documents.remove_some, document):
+        while await self._step(document_steps.remove_some, document):
             pass
 
     async def give_up(self, document: Document) -> Document | None:
@@ -228,14 +228,14 @@ class Ingest:
 
     async def _begin(self, document: Document) -> Same:
         """Begin to store a document. Returns the passages that it has."""
-        while (title := await self._writer.run(documents.begin, document)) != document.title:
+        while (title := await self._writer.run(document_steps.begin, document)) != document.title:
             if title is None:
                 raise GoneError
             await self._trim(document.id, 0)
         had: Same = {}
         last = 0
         while True:
-            more, last = await self._readers.run(documents.same, document.id, after=last)
+            more, last = await self._readers.run(document_steps.same, document.id, after=last)
             for key, rowids in more.items():
                 had.setdefault(key, []).extend(rowids)
             if not last:
@@ -243,15 +243,15 @@ class Ingest:
 
     async def _fill(self, document: DocumentId, had: Same, passages: Sequence[Passage], digest: Digest) -> None:
         digest.add(passages)
-        left = list(documents.claimed(had, passages))
+        left = list(document_steps.claimed(had, passages))
         while left:
-            stored = await self._step(documents.fill, document, left[:STEP_PASSAGES], SLICE_S)
+            stored = await self._step(document_steps.fill, document, left[:STEP_PASSAGES], SLICE_S)
             if not stored:
                 raise GoneError
             left = left[stored:]
 
     async def _trim(self, document: DocumentId, keep: int) -> None:
-        while await self._step(documents.trim, document, keep, SLICE_S):
+        while await self._step(document_steps.trim, document, keep, SLICE_S):
             pass
 
     async def _fail(self, document: Document, code: str, text: str) -> Document:
@@ -260,7 +260,7 @@ class Ingest:
 
     async def _failed(self, document: Document, kind: str, problems: tuple[DocumentProblem, ...]) -> Document:
         """The row of a document of which nothing can be used. What it had was of another time, and goes."""
-        if await self._writer.run(documents.begin, document) is None:
+        if await self._writer.run(document_steps.begin, document) is None:
             raise GoneError
         await self._trim(document.id, 0)
         return attrs.evolve(
@@ -277,7 +277,7 @@ class Ingest:
 
     async def _finish(self, document: Document) -> Document:
         now = attrs.evolve(document, read_at=iso(self._clock.now()))
-        if not await self._writer.run(documents.finish, now):
+        if not await self._writer.run(document_steps.finish, now):
             raise GoneError
         return now
 

@@ -1,6 +1,6 @@
 """Looks at the sources of all bases: which documents are to be read, and which are gone."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,17 +12,20 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.domain.knowledge import Document, Source, SourceId, document_id
+from klaw.domain.text import plural
 from klaw.knowledge import removal, scan
 from klaw.knowledge.ingest import Ingest
 from klaw.knowledge.scan import Look, Place
 from klaw.knowledge.source_state import SourceState
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds.knowledge import documents
+from klaw.store.kinds.knowledge import document_steps, documents
 from klaw.store.originals import Originals
 
 WAIT_AT_ONCE = 50
 """Documents that one step of the writer adds."""
+UNWATCHED_S = 60.0
+"""Between two looks at a folder that the system does not watch."""
 LOOK_SHARE = 0.05
 """Of the time, at most, a folder is looked at, however often it changes."""
 
@@ -42,7 +45,8 @@ class _Seen:
     """On the clock that never goes back."""
     not_before: float
     paths: frozenset[Path] = frozenset()
-    device: int | None = None
+    devices: Mapping[str, int] = attrs.Factory(dict)
+    """Of the folders in it."""
 
 
 class Looker:
@@ -82,16 +86,18 @@ class Looker:
         """What is to be watched."""
         return {source: seen.paths for source, seen in self._seen.items()}
 
-    def due(self, source: SourceId, *, heard: bool) -> float:
+    def due(self, source: SourceId, *, heard: bool, watched: bool) -> float:
         """When a folder is to be looked at next.
 
         Args:
             heard: it is known that something has changed.
+            watched: changes are heard of.
         """
         seen = self._seen.get(source)
         if seen is None:
             return -float("inf")
-        return seen.not_before if heard else max(seen.at + self._scan_s, seen.not_before)
+        pause_s = self._scan_s if watched else min(self._scan_s, UNWATCHED_S)
+        return seen.not_before if heard else max(seen.at + pause_s, seen.not_before)
 
     async def forget(self, there: Collection[SourceId]) -> None:
         """Only these sources are left. Files that a kill or a client left are removed now and then. Raises
@@ -114,7 +120,7 @@ class Looker:
             StorageError: not all could be stored.
         """
         for source in again:
-            await self._writer.run(documents.wait_again, source)
+            await self._writer.run(document_steps.wait_again, source)
         found = await self._readers.run(documents.behind)
         await self._wait([_document(source, source.name, source.size) for source in found])
         await removal.sweep(self._readers, self._writer)
@@ -133,7 +139,8 @@ class Looker:
         begun = trio.current_time()
         root = Path(source.where)
         before = self._seen.get(source.id)
-        seen = self._seen[source.id] = _Seen(begun, begun, device=before.device if before is not None else None)
+        seen = self._seen[source.id] = _Seen(begun, begun)
+        seen.devices = before.devices if before is not None else {}
         state, changed = await self._look(source, root, seen, again=again)
         self.states[source.id] = attrs.evolve(state, looked_at=iso(self._clock.now()))
         ended = trio.current_time()
@@ -156,19 +163,20 @@ class Looker:
             log.warning("folder_unreadable", source=source.id, error=error_class(error))
             return SourceState(code="unreadable", text=f"the folder cannot be read: {error.strerror or error}"), 0
         known = await self._readers.run(documents.known, source.id)
-        if known and _is_empty(found) and not again and found.device != seen.device:
+        kept = set() if again else await self._threads.run(scan.emptied, found, known, seen.devices)
+        if "" in kept:
             text = (
                 "the folder is empty (a disk that is not mounted?): what was read of it is kept; if it is to be"
                 " empty, have the source read again"
             )
             return SourceState(code="empty", text=text), 0
-        changes = await self._threads.run(partial(scan.compare, found, known, again=again), abandon=True)
+        changes = await self._threads.run(partial(scan.compare, found, known, kept=kept, again=again), abandon=True)
         seen.paths = frozenset(root / below for below in found.folders)
-        seen.device = None if _is_empty(found) and found.device != seen.device else found.device
+        seen.devices = {below: device for below, device in found.folders.items() if below not in kept}
         await self._wait([_document(source, name, found.files[name].size) for name in changes.wait])
         for name in changes.gone:
             await self._ingest.remove(known[name].id)
-        return _state(found, self._max_files), len(changes.wait) + len(changes.gone)
+        return _state(found, kept, self._max_files), len(changes.wait) + len(changes.gone)
 
     def _refused(self, source: Source, root: Path) -> str:
         """Why a folder may not be read. Raises OSError: it is not there."""
@@ -181,16 +189,18 @@ class Looker:
 
     async def _wait(self, found: Sequence[Document]) -> None:
         for at in range(0, len(found), WAIT_AT_ONCE):
-            await self._writer.run(documents.wait, found[at : at + WAIT_AT_ONCE])
+            await self._writer.run(document_steps.wait, found[at : at + WAIT_AT_ONCE])
 
 
-def _is_empty(found: Look) -> bool:
-    return not found.files and len(found.folders) == 1 and not found.unreadable
-
-
-def _state(found: Look, most: int) -> SourceState:
+def _state(found: Look, kept: Collection[str], most: int) -> SourceState:
     code, text = "ok", ""
-    if found.unreadable:
+    if kept:
+        text = (
+            f"{plural(len(kept), 'folder in it is', 'folders in it are')} empty (a disk that is not mounted?): what was"
+            " read there is kept; if this is right, have the source read again"
+        )
+        code = "partly_empty"
+    elif found.unreadable:
         code, text = "unreadable", f"{len(found.unreadable)} of the folders in it cannot be read"
     elif found.more:
         code = "too_many"

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from klaw.domain.knowledge_search import FoundPassage, PassageCandidate
-from klaw.domain.search import Ranks
+from klaw.domain.search import Decision, Ranks
 from klaw.memory.recall.gate import Evidence, Gate, calibrated
 from klaw.memory.recall.query import MAX_NAMES_CHARACTERS
 from klaw.memory.recall.rank import RRF_K, reciprocal_rank_fusion
@@ -81,6 +81,26 @@ class Pool:
 
 
 EMPTY = Pool(found=0, features=np.empty((0, len(FEATURES))))
+
+
+def once(candidates: Sequence[PassageCandidate]) -> list[PassageCandidate]:
+    """Of passages that passed the gate with the same text only the best is kept; it knows the others."""
+    same: dict[str, list[PassageCandidate]] = {}
+    for each in candidates:
+        if each.passed:
+            same.setdefault(_plain(each), []).append(each)
+
+    def told(each: PassageCandidate) -> PassageCandidate:
+        best, *others = same[_plain(each)] if each.passed else [each]
+        if each is not best:
+            return attrs.evolve(each, decision=Decision.REPEATED)
+        return attrs.evolve(each, also=tuple(other.passage for other in others)) if others else each
+
+    return list(map(told, candidates))
+
+
+def _plain(candidate: PassageCandidate) -> str:
+    return " ".join(candidate.text.casefold().split())
 
 
 def fuse(lists: PassageLists, size: int) -> tuple[list[int], dict[int, float]]:

@@ -1,5 +1,6 @@
 """Removing bases and sources: nobody sees them any more at once, then their passages with full text and vectors go,
-their files, and what the logs say of them."""
+their files, and what the logs say of them. The journal comes first: in the other order a watched folder would be read
+again meanwhile."""
 
 import trio
 
@@ -14,7 +15,7 @@ from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import knowledge
 from klaw.store.forget.knowledge import Going
-from klaw.store.kinds.knowledge import documents
+from klaw.store.kinds.knowledge import document_steps, documents
 
 AT_ONCE = 100
 """Documents that are looked for, and receipts that are changed, at once."""
@@ -65,7 +66,7 @@ async def sweep(readers: Readers, writer: Writer) -> int:
         for each in found:
             begin, more = trio.current_time(), True
             while more:
-                more = await writer.run(documents.remove_some, each)
+                more = await writer.run(document_steps.remove_some, each)
                 await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
                 begin = trio.current_time()
         total += len(found)

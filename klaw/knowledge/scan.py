@@ -41,16 +41,16 @@ class Look:
 
     files: Mapping[str, File]
     """By the path below the folder, with ``/``."""
-    folders: Collection[str]
-    """Likewise; the folder itself is empty."""
+    folders: Mapping[str, int]
+    """Likewise; the folder itself is "". On which device each is: another one is another file system in its place."""
+    empty: Collection[str]
+    """Folders in which there is nothing: perhaps a disk is not mounted."""
     unreadable: Collection[str]
     """Folders that could not be looked into: nobody knows what there is in them."""
     left_out: Mapping[str, int]
     """How much of what is no document: ``hidden``, ``link``, ``special``, ``name`` (no UTF-8)."""
     more: bool
     """There are more files than may be."""
-    device: int
-    """Of the folder: another one is another file system in its place."""
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +67,8 @@ class _Walk:
 
     def __init__(self, most: int, private: Collection[Place]) -> None:
         self.files: dict[str, File] = {}
-        self.folders: list[str] = []
+        self.folders: dict[str, int] = {}
+        self.empty: list[str] = []
         self.unreadable: list[str] = []
         self.left_out: Counter[str] = Counter()
         self.more = False
@@ -75,7 +76,7 @@ class _Walk:
         self._seen = 0
 
     def folder(self, descriptor: int, below: str) -> list[str]:
-        """Note the files of an open folder. Returns the folders in it."""
+        """Note an open folder and its files. Returns the folders in it."""
         with os.scandir(descriptor) as entries:
             found = sorted(entries, key=lambda entry: entry.name)  # the same files each time, if there are too many
         inner: list[str] = []
@@ -84,6 +85,9 @@ class _Walk:
             if self._seen % PAUSE_EVERY == 0:
                 time.sleep(PAUSE_S)
             self._entry(entry, f"{below}/{entry.name}" if below else entry.name, inner)
+        self.folders[below] = os.fstat(descriptor).st_dev
+        if all(entry.name.startswith(".") for entry in found):
+            self.empty.append(below)
         return inner
 
     def _entry(self, entry: os.DirEntry[str], path: str, inner: list[str]) -> None:
@@ -142,9 +146,7 @@ def look(root: Path, most: int, private: Collection[Place] = ()) -> Look:
     """
     walk = _Walk(most, private)
     with guarded.opened_folder(root) as top:
-        device = os.fstat(top).st_dev
         waiting = walk.folder(top, "")[::-1]
-        walk.folders.append("")
         while waiting and not walk.more:
             below = waiting.pop()
             if len(walk.folders) >= MAX_FOLDERS or below.count("/") >= MAX_DEPTH:
@@ -157,28 +159,43 @@ def look(root: Path, most: int, private: Collection[Place] = ()) -> Look:
                 continue
             except OSError:
                 walk.unreadable.append(below)
-                continue
-            walk.folders.append(below)
     return Look(
         files=walk.files,
         folders=walk.folders,
+        empty=walk.empty,
         unreadable=walk.unreadable,
         left_out=dict(walk.left_out),
         more=walk.more,
-        device=device,
     )
 
 
-def compare(found: Look, known: Mapping[str, Known], *, again: bool = False) -> Changes:
+def emptied(found: Look, known: Mapping[str, Known], before: Mapping[str, int]) -> set[str]:
+    """Folders that are empty, of which documents were read, and not on the device where they were seen: perhaps it is
+    not mounted.
+
+    Args:
+        found: what there is.
+        known: the documents by their names.
+        before: the device of each folder that was seen since the start.
+    """
+    gone = {below for below in found.empty if found.folders[below] != before.get(below)}
+    read = (name for name, each in known.items() if each.state is not DocumentState.FAILED) if gone else ()
+    above = (name.split("/")[:-1] for name in read)
+    return gone & {"/".join(parts[:depth]) for parts in above for depth in range(len(parts) + 1)}
+
+
+def compare(found: Look, known: Mapping[str, Known], *, kept: Collection[str] = (), again: bool = False) -> Changes:
     """What has changed since the documents were read.
 
     Args:
         found: what there is.
         known: the documents by their names.
+        kept: folders whose documents stay although they are not there.
         again: also what failed is to be read again, and what looks as before is to be compared.
     """
     wait = [name for name, file in found.files.items() if again or _changed(file, known.get(name))]
-    gone = [name for name in known if name not in found.files and not _below(name, found.unreadable)]
+    stay = (*found.unreadable, *kept)
+    gone = [name for name in known if name not in found.files and not any(_is_in(name, each) for each in stay)]
     return Changes(wait=wait, gone=gone)
 
 
@@ -186,5 +203,5 @@ def _changed(file: File, before: Known | None) -> bool:
     return before is None or (before.state is not DocumentState.WAITING and before.stamp != file.stamp)
 
 
-def _below(name: str, folders: Collection[str]) -> bool:
-    return any(name == folder or name.startswith(f"{folder}/") for folder in folders)
+def _is_in(name: str, folder: str) -> bool:
+    return not folder or name == folder or name.startswith(f"{folder}/")

@@ -99,7 +99,7 @@ class KnowledgeSearch:
         )
 
         def decide() -> list[PassageCandidate]:
-            judged = pool.rank(gate, self._embedder.random_cosine, CONSIDERED)
+            judged = rank.once(pool.rank(gate, self._embedder.random_cosine, CONSIDERED))
             return pack(judged, query.content_stems, top_k=most, max_tokens=max_tokens)
 
         with account.step("rank"):

@@ -13,9 +13,10 @@ class SourceState:
     """How a source was when it was last looked at."""
 
     code: str = "ok"
-    """``missing``: a folder is not there, and its documents are kept. ``empty``: likewise. ``unreadable``: it, or a
-    folder in it. ``not_allowed``: it may not be read. ``too_many``: it has more files than ``kb.maxFiles``.
-    ``gone``, ``unreachable``, ``refused``: of a page, whose last copy is kept."""
+    """``missing``: a folder is not there, and its documents are kept. ``empty``, ``partly_empty``: likewise it, or a
+    folder in it, is suddenly empty. ``unreadable``: it, or a folder in it. ``not_allowed``: it may not be read.
+    ``too_many``: it has more files than ``kb.maxFiles``. ``gone``, ``unreachable``, ``refused``: of a page, whose last
+    copy is kept."""
     text: str = ""
     """For people; empty when all is well."""
     looked_at: str = ""
@@ -34,6 +35,7 @@ class SourceState:
 _TOLD = {
     "missing": ("watched folder is not there", "watched folders are not there"),
     "empty": ("watched folder is suddenly empty", "watched folders are suddenly empty"),
+    "partly_empty": ("watched folder is suddenly empty in part", "watched folders are suddenly empty in part"),
     "unreadable": ("watched folder cannot be read as a whole", "watched folders cannot be read as a whole"),
     "not_allowed": ("watched folder may not be read any more", "watched folders may not be read any more"),
     "too_many": (

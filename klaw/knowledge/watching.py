@@ -27,7 +27,7 @@ class Watches:
     """Watches folders, never those below them: so no link is followed.
 
     Args:
-        told: called with paths that have changed, or before the first change with none: from now on it is watched.
+        told: called with paths that have changed; with none when it is watched from now on, or cannot be.
     """
 
     def __init__(self, told: Callable[[Collection[str]], None]) -> None:
@@ -41,6 +41,7 @@ class Watches:
         """Watch these from now on."""
         if self._folders != frozenset(folders):
             self._folders = frozenset(folders)
+            self.failed = self.failed and bool(folders)
             self._news.nudge()
 
     async def run(self) -> None:
@@ -59,6 +60,7 @@ class Watches:
                 reason = await self._watch_until_it_fails(folders)
             log.warning("folders_not_watched", reason=reason, count=len(folders))
             self.failed = True
+            self._told(())
             await trio.sleep(RETRY_S)
 
     async def _watch_until_it_fails(self, folders: list[Path]) -> str:
@@ -87,6 +89,7 @@ def _changes(folders: list[str], stop: threading.Event) -> Iterator[set[str]]:
     """
     from watchfiles import watch  # loads its library
 
+    # With ignore_permission_denied it would ignore every error, also that there are no watches left.
     for found in watch(
         *folders,
         watch_filter=None,
@@ -97,6 +100,5 @@ def _changes(folders: list[str], stop: threading.Event) -> Iterator[set[str]]:
         yield_on_timeout=True,
         raise_interrupt=False,
         recursive=False,
-        ignore_permission_denied=True,
     ):
         yield {path for _, path in found}

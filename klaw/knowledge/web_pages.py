@@ -15,7 +15,7 @@ from klaw.errors import PageGone, ToolRefused
 from klaw.knowledge.source_state import SourceState
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds.knowledge import documents, sources
+from klaw.store.kinds.knowledge import document_steps, documents, sources
 from klaw.store.originals import Originals
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class WebPages:
             document = Document(
                 id=document_id(source.id, source.name), base=source.base, source=source.id, name=source.name
             )
-            await self._writer.run(documents.wait, [document])
+            await self._writer.run(document_steps.wait, [document])
         before = _stamp(document) if source.sha256 and document.sha256 == source.sha256 else {}
         now = self._clock.now()
         try:
@@ -138,7 +138,7 @@ class WebPages:
         await self._note(document, problems=(*_own(document), problem), state=state)
 
     async def _note(self, document: Document, **fields: Any) -> None:
-        await self._writer.run(documents.note, document.id, fields)
+        await self._writer.run(document_steps.note, document.id, fields)
 
 
 def _own(document: Document) -> tuple[DocumentProblem, ...]:

@@ -98,7 +98,7 @@ class Coverage(Nudge):
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
     async def run(self, vitals: Vitals, task_status: Started) -> None:
-        """Count until cancelled. A restart counts anew."""
+        """Count until cancelled. A restart counts again."""
         await self._restart()
         task_status.started()
         while True:

@@ -178,7 +178,7 @@ def build(
         backups=core.paths.backups_dir,
     )
     topic_control = TopicControl(config=config.topics, maker=maker, asker=asker, changed=archivist.nudge)
-    compacting = partial(compactor.run, compactor=compact, compact=forgetter.compact_files)
+    compacting = partial(compactor.run, compactor=compact, compact=forgetter.compact_files, resume=forgetter.resume)
     background = [
         cover.spec(),
         memory_files.spec(),
@@ -214,6 +214,7 @@ def build(
             readers=readers,
             remote=remote,
             tokens=config.auto_rag.tokens,
+            gather_s=config.embedding.gather_s,
         ),
         background=tuple(background),
     )

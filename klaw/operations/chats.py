@@ -241,9 +241,11 @@ async def delete(
     return {**without_messages(forget.proof(done)), "everywhere": everywhere}
 
 
-def without_messages(answer: dict[str, Any]) -> dict[str, Any]:
-    """The messages of a chat are too many to be told one by one."""
-    count = plural(len(answer["messages"]), "message")
-    told = [each for each in answer["things"] if each.kind not in forget.MESSAGES]
-    things = [attrs.evolve(each, remedy=count) if each.kind == "chat" else each for each in told]
-    return {**answer, "messages": len(answer["messages"]), "things": things[:MOST_TOLD]}
+def without_messages(answer: dict[str, Any], of_chats: int | None = None) -> dict[str, Any]:
+    """The messages of a chat, or ``of_chats`` of several, are too many to be told one by one."""
+    things = [each for each in answer["things"] if each.kind not in forget.MESSAGES]
+    if of_chats is None:
+        count = plural(len(answer["messages"]), "message")
+        things = [attrs.evolve(each, remedy=count) if each.kind == "chat" else each for each in things]
+    messages = len(answer["messages"]) if of_chats is None else of_chats
+    return {**answer, "messages": messages, "things": things[:MOST_TOLD]}

@@ -1,6 +1,7 @@
 """What was moved in from other programs (``klaw.cli.imports`` reads their exports): storing it, listing, undoing."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
@@ -13,6 +14,7 @@ from klaw.domain.text import plural
 from klaw.operations import forget
 from klaw.operations import operation as op
 from klaw.operations.chats import without_messages
+from klaw.operations.uploads import UploadId, piece
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.forget.forget import Forgetter
     from klaw.operations.perform import Caller
+    from klaw.store.attachments import Attachments
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
+    from klaw.store.originals import Originals
 
 NOUN = op.Noun("import", "move in what was said in other programs (docs/import.md)")
 
@@ -31,6 +35,8 @@ CHARS_AT_ONCE = 10_000
 """Messages in one transaction, and characters of them: who waits for the writer shares a group with so much."""
 PAUSE_FACTOR = 0.5
 """A pause is so many times as long as the transaction before it."""
+MAX_DATA = 900_000
+"""Characters of a piece of a file; the admin socket takes a mebibyte."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,6 +50,24 @@ class ImportPut(op.OfUser):
     topics: bool = op.argument("topics may be made of it", default=False)
     into: Annotated[str, Check(chat_name)] | None = op.argument("the chat that the part before was put into")
     said: Annotated[tuple[Said, ...], Bounds(1, MAX_SAID)] = op.required("the messages")
+
+
+@attrs.frozen(kw_only=True)
+class ImportMissing(op.OfUser):
+    ids: Annotated[tuple[str, ...], Bounds(1, MAX_SAID)] = op.required("of messages of an export")
+
+
+@attrs.frozen(kw_only=True)
+class ImportUpload(op.OfUser):
+    upload: UploadId = op.required("of the file: hex digits")
+    offset: Annotated[int, Bounds(0)] = op.argument("where in the file the piece belongs", default=0)
+    data: Annotated[str, Bounds(0, MAX_DATA)] = op.required("the piece, in base64")
+
+
+@attrs.frozen(kw_only=True)
+class ImportKeep(op.OfUser):
+    upload: UploadId = op.required("of the file")
+    name: Annotated[str, Bounds(0, 1_000)] = op.required("of the file")
 
 
 @attrs.frozen(kw_only=True)
@@ -76,11 +100,13 @@ async def put(
     embedder: "Embedder",
     files: "Threads",
     paths: "Paths",
+    attachments: "Attachments",
 ) -> dict[str, Any]:
     """Store a part of a chat of another program, a few messages at a time."""
     import trio
 
     from klaw.actor.clock import iso
+    from klaw.store.engine import connect
     from klaw.store.kinds import imports
 
     into, counts = chat_id(user, asked.into) if asked.into else None, dict.fromkeys(("added", "known", "elsewhere"), 0)
@@ -97,18 +123,42 @@ async def put(
             topics=asked.topics,
             into=into,
             at=iso(clock.now()),
+            limits=attachments.limits,
         )
         into = done.chat
         for name in counts:
             counts[name] += getattr(done, name)
         if done.added:
             pause = (trio.current_time() - begin) * PAUSE_FACTOR
-            await files.run(imports.sync, paths.data_dir, done.logs)
-            await writer.run_alone(imports.settle)
+            durable = await files.run(imports.sync, paths.data_dir, done.logs)
+            await writer.run_alone(imports.settle, durable)
             await trio.sleep(pause)
+    if counts["added"]:  # else the writer does it, for seconds where the disk is busy
+        await files.run(connect.checkpoint, paths.database)
     embedder.nudge()
     assert into is not None
     return {"chat": into.partition(":")[2], **counts}
+
+
+@NOUN.operation("import_missing", ImportMissing, scope=op.Scope.OPERATOR)
+async def missing(asked: ImportMissing, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """Which messages of an export are not here, so that their files are needed."""
+    from klaw.store.kinds import imports
+
+    return {"missing": await readers.run(imports.missing, user, asked.ids)}
+
+
+@NOUN.operation("import_upload", ImportUpload, scope=op.Scope.OPERATOR, changes=True)
+async def upload(asked: ImportUpload, user: UserId, originals: "Originals") -> dict[str, Any]:
+    """Upload a piece of a file of an export; import_keep is told of the last one."""
+    return {"size": await originals.add(user, asked.upload, asked.offset, piece(asked.data))}
+
+
+@NOUN.operation("import_keep", ImportKeep, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
+async def keep(asked: ImportKeep, user: UserId, originals: "Originals", attachments: "Attachments") -> dict[str, Any]:
+    """Keep an uploaded file for a message that comes next."""
+    kept = await attachments.take(user, asked.name, partial(originals.taken_out, user, asked.upload))
+    return {"sha256": kept.sha256, "name": kept.name}
 
 
 def _slices(said: Sequence[Said]) -> Iterator[list[Said]]:
@@ -137,7 +187,7 @@ async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> di
     cli="undo",
     show=_undone,
     changes=True,
-    deadline_s=6 * 3600.0,  # some minutes for 50,000 messages
+    deadline_s=6 * 3600.0,
     confirm="This cannot be undone. Forget what the import brought?",
 )
 async def undo(
@@ -145,20 +195,14 @@ async def undo(
 ) -> dict[str, Any]:
     """Forget all that an import brought, and what was made of it; and show what still holds it.
 
-    A large one goes a part at a time, and what is shown of things beside the messages is that of the last part. When it
-    is interrupted, do it again: what is left goes.
+    When the server is interrupted meanwhile, it goes on with it at its next start.
     """
-    from klaw.memory.forget.finding import NothingToForget
     from klaw.store.kinds import imports
 
     wanted, everywhere = await forgetter.find(f"import:{asked.origin}", user), caller.any_user
     count = await readers.run(imports.count, user, ImportId(asked.origin))
     if asked.dry_run:
         before = await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-        return {**without_messages(forget.preview(before)), "messages": count}
-    while True:
-        done = await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
-        try:
-            wanted = await forgetter.find(f"import:{asked.origin}", user)
-        except NothingToForget:
-            return {**without_messages(forget.proof(done)), "messages": count, "everywhere": everywhere}
+        return without_messages(forget.preview(before), count)
+    done = await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
+    return {**without_messages(forget.proof(done), count), "everywhere": everywhere}

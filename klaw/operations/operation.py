@@ -75,6 +75,8 @@ class Shown:
     """What a person should know beside them; on a terminal they do not mix with the lines."""
     found: bool = True
     """Whether there was what was asked for; if not, a command's exit code is 1."""
+    degraded: bool = False
+    """Whether something works with limits only; then it is 3, for monitoring."""
 
 
 def details(rows: Sequence[tuple[str, str | None]]) -> Table:

@@ -37,7 +37,8 @@ def _health(answer: dict[str, Any]) -> Shown:
     problems += [f"the part {name} has failed; see `klaw actors`" for name in answer["failed_actors"]]
     if answer["writer_ping_ms"] is None:
         problems.insert(0, f"the database did not commit within {WRITER_PING_S:g} s")
-    return Shown([answer["state"], *(f"  {text}" for text in problems)], found=answer["state"] == "ok")
+    lines = [answer["state"], *(f"  {text}" for text in problems)]
+    return Shown(lines, found=answer["state"] != "failing", degraded=answer["state"] == "degraded")
 
 
 def listed(health: "Health") -> list[dict[str, str]]:
@@ -50,8 +51,8 @@ def listed(health: "Health") -> list[dict[str, str]]:
 
 @HEALTH.operation("health", cli="", show=_health, scope=Scope.OPERATOR, deadline_s=8)
 async def health(writer: "Writer", health: "Health", supervisor: "Supervisor") -> dict[str, Any]:
-    """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code is 0
-    if all is ok.
+    """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code
+    is 0 if all is ok, 3 if something is degraded, 1 if nothing can be stored or no server answers.
     """
     import trio
 

@@ -10,7 +10,7 @@ import attrs
 from klaw import __version__
 from klaw.domain.text import plural, span
 from klaw.domain.usage import dollars
-from klaw.operations.operation import Lines, Noun, Scope, Table, size
+from klaw.operations.operation import Noun, Scope, Shown, Table, size
 from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_json, budget_text
 
@@ -31,7 +31,7 @@ STATUS = Noun("status", "show what the server does and what is degraded (docs/op
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _status(answer: dict[str, Any]) -> Lines:
+def _status(answer: dict[str, Any]) -> Shown:
     counts, llm, embedder, disk = answer["counts"], answer["llm"], answer["embedder"], answer["disk"]
     slots, local = llm["slots"], llm["local"]
     vectors = f"{plural(embedder['embedded'], 'vector')}, {embedder['waiting']} waiting"
@@ -53,12 +53,12 @@ def _status(answer: dict[str, Any]) -> Lines:
         *[["tasks" if not place else "", text] for place, text in enumerate(_tasks(answer["tasks"]))],
         ["summaries", _summaries(answer["summaries"])],
         ["topics", _topics(answer.get("topics"), answer.get("metrics", {}))],
-        ["database", f"{size(disk['database_bytes'])}, schema {answer['schema']}"],
+        ["database", f"{size(disk['database_bytes'] + disk['wal_bytes'])}, schema {answer['schema']}"],
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
         *[["degraded" if not place else "", text] for place, text in enumerate(degraded)],
     ]
-    return [Table(rows)]
+    return Shown([Table(rows)], degraded=bool(answer["degraded"]))
 
 
 def _counted(counts: dict[str, int], *nouns: str) -> str:
@@ -164,7 +164,9 @@ async def status(
     connections: "Callable[[], Sequence[Any]]",
     address: "Callable[[], str | None]",
 ) -> dict[str, Any]:
-    """Show what the server has stored, what it does, what it costs, and what is degraded."""
+    """Show what the server has stored, what it does, what it costs, and what is degraded. The exit code is 0 if nothing
+    is, 3 if something is, 1 if no server answers.
+    """
     from klaw.actor import log as logging
     from klaw.actor.clock import iso
     from klaw.store import overview
@@ -201,7 +203,10 @@ async def status(
         "metrics": core.metrics.report(),
         "threads": [each.report() for each in (core.files, tools.threads, agent.workspace.threads)],
         "degraded": listed(core.health),
-        "disk": await core.files.run(_disk, core.paths, abandon=True),
+        "disk": {
+            **await core.files.run(_disk, core.paths, abandon=True),
+            "commit_log_bytes": core.store.journal.pending_bytes,
+        },
         "log_level": logging.level(),
     }
 
@@ -218,15 +223,12 @@ def _rss_bytes() -> int:
 def _disk(paths: "Paths") -> Mapping[str, int]:
     import shutil
 
-    from klaw.store.engine.journal import COMMIT_LOG
-
     usage = shutil.disk_usage(paths.data_dir)
     return {
         "free_bytes": usage.free,
         "total_bytes": usage.total,
         "database_bytes": _size(paths.database),
         "wal_bytes": _size(paths.database.with_name(paths.database.name + "-wal")),
-        "commit_log_bytes": _size(paths.data_dir / COMMIT_LOG),
     }
 
 

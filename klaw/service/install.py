@@ -79,6 +79,9 @@ class Machine:
     def put(self, path: PurePosixPath, text: str) -> None:
         """Write a unit or drop-in, unless somebody edited it: then ours is put beside it."""
         place, new = self.at(path), marked(path, text)
+        if place.is_symlink() and str(place.readlink()) == os.devnull:
+            self.note("failed", path, f"is masked: systemctl unmask {path.name}")
+            return
         old = place.read_text(encoding="utf-8", errors="replace") if place.exists() else None
         if old in (new, text):
             self.note("same", path)
@@ -113,22 +116,48 @@ class Machine:
             if owner is None or found == owner[0]:
                 self.note("same", path)
             else:
-                self.note("failed", path, f"belongs to user {found}: chown -R {owner[0]}:{owner[1]} {path}")
+                give = f"chown -R {owner[0]}:{owner[1]} {path}"
+                self.note("failed", path, f"belongs to user {found}: name another one, or give all of it away: {give}")
             return
         self._do(self._make_folder, place, mode, owner)
         self.note("made", path, f"mode {mode:04o}")
 
+    def link(self, path: PurePosixPath, target: PurePosixPath) -> None:
+        """Make a link to a folder, in place of nothing or of an empty folder."""
+        place = self.at(path)
+        if place.is_symlink() and str(place.readlink()) == str(target):
+            self.note("same", path)
+            return
+        try:
+            if place.is_dir() and not place.is_symlink():
+                self._do(place.rmdir)
+            self._do(place.symlink_to, target)
+        except OSError:
+            why = f"commands with --home use it, and the service {target}: move what is in it there, and repeat this"
+            self.note("kept", path, why)
+            return
+        self.note("made", path, f"a link to {target}, for commands with --home")
+
     def _make_folder(self, place: Path, mode: int, owner: tuple[int, int] | None) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.mkdir(mode=mode)
-        place.chmod(mode)
-        if owner is not None:
-            os.chown(place, *owner)
+        # Above it may be the folder of somebody who puts a link in its place now: no link is followed.
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchmod(descriptor, mode)
+            if owner is not None:
+                os.fchown(descriptor, *owner)
+        finally:
+            os.close(descriptor)
 
     def once(self, path: PurePosixPath, text: str, mode: int) -> None:
         """Write a file that is its owner's from then on."""
-        if self.at(path).exists():
-            self.note("same", path, "yours to change")
+        place = self.at(path)
+        if place.exists():
+            if place.stat().st_mode & 0o077 & ~mode:
+                self.note("failed", path, f"others can read it: chmod {mode:o} {path}")
+            else:
+                self.note("same", path, "yours to change")
             return
         self._write(self.at(path), text, mode)
         self.note("made", path, f"mode {mode:04o}; keys of LLM providers go here")
@@ -181,7 +210,7 @@ def this_program() -> PurePosixPath:
     """
     program = Path(sys.prefix) / "bin" / "klaw"
     needed = (program, Path(sys.executable).resolve(), Path(sys.base_prefix), Path(klaw.__file__))
-    hidden = next((each for each in needed if is_hidden(each)), None)
+    hidden = next((each for path in needed for each in (path, path.resolve()) if is_hidden(each)), None)
     if hidden is not None:
         raise ServiceRefused(
             f"the service does not see {hidden}: home folders and /tmp are closed to it. Install Klaw for the whole "
@@ -221,6 +250,15 @@ def install(wanted: Wanted, machine: Machine, *, start: bool, models: Callable[[
     machine.folder(wanted.home, 0o700, owner)
     if wanted.workspace is not None:
         machine.folder(wanted.workspace, 0o700, owner)
+        machine.link(wanted.home / "workspace", wanted.workspace)
+        closed = [
+            str(each)
+            for each in machine.at(wanted.workspace).parents
+            if owner and each.exists() and each.stat().st_uid != owner[0] and not each.stat().st_mode & 0o001
+        ]
+        if closed:
+            why = f"only the service sees it, not commands like klaw backup; they do after chmod o+x {' '.join(closed)}"
+            machine.note("skipped", f"opening {wanted.workspace}", why)
     for path, text in wanted.files().items():
         packaged = machine.at(PACKAGED / path.name)
         if packaged.exists() and packaged.read_text(encoding="utf-8") == text and not machine.at(path).exists():
@@ -326,5 +364,6 @@ def uninstall(machine: Machine) -> None:
         machine.run("systemctl", f"--root={machine.root}", "disable", SERVICE, TIMER, quiet=True)
     for path in ours():
         machine.take_away(path)
+        machine.take_away(path.with_name(f"{path.name}.new"))
     if machine.real and machine.changed:
         machine.run("systemctl", "daemon-reload")

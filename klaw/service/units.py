@@ -20,6 +20,8 @@ ENVIRONMENT = PurePosixPath("/etc/klaw/klaw.env")
 STATE = PurePosixPath("/var/lib")
 HIDDEN = tuple(map(PurePosixPath, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108  nothing is made there
 """What the service does not see, by ProtectHome= and PrivateTmp=."""
+LEAST_PARTS = 3
+"""Of a path, with the slash: the folders above that belong to the system."""
 TIME_SYNC_S = 90
 WAITING = {"systemd-timesyncd.service": "systemd-time-wait-sync.service", "chrony.service": "chrony-wait.service"}
 """What sets the clock, and what waits for it."""
@@ -35,9 +37,11 @@ _EXTRAS: Mapping[Extra, str] = {
 MemoryDenyWriteExecute=no
 """,
     "bubblewrap": """\
-# The sandbox of host_exec makes namespaces of its own, with mounts in them.
+# The sandbox of host_exec makes namespaces of its own, with mounts in them; bubblewrap of Debian 13 also needs openat2,
+# which RestrictSUIDSGID= takes away.
 [Service]
 RestrictNamespaces=no
+RestrictSUIDSGID=no
 SystemCallFilter=@mount capset sethostname setns
 """,
 }
@@ -67,6 +71,8 @@ class Wanted:
         for name, path in named.items():
             if path is not None and not _PLAIN.fullmatch(str(path)):
                 raise ServiceRefused(f"{name}: must be an absolute path of letters, digits and ./@+-_ ({path})")
+            if path is not None and len(path.parts) < LEAST_PARTS:
+                raise ServiceRefused(f"{name}: {path} is of the system: name a folder below it")
 
     def files(self) -> dict[PurePosixPath, str]:
         """Path and text of each unit and drop-in."""

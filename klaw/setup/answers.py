@@ -163,7 +163,8 @@ def known_provider(text: str, *, small: bool = False) -> str:
     if text not in known:
         close = difflib.get_close_matches(text[:64].lower(), known, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise SetupRefused(f"--provider: one of {', '.join(known)}{hint}")
+        without = ", since --small leaves out the built-in model" if small else ""
+        raise SetupRefused(f"--provider: one of {', '.join(known)}{without}{hint}")
     return text
 
 

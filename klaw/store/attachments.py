@@ -10,9 +10,9 @@ import os
 import secrets
 import stat
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TypeVar, TypeVarTuple
+from typing import BinaryIO, TypeVar, TypeVarTuple
 
 import structlog
 import trio
@@ -35,6 +35,7 @@ UNSENT_S = 86_400.0
 SWEEP_S = 3_600.0
 """Between two looks for what was not sent."""
 DISCARD_S = 5.0
+PIECE_BYTES = 1 << 20
 LEAST_BYTES = 16_384
 """As so much each file counts among a user's, so that their number is limited too."""
 NEW, PART = ".new", ".part"
@@ -79,10 +80,10 @@ def mark_sent(data_dir: Path, user: UserId, digests: Iterable[str]) -> None:
         os.fsync(folder)
 
 
-def remove(data_dir: Path, user: UserId, sha256: str) -> None:
-    """Remove a file, durably. Blocks. Raises OSError."""
+def remove(data_dir: Path, user: UserId, digests: Iterable[str]) -> None:
+    """Remove files, durably. Blocks. Raises OSError."""
     with suppress(FileNotFoundError), guarded.opened_folder(data_dir, below_of_user(user, FOLDER)) as folder:
-        for name in (sha256, sha256 + NEW):
+        for name in (each for sha256 in digests for each in (sha256, sha256 + NEW)):
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
         os.fsync(folder)
@@ -184,6 +185,21 @@ class Attachments:
         finally:
             with trio.move_on_after(DISCARD_S, shield=True):
                 await self.discard(draft)
+
+    async def take(self, user: UserId, name: str, opened: Callable[[], AbstractContextManager[BinaryIO]]) -> Attachment:
+        """Keep a file of this machine; see ``keep``."""
+
+        def work() -> Attachment:
+            draft = Draft(self._data_dir, user, name, self.limits)
+            try:
+                with opened() as file:
+                    while piece := file.read(PIECE_BYTES):
+                        draft.add(piece)
+                return draft.keep()
+            finally:
+                draft.discard()
+
+        return await self._run(work)
 
     async def begin(self, user: UserId, name: str) -> Draft:
         """Begin to keep a file that comes in pieces; ``discard`` it in the end.

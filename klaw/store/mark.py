@@ -1,5 +1,6 @@
 """How far the store is at one moment between two commits: up to there a backup is exact."""
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from klaw.actor.failure import error_class
 from klaw.errors import StorageError
 from klaw.store import migrations
 from klaw.store.engine import connect, meta
+from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import files
@@ -46,6 +48,9 @@ class Mark:
     """Bytes of each log by its path below the data folder, all of them in whole lines; empty where not asked for."""
 
 
+NOTHING = Mark(server="", writes=0, rewrites=0, forgetting=True, last={}, logs={})
+"""Of a store whose database cannot be looked at."""
+
 Marker: TypeAlias = Callable[[bool], Mark]
 """Gives a mark, with or without the logs."""
 
@@ -76,18 +81,20 @@ def last_of(connection: apsw.Connection) -> dict[str, int]:
 
 
 def mark_offline(database: Path) -> Mark:
-    """The mark of a store that no server has open, brought up to what its logs have.
+    """The mark of a store that no server has open, brought up to what its logs have; where the disk is read-only or has
+    no room for that, as it is.
 
     Raises:
         StorageError: another process has it.
     """
     root = database.parent
+    if os.statvfs(root).f_flag & os.ST_RDONLY:  # a card at its end: whoever has it open, nothing changes any more
+        return _as_it_is(root)
     journal = Journal(root, checkpoint_bytes=1 << 22)
     try:
         journal.lock()
         journal.open()
-        nothing = Mark(server="", writes=0, rewrites=0, forgetting=True, last={}, logs={})
-        found = nothing
+        found = NOTHING
         if database.exists():
             with suppress(apsw.Error, *DAMAGE):
                 connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -104,9 +111,21 @@ def mark_offline(database: Path) -> Mark:
             f"another process is using {root}: a server that does not answer, or a reindex; try again later"
         ) from error
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return _as_it_is(root)
         raise StorageError(f"cannot read {root}: {error.strerror or type(error).__name__}") from error
     finally:
         journal.release()
+
+
+def _as_it_is(root: Path) -> Mark:
+    """With the latest lines, which the logs may not have yet. Raises StorageError."""
+    try:
+        logs = {path: each.st_size for path, each in files(root)}
+        latest = root / COMMIT_LOG
+        return attrs.evolve(NOTHING, logs=logs | ({COMMIT_LOG: latest.stat().st_size} if latest.exists() else {}))
+    except OSError as error:
+        raise StorageError(f"cannot read {root}: {error.strerror or type(error).__name__}") from error
 
 
 def digests_at(database: Path, marker: Marker) -> tuple[Mark, dict[str, str]]:

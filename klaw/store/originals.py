@@ -9,10 +9,10 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
+from typing import BinaryIO, TypeVar, TypeVarTuple
 
 import attrs
 import structlog
@@ -126,6 +126,18 @@ def write(data_dir: Path, source: SourceId, data: bytes) -> Kept:
     return Kept(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
+@contextmanager
+def taken_out(data_dir: Path, user: UserId, upload: str) -> Iterator[BinaryIO]:
+    """A user's upload, which is removed then. Raises AttachmentRefused: ``unknown_upload``; OSError."""
+    name = _name(user, upload)
+    try:
+        with guarded.opened(data_dir, f"{UPLOADS}/{name}") as file, os.fdopen(file.fd, "rb", closefd=False) as content:
+            (data_dir / UPLOADS / name).unlink()
+            yield content
+    except FileNotFoundError:
+        raise _unknown() from None
+
+
 def discard(data_dir: Path, user: UserId, upload: str) -> None:
     """Remove a user's upload, if it is there. Raises AttachmentRefused: ``unknown_upload``; OSError."""
     (data_dir / UPLOADS / _name(user, upload)).unlink(missing_ok=True)
@@ -218,6 +230,10 @@ class Originals:
 
     async def keep(self, user: UserId, upload: str, source: SourceId) -> Kept:
         return await self._run(keep, self.data_dir, user, upload, source)
+
+    def taken_out(self, user: UserId, upload: str) -> AbstractContextManager[BinaryIO]:
+        """Blocks."""
+        return taken_out(self.data_dir, user, upload)
 
     async def write(self, source: SourceId, data: bytes) -> Kept:
         return await self._run(write, self.data_dir, source, data)

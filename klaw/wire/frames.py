@@ -111,7 +111,7 @@ class GetStatus:
 
 @attrs.frozen(kw_only=True)
 class Watch:
-    """Watch a chat: from after ``seq``, or from now on. Answered by ``caught_up``. Again: watch anew from there."""
+    """Watch a chat: from after ``seq``, or from now on. Answered by ``caught_up``. Again: watch from there."""
 
     type: ClassVar[str] = "watch"
     chat: ChatName

@@ -1,4 +1,4 @@
-"""One minute of ``tools/attack.py``: nothing lost, nothing told, no leak. Waits are only reported."""
+"""Some seconds of ``tools/attack.py``: nothing lost, nothing told, no leak. Waits are only reported."""
 
 import json
 import sys
@@ -11,10 +11,10 @@ from tests.support.server import clean_environ
 HANG_S = 900.0
 
 
-async def test_a_minute_of_attacks_loses_nothing_and_tells_nothing(capfd):
+async def test_attacks_lose_nothing_and_tell_nothing(capfd):
     with trio.fail_after(HANG_S):
         done = await trio.run_process(
-            [sys.executable, "tools/attack.py", "--minutes", "1", "--seed", "12", "--json", "--no-wait-limits"],
+            [sys.executable, "tools/attack.py", "--minutes", "0.25", "--seed", "12", "--json", "--no-wait-limits"],
             capture_stdout=True,
             check=False,
             cwd=REPOSITORY,
@@ -24,8 +24,8 @@ async def test_a_minute_of_attacks_loses_nothing_and_tells_nothing(capfd):
     print(found)
     assert found["problems"] == {}
     assert done.returncode == 0
-    assert found["frames"] > 1_000
-    assert found["acknowledged"] > 50
+    assert found["frames"] > 400
+    assert found["acknowledged"] > 20
     assert found["kills"] > 0
     assert found["questions"] > 0
     assert found["silent sockets"] > 0

@@ -17,7 +17,7 @@ CHECKS = (
     "negative_data_rejection",
     "unsupported_method",
 )
-EXAMPLES = 8
+EXAMPLES = 3
 """Of each operation, beside those of every limit in the description."""
 
 

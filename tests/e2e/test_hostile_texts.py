@@ -24,14 +24,13 @@ STEP_S = 0.5
 LOCKED_S = 1.0
 """Of CPU of all threads together, while none of them lets another one run."""
 TURNS = (
-    "latin", "russian", "combining marks, out of order", "marks that decompose though their class is 0", "zalgo",
-    "hangul jamo", "ligature of many letters", "chinese, and then '龍'", "chinese small talk, and then '龍'",
-    "chinese with full stops", "japanese small talk, and then 'z'", "thai small talk, and then 'z'", "khmer",
-    "zero width", "emoji families", "digits with spaces", "sums", "dates", "full stops", "sentences of one letter",
-    "spaces, and then 'z'", "newlines, and then 'z'", "fences", "claims", "russian claims", "quotes",
+    "latin", "russian", "combining marks, out of order", "zalgo", "hangul jamo", "ligature of many letters",
+    "chinese small talk, and then '龍'", "thai small talk, and then 'z'", "khmer", "emoji families",
+    "digits with spaces", "dates", "sentences of one letter", "spaces, and then 'z'", "claims", "russian claims",
+    "quotes",
 )  # fmt: skip
 """So many: each is stored and answered twice."""
-COMMANDS = TURNS[2:20:3]
+COMMANDS = TURNS[2::3]
 
 
 @asynccontextmanager

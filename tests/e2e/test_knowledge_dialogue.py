@@ -95,6 +95,12 @@ async def test_the_routes_of_the_rag_dialogue(tmp_path):
             assert said[-1]["context_used"] == told["context_used"]
             before = (await client.get(f"/rags/{base}/chat/messages", params={"before": said[0]["seq"]})).json()
             assert [each["content"] for each in before["messages"]] == ["Какой срок аренды квартиры?"]
+            # What looks like a command is a question, too.
+            for question in ("/new", "/kb use none", "/forget yes"):
+                answer = await client.post(f"/rags/{base}/chat", json={"question": question})
+                assert (answer.status_code, answer.json()["answer"][:5]) == (200, "«Срок"), answer.text
+            said = (await client.get(f"/rags/{base}/chat/messages", params={"limit": 10})).json()["messages"]
+            assert [each["content"] for each in said if each["role"] == "user"][-1] == "/forget yes"
             # Errors as everywhere.
             wrong = await client.post(f"/rags/{base}/chat", json={"query": "x"})
             assert (wrong.status_code, wrong.headers["content-type"]) == (400, "application/problem+json")

@@ -1,4 +1,4 @@
-"""A server on the home that commit 5dcae64 wrote: it answers, forgets, and makes its database anew from the logs."""
+"""A server on the home that commit 5dcae64 wrote: it answers, forgets, and rebuilds its database from the logs."""
 
 import json
 from pathlib import Path

@@ -7,7 +7,7 @@ import trio
 
 from klaw.gateway.auth import add_token, tokens_file
 from tests.support.browser import in_browser, needs_chromium
-from tests.support.llm_server import Tool, serve_llm, text_reply, tool_reply
+from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
 from tests.support.waiting import until
 
@@ -46,6 +46,43 @@ async def test_a_chat_on_a_phone_in_russian(tmp_path):
     async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
         llm.respond = lambda _: text_reply("Например:\n\n", "- **картофель**\n- `<script>alert(1)</script>`")
         await in_browser(look, base(server), locale="ru-RU", viewport={"width": 360, "height": 740})
+
+
+async def test_a_chat_that_is_shown_before_the_welcome_is_followed(tmp_path):
+    sent, held, asked, links = [], [], [], []
+
+    def hold(client):
+        server = client.connect_to_server()
+        client.on_message(lambda said: (server.send(said), sent.append(said)))
+        server.on_message(lambda said: held.append(said))
+        links.append((client, server))
+
+    def let_go():
+        [(client, server)] = links
+        server.on_message(lambda said: client.send(said))
+        for each in held:
+            client.send(each)
+
+    def look(page, wrong):
+        begin_chat(page, "огород", "New chat")
+        say(page, "Что сажать?")
+        page.wait_for_selector(".live .retry button")
+        page.route_web_socket("**/ws", hold)
+        page.route("**/api/v1/chats**", lambda route: asked.append(route))
+        page.reload()
+        while not (held and asked):
+            page.wait_for_timeout(10)
+        assert json.loads(sent[0])["chats"] == {}  # hello came before any chat was known
+        page.unroute_all()  # lets them go
+        page.wait_for_selector("article[data-seq='1']")
+        assert page.locator(".live .retry").count() == 0
+        let_go()
+        page.wait_for_selector(".live .retry button")  # what the answer to a watch brings
+        assert wrong == []
+
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+        llm.respond = lambda _: error_reply(500)
+        await in_browser(look, base(server))
 
 
 async def test_a_killed_server_loses_nothing_that_was_typed(tmp_path):
@@ -133,6 +170,7 @@ async def test_what_can_be_done_with_a_chat(tmp_path):
         other.wait_for_selector("article[data-seq='6']")
         entry(page, "Answer again")
         other.wait_for_selector("article[data-seq='7']")
+        page.bring_to_front()  # a tab behind is drawn once a second
 
         say(page, "Сколько слов?")
         page.wait_for_selector(".approval pre")

@@ -47,7 +47,7 @@ async def test_a_wrong_key_is_told_in_chat_status_doctor_and_log(tmp_path, promp
                 everybody = talk.degraded["llm:stub"]
             code, status, _ = await run_klaw("status", "--home", str(home), "--json")
             (provider,) = json.loads(status)["llm"]["providers"]
-            assert code == 0
+            assert code == 3
             assert provider["error"] == told.split(". Your message is kept", maxsplit=1)[0]
             _, text, _ = await run_klaw("status", "--home", str(home))
             assert "stub: the last call failed, " in text

@@ -1,11 +1,14 @@
 """``klaw update`` in an environment of its own: a newer wheel takes over, and one that does not work is taken back."""
 
 import json
+import os
 import re
 import shutil
+import signal
 import site
 import subprocess
 import sys
+import time
 import venv
 import zipfile
 from pathlib import Path
@@ -127,9 +130,67 @@ def test_a_version_that_does_not_work_is_taken_back_with_its_database(
     assert not list(tmp_path.glob("klaw.*update"))
 
 
-def test_what_is_no_wheel_of_klaw_is_refused_and_changes_nothing(python: Path, tmp_path: Path) -> None:
-    home = write_home(tmp_path / "home")
-    shutil.copy(__file__, tmp_path / "klaw-98.0-py3-none-any.whl")
-    done = klaw(python, home, "update", "apply", str(tmp_path / "klaw-98.0-py3-none-any.whl"))
-    assert (done.returncode, "is not a wheel of Klaw" in done.stderr) == (1, True)
+def test_after_a_kill_the_version_and_database_of_before_are_put_back(
+    python: Path, wheel: Path, tmp_path: Path
+) -> None:
+    home, made = made_home(python, tmp_path), newer(wheel, tmp_path)
+    nothing = klaw(python, home, "update", "back")
+    assert (nothing.returncode, "there is nothing to go back to" in nothing.stderr) == (1, True)
+    command = [str(python), "-m", "klaw", "--home", str(home), "update", "apply", str(made), "--wheels", str(tmp_path)]
+    kept = tmp_path / "klaw.before-update"
+    with subprocess.Popen(command, cwd="/", env=clean_environ(), start_new_session=True) as update:
+        end = time.monotonic() + HANG_S
+        while not kept.exists():
+            assert update.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        # As the one that is kept: pip is changing the other.
+        at_work = klaw(kept / "bin" / "python", home, "update", "back")
+        os.killpg(update.pid, signal.SIGKILL)
+    assert (at_work.returncode, "another update is at work" in at_work.stderr) == (1, True)
+    refused = klaw(kept / "bin" / "python", home, "update", "apply", str(made))
+    assert (refused.returncode, "an update was interrupted" in refused.stderr) == (1, True)
+    for package in (tmp_path / "klaw" / "lib").glob("python*/site-packages/klaw"):  # pip was at work
+        shutil.rmtree(package)
+    done = klaw(kept / "bin" / "python", home, "update", "back")
+    assert done.returncode == 0, done.stderr
+    assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
+    assert "Аня живёт в Риге" in serving(python, home, "facts", "list")
+    assert not list(tmp_path.glob("klaw.*update*")) + list(Paths.resolve(home).data_dir.glob("*before-update*"))
+
+
+def test_an_update_goes_on_when_its_terminal_goes_away(python: Path, wheel: Path, tmp_path: Path) -> None:
+    home, made = made_home(python, tmp_path), newer(wheel, tmp_path)
+    ours, theirs = os.openpty()
+    command = [str(python), "-m", "klaw", "--home", str(home), "update", "apply", str(made), "--wheels", str(tmp_path)]
+    with subprocess.Popen(
+        command, cwd="/", env=clean_environ(), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as update:
+        os.close(theirs)
+        assert b"doctor" in os.read(ours, 1000)
+        os.close(ours)
+        update.send_signal(signal.SIGHUP)
+        update.wait(HANG_S)
+    assert klaw(python, home, "--version").stdout == f"klaw {NEW}\n"
+
+
+def test_what_is_no_whole_wheel_of_klaw_is_refused_and_changes_nothing(
+    python: Path, wheel: Path, tmp_path: Path
+) -> None:
+    home, made = write_home(tmp_path / "home"), newer(wheel, tmp_path)
+    whole = made.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 0xFF
+    wrong = {
+        "klaw-98.0-py3-none-any.whl": (Path(__file__).read_bytes(), "is not a wheel of Klaw"),
+        "klaw-97.0-py3-none-any.whl": (whole[:-100], "is not a wheel of Klaw"),
+        f"klaw-{NEW}-py3-none-any.whl": (bytes(flipped), "is damaged"),
+        f"klaw-{NEW}-py3-none-any (1).whl": (whole, "rename it"),
+    }
+    for name, (content, said) in wrong.items():
+        (tmp_path / name).write_bytes(content)
+        done = klaw(python, home, "update", "apply", str(tmp_path / name))
+        assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+    missing = klaw(python, home, "update", "check", str(tmp_path / "none.whl"))
+    assert (missing.returncode, "none.whl cannot be read: No such file" in missing.stderr) == (1, True)
     assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"

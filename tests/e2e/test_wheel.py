@@ -21,7 +21,10 @@ from tools.make_dist import build
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the commands of an environment that has Klaw from its wheel, and its dependencies from ours: a
-    line of a .pth file brings those, and not the .pth of ours by which the checkout is found."""
+    line of a .pth file brings those, and not the .pth of ours by which the checkout is found. `make dist` names others,
+    which have all of their own."""
+    if "KLAW_TEST_INSTALLED" in os.environ:
+        return Path(os.environ["KLAW_TEST_INSTALLED"])
     folder = tmp_path_factory.mktemp("wheel")
     venv.create(folder / "venv", with_pip=False)
     (library,) = (folder / "venv" / "lib").glob("python*/site-packages")

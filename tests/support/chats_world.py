@@ -1,7 +1,7 @@
 """A running Klaw without listeners for tests of chats: real store and LLM client, scripted LLM server, no vectors."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,12 @@ class World:
         """Contents of a recorded request's messages, without the system message."""
         messages = self.llm.requests[request].body["messages"]
         return [message["content"] for message in messages if message["role"] != "system"]
+
+
+def replace_fsync(here: World, fsync: Callable[[int], None]) -> None:
+    """What the journal calls from now on instead of the operating system's fsync and fdatasync."""
+    journal = here.app.core.store.journal
+    journal._fsync = journal._commit_log._fsync = journal._commit_log._fdatasync = fsync
 
 
 @asynccontextmanager

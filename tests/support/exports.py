@@ -13,17 +13,22 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.mailbox import Nudge
 from klaw.actor.threads import Threads
 from klaw.config.paths import Paths
+from klaw.config.schema import AttachmentsConfig
 from klaw.imports import chatgpt
 from klaw.imports.events import Event, Message
 from klaw.imports.feed import Report, feed
 from klaw.imports.files import Export, opened
 from klaw.operations.perform import OPERATOR, operations, perform, read
+from klaw.store.attachments import Attachments
+from klaw.store.originals import Originals
 from klaw.store.store import Store
 
 Read = Callable[[Export], Iterator[Event]]
 FIRST, SECOND, THIRD = (f"source-20261123-06133{n}-512" for n in range(3))
 """Ids of imports."""
 START = 1_700_000_000.0
+FILE_BYTES = 20_000_000
+"""That a file may have."""
 READERS: Mapping[str, Read] = {"chatgpt": chatgpt.read}
 
 
@@ -56,17 +61,23 @@ async def imported(
     topics: bool = False,
 ) -> Report:
     """Import an export as the command does."""
+    data = store.journal._root
     parts: dict[str, Any] = {"readers": store.readers, "writer": store.writer, "clock": SystemClock()}
-    parts |= {"embedder": Nudge(), "files": Threads("files", 1), "paths": Paths.resolve(store.journal._root.parent)}
+    parts |= {"embedder": Nudge(), "files": Threads("files", 1), "paths": Paths.resolve(data.parent)}
 
-    def put(part: dict[str, Any]) -> dict[str, Any]:
-        given = {name: value for name, value in part.items() if value is not None}
-        asked = read(operations()["import_put"], {**given, "origin": origin, "user": user})
-        return trio.from_thread.run(perform, asked, OPERATOR, parts)
+    parts |= {
+        "attachments": Attachments(data, AttachmentsConfig(max_file_bytes=FILE_BYTES), SystemClock()),
+        "originals": Originals(data, 1 << 24),
+    }
+
+    def ask(name: str, part: dict[str, Any]) -> dict[str, Any]:
+        given = {key: value for key, value in part.items() if value is not None}
+        given |= {"user": user, **({"origin": origin} if name == "import_put" else {})}
+        return trio.from_thread.run(perform, read(operations()[name], given), OPERATOR, parts)
 
     def work() -> Report:
         with opened(str(path)) as export:
-            return feed((reader or READERS[source])(export), source, put, lambda _done: None, topics=topics)
+            return feed((reader or READERS[source])(export), source, ask, lambda _done: None, topics=topics)
 
     return await trio.to_thread.run_sync(work)
 

@@ -9,7 +9,7 @@ from klaw.app.app import App
 from klaw.domain.knowledge import Document, DocumentState, Passage, SourceId, document_id
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import OPERATOR, Caller, operations, perform, read
-from klaw.store.kinds.knowledge import documents
+from klaw.store.kinds.knowledge import document_steps
 from tests.support.admin import parts_of
 
 
@@ -56,5 +56,5 @@ async def fill(app: App, source: dict[str, Any], name: str, *texts: str, **field
         )
         for at, text in enumerate(texts)
     ]
-    assert await app.core.writer.run(documents.put, made, passages)
+    assert await app.core.writer.run(document_steps.put, made, passages)
     return made

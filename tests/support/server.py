@@ -73,7 +73,7 @@ def write_home(
         "processing": {"debounceMs": 20, "debounceMaxMs": 200},
         "routing": {"default": "stub/echo"},
         "providers": {"stub": {"baseUrl": llm or "http://127.0.0.1:9/v1", "maxRetries": 0, "timeoutSeconds": 20}},
-        "embedding": {"enabled": models is not None},
+        "embedding": {"enabled": models is not None, "gatherSeconds": 0},
         "autoRag": {"timeBudgetMs": 5000},
         "logging": {"format": "json"},
     }

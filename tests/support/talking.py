@@ -120,7 +120,9 @@ async def talking(url: str, chats: Mapping[str, int] | None = None, *, token: st
 
 
 @asynccontextmanager
-async def bare_socket(url: str, headers: Sequence[tuple[str, bytes]] = ()) -> AsyncIterator[WebSocketConnection]:
+async def bare_socket(
+    url: str, headers: Sequence[tuple[str, bytes]] = (), *, handshake_s: float = 30.0
+) -> AsyncIterator[WebSocketConnection]:
     """A WebSocket without Klaw's client; the body ends quietly when the server closes it or is gone.
 
     Raises:
@@ -132,7 +134,7 @@ async def bare_socket(url: str, headers: Sequence[tuple[str, bytes]] = ()) -> As
     socket = None
     async with stream, trio.open_nursery() as nursery:
         # A peer that goes away in the middle of the handshake is not always noticed by the library.
-        with trio.move_on_after(30), suppress(HandshakeError):
+        with trio.move_on_after(handshake_s), suppress(HandshakeError):
             socket = await wrap_client_stream(nursery, stream, parts.netloc, parts.path, extra_headers=list(headers))
         if socket is not None:
             with suppress(ConnectionClosed):

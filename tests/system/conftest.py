@@ -4,17 +4,15 @@ It takes minutes and root, so `make test-system` asks for it; without that, and 
 """
 
 import os
+import platform
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.repository import REPOSITORY
-from tests.system.machine import Machine, make_root
-from tools.make_dist import build
+from tests.system.machine import Machine, fetch_wheels, make_root
 
 NEEDED = ("debootstrap", "systemd-nspawn", "nsenter")
 
@@ -29,24 +27,26 @@ def missing() -> str:
     return f"not installed: {', '.join(absent)} (apt install debootstrap systemd-container)" if absent else ""
 
 
-@pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with Klaw's wheel and all that it needs, for a machine without network."""
+@pytest.fixture(scope="session", params=["bookworm", "trixie"])
+def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A booted machine on which Klaw was installed as docs/operations.md says, and its service made and started.
+
+    The folder $KLAW_TEST_ROOTS, if given, keeps what debootstrap made of each release for later runs.
+    """
     if reason := missing():
         pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("wheels")
-    build(folder)
-    download = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--dest", str(folder)]
-    subprocess.run([*download, "--require-hashes", "-r", str(REPOSITORY / "requirements.txt")], check=True)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def machine(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A booted machine on which Klaw was installed as docs/operations.md says, and its service made and started."""
-    root = Path(os.environ.get("KLAW_TEST_ROOT") or tmp_path_factory.mktemp("machine") / "root")
-    if not (root / "usr").is_dir():
-        make_root(root, "bookworm")
-    with Machine(root, wheels).booted() as booted:
+    folder = tmp_path_factory.mktemp(request.param)
+    fresh = Path(os.environ.get("KLAW_TEST_ROOTS", folder), request.param)
+    if not (fresh / "usr").is_dir():
+        make_root(fresh, request.param)
+    subprocess.run(["cp", "-a", str(fresh), str(folder / "root")], check=True)
+    fetch_wheels(folder / "wheels", fresh, platform.machine())
+    with Machine(folder / "root", folder / "wheels").booted() as booted:
         booted.install()
         yield booted
+
+
+@pytest.fixture(autouse=True)
+def starts(machine: Machine) -> None:
+    """All tests together start the service more often than its unit allows."""
+    machine.run("systemctl", "reset-failed")

@@ -2,13 +2,17 @@
 
 import json
 import shutil
-import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from tests.support.repository import REPOSITORY
+from tests.support.server import free_port
+from tools.make_dist import build
 
 PACKAGES = "systemd,systemd-sysv,dbus,python3,python3-venv,libgomp1,procps,util-linux,bubblewrap,nodejs,ca-certificates"
 HOME = "/var/lib/klaw"
@@ -16,17 +20,24 @@ PATH = "PATH=/usr/sbin:/usr/bin:/opt/klaw/bin"
 BOOT_S = 300.0
 
 
-def make_root(root: Path, release: str) -> None:
+def make_root(root: Path, release: str, *options: str, packages: str = PACKAGES) -> None:
     """Make a Debian from this machine's own package source."""
-    command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", release, str(root)]
+    command = ["debootstrap", "--variant=minbase", f"--include={packages}", *options, release, str(root)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def fetch_wheels(folder: Path, root: Path, machine: str, *more: str) -> None:
+    """Klaw's wheel and all that it needs on such a Debian, and ``more`` packages, for a machine without network."""
+    build(folder)
+    python = (root / "usr/bin/python3").readlink().name.removeprefix("python")
+    systems = ["manylinux2014", *(f"manylinux_2_{minor}" for minor in range(17, 37))]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version", python]
+    command += [f"--platform={each}_{machine}" for each in systems]
+    command += ["--dest", str(folder), "-r", str(REPOSITORY / "requirements.txt")]
+    command += ["-c", str(REPOSITORY / "requirements-dev.txt"), *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def until(found: Callable[[], Any], seconds: float = BOOT_S) -> Any:
@@ -67,24 +78,19 @@ class Machine:
     def _child_of(pid: int) -> int:
         """The container's PID 1, as this machine numbers it."""
         said = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout.split()
-        named = [each for each in said if Path(f"/proc/{each}/comm").read_text() in ("systemd\n", "init\n")]
-        return int(named[0]) if named else 0
+        for each in said:
+            with suppress(OSError):  # one that has just ended
+                if Path(f"/proc/{each}/comm").read_text() in ("systemd\n", "init\n"):
+                    return int(each)
+        return 0
 
     def run(self, *command: str, check: bool = True, text: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command in the machine as root."""
-        inside = [
-            "nsenter",
-            "--target",
-            str(self._leader),
-            "--all",
-            "env",
-            "-i",
-            "PATH=/usr/sbin:/usr/bin:/opt/klaw/bin",
-        ]
-        done = subprocess.run(
-            [*inside, "LANG=C.UTF-8", *command], capture_output=True, text=True, check=False, input=text or ""
-        )
-        assert not check or done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        inside = ["nsenter", "--target", str(self._leader), "--all", "env", "-i", PATH, "LANG=C.UTF-8"]
+        done = subprocess.run([*inside, *command], capture_output=True, text=True, check=False, input=text or "")
+        if check and done.returncode != 0:
+            log = self.asked("journalctl", "--unit=klaw", "--lines=20", "--no-pager")
+            raise AssertionError(f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}\n{log}")
         return done
 
     def asked(self, *command: str) -> str:
@@ -107,7 +113,7 @@ class Machine:
 
     def answers(self) -> bool:
         """Whether the server can be asked."""
-        return self.active() and self.klaw("status", "--json", check=False).returncode == 0
+        return self.active() and self.klaw("status", "--json", check=False).returncode in (0, 3)
 
     def configure(self, **sections: Any) -> None:
         """Write engine.json; the next start takes it."""

@@ -96,6 +96,7 @@ async def test_an_mcp_server_on_node_runs(machine: Machine) -> None:
 
 
 async def test_a_workspace_elsewhere_can_be_written(machine: Machine) -> None:
+    machine.run("mv", f"{HOME}/workspace", "/srv/workspace")  # as it asks for, where one has been in use
     arguments = ["--no-models", "--with", "node-mcp", "--with", "bubblewrap", "--workspace", "/srv/workspace"]
     await trio.to_thread.run_sync(lambda: machine.run("klaw", "service", "install", *arguments))
     async with serve_llm() as llm:

@@ -3,9 +3,8 @@
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-
-import pytest
 
 from tests.support.repository import REPOSITORY
 
@@ -52,9 +51,10 @@ def test_is_fine_too():
 BEGIN = "import subprocess, threading, time\nimport pytest, trio\n"
 
 
-def run(folder: Path, test: str, *options: str, hang_s: float = 1.0) -> tuple[int, str]:
+def run(folder: Path, tests: Mapping[str, str], *options: str, hang_s: float = 1.0) -> tuple[int, str]:
     (folder / "conftest.py").write_text('pytest_plugins = ["tests.support.plugins.hanging"]\n')
-    (folder / "test_it.py").write_text(f"{BEGIN}\n{test}\n\ndef test_is_fine():\n    pass\n")
+    for name, test in tests.items():
+        (folder / f"test_{name}.py").write_text(f"{BEGIN}\n{test}\n\ndef test_is_fine():\n    pass\n")
     (folder / "pytest.ini").write_text(f"[pytest]\ntrio_mode = true\nhang_s = {hang_s}\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rA", *options, str(folder)]
     done = subprocess.run(
@@ -67,20 +67,18 @@ def run(folder: Path, test: str, *options: str, hang_s: float = 1.0) -> tuple[in
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("kind", HANGING)
-def test_it_fails_and_says_where_it_hung(tmp_path: Path, kind: str) -> None:
-    code, output = run(tmp_path, HANGING[kind])
+def test_it_fails_and_says_where_it_hung(tmp_path: Path) -> None:
+    code, output = run(tmp_path, HANGING)
     assert code == 1, output
-    assert "hung for 1 s" in output
-    assert "test_it.py" in output.split("hung for 1 s")[1]
-    assert re.search(r"(FAILED|ERROR) test_it.py::test_hangs", output), output
-    assert "PASSED test_it.py::test_is_fine" in output
-    if kind.startswith("async_with"):
-        assert "task trio.sleep_forever" in output
+    for kind in HANGING:
+        assert re.search(rf"(FAILED|ERROR) test_{kind}\.py::test_hangs - Failed: hung for 1 s", output), output
+        assert f'/test_{kind}.py", line ' in output
+        assert f"PASSED test_{kind}.py::test_is_fine" in output
+    assert "task trio.sleep_forever" in output
 
 
 def test_one_that_cannot_be_interrupted_costs_its_worker_only(tmp_path: Path) -> None:
-    code, output = run(tmp_path, STUBBORN, "-n1")
+    code, output = run(tmp_path, {"stubborn": STUBBORN}, "-n1")
     assert code == 1, output
     assert "hangs, and goes on when it is interrupted" in output
     assert re.search(r"crashed while running .*test_hangs", output), output
@@ -88,6 +86,6 @@ def test_one_that_cannot_be_interrupted_costs_its_worker_only(tmp_path: Path) ->
 
 
 def test_one_that_ends_in_time_is_left_alone(tmp_path: Path) -> None:
-    code, output = run(tmp_path, "async def test_works():\n    await trio.sleep(0.1)", hang_s=100.0)
+    code, output = run(tmp_path, {"it": "async def test_works():\n    await trio.sleep(0.1)"}, hang_s=100.0)
     assert code == 0, output
     assert "2 passed" in output

@@ -1,6 +1,7 @@
 """Documents that are archives of XML: looked through before anything is unpacked, and unpacked within limits."""
 
 import io
+import re
 import zipfile
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -83,15 +84,22 @@ class Archive:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
         return etree.fromstring(data, parser)
 
-    def check_xml(self) -> None:
-        """Read all XML of it once. Raises UnreadableError: a part is damaged, or declares entities."""
+    def check_xml(self, sought: re.Pattern[bytes] | None = None) -> bool:
+        """Read all XML of it once. Returns whether there is something short in it that is sought.
+
+        Raises:
+            UnreadableError: a part is damaged, or declares entities.
+        """
+        found = False
         for name in sorted(self.names):
             if name.lower().endswith(_XML):
                 with self._zip.open(name) as part:
                     before = b""
                     while chunk := part.read(CHUNK_BYTES):
                         refuse_entities(before + chunk)
+                        found = found or (sought is not None and sought.search(chunk) is not None)
                         before = chunk[-64:]
+        return found
 
     def slim(self) -> BinaryIO:
         """The archive with its XML only; of pictures and films only the names: libraries load all that they find."""

@@ -36,6 +36,7 @@ SUFFIXES: Mapping[str, str] = {
     "txt": "txt", "text": "txt", "log": "txt", "md": "md", "markdown": "md", "html": "html", "htm": "html",
     "xhtml": "html", "pdf": "pdf", "docx": "docx", "docm": "docx", "pptx": "pptx", "pptm": "pptx", "xlsx": "xlsx",
     "xlsm": "xlsx", "csv": "csv", "tsv": "csv", "epub": "epub", "eml": "eml", "json": "json",
+    "jsonl": "json", "ndjson": "json",
 }  # fmt: skip
 _ARCHIVES = {
     "word/document.xml": "docx",

@@ -70,7 +70,7 @@ class Embedder(Nudge):
         return None
 
     def report_damage(self) -> None:
-        """Say that the vector table cannot be searched: it is made anew in the background. Never waits."""
+        """Say that the vector table cannot be searched: it is rebuilt in the background. Never waits."""
         self._damage_reported = True
         self.nudge()
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import klaw.models.e5
 from klaw.errors import ModelError
+from klaw.heap import give_back
 from klaw.memory.embed.calibration import calibrate
 from klaw.memory.embed.describe import Description, describe
 from klaw.memory.embed.encoder import EncoderSession, Float32
@@ -102,6 +103,7 @@ class EmbeddingModel:
         """
         description = describe(folder)
         tokenizer = load_tokenizer(folder)
+        give_back()
         wide = EncoderSession(folder, threads=threads, pad=tokenizer.pad)
         narrow = EncoderSession(folder, threads=1, pad=tokenizer.pad) if parallel_passages and threads > 1 else wide
         coder = _coder(folder, description) if tokens else None

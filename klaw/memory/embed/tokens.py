@@ -10,8 +10,6 @@ from klaw.errors import ModelError
 PIECES_FILE = "sentencepiece.model"
 TOKENIZER_FILE = "tokenizer.json"
 
-_SPACE = "\u2581"
-"""How SentencePiece writes it in its pieces."""
 _TO_SPACE = str.maketrans({"\0": " ", "\u200d": " "})
 """NUL ends a string in C code. XLM-R's rules turn the zero-width joiner of composed emoji into a space; the newer
 tables of the sentencepiece library keep it, which would give an unknown token."""
@@ -46,39 +44,47 @@ def clean(text: str) -> str:
     return text.translate(_TO_SPACE).strip()
 
 
-def _says_something(piece: str) -> bool:
+def says_something(piece: str) -> bool:
     """Whether a token has a letter, a digit or an emoji in it."""
     return any(character.isalnum() or unicodedata.category(character) == "So" for character in piece)
 
 
 class SentencePieceTokenizer:
-    """``sentencepiece.model`` as made by klaw.models.e5.source; normalises (NFKC) inside the library."""
+    """``sentencepiece.model`` as made by klaw.models.e5.source. The library reads it and normalises texts (NFKC); it is
+    not kept for the pieces, which take 35 MB there."""
 
     def __init__(self, path: Path) -> None:
         import sentencepiece
 
+        from klaw.memory.embed.unigram import Unigram
+
         try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            self._normalizer = sentencepiece.SentencePieceNormalizer(model_proto=_without_pieces(path.read_bytes()))
         except (OSError, RuntimeError, ValueError) as exc:
             raise ModelError(f"{path}: not a SentencePiece model ({type(exc).__name__})") from exc
-        self.before = [self._processor.bos_id()]
-        self.after = [self._processor.eos_id()]
-        self.pad = self._processor.pad_id()
+        self.before = [processor.bos_id()]
+        self.after = [processor.eos_id()]
+        self.pad = processor.pad_id()
         if min(*self.before, *self.after, self.pad) < 0:
             raise ModelError(f"{path}: has no <s>, </s> or <pad>")
+        self._unigram = Unigram(processor)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See ``Tokenizer``."""
-        ids: list[list[int]] = [self._processor.encode(clean(text)) for text in texts]
-        return ids
+        return [self._unigram.encode(self._normalizer.normalize(clean(text))) for text in texts]
 
     def weights(self, ids: Sequence[int]) -> list[float]:
         """See ``Tokenizer``: a unigram model's score of a piece is the logarithm of how often it comes."""
-        pieces, scores = self._processor.id_to_piece(list(ids)), self._processor.get_score(list(ids))
-        return [
-            -score if _says_something(piece.lstrip(_SPACE)) else 0.0
-            for piece, score in zip(pieces, scores, strict=True)
-        ]
+        return self._unigram.weights(ids)
+
+
+def _without_pieces(model: bytes) -> bytes:
+    """A model's rules: its message of protobuf from behind the pieces, which are its first field."""
+    at, end = 0, len(model) - 1
+    while at < end and model[at] == 0x0A and model[at + 1] < 128:
+        at += 2 + model[at + 1]
+    return model[at:]
 
 
 class HuggingFaceTokenizer:
@@ -112,7 +118,7 @@ class HuggingFaceTokenizer:
 
     def weights(self, ids: Sequence[int]) -> list[float]:
         """See ``Tokenizer``: how often a piece comes is not in every such file, so all weigh the same."""
-        return [float(_says_something(self._tokenizer.id_to_token(each) or "")) for each in ids]
+        return [float(says_something(self._tokenizer.id_to_token(each) or "")) for each in ids]
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

@@ -1,59 +1,34 @@
-"""The embedder's work: load the model, answer questions, and give what has no vector one.
+"""The embedder's work: load the model, answer questions, and beside them give what has no vector one (``backfill``).
 
-The database is the queue of the backfill: rows without a vector are found by query, so a dropped nudge, a crash or a
-failed embed loses nothing. A question has a thread of its own, so it waits for no batch.
+A question has a thread of its own, so it waits for no batch.
 """
 
-import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 import structlog
 import trio
 
-from klaw.actor.failure import error_class
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState
-from klaw.errors import ActorStopped, EmbeddingUnavailable, ModelAway, ModelError, StorageFull, VectorsDamaged
-from klaw.memory.embed.batches import Waiting, split_batches
+from klaw.errors import ActorStopped, EmbeddingUnavailable, ModelError
+from klaw.memory.embed.backfill import BACKFILL_ROWS, RECHECK_MODEL_S, REPAIR_PAUSE_S, Backfill
 from klaw.memory.embed.embedder import Embedder, EmbedQuery
-from klaw.memory.embed.heap import give_back
-from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
+from klaw.memory.embed.passage import RECIPE, Passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
-from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.search import passages, token_codes, vectors
-from klaw.store.search.passages import PassageVector
-from klaw.store.search.vectors import Unembedded
+from klaw.store.search import vectors
 
 if TYPE_CHECKING:
     from klaw.memory.embed.remote import AnyModel, Remote
 
-BACKFILL_ROWS = 128
-"""Rows fetched at once from the database; they are embedded in batches of ``embedding.batchTokens``."""
-RECHECK_MODEL_S = 30.0
-"""A missing model is looked for again after so long (somebody may have pulled it)."""
-FAILED_BATCH_PAUSE_S = 5.0
-FAILED_ROWS_PAUSE_S = 3_600.0
-"""What a provider's model refused is sent again after so long: another time it may be another model."""
 STOP_S = 10.0
 """Longest wait for a note on what was spent, when it stops."""
-REPAIR_PAUSE_S = 3_600.0
-"""A vector table that is damaged again so soon is left alone: something else is wrong, a disk perhaps."""
-PASSAGE_ROWS = 16
-"""Facts and pieces of files that are embedded at once."""
-DOCUMENT_ROWS = 4
-"""Passages of documents that each thread embeds before it is looked whether a message waits: about 1,000 tokens."""
-
-P = TypeVar("P")
-T = TypeVar("T")
 
 log = structlog.get_logger("klaw.embedder")
 
@@ -71,6 +46,7 @@ class Worker:
         recipe: a key of ``passage.RECIPES``.
         remote: the provider's model to use in place of the folder's.
         tokens: ``autoRag.tokens``.
+        gather_s: ``embedding.gatherSeconds``.
     """
 
     embedder: Embedder
@@ -84,17 +60,13 @@ class Worker:
     backfill_rows: int = BACKFILL_ROWS
     repair_pause_s: float = REPAIR_PAUSE_S
     remote: "Remote | None" = None
+    gather_s: float = 0.0
     vitals: Vitals = attrs.field(init=False)
     model: "AnyModel" = attrs.field(init=False)
     threads: Threads = attrs.field(init=False)
     """For passages, ``embedding.threads`` batches at a time."""
     query_thread: Threads = attrs.field(init=False)
     """A question waits for no batch: it has a thread of its own, and shares the cores."""
-    failing: set[int] = attrs.field(factory=set, init=False)
-    """Rows that the model could not embed even alone; left out until the next start, a provider's for a while."""
-    failing_since: float = attrs.field(default=-math.inf, init=False)
-    repaired_at: float = attrs.field(default=-math.inf, init=False)
-    """When the vector table was last made anew, in Trio's time."""
 
     def spec(self) -> ActorSpec:
         """How the supervisor is to run it."""
@@ -108,7 +80,6 @@ class Worker:
             Threads("onnx", self.config.threads),
             Threads("onnx query", self.remote.lanes if self.remote else 1),
         )
-        self.failing, self.repaired_at = set(), -math.inf
         task_status.started()
         model = await self._load()
         if model is None:
@@ -117,7 +88,7 @@ class Worker:
         try:
             await self.adopt_model()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.backfill)
+                nursery.start_soon(self._backfill().run)
                 await self.answer_queries()
                 embedder.give_up("memory.embedder: stopped")
                 nursery.cancel_scope.cancel(reason="the embedder's mailbox is closed")
@@ -224,182 +195,23 @@ class Worker:
     def _read_one(self, request: EmbedQuery) -> Reading:
         return self.model.read([request.text], kind=request.kind)[0]
 
-    async def backfill(self) -> None:
-        """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
-        while True:
-            pause_s = self.config.sweep_s
-            await self._embed_slowly()
-            try:
-                if self.embedder.take_damage_report():
-                    await self._repair()
-                while await self.writer.run(stored_vectors.encode):  # of an earlier version, or left over by a stop
-                    pass
-                made = False
-                while await self._embed_next():
-                    made = True
-                if made and self.remote is None:
-                    await self.threads.run(give_back)
-            except StorageFull:
-                log.warning("vectors_not_stored", code="storage_full")
-            except VectorsDamaged:
-                self.embedder.report_damage()
-                if self._may_repair():
-                    continue
-                log.warning("vectors_not_stored", code="vectors_damaged")
-            except ModelAway as error:
-                log.warning("embedding_waits", error=error_class(error.__cause__ or error))
-                pause_s = min(pause_s, RECHECK_MODEL_S)
-            self.vitals.doing("idle")
-            if self.remote is not None:
-                await self.remote.note_spending()
-            await self.embedder.wait_for_news(pause_s)
-
-    async def _embed_next(self) -> bool:
-        """Embed the next few of what waits: facts and pieces of files first, which are few, then messages, then
-        passages of documents. Returns whether there may be more to do. Raises like ``_embed_kept``, ``_embed_some``."""
-        waiting = await self.readers.run(passages.unembedded, self.vectors_id, PASSAGE_ROWS)
-        if await self._embed_kept(waiting) or await self._embed_some():
-            return True
-        most = DOCUMENT_ROWS * self.config.threads
-        waiting = await self.readers.run(passages.unembedded, self.vectors_id, most, ("document",))
-        self.vitals.doing(f"embedding {len(waiting)} passages of documents")
-        parts = [waiting[start : start + DOCUMENT_ROWS] for start in range(0, len(waiting), DOCUMENT_ROWS)]
-        return any(await self._share(parts, self._embed_kept))
-
-    async def _embed_kept(self, waiting: Sequence[passages.Unembedded]) -> bool:
-        """Embed facts, pieces of files or passages of documents. Returns whether there may be more to do; not when none
-        of them could be stored. Raises StorageFull: they could not be stored. Raises ModelAway."""
-        if not waiting:
-            return False
-        try:
-            made = await self.threads.run(self._read_passages, [Passage(each.text, each.lead) for each in waiting])
-        except ModelAway:
-            raise
-        except ModelError as error:
-            log.warning("embed_failed", count=len(waiting), error=error_class(error))
-            return False
-        pairs = zip(waiting, made, strict=True)
-        found = [PassageVector(each.kind, each.rowid, each.lead + each.text, reading.vector) for each, reading in pairs]
-        return await self.writer.run(stored_vectors.store_of_passages, self.vectors_id, found) > 0
-
-    async def _embed_slowly(self) -> None:
-        """Embed what waits in the slow lane, one after the other."""
-        while (request := self.embedder.take_slow()) is not None:
-            if request.reply.resolved:
-                continue
-            try:
-                made = await self.threads.run(self._read_passages, [Passage(request.text)])
-            except ModelError as error:
-                log.warning("embed_failed", count=1, error=error_class(error))
-                request.reply.fail(EmbeddingUnavailable("failed"))
-            else:
-                request.reply.set(made[0])
-
-    def _may_repair(self) -> bool:
-        return trio.current_time() >= self.repaired_at + self.repair_pause_s
-
-    async def _repair(self) -> None:
-        """Drop a damaged vector table. All messages are then embedded again; meanwhile full text finds them."""
-        if not self._may_repair():
-            return
-        self.repaired_at = trio.current_time()
-        log.warning("vectors_damaged", count=self.embedder.status.embedded)
-        try:
-            await stored_vectors.prepare(self.writer, self.vectors_id, self.model.dimension, anew=True)
-        except VectorsDamaged:  # pages of the database file are broken: it has to be made anew as a whole
-            log.warning("vectors_not_repaired", code="vectors_damaged")
-            return
-        self.embedder.count(embedded=0, waiting=await self.readers.run(vectors.count_unembedded, self.min_tokens))
-
-    async def _embed_some(self) -> bool:
-        """Embed one fetch of rows. Returns whether there was anything to do.
-
-        Raises:
-            StorageFull, VectorsDamaged: some of it could not be stored.
-            ModelAway: a provider's model cannot be asked now.
-        """
-        if self.remote is not None and trio.current_time() >= self.failing_since + FAILED_ROWS_PAUSE_S:
-            self.failing.clear()
-        as_of = await self.readers.run(meta.last_entry)
-        rows = await self.readers.run(vectors.unembedded, self.min_tokens, self.backfill_rows + len(self.failing))
-        rows = [row for row in rows if row.rowid not in self.failing]
-        waiting = await self.readers.run(vectors.count_unembedded, self.min_tokens)
-        self.embedder.count(embedded=self.embedder.status.embedded, waiting=waiting)
-        if rows:
-            await self._embed_rows(rows, as_of)
-            return True
-        await self._end_reembedding()
-        return await self._embed_uncoded(as_of)
-
-    async def _embed_uncoded(self, as_of: int) -> bool:
-        """Embed again some messages that have a vector and no codes of their tokens, from before there were any.
-        Returns and raises like ``_embed_some``."""
-        if self.model.coder is None:
-            return False
-        found = await self.readers.run(token_codes.lacking, self.backfill_rows)
-        if found is None:
-            return False
-        await self._embed_rows(await self.readers.run(vectors.to_embed, found.rowids), as_of)
-        if await self.readers.run(meta.last_entry) == as_of:  # else some may have been refused, and are tried again
-            await self.writer.run(stored_vectors.codes_complete_from, found.complete_from)
-        return True
-
-    async def _embed_rows(self, rows: Sequence[Unembedded], as_of: int) -> None:
-        """Embed and store some messages. Raises like ``_embed_some``."""
-        texts = [Waiting(row.rowid, passage(row.content, row.previous, self.recipe)) for row in rows]
-        self.vitals.doing(f"embedding {len(texts)} messages")
-        await self._share(split_batches(texts, self.config.batch_tokens), partial(self._embed_batch, as_of=as_of))
-
-    async def _share(self, parts: Iterable[P], embed: Callable[[P], Awaitable[T]]) -> list[T]:
-        """Let ``embedding.threads`` workers embed parts of a fetch, each the next when it is done with one. Raises what
-        one of them raised."""
-        left, done = iter(parts), list[T]()
-        refused: list[StorageFull | VectorsDamaged | ModelAway] = []
-
-        async def work() -> None:
-            try:
-                for part in left:
-                    if refused:
-                        return
-                    await self._embed_slowly()
-                    done.append(await embed(part))
-            except (StorageFull, VectorsDamaged, ModelAway) as error:
-                refused.append(error)
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(self.config.threads):
-                nursery.start_soon(work)
-        if refused:
-            raise refused[-1]
-        return done
-
-    async def _end_reembedding(self) -> None:
-        if self.embedder.status.state is EmbedderState.REEMBEDDING:
-            await self.writer.run(stored_vectors.end_reembedding)
-            self.embedder.enter(EmbedderState.READY)
-
-    async def _embed_batch(self, batch: Sequence[Waiting], as_of: int) -> None:
-        try:
-            made = await self.threads.run(self._read_passages, [row.passage for row in batch])
-        except ModelAway:
-            raise
-        except ModelError as error:
-            log.warning("embed_failed", count=len(batch), error=error_class(error))
-            if len(batch) == 1:
-                self.failing.add(batch[0].rowid)
-                self.failing_since = trio.current_time()
-                return
-            await trio.sleep(FAILED_BATCH_PAUSE_S)
-            for row in batch:
-                await self._embed_batch([row], as_of)
-            return
-        pairs = [(row.rowid, reading.vector) for row, reading in zip(batch, made, strict=True)]
-        codes: dict[int, bytes] = {}
-        if self.model.coder is not None:
-            codes = {row.rowid: reading.codes for row, reading in zip(batch, made, strict=True)}
-        stored = await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of, codes=codes)
-        status = self.embedder.status
-        self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))
+    def _backfill(self) -> Backfill:
+        return Backfill(
+            embedder=self.embedder,
+            config=self.config,
+            min_tokens=self.min_tokens,
+            writer=self.writer,
+            readers=self.readers,
+            recipe=self.recipe,
+            rows=self.backfill_rows,
+            repair_pause_s=self.repair_pause_s,
+            remote=self.remote,
+            gather_s=self.gather_s,
+            model=self.model,
+            read=self._read_passages,
+            threads=self.threads,
+            vitals=self.vitals,
+        )
 
     def _read_passages(self, passages: list[Passage]) -> list[Reading]:
         return self.model.read(passages, kind="passage")

@@ -184,7 +184,7 @@ class Facts:
         **changes: Any,
     ) -> Saved | KnownFact:
         """Change what is given. With another text it is the statement of whoever changes it from then on, by default
-        the person, and its vector is made anew.
+        the person, and its vector is made again.
 
         Args:
             text: the new statement.

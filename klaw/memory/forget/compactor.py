@@ -1,13 +1,15 @@
 """Actor ``memory.compactor``: rids the database's files of what users forgot in their chats, for all of them together.
 
+At its start it finishes the large forgettings that a kill interrupted.
+
 Who sends to it: forgettings, by a nudge. SQLite overwrites what is deleted, but the write-ahead log still has it, and
 now and then a page keeps a copy. So soon after a forgetting the log is emptied into the database, at most every
-``EMPTY_EVERY_S``; and the file is made anew, during which nobody can write, at most every ``ANEW_EVERY_S``. That is
+``EMPTY_EVERY_S``; and the file is rebuilt, during which nobody can write, at most every ``ANEW_EVERY_S``. That is
 once for all that was forgotten meanwhile: no user can keep the others waiting by forgetting. ``klaw forget`` does both
 at once, for its report.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import structlog
@@ -29,19 +31,27 @@ log = structlog.get_logger("klaw.forget")
 
 class Compact(Protocol):
     def __call__(self, *, vacuum: bool) -> Awaitable[None]:
-        """Empty the write-ahead log; ``vacuum``: make the file anew as well. Raises StorageError."""
+        """Empty the write-ahead log; ``vacuum``: rebuild the file as well. Raises StorageError."""
         ...
 
 
-async def run(vitals: Vitals, task_status: Started, *, compactor: Nudge, compact: Compact) -> None:
-    """Compact after nudges, until cancelled.
+async def run(
+    vitals: Vitals, task_status: Started, *, compactor: Nudge, compact: Compact, resume: Callable[[], Awaitable[None]]
+) -> None:
+    """Finish large forgettings that were interrupted; then compact after nudges, until cancelled.
 
     Args:
         vitals, task_status: of the actor.
         compactor: its handle: a nudge says that something was forgotten.
         compact: does it.
+        resume: finishes what was interrupted. Raises StorageError.
     """
     task_status.started()
+    vitals.doing("finishing a forgetting")
+    try:
+        await resume()
+    except StorageError as error:
+        log.warning("not_resumed", error=error_class(error))
     anew_at = trio.current_time()
     owed = False
     while True:

@@ -15,7 +15,7 @@ from klaw.config import guarded
 from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.domain.fact import FactId
 from klaw.domain.forget import Thing, beginning
-from klaw.domain.imported import ImportId
+from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_id, user_of
 from klaw.domain.person import PersonId, normal_name
@@ -32,8 +32,6 @@ from klaw.store.kinds import chats, facts, imports, messages, people, topics
 from klaw.store.kinds.messages import CONVERSATIONS
 from klaw.store.overview import Target
 
-MOST_OF_IMPORT = 10_000
-"""Messages of an import that are forgotten together: all of a large one do not fit into memory."""
 MAX_BYTES = 1_100_000
 """Tools write files up to 1 MB."""
 
@@ -107,9 +105,8 @@ class NothingToForget(KlawError):
 
 
 async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
-    """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, ``import:ID``
-    (of a large import the first messages), a message's id, or its chat and number (``main#12``); a name alone means a
-    person when there is no such message.
+    """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, ``import:ID``,
+    a message's id, or its chat and number (``main#12``); a name alone means a person when there is no such message.
 
     Args:
         text: what was said.
@@ -176,11 +173,11 @@ async def _chat(readers: Readers, name: str, user: UserId) -> Wanted:
 
 async def _import(readers: Readers, number: str, user: UserId) -> Wanted:
     origin = ImportId(number)
-    rowids = await readers.run(imports.rowids, user, origin, MOST_OF_IMPORT)
+    rowids = await readers.run(imports.rowids, user, origin)
     if not rowids:
         raise NothingToForget("there is no such import: klaw import list shows them")
-    whole = await readers.run(imports.whole_chats, user, origin, rowids[-1])
-    return Wanted(user=user, rowids=tuple(rowids), deleted=tuple(whole))
+    whole = await readers.run(imports.whole_chats, user, origin)
+    return Wanted(user=user, rowids=tuple(rowids), deleted=tuple(whole), channel=f"{ORIGIN}{origin}")
 
 
 async def _who(readers: Readers, text: str, user: UserId) -> list[PersonId]:

@@ -19,10 +19,12 @@ from klaw.backup.folder import listed
 from klaw.domain.forget import Thing
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.errors import StorageError
-from klaw.memory.forget import finding
+from klaw.memory.forget import finding, take_out
 from klaw.memory.forget.finding import NothingToForget, of_runs
 from klaw.memory.forget.values import Cleaned, Preview, Proof, Shown
+from klaw.store.engine import connect, log_rewrite
 from klaw.store.engine.database import Readers
+from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import applying, forgetting, quoting
 from klaw.store.forget import logs as forget_logs
@@ -41,18 +43,17 @@ EMPTY_EVERY_S = 60.0
 rest."""
 MOST_SHOWN = 1_000
 """Chats whose question is remembered; the oldest gives way."""
-AT_ONCE = 20
-"""Messages that are taken out of the database in one transaction, at 3 to 6 ms each, for the most part because their
-words must leave no trace in the full-text index."""
-PAUSE_FACTOR = 0.5
-"""A pause is so many times as long as the transaction before it: who waits shares none with the next one."""
+LOGS_AT_ONCE = 8
+"""That are exchanged while everybody waits."""
 LOOKS = 5
 """Looks at what belongs to it, until nothing has changed since."""
 ROUNDS = 5
 """Searches for lines that were written while the logs were cleaned."""
 
+NOTED_AT_ONCE = 50
+"""Entries that one transaction notes as finished."""
 CLOSE_S = 10.0
-"""For removing a draft, while the writer may be at it."""
+"""For removing drafts, while the writer may be at it."""
 
 log = structlog.get_logger("klaw.forget")
 
@@ -127,7 +128,7 @@ class Forgetter:
         """
         look = await self.readers.run(applying.look, wanted, with_facts=with_facts)
         scope, looked = look.scope, look.looked
-        own = {each.rowid for each in scope.own}
+        own = frozenset(scope.rowids)
         named = wanted.named.messages if wanted.named is not None else ()
         staying = [rowid for rowid in named if rowid not in own][:MOST_LISTED]
         files, things = await self._files(scope)
@@ -167,15 +168,7 @@ class Forgetter:
             await self._remove_files(before)
             at = iso(self.clock.now())
             done, entries = await self._take_out(wanted, at, before, with_facts=with_facts)
-            lines = await self._clean(done)
-            held, vacuumed = await self._compact(done) if everywhere else ((), False)
-            for entry in entries:
-                await self.writer.run(forgetting.note_forgotten, wanted.user, entry, at)
-            self.changed()
-            if not everywhere:
-                await self._empty_now_and_then()
-                self.compact()
-            log.info("forgotten", count=_size(done), files=len(held))
+            lines, held, vacuumed = await self._finish(done, entries, everywhere=everywhere)
             names = wanted.named.names if wanted.named is not None else ()
             return Proof(
                 before=before,
@@ -199,16 +192,55 @@ class Forgetter:
             if await self.readers.run(applying.is_current, wanted, look):
                 break
             look = await self.readers.run(applying.look, wanted, with_facts=with_facts)
-        done = await run(forgetting.forget, wanted, at, with_facts=with_facts, look=look, most=AT_ONCE)
+        done = await run(
+            forgetting.forget,
+            wanted,
+            at,
+            with_facts=with_facts,
+            look=look,
+            most=1 if len(wanted.rowids) >= take_out.MANY else take_out.AT_ONCE,
+        )
         log.info("forget_began", count=_size(done) + len(done.rest))
-        entries = [done.entry]
-        for first in range(0, len(done.rest), AT_ONCE):
-            rowids, begin = done.rest[first : first + AT_ONCE], trio.current_time()
-            entries.append((await run(forgetting.forget_rest, wanted.user, rowids, at)).entry)
-            await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
+        entries = [done.entry, *await take_out.rest(self.writer, self.readers, wanted.user, done.rest, at)]
         entry = merged(entries)
         lines = await self.readers.run(applying.lines, entry) if entry.used else done.lines
         return attrs.evolve(done, entry=entry, lines=lines), [each.entry for each in entries]
+
+    async def _finish(
+        self, done: Forgot, entries: Sequence[int], *, everywhere: bool
+    ) -> tuple[int, tuple[Held, ...], bool]:
+        """Clean the logs and the files of what was taken out. Returns how many lines were rewritten, what still holds
+        it, and whether the database was rebuilt."""
+        lines = await self._clean(done)
+        held, vacuumed = await self._compact(done) if everywhere else ((), False)
+        for first in range(0, len(entries), NOTED_AT_ONCE):
+            noted = entries[first : first + NOTED_AT_ONCE]
+            await self.writer.run(forgetting.note_forgotten, done.entry.user, noted, done.entry.time)
+        self.changed()
+        if not everywhere:
+            await self._empty_now_and_then()
+            self.compact()
+        log.info("forgotten", count=_size(done), files=len(held))
+        return lines, held, vacuumed
+
+    async def resume(self) -> None:
+        """Finish the large forgettings that a kill interrupted; small ones the start has finished.
+
+        Raises:
+            StorageError: the logs could not be cleaned; the next start tries again.
+        """
+        async with self._alone:
+            for begun in await self.readers.run(forgetting.interrupted):
+                first = begun[0]
+                log.info("forget_resumed", count=len(first.asked))
+                rest = await self.readers.run(applying.left, first)
+                entries = [*begun, *await take_out.rest(self.writer, self.readers, first.user, rest, first.time)]
+                entry = merged(entries)
+                texts = await self.readers.run(forgetting.texts_of, self.data_dir, entry)
+                looked = await self.readers.run(quoting.look, first.user, texts, entry.messages, entry.asked)
+                lines = await self.writer.run(forgetting.redact, entry, looked)
+                done = Forgot(entry=entry, pieces=looked.pieces, own=(), lines=lines)
+                await self._finish(done, [each.entry for each in entries], everywhere=False)
 
     async def clean_after(self, done: Sequence[Forgot], at: str, pieces: Sequence[str], *, everywhere: bool) -> Cleaned:
         """Clean the logs of what somebody took out of the database, such as a knowledge base, and look for what of it
@@ -231,7 +263,7 @@ class Forgetter:
             sought = attrs.evolve(done[0], pieces=tuple(pieces))
             held, vacuumed = await self._compact(sought) if everywhere else ((), False)
             for each in done:
-                await self.writer.run(forgetting.note_forgotten, each.entry.user, each.entry.entry, at)
+                await self.writer.run(forgetting.note_forgotten, each.entry.user, [each.entry.entry], at)
             if not everywhere:
                 await self._empty_now_and_then()
                 self.compact()
@@ -260,7 +292,7 @@ class Forgetter:
         """The write-ahead log still has what was deleted; but nobody may keep the others waiting by forgetting."""
         if trio.current_time() >= self._empty_at:
             self._empty_at = trio.current_time() + EMPTY_EVERY_S
-            await self.files.run(forget_logs.checkpoint, self.data_dir / "klaw.db")
+            await self.files.run(connect.checkpoint, self.data_dir / "klaw.db")
             await self.writer.run_alone(forgetting.compact_database, vacuum=False)
 
     async def compact_files(self, *, vacuum: bool) -> None:
@@ -282,27 +314,29 @@ class Forgetter:
             for _ in range(ROUNDS):
                 paths = await self.files.run(forget_logs.logs_with, self.data_dir, cleaner)
                 changed = 0
-                for path in paths:
-                    changed += await self._clean_log(cleaner, path)
+                for first in range(0, len(paths), LOGS_AT_ONCE):
+                    changed += await self._clean_logs(cleaner, paths[first : first + LOGS_AT_ONCE])
                 lines += changed
                 if not changed:
                     break
         return lines
 
-    async def _clean_log(self, cleaner: Cleaner, path: str) -> int:
-        """Rewrite a log while others are served. Returns how many lines changed."""
-        rewrite = await self.writer.run_alone(forgetting.begin_cleaning, cleaner, path)
+    async def _clean_logs(self, cleaner: Cleaner, paths: Sequence[str]) -> int:
+        """Rewrite logs while others are served. Returns how many lines changed."""
+        waiting = rewrites = await self.writer.run_alone(forgetting.begin_cleaning, cleaner, paths)
         try:
-            while True:
+            while waiting:
                 with forgetting.left_to_the_next_start():
-                    while rewrite.left:
-                        await self.files.run(rewrite.step)
-                    await self.files.run(rewrite.sync)
-                if await self.writer.run_alone(forgetting.exchange_log, rewrite):
-                    return rewrite.changed
+                    for each in waiting:
+                        while each.left > log_rewrite.STEP_BYTES:
+                            await self.files.run(each.step)
+                await self.files.run(forgetting.take_in, waiting)
+                waiting = await self.writer.run_alone(forgetting.exchange_logs, waiting)
+            await self.files.run(forgetting.sync_folders, rewrites)
+            return sum(each.changed for each in rewrites)
         finally:
             with trio.move_on_after(CLOSE_S, shield=True):
-                await self.files.run(rewrite.close)
+                await self.files.run(_close, rewrites)
 
     async def _compact(self, done: Forgot) -> tuple[tuple[Held, ...], bool]:
         await self.writer.run_alone(forgetting.compact_database, vacuum=False)
@@ -319,6 +353,11 @@ class Forgetter:
 
     async def _search(self, user: UserId, pieces: Sequence[str]) -> tuple[Held, ...]:
         return await self.files.run(_search, self.data_dir, self.workspace, user, tuple(pieces))
+
+
+def _close(rewrites: Sequence[LogRewrite]) -> None:
+    for each in rewrites:
+        each.close()
 
 
 def _size(done: Forgot) -> int:

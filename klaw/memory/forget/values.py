@@ -55,7 +55,7 @@ class Proof:
     after: Looked
     """What still quotes it."""
     vacuumed: bool = False
-    """Whether the database file was made anew, because its free space still held the text."""
+    """Whether the database file was rebuilt, because its free space still held the text."""
     held: tuple[Held, ...] = ()
     """Files that still hold it; for the operator."""
     still_named: Mapping[str, int] = attrs.field(factory=dict)

@@ -241,14 +241,22 @@ _ABOUT_US = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _QUESTION = re.compile(
-    r"""[?？]|^\W*(?:what|who|whom|whose|where|when|which|why|how|did|do|does|is|are|was|were|have|has|remind|recall
-      |что|кто|кого|кому|где|куда|когда|почему|зачем|как|какой|какая|какое|какие|сколько|чей|чья|напомни)\b""",
+    r"""[?？]|^\W*(?:(?:by|at|in|on|for|from|with|to|of|since|until|до|с|со|в|во|на|у|к|ко|о|об|от|из|за|по|для)\s+)?
+      (?:what|who|whom|whose|where|when|which|why|how|did|do|does|is|are|was|were|have|has|remind|recall
+      |что|чего|чему|чем|ч[её]м|кто|кого|кому|кем|ком|где|куда|откуда|когда|почему|зачем|как|как(?:ой|ая|ое|ие|ую)
+      |как(?:ого|ому|им|ом|их|ими)|котор\w+|сколько|чей|чь[яёеи]|напомни)\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 _AGAIN = re.compile(r"\b(?:again|last|снова|опять)\b", re.IGNORECASE)
 _TO_THE_MODEL = re.compile(
     r"\b(?:you|your|yours|ты|тебя|тебе|тобой|твой|твоя|твоё|твое|твои|вы|вас|ваш\w*)\b", re.IGNORECASE
 )
+_NAMES = re.compile(
+    r"\b(?:(?:my|our)(?!\s+(?:god|goodness|gosh|pleasure|apolog))"
+    r"|(?<!боже\ )мо(?:й|я|ё|е|и|ю|его|ей|ему|их|им|ими)|наш\w*|имя|имени|(?<!добрый\ )день)\b",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Before what is asked for by its name alone: "my address", «имя кошки», «день переезда»."""
 _ON_A_TOPIC = re.compile(
     r"\b(?:about|regarding|concerning|tell|show|find|search|look\ up|remind"
     r"|про|о|об|обо|насч[её]т|расскажи|покажи|найди|вспомни|напомни)\b",
@@ -278,7 +286,7 @@ def is_light(text: str, content_stems: Iterable[str]) -> bool:
     if asks:
         return _TO_THE_MODEL.search(text) is not None and not about_us
     # "Kazan" is a topic, "you rock" a remark; "the gate code" has another word that says something.
-    return len(contents) == 1 and len(text.split()) > 1
+    return len(contents) == 1 and len(text.split()) > 1 and not _NAMES.search(text)
 
 
 @lru_cache(maxsize=1)

@@ -77,7 +77,7 @@ class Cursor:
 
 
 def read_cursor(text: str) -> Cursor | int:
-    """A page, or of a list that is begun anew its number alone. Raises InvalidValue."""
+    """A page, or of a list that is begun again its number alone. Raises InvalidValue."""
     match = _CURSOR.fullmatch(text)
     if match is None or not 1 <= int(match[1]) <= MAX_PAGE or (match[2] and int(match[2], 16) >= 1 << 63):
         raise InvalidValue(f"must be a number from 1 to {MAX_PAGE}, or the name of a next page as a search gave it")

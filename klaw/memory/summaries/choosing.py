@@ -18,7 +18,7 @@ KEPT_SHARE = 0.5
 PART_SHARE = 0.5
 """One summary may have this share of ``summaries.maxTokens``; at least two stand side by side before one is evicted."""
 ROLL_SHARE = 0.6
-"""A summary that fills less than this share of its part is made anew together with what follows it."""
+"""A summary that fills less than this share of its part is made again together with what follows it."""
 LABEL_TOKENS = 8
 """What the label before a message takes in the prompt."""
 CATCH_UP_ROOMS = 4
@@ -56,7 +56,7 @@ class Chunk:
     messages: tuple[Message, ...]
     """Whole exchanges, oldest first."""
     base: Summary | None
-    """The summary that is made anew together with them."""
+    """The summary that is made again together with them."""
 
     @property
     def first_seq(self) -> int:

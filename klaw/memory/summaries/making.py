@@ -97,7 +97,7 @@ class Nothing:
 
 @attrs.frozen
 class Again:
-    """It was for nothing, because what it was made of is forgotten: it can be made anew at once."""
+    """It was for nothing, because what it was made of is forgotten: it can be made again at once."""
 
 
 @attrs.frozen

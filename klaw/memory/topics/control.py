@@ -1,4 +1,4 @@
-"""What a person may do to topics: merge them, split one, have them made anew, and take any of that back.
+"""What a person may do to topics: merge them, split one, rebuild them, and take any of that back.
 
 No actor: admin requests call it. Every change is decided on what is read here and checked again in the writer's
 transaction, so the archivist may work on the same chat meanwhile: one of the two is told that something has changed.
@@ -163,12 +163,12 @@ class TopicControl:
             )
         return parts
 
-    # -- making anew -----------------------------------------------------------------------------------------------
+    # -- making again ----------------------------------------------------------------------------------------------
 
     async def in_scope(self, user: UserId, chat: ChatId | None, since: str | None) -> list[Topic]:
         """The topics that ``rebuild`` would drop. Raises TopicRefused when there are none, or topics are off."""
         if not self.config.enabled:
-            raise TopicRefused("topics are off, so nothing would make them anew: set topics.enabled", code="topics_off")
+            raise TopicRefused("topics are off, so none would be made: set topics.enabled", code="topics_off")
         known = await self.maker.readers.run(topics.of_user, user, chat=chat, limit=MOST)
         found = [topic for topic in known if since is None or topic.last_at >= since]
         if not found:
@@ -176,7 +176,7 @@ class TopicControl:
         return found
 
     async def rebuild(self, user: UserId, chat: ChatId | None, since: str | None) -> list[int]:
-        """Drop a user's topics, of a chat, and last talked about not before a moment; the archivist makes them anew.
+        """Drop a user's topics, of a chat, and last talked about not before a moment; the archivist makes them again.
         Facts stay. Returns the changes, one for each chat.
 
         Raises:

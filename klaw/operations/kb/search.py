@@ -38,6 +38,7 @@ def _lines(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
         kept = "" if each["kept"] else each["decision"]
         head = [f"{each['score']:.2f}", each["name"], page, each["heading"], kept]
         lines += ["  ".join(filter(None, head)), *(f"    {line}" for line in each["text"].split("\n"))]
+        lines += [f"    the same: {other['name']}" for other in each["also"]]
         lines += [f"    klaw kb open {each['document']} --start {each['start']} --end {each['end']}", ""]
     notes = [_WHY.get(answer["nothing"], answer["nothing"])] if answer["nothing"] else []
     if answer["nothing"] and answer["candidates"] and not answer["passages"]:
@@ -67,15 +68,9 @@ async def search(
         "base": base.id,
         "passages": [
             {
-                "document": each.passage.document,
-                "source": each.passage.source,
-                "name": each.passage.name,
+                **attrs.asdict(each.passage.place),
                 "title": each.passage.title,
-                "heading": each.passage.heading,
-                "first_page": each.passage.first_page,
-                "last_page": each.passage.last_page,
-                "start": each.passage.start,
-                "end": each.passage.end,
+                "also": [attrs.asdict(other.place) for other in each.also],
                 "text": each.passage.text,
                 "score": round(each.score, 4),
                 "kept": each.passed,

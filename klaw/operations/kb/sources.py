@@ -12,10 +12,11 @@ from klaw.domain.attachment import clean_name
 from klaw.domain.knowledge import MAX_WHERE, Base, BaseId, Source, SourceId, SourceKind
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, normalized
-from klaw.errors import InvalidValue, KlawError, ToolRefused
+from klaw.errors import KlawError, ToolRefused
 from klaw.operations import operation as op
 from klaw.operations.kb.bases import sources_table
 from klaw.operations.kb.noun import NOUN, OfBase, meant
+from klaw.operations.uploads import PIECE_BYTES, UploadId, piece
 
 if TYPE_CHECKING:
     from klaw.core import Core
@@ -26,14 +27,11 @@ if TYPE_CHECKING:
     from klaw.store.engine.writer import Writer
     from klaw.store.originals import Originals
 
-PIECE_BYTES = 48_000
-"""Of an upload that fit into one request of the admin socket."""
 GRAPHS = frozenset({".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".jsonld"})
 """Names of files that end so are graphs."""
 
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 
-UploadId = Annotated[str, Bounds(8, 64, r"[0-9a-f]*")]
 Where = Annotated[str, Bounds(1, MAX_WHERE)]
 
 
@@ -103,17 +101,8 @@ def _counts(counted: Any, nothing: Mapping[str, int]) -> dict[str, int]:
 @NOUN.operation("kb_upload", KbUpload, changes=True, route="POST uploads")
 async def upload(asked: KbUpload, user: UserId, core: "Core", originals: "Originals") -> dict[str, Any]:
     """Upload a piece of a file, which becomes a source by kb_add. A whole file: POST /api/v1/kb/{base}/files."""
-    named, piece = asked.upload or core.new_id(), op.understood("data", _bytes, asked.data)
-    return {"upload": named, "size": await originals.add(user, named, asked.offset, piece)}
-
-
-def _bytes(text: str) -> bytes:
-    import base64
-
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        raise InvalidValue("must be base64") from None
+    named = asked.upload or core.new_id()
+    return {"upload": named, "size": await originals.add(user, named, asked.offset, piece(asked.data))}
 
 
 @NOUN.operation("kb_add", KbAdd, cli="add", show=_added, changes=True, deadline_s=120.0, route="POST {base}/sources")

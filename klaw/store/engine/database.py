@@ -77,7 +77,7 @@ class Database:
             await _close(before)
 
     async def replace(self, between: Callable[[], None]) -> None:
-        """Close the connection, call ``between`` in a thread while nothing is open, and open the file anew.
+        """Close the connection, call ``between`` in a thread while nothing is open, and open the file again.
 
         Raises:
             apsw.Error, OSError: nothing is open any more.

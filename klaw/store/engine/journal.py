@@ -5,48 +5,29 @@ they go to their own logs (page cache only). A checkpoint fsyncs the logs themse
 start, ``open`` puts back what the commit log has and a log lacks. So an acknowledgement costs one fsync, and the logs
 stay plain JSONL, one folder a chat, that any tool can read.
 
-A group counts as a whole: an answer without its turn would be given again. A kill in the middle of writing it leaves
-its first lines in the commit log only, where all lines of a group but the last have a space before them.
-
 All functions block and run in the writer's thread.
 """
 
 import fcntl
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-import attrs
 import structlog
 
 from klaw import atomic_file
 from klaw.config.paths import ensure_private_dir, open_private
+from klaw.store.engine.commit_log import COMMIT_LOG, CommitLog, Entry, read_groups
 from klaw.store.engine.log_rewrite import LogRewrite
-from klaw.store.engine.set_aside import SetAside
 
-COMMIT_LOG = "commit.log"
 LOCK_FILE = "klaw.lock"
 """Held by whoever writes to the folder. Empty, and never removed: two processes could lock two files of its name."""
-LOG_FOLDERS = ("conversations", "turns", "memory", "runs")
-"""Below the data folder; every log is in one of them."""
-_NAME_MAX = 255
-"""Bytes that a file's name may have."""
 _MAX_OPEN = 256
 """Logs kept open; chats beyond that are reopened when they speak."""
 
 log = structlog.get_logger("klaw.journal")
-
-
-@attrs.frozen
-class Entry:
-    """One line for one log."""
-
-    path: str
-    """Relative to the journal's root, with ``/``; made by Klaw from encoded names."""
-    line: str
-    """JSON without a line break."""
 
 
 class Journal:
@@ -54,7 +35,7 @@ class Journal:
 
     Args:
         checkpoint_bytes: size of the commit log that makes ``wants_checkpoint`` true.
-        fsync: makes a file descriptor's data durable; benchmarks replace it to imitate a slow disk.
+        fsync: makes a file durable; tests and benchmarks replace it to imitate a broken or slow disk.
     """
 
     def __init__(self, root: Path, *, checkpoint_bytes: int, fsync: Callable[[int], None] = os.fsync) -> None:
@@ -65,8 +46,7 @@ class Journal:
         self._dirty: set[str] = set()
         self._new_folders: set[Path] = set()
         self._lock = -1
-        self._commit = -1
-        self._commit_size = 0
+        self._commit_log: CommitLog | None = None
         self._undo: list[tuple[int, int]] = []
         self.is_read = False
         """By a reindex: no log is rewritten now."""
@@ -85,7 +65,7 @@ class Journal:
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = open_private(self._root / LOCK_FILE, os.O_RDWR)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._commit = self._open_commit_log()
+        self._commit_log = CommitLog(self._root, self._fsync)
 
     def open(self) -> int:
         """Put back what a crash kept from the logs; call ``lock`` first. Returns how many lines that were.
@@ -93,27 +73,31 @@ class Journal:
         Raises:
             OSError: the folder cannot be written.
         """
-        restored = self._replay(self._root / COMMIT_LOG)
+        restored = self._replay()
         atomic_file.sync(self._root, self._fsync)
-        self._commit_size = os.fstat(self._commit).st_size
-        self.checkpoint()
+        self._checkpoint_logs()
+        self._commit.clear()
         return restored
 
     def close(self) -> None:
         """Checkpoint and close all files."""
         try:
-            if self._commit >= 0:
-                self.checkpoint()
+            if self._commit_log is not None:
+                self._checkpoint_logs()
+                self._commit.clear(cut=True)
         finally:
             self.release()
 
     def release(self) -> None:
         """Close all files and let go of the folder, without a checkpoint. Idempotent."""
-        for descriptor in (*self._files.values(), self._commit, self._lock):
+        for descriptor in (*self._files.values(), self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
         self._files.clear()
-        self._commit = self._lock = -1
+        self._lock = -1
+        if self._commit_log is not None:
+            self._commit_log.close()
+            self._commit_log = None
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -124,54 +108,67 @@ class Journal:
             OSError: nothing of the group stays in any file.
         """
         self._undo = []
-        if _is_removed(self._commit):
+        if self._commit.is_removed:
             self._renew_commit_log()
+        self._commit.keep()
         try:
             lines_of: dict[str, list[bytes]] = {}
             for entry in entries:
                 lines_of.setdefault(entry.path, []).append(entry.line.encode() + b"\n")
-            self._write(self._commit, _commit_lines(entries))
-            self._fsync(self._commit)
+            self._commit.append(entries)
             for path, lines in lines_of.items():
                 self._write(self._descriptor(path), b"".join(lines))
                 self._dirty.add(path)
         except BaseException:
             self.rollback()
             raise
-        self._commit_size = os.fstat(self._commit).st_size
 
     def rollback(self) -> None:
         """Take the last group back out of all files (its database transaction failed)."""
         for descriptor, size in reversed(self._undo):
             os.ftruncate(descriptor, size)
         self._undo = []
+        self._commit.take_back()
 
     def keep(self) -> None:
         """The last group is final: its database transaction is committed."""
         self._undo = []
+        self._commit.keep()
 
     @property
     def dirty(self) -> int:
         """How many files and folders a checkpoint has to make durable."""
         return len(self._dirty) + len(self._new_folders)
 
+    def note_durable(self, sizes: Mapping[str, int]) -> None:
+        """Logs were made durable up to some bytes: those that have no more need no checkpoint."""
+        for path, size in sizes.items():
+            if path in self._dirty and self._size(path) == size:
+                self._dirty.discard(path)
+
+    @property
+    def pending_bytes(self) -> int:
+        """What the commit log keeps for the logs."""
+        return self._commit_log.size if self._commit_log is not None else 0
+
     @property
     def wants_checkpoint(self) -> bool:
-        return self._commit_size >= self._checkpoint_bytes
+        return self._commit.size >= self._checkpoint_bytes
 
     def checkpoint(self) -> None:
         """Make the logs themselves durable and empty the commit log."""
-        if not self._dirty and not self._new_folders and self._commit_size == 0:
+        if not self.dirty and self._commit.size == 0:
             return
+        self._checkpoint_logs()
+        self._commit.clear()
+
+    def _checkpoint_logs(self) -> None:
         for path in sorted(self._dirty):
             self._fsync(self._descriptor(path))
         self._dirty.clear()
         for folder in sorted(self._new_folders):
             atomic_file.sync(folder, self._fsync)
         self._new_folders.clear()
-        os.ftruncate(self._commit, 0)
-        self._fsync(self._commit)
-        self._commit_size = 0
 
     def rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> int:
         """Replace lines of a log, all or none of them; nobody can append meanwhile.
@@ -204,13 +201,21 @@ class Journal:
         """
         return LogRewrite(self._root, path, line_of, end=self._size(path), fsync=self._fsync)
 
-    def exchange(self, rewrite: LogRewrite, *, most: int | None = None) -> bool:
+    def exchange_all(self, rewrites: Sequence[LogRewrite], *, most: int) -> list[LogRewrite]:
+        """Like ``exchange``, of several: their folders are left to ``sync_folder`` of each, or to the next checkpoint.
+        Returns those to which more was appended. Raises OSError, as ``exchange``."""
+        left = [each for each in rewrites if not self.exchange(each, most=most, durable=False)]
+        self._new_folders.update(each.folder for each in rewrites if each not in left)
+        return left
+
+    def exchange(self, rewrite: LogRewrite, *, most: int | None = None, durable: bool = True) -> bool:
         """Put a log's new content, with what was appended since, in its place. The commit log, which may have the lines
         too, is emptied first.
 
         Args:
             rewrite: begun by this journal; its ``end`` becomes that of the log.
             most: bytes that may be taken in here.
+            durable: also its new name, when this returns.
 
         Returns:
             False: more was appended; take it in and come again.
@@ -223,27 +228,24 @@ class Journal:
             return False
         self.checkpoint()
         rewrite.exchange(partial(self._close, rewrite.path))
+        if durable:
+            rewrite.sync_folder()
         self.rewrites += rewrite.changed > 0
         return True
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _open_commit_log(self) -> int:
-        """Open it, and lock it too: a server of an earlier Klaw locks nothing else."""
-        descriptor = open_private(self._root / COMMIT_LOG, os.O_RDWR | os.O_APPEND)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+    @property
+    def _commit(self) -> CommitLog:
+        assert self._commit_log is not None, "call lock() first"
+        return self._commit_log
 
     def _renew_commit_log(self) -> None:
         """Somebody removed it: what it kept is made durable in the logs, and what follows goes into a new one."""
         log.error("log_removed", file=COMMIT_LOG)
-        self.checkpoint()
-        os.close(self._commit)
-        self._commit = self._open_commit_log()
+        self._checkpoint_logs()
+        self._commit.close()
+        self._commit_log = CommitLog(self._root, self._fsync)
         atomic_file.sync(self._root, self._fsync)
 
     def _size(self, path: str) -> int:
@@ -298,28 +300,13 @@ class Journal:
                 self._dirty.discard(path)
             os.close(self._files.pop(path))
 
-    def _replay(self, commit_log: Path) -> int:
-        data = commit_log.read_bytes()
-        aside, odd = SetAside(self._root), False
+    def _replay(self) -> int:
         lines_of: dict[str, list[bytes]] = {}
-        group: list[tuple[str, bytes]] = []
-        for number, raw in enumerate(data.split(b"\n")[:-1], 1):  # a torn last line was never acknowledged
-            path, tab, line = raw.partition(b"\t")
-            if not tab or not _is_log(path):
-                log.warning("malformed_line", file=COMMIT_LOG, line=number)
-                aside.store(COMMIT_LOG, raw)  # the commit log is emptied in the end
-                odd = True
-                continue
-            group.append((path.decode(), line.lstrip(b" ")))
-            if not line.startswith(b" "):
-                for name, whole in group:
-                    lines_of.setdefault(name, []).append(whole)
-                group = []
-        if group:
-            log.warning("half_group_dropped", count=len(group))
-        if odd:
-            aside.sync(COMMIT_LOG)
-        return sum(self._put_back(path, lines, len(data)) for path, lines in lines_of.items())
+        for group in read_groups(self._root):
+            for path, line in group:
+                lines_of.setdefault(path, []).append(line)
+        reach = sum(len(line) for lines in lines_of.values() for line in lines)
+        return sum(self._put_back(path, lines, reach) for path, lines in lines_of.items())
 
     def _put_back(self, path: str, lines: list[bytes], reach: int) -> int:
         """Append those lines that the log lacks. They are looked for in its last ``reach`` bytes, and farther back as
@@ -352,25 +339,3 @@ class Journal:
 def _is_removed(descriptor: int) -> bool:
     """Whether no folder names the file any more: what is written to it goes with its last descriptor."""
     return os.fstat(descriptor).st_nlink == 0
-
-
-def _commit_lines(group: Sequence[Entry]) -> bytes:
-    return "".join(
-        f"{entry.path}\t{' ' if number < len(group) else ''}{entry.line}\n" for number, entry in enumerate(group, 1)
-    ).encode()
-
-
-def _is_log(path: bytes) -> bool:
-    """Whether a path from the commit log is one that Klaw makes (the log may be damaged)."""
-    try:
-        parts = PurePosixPath(path.decode()).parts
-    except UnicodeDecodeError:
-        return False
-    return (
-        len(parts) in (2, 3)
-        and parts[0] in LOG_FOLDERS
-        and parts[-1].endswith(".jsonl")
-        and ".." not in parts
-        and b"\0" not in path
-        and all(len(os.fsencode(part)) <= _NAME_MAX for part in parts)
-    )

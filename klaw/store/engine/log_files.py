@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import apsw
 
 from klaw.store.engine import meta
-from klaw.store.engine.journal import LOG_FOLDERS
+from klaw.store.engine.commit_log import LOG_FOLDERS
 
 _BLOCK = 64 * 1024
 

@@ -45,6 +45,13 @@ class LogRewrite:
         """Whoever is cancelled closes it, maybe while the writer is at it."""
         self._log = self._new = -1
         self._closed = False
+        self._durable = 0
+        """Bytes of the log that are in the draft for good."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the log is."""
+        return self._full.parent
 
     @property
     def left(self) -> int:
@@ -59,10 +66,16 @@ class LogRewrite:
     def sync(self) -> None:
         """Make what was taken in durable, so that the exchange has little to do. Raises OSError."""
         with self._open():
-            self._fsync(self._new)
+            self._sync()
+
+    def sync_folder(self) -> None:
+        """Make it durable that the draft has the log's name. Raises OSError."""
+        if self.changed:
+            atomic_file.sync(self.folder, self._fsync)
 
     def exchange(self, close: Callable[[], None]) -> None:
-        """Take in the rest and put the draft in the log's place, if a line changed. In the writer's thread.
+        """Take in the rest and put the draft in the log's place, if a line changed; ``sync_folder`` comes next. In the
+        writer's thread.
 
         Args:
             close: called before the exchange: nothing may be appended to the file that goes.
@@ -73,14 +86,13 @@ class LogRewrite:
         with self._open():
             while self.left:
                 self._step()
-            self._fsync(self._new)
+            self._sync()
             if not self.changed:
                 return
             if not os.path.samestat(os.fstat(self._log), self._full.stat()):
                 raise OSError(errno.ESTALE, "somebody replaced the log")
             close()
             self._draft.replace(self._full)
-            atomic_file.sync(self._full.parent, self._fsync)
 
     def close(self) -> None:
         """Leave nothing open, and no draft. Idempotent."""
@@ -103,6 +115,11 @@ class LogRewrite:
             if self._new < 0:
                 self._new = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             yield
+
+    def _sync(self) -> None:
+        if self._durable < self.taken:
+            self._fsync(self._new)
+            self._durable = self.taken
 
     def _step(self) -> None:
         size, lines = STEP_BYTES, b""

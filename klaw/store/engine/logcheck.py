@@ -14,7 +14,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.store import changes, rows
 from klaw.store.engine import set_aside
-from klaw.store.engine.journal import COMMIT_LOG
+from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.line_inserter import FARTHEST, FAULTS, parse
 from klaw.store.engine.log_files import lines_backwards
 from klaw.store.kinds import memory_journal

@@ -27,7 +27,7 @@ def last_forgetting(connection: apsw.Connection, user: str) -> int:
 
 
 FORGET_COMPACT = "forget_compact"
-"""The database's file is to be made anew, because something was forgotten at this time."""
+"""The database's file is to be rebuilt, because something was forgotten at this time."""
 
 
 def owes_compaction(connection: apsw.Connection) -> bool:

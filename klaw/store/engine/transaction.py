@@ -21,8 +21,9 @@ from klaw.errors import KlawError, SourceForgotten, StorageError, StorageFull, S
 from klaw.store import changes
 from klaw.store.changes import Change
 from klaw.store.engine import meta
+from klaw.store.engine.commit_log import Entry
 from klaw.store.engine.connect import BROKEN_FILE, DAMAGED
-from klaw.store.engine.journal import Entry, Journal
+from klaw.store.engine.journal import Journal
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 

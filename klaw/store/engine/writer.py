@@ -34,7 +34,7 @@ MAX_PATIENCE_S = 0.02
 """Longest wait for a group to fill."""
 STOP_BUDGET_S = 20.0
 """For what is queued and the last checkpoint, also on a slow card."""
-IDLE_CHECKPOINT_S = 20.0
+IDLE_CHECKPOINT_S = 300.0
 """Without a write for so long, the commit log is emptied."""
 
 log = structlog.get_logger("klaw.writer")

@@ -5,7 +5,7 @@ nothing that reads conversations looks at those. Every question names the user.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -13,10 +13,11 @@ import apsw
 import attrs
 
 from klaw.convert import JOURNAL, Form
+from klaw.domain import context_used
 from klaw.domain.context_used import KEY
 from klaw.domain.forget import FORGOTTEN, MARK, Quotes, each_text
 from klaw.domain.message import Message
-from klaw.domain.names import UserId
+from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import Finder
 from klaw.store.changes import Change, Kind, line, path, record
 from klaw.store.engine import meta
@@ -35,8 +36,6 @@ _PENDING = "forget_pending"
 """In ``meta``, with ``:`` and its number behind it: a forgetting that may not be finished in the logs. Without a
 number: a list of several, by earlier versions."""
 _FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts", "chunks_fts")
-_TEXTS = ("text", "sparql", "iri")
-"""Of what an answer was given."""
 
 # -- looking ----------------------------------------------------------------------------------------------------------
 
@@ -56,8 +55,7 @@ def look(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> Lo
     with snapshot(connection):
         said = read_said(connection, wanted, with_facts=with_facts)
         found = scope(connection, wanted, with_facts=with_facts, said=said)
-        own = [each.rowid for each in found.own]
-        looked = quoting.look(connection, wanted.user, found.texts, own, found.asked)
+        looked = quoting.look(connection, wanted.user, found.texts, found.rowids, found.asked)
         return Look(found, looked, said, Seen.of(connection, wanted, said))
 
 
@@ -123,8 +121,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looke
         people.forget(connection, entry.user, person)
     people.forget_past(connection, entry.user, entry.past)
     people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in own])
-    for message in own:
-        _erase(connection, message, entry)
+    _erase(connection, own, entry)
     for chat in {message.chat for message in own if messages.MODEL_CHOICE in message.metadata}:
         messages.choose_model_again(connection, chat)
     for chat, seq in entry.deleted:
@@ -146,13 +143,17 @@ def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEnt
     return texts
 
 
-def _erase(connection: apsw.Connection, message: Message, entry: ForgetEntry) -> None:
-    _take_out(connection, "messages", message.rowid)
-    topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
-    connection.execute(_ERASE, (message.rowid, dumps(tombstone(entry.time))))
-    turns.forget_used(connection, message.chat, message.seq)
-    if topic is not None:  # of a topic that the entry does not name: it was made between two starts
-        topics.count_again(connection, message.user, topic, entry.entry, entry.time)
+def _erase(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEntry) -> None:
+    for rowid in (each.rowid for each in own if coverage.has_text(connection, each.rowid)):
+        unindex_row(connection, "messages", rowid)
+    _drop_vectors(connection, own)
+    _drop_vectors_behind(connection, own)
+    left = topics.topics_of(connection, entry.user, [each.rowid for each in own])
+    empty = dumps(tombstone(entry.time))
+    connection.executemany(_ERASE, [(each.rowid, empty) for each in own])
+    turns.forget_used(connection, [(each.chat, each.seq) for each in own])
+    for topic in set(left.values()):  # that the entry does not name: it was made between two starts
+        topics.count_again(connection, entry.user, topic, entry.entry, entry.time)
 
 
 _NEXT = """
@@ -161,20 +162,23 @@ WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('te
 """
 
 
-def _drop_next_vector(connection: apsw.Connection, message: Message) -> None:
-    """The next message was embedded in the light of this one (``memory.passage``): it is embedded again."""
-    following = connection.execute(_NEXT, (message.chat, message.seq)).get
-    for each in messages.by_rowids(connection, [following] if following is not None else []):
-        _drop_vector(connection, each)
-        connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (each.rowid,))
+def _drop_vectors_behind(connection: apsw.Connection, own: Sequence[Message]) -> None:
+    """The message behind one was embedded in the light of it (``memory.passage``): it is embedded again."""
+    rowids, places = {each.rowid for each in own}, {(each.chat, each.seq) for each in own}
+    last = [each for each in own if (each.chat, each.seq + 1) not in places]
+    following = {connection.execute(_NEXT, (each.chat, each.seq)).get for each in last} - {None, *rowids}
+    behind = messages.by_rowids(connection, sorted(following))
+    _drop_vectors(connection, behind)
+    connection.executemany("UPDATE messages SET embedded = 0 WHERE rowid = ?", [(each.rowid,) for each in behind])
 
 
-def _drop_vector(connection: apsw.Connection, message: Message) -> None:
-    """Overwrite a message's vector and its code, and remove the vector: vec0 leaves the bytes of a removed one."""
-    session = messages.session(connection, message.chat)
-    if session is not None:
-        vector_codes.erase(connection, session.key, [message.rowid])
-    if coverage.has_vector_table(connection):
+def _drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
+    """Overwrite messages' vectors and their codes, and remove the vectors: vec0 leaves the bytes of a removed one."""
+    for chat in {each.chat for each in own}:
+        session = messages.session(connection, chat)
+        if session is not None:
+            vector_codes.erase(connection, session.key, [each.rowid for each in own if each.chat == chat])
+    for message in own if coverage.has_vector_table(connection) else ():
         vector = connection.execute("SELECT length(embedding) FROM vec_messages WHERE rowid = ?", (message.rowid,)).get
         if vector is not None:
             zeros = (bytes(vector), message.rowid)
@@ -184,7 +188,7 @@ def _drop_vector(connection: apsw.Connection, message: Message) -> None:
 
 def redact(connection: apsw.Connection, entry: ForgetEntry, looked: Looked) -> None:
     """Put MARK in place of each piece wherever a user's rows quote it."""
-    quotes = Quotes.of(looked.pieces)
+    quotes = looked.quotes
     if not quotes:
         return
     found = quoting.rows_with(connection, entry.user, quotes, looked, entry.messages, entry.asked)
@@ -216,9 +220,10 @@ def _take_out(connection: apsw.Connection, table: str, row: int | str) -> None:
     """Take a row's old text out of the index, and the vectors that were made of a message."""
     if table in _INDEXED and (table != "messages" or coverage.has_text(connection, int(row))):
         unindex_row(connection, table, int(row))
-    for message in messages.by_rowids(connection, [int(row)]) if table == "messages" else ():
-        _drop_vector(connection, message)
-        _drop_next_vector(connection, message)
+    if table == "messages":
+        own = messages.by_rowids(connection, [int(row)])
+        _drop_vectors(connection, own)
+        _drop_vectors_behind(connection, own)
 
 
 def _redact_row(connection: apsw.Connection, user: UserId, place: Place, row: int | str, quotes: Quotes) -> None:
@@ -269,6 +274,27 @@ def _waiting(connection: apsw.Connection) -> list[dict[str, Any]]:
     values = [json.loads(value) for (value,) in rows]
     found = [each for value in values for each in (value if isinstance(value, list) else [value])]
     return sorted(found, key=itemgetter("entry"))
+
+
+_LEFT = f"""
+SELECT rowid FROM messages WHERE +user_id = ? AND rowid IN (SELECT value FROM json_each(?))
+    AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY rowid
+"""  # noqa: S608 - a constant
+_DAYS = """
+SELECT DISTINCT chat_id, substr(created_at, 1, 10) FROM messages
+WHERE +user_id = ? AND rowid IN (SELECT value FROM json_each(?)) ORDER BY 1, 2
+"""
+
+
+def left(connection: apsw.Connection, entry: ForgetEntry) -> list[int]:
+    """Row ids of the messages that a forgetting names and that are still there."""
+    return [rowid for (rowid,) in connection.execute(_LEFT, (entry.user, dumps(list(entry.asked))))]
+
+
+def log_paths(connection: apsw.Connection, entry: ForgetEntry) -> list[str]:
+    """The logs of the messages that a forgetting names."""
+    days = connection.execute(_DAYS, (entry.user, dumps(list(entry.asked))))
+    return [messages.day_path(ChatId(chat), day) for chat, day in days]
 
 
 def _wait_no_more(connection: apsw.Connection, entry: int) -> None:
@@ -340,15 +366,14 @@ def blank_receipts(connection: apsw.Connection, user: UserId, gone: Collection[s
         gone: ids of the bases and sources that they are of; none: of all.
         turns: whose receipts.
     """
+
+    def goes(each: Mapping[str, Any]) -> bool:
+        return not gone or not {each.get("base"), each.get("source")}.isdisjoint(gone)
+
     for turn in turns:
-        receipt = json.loads(connection.execute(_RECEIPT, (user, turn)).get or "{}")
-        used = receipt.get(KEY)
-        if not isinstance(used, dict):
-            continue
-        for each in (*used.get("passages", ()), *used.get("sparql", ())):
-            if not gone or not {each.get("base"), each.get("source")}.isdisjoint(gone):
-                each |= {name: "" for name in _TEXTS if name in each}
-        connection.execute(_PUT_RECEIPT, (user, turn, dumps(receipt)))
+        receipt = connection.execute(_RECEIPT, (user, turn)).get
+        if receipt is not None:
+            connection.execute(_PUT_RECEIPT, (user, turn, dumps(context_used.blank(json.loads(receipt), goes))))
 
 
 def lines(connection: apsw.Connection, entry: ForgetEntry) -> Lines:

@@ -65,10 +65,10 @@ class Cleaner:
         """For ``Journal.rewrite``. What the lines of other users say makes no difference, not even to the time."""
         mine = f'"user_id":{rows.dumps(self.entry.user)}'.encode()
         kind = path.split("/", 1)[0]
-        is_own = self._own_lines(kind)
+        is_own, is_later = self._own_lines(kind), self._later_lines(kind)
 
         def cleaned(line: bytes) -> bytes:
-            if mine not in line:
+            if mine not in line or is_later(line):
                 return line
             if not is_own(line) and not self._quotes.may_stand_in(line.decode(errors="replace")):
                 return line
@@ -99,6 +99,12 @@ class Cleaner:
             return int(message[1]) in self._messages if message else any(each in line for each in marks)
 
         return is_own
+
+    def _later_lines(self, kind: str) -> Callable[[bytes], bool]:
+        """Tells by its bytes whether a line is one of the messages that go, when it is not the round for those."""
+        if self.own or kind != messages.CONVERSATIONS:
+            return lambda _line: False
+        return lambda line: (message := _MESSAGE.match(line)) is not None and int(message[1]) in self._messages
 
     def _marks(self, kind: str) -> list[bytes]:
         if kind == messages.CONVERSATIONS:

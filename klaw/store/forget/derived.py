@@ -123,10 +123,9 @@ def follow(
             own[each.rowid] = each
         if (len(own), len(turns), len(runs)) == before:
             break
-    shown = [row[0] for row in connection.execute(_SHOWN, (user,))]
     derived = Derived(
         rowids=tuple(sorted(own)),
-        shown=tuple(row for row in shown if row not in own),
+        shown=tuple(row for row in shown(connection, user) if row not in own),
         turns=tuple(sorted(turns)),
         runs=tuple(sorted(runs)),
         effects=effects,
@@ -138,6 +137,11 @@ _SHOWN = f"""
 SELECT rowid FROM messages WHERE user_id = ? AND role = 'system' AND type = 'command' AND metadata ->> '$.{SHOWN}' = 1
 ORDER BY rowid
 """  # noqa: S608 - a constant
+
+
+def shown(connection: apsw.Connection, user: UserId) -> tuple[int, ...]:
+    """Row ids of answers that showed what would be forgotten."""
+    return tuple(rowid for (rowid,) in connection.execute(_SHOWN, (user,)))
 
 
 # -- what calls did ----------------------------------------------------------------------------------------------------

@@ -70,13 +70,14 @@ class ForgetEntry(Forgetting):
 def together(entries: Sequence[ForgetEntry]) -> list[list[ForgetEntry]]:
     """Entries in their order, those of one forgetting together: the first names all messages that others take."""
     found: list[list[ForgetEntry]] = []
+    asked: frozenset[int] = frozenset()
     for each in entries:
-        first = found[-1][0] if found else each
-        same = (first.user, first.time) == (each.user, each.time) and {*each.asked} <= {*first.asked}
-        if found and same and each.asked:
+        same = bool(found) and (found[-1][0].user, found[-1][0].time) == (each.user, each.time)
+        if same and each.asked and asked.issuperset(each.asked):
             found[-1].append(each)
         else:
             found.append([each])
+            asked = frozenset(each.asked)
     return found
 
 

@@ -1,6 +1,7 @@
 """Forgetting: what is taken out of the database, and cleaning the logs. ``klaw.memory.forget`` is the only one who
 calls it. What ``forget`` began the next start finishes."""
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,8 +13,9 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.domain import core_memory
+from klaw.domain.attachment import FILES
 from klaw.domain.core_memory import Document
-from klaw.domain.forget import FORGOTTEN
+from klaw.domain.forget import FORGOTTEN, most_pieces
 from klaw.domain.names import UserId
 from klaw.errors import CoreUnreadable, StorageError
 from klaw.store import changes
@@ -25,7 +27,7 @@ from klaw.store.forget import applying, quoting
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.applying import FORGET, Look, is_current
 from klaw.store.forget.cleaner import Cleaner
-from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, merged, together
+from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines, merged, together
 from klaw.store.forget.quoting import Looked
 from klaw.store.forget.scope import Scope, Wanted, scope, topics_with
 from klaw.store.kinds import attachments, memory_journal, messages, people, tasks
@@ -64,8 +66,11 @@ def forget(
     """
     connection, user = tx.connection, wanted.user
     looked = look.looked if look is not None else looked
-    said = look.said if look is not None and is_current(connection, wanted, look) else None
-    found = scope(connection, wanted, with_facts=with_facts, said=said)
+    if look is not None and wanted.channel:
+        found = look.scope  # so much is not read again while everybody waits; topics of the rest are looked for then
+    else:
+        said = look.said if look is not None and is_current(connection, wanted, look) else None
+        found = scope(connection, wanted, with_facts=with_facts, said=said)
     known = [people.history(connection, user, person) for person in wanted.people]
     if (
         len(found.asked) != len(wanted.rowids)
@@ -75,7 +80,7 @@ def forget(
         raise StorageError("what is to be forgotten is not there any more: nothing was changed")
     present, document = _core_without(tx, found)
     rest = found.asked[len(found.asked) if most is None else most :]
-    rowids_going = {each.rowid for each in found.own} - set(rest)
+    rowids_going = {*found.rowids} - set(rest)
     going = sorted(rowids_going)
     # Topics of the rest end with it: the archivist must not find messages without one, and make new ones.
     topics = found.topics if not rest else tuple(sorted({*wanted.topics, *topics_with(connection, user, going)}))
@@ -125,9 +130,10 @@ def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -
     return forget(tx, wanted, at, with_facts=False, looked=Looked())
 
 
-def note_forgotten(tx: Transaction, user: UserId, entry: int, at: str) -> None:
-    """Remember that a forgetting is finished in all logs."""
-    tx.journal(FORGET.removed(user, entry, at))
+def note_forgotten(tx: Transaction, user: UserId, entries: Sequence[int], at: str) -> None:
+    """Remember that forgettings are finished in all logs."""
+    for entry in entries:
+        tx.journal(FORGET.removed(user, entry, at))
 
 
 def _core_without(tx: Transaction, found: Scope) -> tuple[str, Document | None]:
@@ -150,29 +156,53 @@ def _core_without(tx: Transaction, found: Scope) -> tuple[str, Document | None]:
     return present.digest, document
 
 
-def begin_cleaning(stopped: Stopped, cleaner: Cleaner, path: str) -> LogRewrite:
-    """Begin to rewrite a log without what was forgotten. Raises StorageError, as ``exchange_log``."""
+def begin_cleaning(stopped: Stopped, cleaner: Cleaner, paths: Sequence[str]) -> list[LogRewrite]:
+    """Begin to rewrite logs without what was forgotten. Raises StorageError, as ``exchange_logs``."""
     with left_to_the_next_start(stopped.journal):
-        return stopped.journal.begin_rewrite(path, cleaner.line_of(path))
+        return [stopped.journal.begin_rewrite(path, cleaner.line_of(path)) for path in paths]
 
 
-def exchange_log(stopped: Stopped, rewrite: LogRewrite) -> bool:
-    """Put the new log in the place of the old one; False when too much was appended meanwhile: see
+def take_in(rewrites: Sequence[LogRewrite]) -> None:
+    """Take in what is left of logs, and make it durable. In any thread.
+
+    Raises:
+        StorageError: see ``exchange_logs``.
+    """
+    with left_to_the_next_start():
+        for each in rewrites:
+            while each.left:
+                each.step()
+            each.sync()
+
+
+def exchange_logs(stopped: Stopped, rewrites: Sequence[LogRewrite]) -> list[LogRewrite]:
+    """Put the new logs in the place of the old ones. Returns those to which too much was appended meanwhile: see
     ``Journal.exchange``.
 
     Raises:
         StorageError: a reindex is reading the logs, or they cannot be written; the next start does it.
     """
     with left_to_the_next_start(stopped.journal):
-        return stopped.journal.exchange(rewrite, most=STEP_BYTES)
+        return stopped.journal.exchange_all(rewrites, most=STEP_BYTES)
+
+
+def sync_folders(rewrites: Sequence[LogRewrite]) -> None:
+    """Make it durable that logs were exchanged, before it is noted. In any thread.
+
+    Raises:
+        StorageError: see ``exchange_logs``.
+    """
+    with left_to_the_next_start():
+        for each in rewrites:
+            each.sync_folder()
 
 
 def compact_database(stopped: Stopped, *, vacuum: bool) -> bool:
-    """Empty the write-ahead log into the database; with ``vacuum`` make the file anew, which takes a second for some
+    """Empty the write-ahead log into the database; with ``vacuum`` rebuild the file, which takes a second for some
     hundred megabytes. Returns whether that was done: see ``logs.compact``.
 
     Raises:
-        StorageError: see ``exchange_log``.
+        StorageError: see ``exchange_logs``.
     """
     with left_to_the_next_start(stopped.journal):
         return forget_logs.compact(stopped.connection, vacuum=vacuum)
@@ -192,17 +222,31 @@ def left_to_the_next_start(journal: Journal | None = None) -> Iterator[None]:
         ) from error
 
 
-# -- finishing at start ------------------------------------------------------------------------------------------------
+# -- finishing what was interrupted -----------------------------------------------------------------------------------
+
+MOST_AT_START = 500
+"""Messages of a forgetting that a start finishes; a larger one is finished beside the running server."""
 
 
 def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
-    """Finish what a kill interrupted. Returns how many forgettings that were. Raises OSError, apsw.Error,
-    StorageError."""
-    waiting = applying.pending(connection)
-    several = together(waiting)
+    """Finish what a kill interrupted, but what is large. Returns how many forgettings that were. Raises OSError,
+    apsw.Error, StorageError."""
+    several = [each for each in together(applying.pending(connection)) if len(each[0].asked) <= MOST_AT_START]
     for entries in several:
         _finish(connection, journal, root, entries)
     return len(several)
+
+
+def interrupted(connection: apsw.Connection) -> list[list[ForgetEntry]]:
+    """The large forgettings that a kill interrupted, each with its entries so far."""
+    return [each for each in together(applying.pending(connection)) if len(each[0].asked) > MOST_AT_START]
+
+
+def redact(tx: Transaction, entry: ForgetEntry, looked: Looked) -> Lines:
+    """Take quotes out of the database once more. Returns what lines of logs are to say."""
+    applying.redact(tx.connection, entry, looked)
+    applying.blank_receipts(tx.connection, entry.user, entry.knowledge, entry.used)
+    return applying.lines(tx.connection, entry)
 
 
 def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: list[ForgetEntry]) -> None:
@@ -216,34 +260,37 @@ def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: 
         return [outcome.value for outcome in outcomes]
 
     first = entries[0]
-    asked = messages.by_rowids(connection, first.asked)
-    rest = [each.rowid for each in asked if each.user == first.user and FORGOTTEN not in each.metadata]
+    rest = applying.left(connection, first)
     if rest:
         (more,) = write(WriteRequest(forget_rest, (first.user, rest, first.time)))
         entries.append(more.entry)
     entry = merged(entries)
-    looked = quoting.look(connection, entry.user, _texts_of(connection, root, entry), entry.messages, entry.asked)
-    with connection:
-        applying.redact(connection, entry, looked)
-        applying.blank_receipts(connection, entry.user, entry.knowledge, entry.used)
-    lines = applying.lines(connection, entry)
+    looked = quoting.look(connection, entry.user, texts_of(connection, root, entry), entry.messages, entry.asked)
+    (lines,) = write(WriteRequest(redact, (entry, looked)))
     forget_logs.clean(journal, root, Cleaner(entry, looked.pieces, own=False, lines=lines))
     forget_logs.remove_copies(root, entry, looked.pieces)
     forget_logs.clean(journal, root, Cleaner(entry, looked.pieces, own=True, lines=lines))
     forget_logs.remove_drafts(root)
     forget_logs.compact(connection, vacuum=True)
-    write(*(WriteRequest(note_forgotten, (each.user, each.entry, each.time)) for each in entries))
+    write(WriteRequest(note_forgotten, (first.user, [each.entry for each in entries], first.time)))
     log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
 
 
-def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:
-    """The texts, as far as the logs still have them: none of them when only the last round was cut off."""
-    texts = []
-    for message in messages.by_rowids(connection, entry.asked):
-        said = _read(root / messages.message_path(message), messages.parse_message)
-        found = [each for each in said if each.rowid == message.rowid and FORGOTTEN not in each.metadata]
-        texts += [each.content for each in found]
-        texts += attachments.texts_of(attachments.only_of(connection, entry.user, found))
+def texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:
+    """The texts, of very many the longest, as far as the logs still have them: none of them when only the last round
+    was cut off."""
+    asked, with_files = frozenset(entry.asked), []
+
+    def contents() -> Iterator[str]:
+        for path in applying.log_paths(connection, entry):
+            for each in _read(root / path, messages.parse_message):
+                if each.rowid in asked and FORGOTTEN not in each.metadata:
+                    if FILES in each.metadata:
+                        with_files.append(each)
+                    yield each.content
+
+    texts = heapq.nlargest(most_pieces(len(asked)), contents(), key=len)
+    texts += attachments.texts_of(attachments.only_of(connection, entry.user, with_files))
     if entry.facts:
         for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
             facts = [each.value for each in _read(path, memory_journal.read) if each.kind is FACT]

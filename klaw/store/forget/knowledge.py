@@ -47,7 +47,9 @@ class Going:
     others: int
     """How many answers of others were given something of it."""
     turns: tuple[tuple[UserId, str], ...]
-    """Whose receipts may hold texts of it."""
+    """Whose receipts may hold texts of it …"""
+    last_turn: int
+    """… among those up to this row."""
     pieces: tuple[str, ...]
     """Texts of it to look for. Content: never logged."""
 
@@ -65,7 +67,8 @@ GROUP BY chat_id, seq ORDER BY chat_id, seq DESC
 _PIECES = f"""
 SELECT p.text FROM kb_passages AS p WHERE p.document_id IN (SELECT d.id {_OF}) ORDER BY p.tokens DESC, p.rowid LIMIT ?
 """  # noqa: S608 - likewise
-_TURNS = "SELECT user_id, turn_id FROM turns WHERE instr(receipt, ?) ORDER BY rowid"
+_TURNS = "SELECT user_id, turn_id FROM turns WHERE rowid > ? AND instr(receipt, ?) ORDER BY rowid"
+_LAST_TURN = "SELECT coalesce(max(rowid), 0) FROM turns"
 
 
 def look(
@@ -83,6 +86,7 @@ def look(
         assert base is not None
         of = bases.owned(connection, user, base)
         going = sources.of_base(connection, user, base)
+    last_turn = connection.execute(_LAST_TURN).get
     marked = json.dumps([each.id for each in going])
     ((documents, passages),) = connection.execute(_COUNT, (marked,))
     rows = connection.execute(_USED, (marked,))
@@ -100,9 +104,15 @@ def look(
         passages=passages,
         cited=tuple(own[:MOST_TOLD]),
         others=len(used) - len(own),
-        turns=tuple((UserId(of), str(turn)) for of, turn in connection.execute(_TURNS, (source or base,))),
+        turns=tuple(_turns(connection, source or of.id, 0)),
+        last_turn=last_turn,
         pieces=tuple(dict.fromkeys(pieces)),
     )
+
+
+def _turns(connection: apsw.Connection, of: str, after: int) -> list[tuple[UserId, str]]:
+    """The turns after a row whose receipts name a base or a source."""
+    return [(UserId(user), str(turn)) for user, turn in connection.execute(_TURNS, (after, of))]
 
 
 def remove(tx: Transaction, user: UserId, going: Going, at: str) -> list[Forgot]:
@@ -118,7 +128,8 @@ def remove(tx: Transaction, user: UserId, going: Going, at: str) -> list[Forgot]
         for each in going.sources:
             sources.remove(tx, user, each.id, at)
     turns: dict[UserId, list[str]] = {going.owner: []}
-    for of, turn in going.turns:
+    since = _turns(tx.connection, going.base.id if going.whole else going.sources[0].id, going.last_turn)
+    for of, turn in dict.fromkeys((*going.turns, *since)):
         turns.setdefault(of, []).append(turn)
     meta.put(tx.connection, meta.FORGET_COMPACT, at)
     return [

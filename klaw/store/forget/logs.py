@@ -7,7 +7,6 @@ writer's thread.
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +21,8 @@ from klaw.domain.forget import Quotes
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store import attachments, changes, originals
 from klaw.store.engine import connect, meta, set_aside
-from klaw.store.engine.journal import COMMIT_LOG, Journal
+from klaw.store.engine.commit_log import COMMIT_LOG
+from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import record_of
 from klaw.store.engine.log_rewrite import DRAFT
 from klaw.store.forget import applying
@@ -227,7 +227,7 @@ def remove_drafts(root: Path) -> None:
 
 
 def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None:
-    """Remove the Markdown copies of summaries that are gone or quote a piece; what is still there is copied anew."""
+    """Remove the Markdown copies of summaries that are gone or quote a piece; what is still there is copied again."""
     for chat, number in entry.summaries:
         (root / copy_path(chat, number)).unlink(missing_ok=True)
     quotes = Quotes.of(pieces)
@@ -239,18 +239,8 @@ def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None
                     path.unlink(missing_ok=True)
 
 
-def checkpoint(database: Path) -> None:
-    """Bring what stands in the write-ahead log into the file, beside the writer, who then has little left to do."""
-    with suppress(apsw.Error):
-        connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        finally:
-            connection.close()
-
-
 def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
-    """Bring all that was written into the database file and empty the write-ahead log; ``vacuum``: make the file anew,
+    """Bring all that was written into the database file and empty the write-ahead log; ``vacuum``: rebuild the file,
     so that no page holds what was once there. Returns whether the log was emptied: not while another process, such as a
     backup, reads an older state; then it is still owed."""
     applying.merge_small_indexes(connection)

@@ -8,14 +8,14 @@ Each table is read once, however many pieces there are.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
 import attrs
 
 from klaw.domain.fact import FactId
-from klaw.domain.forget import Quotes, fragments
+from klaw.domain.forget import Quotes, fragments, most_pieces
 from klaw.domain.message import Role
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import Finder, PersonId, normal_name
@@ -59,8 +59,8 @@ KEPT = (
 class Looked:
     """What a look for quotes found."""
 
-    pieces: tuple[str, ...] = ()
-    """That point to the forgotten. Content: never logged."""
+    quotes: Quotes = attrs.field(factory=lambda: Quotes.of(()))
+    """Finds the pieces that point to the forgotten. Content: never logged."""
     rows: Mapping[str, tuple[int | str, ...]] = attrs.field(factory=dict)
     """Keys of the rows that quote them, by table."""
     up_to: Mapping[str, int] = attrs.field(factory=dict)
@@ -69,6 +69,11 @@ class Looked:
     """Row ids of messages that say it too and stay."""
     kept: Mapping[str, int] = attrs.field(factory=dict)
     """How many rows hold it of what is kept on purpose."""
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """Content: never logged."""
+        return self.quotes.pieces
 
 
 def look(
@@ -81,7 +86,7 @@ def look(
         own: row ids of the messages that go.
         asked: of those of them that say the texts.
     """
-    quotes = Quotes.of(fragments(texts))
+    quotes = Quotes.of(fragments(texts, most_pieces(len(asked))))
     last = {place.table: f"SELECT coalesce(max({place.change}), 0) FROM {place.table}" for place in PLACES}  # noqa: S608
     up_to = {table: int(connection.execute(query).get) for table, query in last.items()}
     if not quotes:
@@ -91,9 +96,7 @@ def look(
     stock: set[str] = set()
     found: dict[int, list[str]] = {}
     again: dict[int, list[str]] = {}
-    for rowid, says_again, pieces in _quoting_messages(connection, user, quotes, 0):
-        if rowid in mine:
-            continue
+    for rowid, says_again, pieces in _quoting_messages(connection, user, quotes, 0, mine):
         if rowid < first:
             stock.update(set(pieces) - whole if says_again else pieces)
             if not whole.isdisjoint(pieces):
@@ -106,7 +109,7 @@ def look(
     }
     rows["messages"] = tuple(rowid for rowid, pieces in found.items() if not stock.issuperset(pieces))
     return Looked(
-        pieces=telling.pieces,
+        quotes=telling,
         rows=rows,
         up_to=up_to,
         again=tuple(sorted(rowid for rowid, pieces in again.items() if rowid < first or not stock.issuperset(pieces))),
@@ -124,8 +127,8 @@ def rows_with(
         since = looked.up_to.get(place.table, 0)
         newer: Iterable[int | str]
         if place.table == "messages":
-            said = _quoting_messages(connection, user, quotes, max(since, first))
-            newer = (rowid for rowid, says_again, _ in said if not says_again and rowid not in mine)
+            said = _quoting_messages(connection, user, quotes, max(since, first), mine)
+            newer = (rowid for rowid, says_again, _ in said if not says_again)
         else:
             newer = _rows_with(connection, user, quotes, place, since)
         found[place.table] = list(dict.fromkeys((*looked.rows.get(place.table, ()), *newer)))
@@ -133,11 +136,13 @@ def rows_with(
 
 
 def _quoting_messages(
-    connection: apsw.Connection, user: UserId, quotes: Quotes, since: int
+    connection: apsw.Connection, user: UserId, quotes: Quotes, since: int, own: Collection[int]
 ) -> Iterator[tuple[int, bool, list[str]]]:
-    """Row ids, whether it is the user who says a piece again, and the pieces."""
+    """Row ids, but those of the messages that go, whether it is the user who says a piece again, and the pieces."""
     statement = "SELECT rowid, role, content, metadata FROM messages WHERE user_id = ? AND rowid > ? ORDER BY rowid"
     for rowid, role, content, metadata in connection.execute(statement, (user, since)):
+        if rowid in own:
+            continue
         inner = quotes.texts_with(json.loads(metadata)) if quotes.may_stand_in(metadata) else ()
         texts = (content, *inner)
         found = [piece for text in texts for piece in quotes.found_in(text)]

@@ -1,5 +1,6 @@
 """SQL that finds what belongs to what is to be forgotten, and tells it in words. Every question names the user."""
 
+import heapq
 import json
 from collections.abc import Sequence
 from typing import Self
@@ -9,7 +10,7 @@ import attrs
 
 from klaw.domain.attachment import Attachment
 from klaw.domain.fact import FactId
-from klaw.domain.forget import Quotes, fact_ids, fragments
+from klaw.domain.forget import Quotes, fact_ids, fragments, most_pieces
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import PersonId
@@ -105,6 +106,8 @@ class Wanted:
     """Chats that go as a whole, up to a ``seq``."""
     followed: bool = False
     """What was made of it went already, by another entry of the same forgetting."""
+    channel: str = ""
+    """Of an import, whose messages ``rowids`` are: too many to hold their texts, and no turn made anything of them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -113,7 +116,9 @@ class Scope:
 
     user: UserId
     own: tuple[Message, ...]
-    """The messages, those too that were made of them."""
+    """The messages, those too that were made of them; of an import those with files."""
+    rowids: tuple[int, ...]
+    """Of all of them."""
     facts: tuple[FactId, ...]
     """That go."""
     kept_facts: tuple[FactId, ...]
@@ -145,7 +150,7 @@ class Scope:
     deleted: tuple[tuple[ChatId, int], ...] = ()
     """See ``Wanted``."""
     texts: tuple[str, ...]
-    """All that was named. Content: never logged."""
+    """All that was named; of an import the longest. Content: never logged."""
 
 
 def topics_with(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[TopicId]:
@@ -169,6 +174,8 @@ class Said:
 
 def read_said(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> Said:
     """Read what goes in any case, and what was made of it. Arguments as of ``scope``."""
+    if wanted.channel:
+        return _said_elsewhere(connection, wanted)
     user = wanted.user
     asked = [each for each in messages.by_rowids(connection, wanted.rowids) if each.user == user]
     rowids = [each.rowid for each in asked]
@@ -180,16 +187,49 @@ def read_said(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) 
     own = [*(found[rowid] for rowid in derived.rowids), *messages.by_rowids(connection, derived.shown)]
     alone = attachments.only_of(connection, user, own)
     texts = [*(each.content for each in asked), *attachments.texts_of(alone)]
+    if wanted.followed and not connection.execute(_HAS_FACTS, (user,)).get:  # what else they are for was done before
+        texts = []
     for fact in wanted.facts:
         texts += fact_texts(connection, user, fact)
+    return _as_said(user, rowids, derived, own, alone, texts)
+
+
+_HAS_FACTS = "SELECT EXISTS (SELECT 1 FROM fact_changes WHERE user_id = ?)"
+_IMPORTED = """
+FROM messages INDEXED BY messages_imported
+WHERE user_id = ? AND channel = ? AND channel GLOB 'import:*' AND role <> 'system'
+"""
+
+
+def _said_elsewhere(connection: apsw.Connection, wanted: Wanted) -> Said:
+    """Of an import: only the longest texts, and the messages with files."""
+    user, bound = wanted.user, (wanted.user, wanted.channel)
+    with_files = connection.execute(f"SELECT rowid {_IMPORTED} AND instr(metadata, '\"files\":')", bound)
+    own = messages.by_rowids(connection, [rowid for (rowid,) in with_files])
+    alone = attachments.only_of(connection, user, own)
+    contents = (text for (text,) in connection.execute(f"SELECT content {_IMPORTED}", bound))
+    texts = heapq.nlargest(most_pieces(len(wanted.rowids)), contents, key=len) + attachments.texts_of(alone)
+    shown = derivation.shown(connection, user)
+    derived = Derived(rowids=wanted.rowids, shown=shown, turns=(), runs=(), effects=Effects())
+    return _as_said(user, wanted.rowids, derived, own, alone, texts)
+
+
+def _as_said(
+    user: UserId,
+    asked: Sequence[int],
+    derived: Derived,
+    own: Sequence[Message],
+    alone: Sequence[Attachment],
+    texts: Sequence[str],
+) -> Said:
     return Said(
         user=user,
-        asked=tuple(rowids),
+        asked=tuple(asked),
         derived=derived,
         own=tuple(own),
         attachments=tuple(alone),
         texts=tuple(texts),
-        quotes=Quotes.of(fragments(texts)),
+        quotes=Quotes.of(fragments(texts, most_pieces(len(asked)))),
     )
 
 
@@ -220,6 +260,7 @@ def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool, said
     return Scope(
         user=user,
         own=said.own,
+        rowids=(*derived.rowids, *derived.shown),
         facts=fact_ids(gone),
         kept_facts=fact_ids(related - gone),
         topics=tuple(sorted({*ended, *wanted.topics})),
@@ -278,7 +319,9 @@ class Seen:
 
 def is_read(connection: apsw.Connection, wanted: Wanted, said: Said, seen: Seen) -> bool:
     """Whether what was read is the same as when it was seen. Of other chats of the user only files, answers of
-    commands, and what a turn or a run has sent there make a difference."""
+    commands, and what a turn or a run has sent there make a difference; to an import nothing does."""
+    if wanted.channel:
+        return True
     if connection.execute(_ELSEWHERE, (seen.rowid, wanted.user)).get:
         return False
     return Seen.of(connection, wanted, said) == attrs.evolve(seen, rowid=last_numbers(connection)["rowid"])

@@ -39,13 +39,18 @@ def append(tx: Transaction, new: NewMessage, files: Sequence[Named], limits: Att
         AttachmentRefused: ``unknown_file``, ``files_too_large``.
         StorageError: a file cannot be read.
     """
-    if messages.find(tx.connection, new.user, new.id) is None:
-        try:
-            found = _looked_up(tx.data_dir, new.user, files, limits)
-        except OSError as error:
-            raise StorageError("a file of the message cannot be read: it was not stored") from error
-        new = attrs.evolve(new, metadata={**new.metadata, FILES: [JOURNAL.write(each) for each in found]})
-    return messages.append(tx, [new])
+    return messages.append(tx, [with_files(tx, new, files, limits)])
+
+
+def with_files(tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig) -> NewMessage:
+    """A message that refers to files from now on, unless it is stored already; raises as ``append``."""
+    if not files or messages.find(tx.connection, new.user, new.id) is not None:
+        return new
+    try:
+        found = _looked_up(tx.data_dir, new.user, files, limits)
+    except OSError as error:
+        raise StorageError("a file of the message cannot be read: it was not stored") from error
+    return attrs.evolve(new, metadata={**new.metadata, FILES: [JOURNAL.write(each) for each in found]})
 
 
 def _looked_up(data_dir: Path, user: UserId, files: Sequence[Named], limits: AttachmentsConfig) -> list[Attachment]:
@@ -110,7 +115,6 @@ def remove(tx: Transaction, user: UserId, files: Sequence[Attachment]) -> None:
         StorageError: one cannot be removed.
     """
     try:
-        for each in files:
-            attachments.remove(tx.data_dir, user, each.sha256)
+        attachments.remove(tx.data_dir, user, [each.sha256 for each in files])
     except OSError as error:
         raise StorageError(f"a file cannot be removed ({error_class(error)}): nothing was forgotten") from error

@@ -60,6 +60,20 @@ def listed(
     return CHATS.all(connection, _LISTED, user, archived, limit, offset)
 
 
+_LAST_USED = """
+SELECT m.user_id, m.chat_id FROM messages AS m CROSS JOIN chat_list AS c ON c.chat_id = m.chat_id
+WHERE m.user_id IN (SELECT value FROM json_each(?)) AND m.role = 'user' AND m.channel NOT GLOB 'import:*'
+    AND NOT c.archived
+ORDER BY m.rowid DESC LIMIT 1
+"""
+
+
+def last_used(connection: apsw.Connection, users: Sequence[UserId]) -> tuple[UserId, ChatId] | None:
+    """Who of some users said something last, and in which chat. Archived chats and what was imported do not count."""
+    found = connection.execute(_LAST_USED, (json.dumps(list(users)),)).fetchone()
+    return (UserId(found[0]), ChatId(found[1])) if found is not None else None
+
+
 _COUNT = "SELECT count(*) FROM chat_list WHERE user_id = ?1 AND archived = coalesce(?2, archived)"
 
 

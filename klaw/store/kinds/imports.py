@@ -3,7 +3,7 @@ of imports: an import is there as long as a message of it is."""
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import apsw
 import attrs
 
 from klaw import atomic_file
+from klaw.config.schema import AttachmentsConfig
 from klaw.domain import tokens
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportId, Said, numbered
@@ -18,7 +19,7 @@ from klaw.domain.message import Kind, NewMessage
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.errors import IdConflict
 from klaw.store.engine.transaction import Stopped, Transaction, checkpoint
-from klaw.store.kinds import chats, messages
+from klaw.store.kinds import attachments, chats, messages
 
 MOST_AGAIN = 9
 """So often what one and the same export brings can be undone and imported again."""
@@ -53,6 +54,7 @@ def put(
     topics: bool,
     into: ChatId | None,
     at: str,
+    limits: AttachmentsConfig,
 ) -> Put:
     """Store messages of one chat of an export. What is here already is left as it is.
 
@@ -66,6 +68,10 @@ def put(
         topics: whether topics may be made of it.
         into: the chat that an earlier part of the same was put into.
         at: the time now, ISO-8601 UTC with milliseconds.
+        limits: of files.
+
+    Raises:
+        AttachmentRefused: a file was not kept before, or those of a message are too large.
     """
     chat = into or _found(tx.connection, user, prefix, said)
     new = chat is None
@@ -74,7 +80,8 @@ def put(
     undone: dict[str, bool] = {}
     for each in said:
         message = _message(user, chat, origin, each, topics=topics)
-        message = attrs.evolve(message, id=_id(tx.connection, message, undone))
+        message = attrs.evolve(message, id=_id(tx.connection, user, each.id, undone))
+        message = attachments.with_files(tx, message, each.files, limits)
         try:
             became = "known" if messages.append_one(tx, message).repeated else "added"
         except IdConflict:
@@ -121,12 +128,18 @@ def _free(connection: apsw.Connection, user: UserId, name: str) -> ChatId:
     return chat
 
 
-def _id(connection: apsw.Connection, message: NewMessage, undone: dict[str, bool]) -> str:
+def missing(connection: apsw.Connection, user: UserId, ids: Sequence[str]) -> list[str]:
+    """Ids of messages of an export that an import would add."""
+    undone: dict[str, bool] = {}
+    return [each for each in ids if messages.find(connection, user, _id(connection, user, each, undone)) is None]
+
+
+def _id(connection: apsw.Connection, user: UserId, given: str, undone: dict[str, bool]) -> str:
     """The id that a message gets. What was forgotten stays forgotten; but what an import brought that was undone as a
     whole may come again, and the id that it had is taken."""
     for number in range(2, MOST_AGAIN + 2):
-        own = message.id if number == 2 else f"{message.id}.{number - 1}"
-        known = messages.find(connection, message.user, own)
+        own = given if number == 2 else f"{given}.{number - 1}"
+        known = messages.find(connection, user, own)
         if known is None or FORGOTTEN not in known.metadata or not known.channel.startswith(ORIGIN):
             break
         if known.channel not in undone:
@@ -136,20 +149,27 @@ def _id(connection: apsw.Connection, message: NewMessage, undone: dict[str, bool
     return own
 
 
-MOST_DIRTY = 16
-"""Logs that wait for a checkpoint: an import writes to a log for each day of each chat, and everybody waits while
-hundreds of them are made durable at once."""
+MOST_DIRTY = 8
+"""Logs and folders that wait for a checkpoint: an import writes to a log for each day of each chat, and everybody waits
+while hundreds of them are made durable at once."""
 
 
-def sync(data_dir: Path, logs: Iterable[str]) -> None:
-    """Make logs durable while others use the writer, so that it has little left to do. Blocks. Raises OSError."""
-    for path in {each for log in logs for each in (data_dir / log, (data_dir / log).parent)}:
+def sync(data_dir: Path, logs: Iterable[str]) -> dict[str, int]:
+    """Make logs and their folders durable while others use the writer, so that it has little left to do. Returns the
+    bytes of the logs that are durable. Blocks. Raises OSError."""
+    sizes = {}
+    for log in logs:
         with suppress(FileNotFoundError):
-            atomic_file.sync(path)
+            sizes[log] = (data_dir / log).stat().st_size
+            atomic_file.sync(data_dir / log)
+            atomic_file.sync((data_dir / log).parent)
+    atomic_file.sync(data_dir / messages.CONVERSATIONS)
+    return sizes
 
 
-def settle(stopped: Stopped) -> None:
-    """Have a checkpoint when ``MOST_DIRTY`` wait for it."""
+def settle(stopped: Stopped, durable: Mapping[str, int]) -> None:
+    """Have a checkpoint when ``MOST_DIRTY`` wait for it; ``durable``: see ``sync``."""
+    stopped.journal.note_durable(durable)
     if stopped.journal.dirty >= MOST_DIRTY:
         checkpoint(stopped.connection, stopped.journal)
 
@@ -187,22 +207,20 @@ def count(connection: apsw.Connection, user: UserId, origin: ImportId) -> int:
     return int(connection.execute(f"SELECT count(*) {_LIVE}", (user, f"{ORIGIN}{origin}")).get)
 
 
-def rowids(connection: apsw.Connection, user: UserId, origin: ImportId, limit: int) -> list[int]:
-    """Row ids of messages that an import brought, the first of them."""
-    rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid LIMIT ?3", (user, f"{ORIGIN}{origin}", limit))
+def rowids(connection: apsw.Connection, user: UserId, origin: ImportId) -> list[int]:
+    """Row ids of all messages that an import brought, ascending."""
+    rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid", (user, f"{ORIGIN}{origin}"))
     return [rowid for (rowid,) in rows]
 
 
 _WHOLE = f"""
 SELECT chat_id, last_seq FROM sessions s
-WHERE chat_id IN (SELECT DISTINCT chat_id {_LIVE} AND rowid <= ?3) AND NOT EXISTS (
-    SELECT 1 FROM messages m
-    WHERE m.chat_id = s.chat_id AND m.role <> 'system' AND (m.channel <> ?2 OR m.rowid > ?3))
+WHERE chat_id IN (SELECT DISTINCT chat_id {_LIVE}) AND NOT EXISTS (
+    SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id AND m.role <> 'system' AND m.channel <> ?2)
 ORDER BY chat_id
 """  # noqa: S608 - constants
 
 
-def whole_chats(connection: apsw.Connection, user: UserId, origin: ImportId, last: int) -> list[tuple[ChatId, int]]:
-    """The chats in which nothing else is, each with its last ``seq``; ``last``: row id of the import's last message
-    that counts."""
-    return [(ChatId(chat), seq) for chat, seq in connection.execute(_WHOLE, (user, f"{ORIGIN}{origin}", last))]
+def whole_chats(connection: apsw.Connection, user: UserId, origin: ImportId) -> list[tuple[ChatId, int]]:
+    """The chats in which nothing else is, each with its last ``seq``."""
+    return [(ChatId(chat), seq) for chat, seq in connection.execute(_WHOLE, (user, f"{ORIGIN}{origin}"))]

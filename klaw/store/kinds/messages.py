@@ -29,9 +29,14 @@ def chat_folder(chat: ChatId) -> str:
     return f"{CONVERSATIONS}/{encode_name(chat)}"
 
 
+def day_path(chat: ChatId, day: str) -> str:
+    """Log of what was said in a chat on a UTC day."""
+    return f"{chat_folder(chat)}/{day}.jsonl"
+
+
 def message_path(message: Message) -> str:
     """Log of a message: one file a chat and UTC day."""
-    return f"{chat_folder(message.chat)}/{message.created_at[:10]}.jsonl"
+    return day_path(message.chat, message.created_at[:10])
 
 
 ORDER = (
@@ -372,8 +377,10 @@ def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None =
         IdConflict: an id is used in another chat of the user.
     """
     appended = tuple(append_one(tx, each) for each in new)
-    if turn is not None and turns.insert(tx.connection, turn):
-        tx.write(turns.path(turn), turns.line(turn))
+    if turn is not None:
+        turn = turns.without_gone(tx.connection, turn)
+        if turns.insert(tx.connection, turn):
+            tx.write(turns.path(turn), turns.line(turn))
     return appended
 
 

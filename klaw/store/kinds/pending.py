@@ -9,7 +9,8 @@ from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
 from klaw.domain.summary import Summary
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import messages, summaries, turns
+from klaw.store.kinds import chats, messages, summaries, turns
+from klaw.store.kinds.chats import Bound
 from klaw.store.kinds.messages import Session
 
 MAX_PENDING = 200
@@ -30,6 +31,8 @@ class ChatRows:
     """Those that stand for the segment's older part, oldest first."""
     summarised_to: int = 0
     """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
+    bound: Bound | None = None
+    """The knowledge bases that the chat is answered from; None: none."""
 
 
 def read_rows(
@@ -82,6 +85,7 @@ def read_next(
         unfinished=unfinished,
         summaries=tuple(summaries.live(connection, session.chat, session.segment)) if covered else (),
         summarised_to=covered,
+        bound=chats.bound(connection, session.user, session.chat),
     )
 
 

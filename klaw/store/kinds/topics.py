@@ -291,7 +291,7 @@ def end(connection: apsw.Connection, entry: Change[Any], topic: TopicId, into: T
 
 
 def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry: int, at: str) -> None:
-    """Count a topic's messages anew, after some joined or left it; without any it is gone. Its vector goes.
+    """Count a topic's messages again, after some joined or left it; without any it is gone. Its vector goes.
 
     Args:
         entry: the memory journal's entry by which that happened.

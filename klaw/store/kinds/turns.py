@@ -1,10 +1,11 @@
 """Turns and their receipts."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import apsw
+import attrs
 
 from klaw.convert import JOURNAL
 from klaw.domain import context_used
@@ -43,6 +44,23 @@ def insert(connection: apsw.Connection, turn: TurnRecord) -> bool:
     return inserted
 
 
+_HERE = """
+SELECT s.id FROM kb_sources AS s JOIN kb_members AS m ON m.base_id = s.base_id AND m.user_id = ?
+WHERE s.id IN (SELECT value FROM json_each(?))
+"""
+
+
+def without_gone(connection: apsw.Connection, turn: TurnRecord) -> TurnRecord:
+    """A turn that is over, without the texts of sources that were removed, or are not shared with its user any more,
+    while it was under way: what was forgotten before it is stored cannot be taken out of it later."""
+    used = context_used.read(turn.receipt)
+    if used is None:
+        return turn
+    given = [*{each.source for each in used.places}, *{each.source for each in used.sparql}]
+    here = {source for (source,) in connection.execute(_HERE, (turn.user, json.dumps(given)))}
+    return attrs.evolve(turn, receipt=context_used.blank(turn.receipt, lambda each: each["source"] not in here))
+
+
 _ANSWER = """
 SELECT seq FROM messages WHERE chat_id = ? AND seq > ? AND role = 'assistant' AND type = 'text'
     AND metadata ->> '$.turn' = ? ORDER BY seq LIMIT 1
@@ -58,14 +76,14 @@ def _note_used(connection: apsw.Connection, turn: TurnRecord) -> None:
     answer = connection.execute(_ANSWER, (turn.chat, turn.last_seq, turn.id)).get
     if used is None or answer is None:
         return
-    cited = {each.document for each in used.passages if each.cited}
-    for document, base in {each.document: each.base for each in used.passages if each.document}.items():
+    cited = {place.document for each in used.passages if each.cited for place in (each, *each.also)}
+    for document, base in {each.document: each.base for each in used.places if each.document}.items():
         connection.execute(_USED, (turn.id, document, base, turn.chat, answer, document in cited))
 
 
-def forget_used(connection: apsw.Connection, chat: ChatId, seq: int) -> None:
-    """A forgotten answer was given nothing."""
-    connection.execute("DELETE FROM kb_used WHERE chat_id = ? AND seq = ?", (chat, seq))
+def forget_used(connection: apsw.Connection, answers: Sequence[tuple[ChatId, int]]) -> None:
+    """Forgotten answers, by chat and number, were given nothing."""
+    connection.executemany("DELETE FROM kb_used WHERE chat_id = ? AND seq = ?", answers)
 
 
 _USED_ROWS = """

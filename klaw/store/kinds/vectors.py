@@ -51,17 +51,17 @@ def store_of_passages(tx: Transaction, model_id: str, made: Sequence[PassageVect
     return passages.store(tx.connection, model_id, made)
 
 
-async def prepare(writer: Writer, model_id: str, dimension: int, *, anew: bool = False) -> bool:
+async def prepare(writer: Writer, model_id: str, dimension: int, *, damaged: bool = False) -> bool:
     """Make the vector table fit a model, in steps between which messages are stored.
 
     Args:
         writer: runs the steps.
         model_id: what made, or will make, the vectors.
         dimension: of each.
-        anew: the table is damaged; drop it and let every message be embedded again.
+        damaged: drop the table and let every message be embedded again.
 
     Returns:
-        Whether another model's vectors were dropped and are not all made anew yet.
+        Whether another model's vectors were dropped and are not all made again yet.
 
     Raises:
         VectorsDamaged: not even dropping it works.
@@ -69,14 +69,14 @@ async def prepare(writer: Writer, model_id: str, dimension: int, *, anew: bool =
 
     Cancellation: the next call goes on from there.
     """
-    while not (step := await writer.run(_prepare_some, model_id, dimension, anew=anew)).done:
+    while not (step := await writer.run(_prepare_some, model_id, dimension, damaged=damaged)).done:
         pass
     return step.dropped
 
 
-def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, anew: bool) -> Prepared:
+def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, damaged: bool) -> Prepared:
     with tx.touching_vectors():
-        if anew:
+        if damaged:
             vectors.make_anew(tx.connection, model_id, dimension)
         return vectors.prepare_some(tx.connection, model_id, dimension)
 

@@ -40,7 +40,7 @@ def current(connection: apsw.Connection) -> int:
 def migrate(connection: apsw.Connection) -> tuple[int, int]:
     """Bring the schema up to date. Returns (version before, version now).
 
-    A migration that was interrupted has left no trace and begins anew. One that makes the full-text index again takes
+    A migration that was interrupted has left no trace and begins again. One that makes the full-text index again takes
     minutes for a million messages; the log names its begin and its end.
 
     Raises:

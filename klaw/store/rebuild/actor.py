@@ -1,4 +1,4 @@
-"""Actor ``store.reindexer``: makes the database anew while the server goes on, at low priority.
+"""Actor ``store.reindexer``: rebuilds the database while the server goes on, at low priority.
 
 Who sends to it: the admin socket, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds in
 one thread, with as long a pause after each; nothing waits for it. Messages go to the database in use and to the logs as

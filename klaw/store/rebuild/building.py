@@ -98,7 +98,7 @@ class Building:
         return False
 
     def begin(self, *, embed_again: bool) -> None:
-        """Throw away what is there and begin anew. Raises like ``open``."""
+        """Throw away what is there and begin again. Raises like ``open``."""
         self.close()
         remove(self._places.building)
         self._connect()

@@ -14,7 +14,7 @@ from klaw.domain.knowledge import Document, DocumentId, DocumentState, Passage
 from klaw.store import rows
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds.knowledge import documents
+from klaw.store.kinds.knowledge import document_steps
 from klaw.store.rebuild.values import Progress
 from klaw.store.search.fulltext import index_row
 
@@ -76,7 +76,7 @@ def hand_over(built: apsw.Connection, live: apsw.Connection) -> None:
     with built:
         for row in built.execute(_STATES).fetchall():
             if row[0] not in theirs:
-                documents.remove_some(Transaction(built), DocumentId(str(row[0])), float("inf"))
+                document_steps.remove_some(Transaction(built), DocumentId(str(row[0])), float("inf"))
             elif row != theirs[row[0]]:
                 built.execute("UPDATE kb_documents SET state = 'waiting', digest = '' WHERE id = ?", (row[0],))
     _keep_sequence(built, live)
@@ -112,7 +112,7 @@ def _remove(
     more = True
     while more:
         with built:
-            more = documents.remove_some(Transaction(built), document, slice_s)
+            more = document_steps.remove_some(Transaction(built), document, slice_s)
         yield progress
 
 

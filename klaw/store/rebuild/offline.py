@@ -43,7 +43,7 @@ log = structlog.get_logger("klaw.reindex")
 
 
 def reindex(database: Path, options: Options, load_model: LoadModel, min_tokens: int) -> Steps:
-    """Make the database anew and swap it in; a generator that reports its progress and returns how it ended.
+    """Rebuild the database and swap it in; a generator that reports its progress and returns how it ended.
 
     Nothing else can use the folder meanwhile. What was built is kept when it ends early, by an error, by a kill, or
     because the databases differ: the next run goes on with it.

@@ -1,7 +1,7 @@
 """The codes of the chats in use, kept in memory: fetching those of a long chat takes longer than comparing them.
 
 Records are only ever appended to a chat's blocks, so what is kept stays true, and what came since is added to it. Where
-records are overwritten (``vector_codes.erase``) or made anew the codes get another generation, and nothing of the old
+records are overwritten (``vector_codes.erase``) or made again the codes get another generation, and nothing of the old
 one is used or kept.
 """
 

@@ -34,7 +34,7 @@ CACHED_BYTES = 16_000_000
 """Kept of the chats in use: some 130,000 messages."""
 
 _LAYOUT = 1
-"""Changes with the records' meaning; codes of another layout are made anew."""
+"""Changes with the records' meaning; codes of another layout are made again."""
 _KEY = "vector_codes"
 
 
@@ -47,7 +47,7 @@ class State:
     """The last row id that was encoded in its turn; larger ones have no code unless ``complete``."""
     complete: bool
     generation: str
-    """Another one after records were overwritten or made anew."""
+    """Another one after records were overwritten or made again."""
 
 
 @attrs.frozen(kw_only=True)

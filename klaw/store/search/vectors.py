@@ -73,7 +73,7 @@ def fitting(connection: apsw.Connection, wanted: str, made: Sequence[V]) -> list
 
 
 def reembedding(connection: apsw.Connection) -> int | None:
-    """While vectors are being made anew for another model: how many the old one had. None otherwise."""
+    """While vectors are being made again for another model: how many the old one had. None otherwise."""
     total = meta.get(connection, _REEMBEDDING_KEY)
     return int(total) if total is not None else None
 
@@ -90,7 +90,7 @@ class Prepared:
     done: bool
     """The table fits the model."""
     dropped: bool
-    """Vectors of another model were dropped, now or in an earlier step, and are not all made anew yet."""
+    """Vectors of another model were dropped, now or in an earlier step, and are not all made again yet."""
 
 
 def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:

@@ -4,7 +4,7 @@ One broken entry does not take the others with it. Tools are offered as ``server
 ``__`` and ends in no ``_`` (the configuration sees to it), so tools of two servers never share a name; within a server
 a digest tells names apart that become one when they are cleaned or cut.
 
-Providers refuse a whole request for one odd schema, and a chat would be stuck for ever. So a schema is built anew from
+Providers refuse a whole request for one odd schema, and a chat would be stuck for ever. So a schema is rebuilt from
 what is known to be harmless: references within it are filled in, recursion ends, unknown keywords go, sizes are
 bounded. What cannot be kept is left open ("anything"): the server checks its arguments itself.
 """

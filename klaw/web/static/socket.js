@@ -69,7 +69,7 @@ export class Socket extends EventTarget {
   /** Watch a chat from after `seq`. Asked again it also brings what is open now: its state, permissions, the answer so far. */
   watch(chat, seq) {
     this.chats.set(chat, seq);
-    if (this.online) this.raw({ type: "watch", chat, seq });
+    this.raw({ type: "watch", chat, seq }); // also before the welcome: hello, already sent, did not name it
   }
 
   send(chat, text, files) {

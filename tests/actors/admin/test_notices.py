@@ -1,19 +1,22 @@
 """Notices: what needs a person is told in the chat that the owner used last, once until it is over."""
 
+import time
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
 from klaw import notices
 from klaw.app.app import App, running
-from klaw.backup.folder import BackupRefused, failure, noting_failure
+from klaw.backup.folder import OLD_S, BackupRefused, failure, noting_failure
 from klaw.config.paths import Paths
 from klaw.config.schema import EmbeddingConfig, EngineConfig
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.notices import AGAIN_S, LASTS_S, LOOK_S, Notices, backup_problem, disk_problem, due
 from klaw.store.kinds import messages
+from tests.support.clock import TrioClock
 from tests.support.stores import new
 
 CONFIG = EngineConfig(embedding=EmbeddingConfig(enabled=False))
@@ -40,6 +43,7 @@ def test_a_disk_with_room_is_no_problem_and_one_without_says_how_much_is_left(
 
 
 def test_a_failed_backup_is_known_until_one_succeeds(tmp_path: Path) -> None:
+    tmp_path /= "backups"  # not there yet: backups are made on a stick
     assert backup_problem(tmp_path, 0.0) is None
     with pytest.raises(BackupRefused), noting_failure(tmp_path):
         raise BackupRefused("the disk of /mnt/stick is full")
@@ -47,6 +51,10 @@ def test_a_failed_backup_is_known_until_one_succeeds(tmp_path: Path) -> None:
     with noting_failure(tmp_path):
         pass
     assert failure(tmp_path) is None
+    assert backup_problem(tmp_path, time.time()) is None
+    found = backup_problem(tmp_path, time.time() + OLD_S + 1)
+    assert found is not None
+    assert found[1].startswith("the last backup is 8 days old")
 
 
 async def told(app: App, chat: str) -> list[str]:
@@ -62,14 +70,15 @@ async def test_the_owner_reads_it_once_in_the_chat_that_was_used_last(tmp_path: 
         paths.backups_dir.mkdir(parents=True)
         (paths.backups_dir / ".failed").write_text("диск полон")
         await app.core.supervisor.start(Notices(app.core, lambda: [LOCAL_USER]).spec())
-        with trio.fail_after(10_000):
+        with trio.fail_after(1_000_000):
             while not await told(app, "local:main"):
                 mock_clock.jump(LOOK_S)
                 await trio.lowlevel.checkpoint()
         for _ in range(20):
             mock_clock.jump(LOOK_S)
             await app.core.readers.run(lambda _connection: None)
-        assert await told(app, "local:main") == ["Klaw: the last backup failed: диск полон"]
+        said = await told(app, "local:main")  # after an hour also that a model is missing
+        assert said.count("Klaw: the last backup failed: диск полон") == 1
         assert await told(app, "local:старый") == []
         assert app.core.health.problems()["backup_failed"]
         await app.core.supervisor.stop(notices.ACTOR_NAME, "a restart")
@@ -78,3 +87,39 @@ async def test_the_owner_reads_it_once_in_the_chat_that_was_used_last(tmp_path: 
         assert await again._tell("backup_failed", "the last backup failed: диск полон")
         assert await told(app, "local:третий") == []  # it was told today, in another chat
         assert not await Notices(app.core, lambda: [UserId("nobody")])._tell("disk_low", "x")
+
+
+async def test_a_clock_that_is_set_makes_no_hour_of_a_minute(tmp_path: Path, mock_clock: MockClock) -> None:
+    clock = TrioClock(1_790_000_000.0)
+    async with running(CONFIG, Paths.resolve(tmp_path), clock=clock) as app:
+        await app.core.writer.run(messages.append, [new("Привет", user="local", chat="main")])
+        app.core.health.add(lambda: {"llm:zai": "zai is paused"})
+        await app.core.supervisor.start(Notices(app.core, lambda: [LOCAL_USER]).spec())
+        for days in (90, -200, 1):
+            clock.set_by(days * 86_400)
+            for _ in range(10):
+                mock_clock.jump(LOOK_S)
+                await app.core.readers.run(lambda _connection: None)
+        assert await told(app, "local:main") == []
+        with trio.fail_after(1_000_000):
+            while not await told(app, "local:main"):
+                mock_clock.jump(LOOK_S)
+                await trio.lowlevel.checkpoint()
+
+
+async def test_a_chat_that_was_imported_is_not_the_one_used_last_until_its_owner_writes_in_it(tmp_path: Path) -> None:
+    async with running(CONFIG, Paths.resolve(tmp_path)) as app:
+        write = app.core.writer.run
+        notice = Notices(app.core, lambda: [LOCAL_USER])
+        brought = attrs.evolve(
+            new("Moved in", user="local", chat="импорт"), channel="import:telegram-20261123-061330-512"
+        )
+        await write(messages.append, [brought])
+        assert not await notice._tell("disk_low", "there is no chat yet")
+        await write(messages.append, [new("Привет", user="local", chat="main")])
+        await write(messages.append, [attrs.evolve(brought, id="later")])
+        assert await notice._tell("disk_low", "диск полон")
+        assert (await told(app, "local:main"), await told(app, "local:импорт")) == (["Klaw: диск полон"], [])
+        await write(messages.append, [new("I go on here", user="local", chat="импорт")])
+        assert await notice._tell("backup_old", "x")
+        assert await told(app, "local:импорт") == ["Klaw: x"]

@@ -17,10 +17,12 @@ from klaw.store.kinds import chats
 from klaw.store.kinds.knowledge import bases, sources
 from tests.support.asking import receipt_lines
 from tests.support.chats_world import World, world
+from tests.support.forgetting import holding
 from tests.support.graphs import file_source
+from tests.support.kb import Doors
 from tests.support.knowledge import AT, base_with, bound_to
-from tests.support.llm_server import Recorded, Reply, Tool, text_reply, tool_reply
-from tests.support.waiting import HANG_S
+from tests.support.llm_server import Recorded, Reply, Text, Tool, Wait, text_reply, tool_reply
+from tests.support.waiting import HANG_S, until
 
 LEASE = {
     "аренда.pdf": [
@@ -254,6 +256,66 @@ async def test_a_member_who_was_removed_is_told_that_the_base_is_gone(tmp_path: 
         assert "not there any more" in w.contents()[-1]
         kept = await given(w)
         assert (kept.gone, kept.nothing, kept.passages) == ((shared.id,), "no_bases", ())
+
+
+@pytest.mark.parametrize("ends", ["deleted", "removed", "not shared"])
+async def test_a_turn_under_way_keeps_nothing_of_a_base_that_goes(tmp_path: Path, ends: str) -> None:
+    secret, answering = "Пароль от сейфа на даче 4815162342.", trio.Event()
+    async with world(tmp_path) as w:
+        boris = UserId("boris")
+        shared = await base_with(w.app.core.writer, "Общая", {"x.pdf": [secret]}, boris, members={LOCAL_USER: "viewer"})
+        stays = await base_with(w.app.core.writer, "Своя", {"y.pdf": ["Пароль от погреба на даче 2342."]})
+        await bound_to(w.app.core.writer, shared, stays)
+        w.llm.replies.append(Reply(steps=(Text("Вот "), Wait(answering), Text("он [1]."))))
+        await w.send("Какой пароль от сейфа на даче?")
+        await until(lambda: w.llm.requests)
+        assert secret in w.contents()[-1]
+        match ends:
+            case "deleted":
+                done = await Doors(w.app, "")("kb_delete", base=shared.id, user=boris, dry_run=False)
+                assert (done["removed"], done["still_held"]) == (True, [])
+            case "removed":
+                (source,) = await w.app.core.readers.run(lambda c: sources.of_base(c, boris, shared.id))
+                await Doors(w.app, boris)("kb_remove", source=source.id, dry_run=False)
+            case _:
+                await w.app.core.writer.run(bases.share, boris, shared.id, AT, {LOCAL_USER: None})
+        answering.set()
+        assert (await w.turn(1)).status == "done"
+        texts = {each.name: each.text for each in (await given(w)).passages}
+        assert texts == {"x.pdf": "", "y.pdf": "Пароль от погреба на даче 2342."}
+    found = holding(w.app.core.paths.data_dir, secret)
+    assert not {path for path in found if path.startswith("turns/")}, found
+    assert (ends == "not shared") == bool(found)
+
+
+async def test_a_text_of_several_documents_is_shown_once_with_all_places(tmp_path: Path) -> None:
+    text = "Пароль от сейфа на даче 4815162342."
+    async with world(tmp_path) as w:
+        copies = {"x.pdf": [text], "y.pdf": ["О погоде и о природе.", text.replace(" ", "\n", 2).upper()]}
+        one, other = [await base_with(w.app.core.writer, name, copies) for name in ("Одна", "Другая")]
+        await bound_to(w.app.core.writer, one, other)
+        w.llm.replies.append(text_reply("4815162342 [1]."))
+        answer = await ask(w, "Какой пароль от сейфа на даче?")
+        (passage,) = (await given(w)).passages
+        places = [(each.name, each.first_page, each.base) for each in (passage, *passage.also)]
+        assert sorted(places) == sorted(
+            (name, page, base.id) for name, page in (("x.pdf", 1), ("y.pdf", 2)) for base in (one, other)
+        )
+        told = f"{passage.name}, page {passage.first_page}, {passage.heading} (the same: "
+        assert f"[1] {told}" in w.contents()[-1]
+        assert told in "\n".join(receipt_lines(attrs.asdict(await w.receipt())))
+        assert used_of(answer).passages[0].also == passage.also
+        assert await scalar(w, "SELECT count(DISTINCT document_id) FROM kb_used WHERE cited") == 4
+        searched = await Doors(w.app, "")("kb_search", base=one.id, query="Пароль от сейфа на даче")
+        assert [len(each["also"]) for each in searched["passages"]] == [1]
+        # What is said of a document that goes is not said any more; the text stays, as it is of another one, too.
+        goes = passage.also[0]
+        done = await Doors(w.app, "")("kb_delete", base=goes.base, dry_run=False)
+        assert done["cited"] == [{"chat": "main", "seq": answer.seq, "cited": True}]
+        kept = (await given(w)).passages[0]
+        stays = [each for each in (passage, *passage.also) if each.base != goes.base]
+        assert [each.base for each in (kept, *kept.also) if each.base != goes.base] == [each.base for each in stays]
+        assert kept.text == ("" if passage.base == goes.base else passage.text)
 
 
 async def test_a_chat_that_is_not_bound_is_as_before(tmp_path: Path) -> None:

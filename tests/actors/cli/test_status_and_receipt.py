@@ -31,14 +31,14 @@ async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: p
         return told.err if code == 2 else told.out
 
     async with served(app, commands):
-        assert "2 messages, 2 chats, 2 users" in await said("status")
-        assert json.loads(await said("status", "--json"))["version"] == __version__
+        assert "2 messages, 2 chats, 2 users" in await said("status", code=3)
+        assert json.loads(await said("status", "--json", code=3))["version"] == __version__
         tree = await said("actors")
         assert "chat anna:Работа" in tree
         assert "admin.socket" in tree
         assert json.loads(await said("actors", "--json"))["tree"]["name"] == "supervisor"
-        assert (await said("health", code=1)).startswith("degraded\n  ")
-        assert json.loads(await said("health", "--json", code=1))["failed_actors"] == []
+        assert (await said("health", code=3)).startswith("degraded\n  ")
+        assert json.loads(await said("health", "--json", code=3))["failed_actors"] == []
         assert await said("log") == f"{logging.level()}\n"
         assert "must be one of debug, info, warning, error" in await said("log", "loud", code=2)
         assert "no MCP server is switched on" in await said("mcp", "list")

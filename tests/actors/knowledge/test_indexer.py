@@ -2,16 +2,20 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
-from klaw.domain.knowledge import DocumentState
-from klaw.store.kinds.knowledge import documents, sources
+from klaw.domain.knowledge import DocumentId, DocumentState
+from klaw.knowledge import scan
+from klaw.store.kinds.knowledge import document_steps, documents, sources
+from klaw.store.kinds.knowledge.documents import Known
 from tests.conftest import CANARY
 from tests.support.knowledge_world import ANNA, AT, knowledge_world, old
-from tests.support.waiting import until
+from tests.support.waiting import HANG_S, until
 
 TEXT = "# Аренда\n\nСрок аренды составляет один год.\n\n# Tenant\n\nThe tenant pays within five days.\n"
 
@@ -141,6 +145,60 @@ async def test_an_empty_folder_of_which_nothing_is_known_since_the_start_keeps_i
         await world.settled(source)
 
 
+async def test_a_folder_in_it_that_is_empty_since_the_start_keeps_its_documents(tmp_path: Path) -> None:
+    """As a mount point is without its disk. What is emptied while it is watched goes."""
+    nas = tmp_path / "docs" / "nas"
+    for path in ("a.md", "nas/b.md", "nas/deep/c.md", "there/d.md"):
+        old(tmp_path / "docs" / path, TEXT)
+    async with knowledge_world(tmp_path) as world:
+        source = await world.folder()
+        await world.settled(source, "a.md", "nas/b.md", "nas/deep/c.md", "there/d.md")
+        (tmp_path / "docs" / "there" / "d.md").unlink()
+        await world.settled(source, "a.md", "nas/b.md", "nas/deep/c.md")
+        nas.rename(tmp_path / "disk")
+        nas.mkdir()
+    async with knowledge_world(tmp_path) as world:
+        await until(lambda: (state := world.indexer.state_of(source.id)) and state.code == "partly_empty")
+        assert "kb_partly_empty" in world.indexer.problems()
+        old(tmp_path / "docs" / "a.md", "Changed.")
+        await until(lambda: _says(world, source, "a.md", "Changed."))
+        assert set(await world.documents(source)) == {"a.md", "nas/b.md", "nas/deep/c.md"}
+        nas.rmdir()
+        (tmp_path / "disk").rename(nas)
+        await until(lambda: not world.indexer.problems())
+        (nas / "b.md").unlink()
+        await world.settled(source, "a.md", "nas/deep/c.md")
+        shutil.rmtree(nas)  # a folder that is gone is no empty one
+        await world.settled(source, "a.md")
+
+
+async def _says(world: Any, source: Any, name: str, text: str) -> bool:
+    return any(text in each.text for each in await world.passages((await world.documents(source))[name]))
+
+
+def test_a_disk_that_is_unmounted_while_it_is_watched_keeps_its_documents() -> None:
+    found = scan.Look(
+        files={}, folders={"": 1, "nas": 1, "own": 1}, empty=["nas", "own"], unreadable=(), left_out={}, more=False
+    )
+
+    def knowing(*names: str, state: DocumentState = DocumentState.READ) -> dict[str, Known]:
+        return {name: Known(DocumentId(name), "1", "a", state) for name in names}
+
+    known = knowing("nas/b.md", "nas/deep/c.md", "own/d.md", "nas2/e.md")
+    assert scan.emptied(found, known, {"": 1, "nas": 2, "own": 1}) == {"nas"}
+    assert scan.emptied(found, knowing("a.md"), {}) == set()
+    assert scan.emptied(found, knowing("nas/b.jpg", state=DocumentState.FAILED), {}) == set()
+    assert set(scan.compare(found, known, kept={"nas"}).gone) == {"own/d.md", "nas2/e.md"}
+
+
+async def test_small_documents_are_read_before_large_ones(tmp_path: Path) -> None:
+    old(tmp_path / "docs" / "a.md", "Слово. " * 40_000)
+    old(tmp_path / "docs" / "z.md", "Small.")
+    async with knowledge_world(tmp_path) as world:
+        found = await world.settled(await world.folder(), "a.md", "z.md")
+        assert found["z.md"].read_at < found["a.md"].read_at
+
+
 async def test_too_many_files_klaws_own_folders_and_forbidden_ones(tmp_path: Path) -> None:
     for number in range(12):
         old(tmp_path / "docs" / f"{number:02}.md", f"Text number {number}.")
@@ -205,7 +263,7 @@ async def test_a_document_is_replaced_by_what_it_is_now(tmp_path: Path, count: i
         now = await until(changed)
         after = await _all(world, now)
         assert [each.ordinal for each in after] == list(range(now.passages))
-        assert now.digest == documents.digest([_plain(each) for each in after])
+        assert now.digest == document_steps.digest([_plain(each) for each in after])
         assert all(each.rowid == rows[each.text] for each in after if each.text in rows)
         assert await world.count("SELECT count(*) FROM kb_passages") == len(after)
         old(path, text("Начало.").replace("# Книга", "# Другая книга"))
@@ -228,3 +286,16 @@ def _plain(passage: Any) -> Any:
     from klaw.domain.knowledge import Passage
 
     return Passage(**{name: getattr(passage, name) for name in attrs.fields_dict(Passage)})
+
+
+@pytest.mark.parametrize(("limit", "given"), [("max_inotify_watches", "1"), ("max_inotify_instances", "0")])
+async def test_a_folder_that_the_system_does_not_watch_is_looked_at(tmp_path: Path, limit: str, given: str) -> None:
+    """With the real limit of a user namespace; see ``unwatched``."""
+    own = ["unshare", "--user", "--map-root-user"]
+    command = [*own, sys.executable, "-m", "tests.support.unwatched", limit, given, str(tmp_path)]
+    with trio.fail_after(2 * HANG_S):
+        done = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
+    told = done.stderr.decode()
+    if done.returncode == 3 or told.startswith("unshare:"):
+        pytest.skip("this system gives no user namespaces")
+    assert done.returncode == 0, told

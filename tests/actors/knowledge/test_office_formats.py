@@ -1,6 +1,8 @@
 """Word, PowerPoint, Excel, CSV, messages and JSON, as their own libraries write them, in Russian and English."""
 
 import datetime as dt
+import re
+import zipfile
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -110,6 +112,32 @@ async def test_sheets_are_pages_of_named_values(tmp_path: Path) -> None:
     assert (report.format, report.pages) == ("xlsx", 3)
 
 
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        ('<c r="A1"><f>B1*2</f><v></v></c>', ["no_values"]),
+        ('<c r="A1" s="1"><f t="shared" si="0"/></c>', ["no_values"]),
+        ('<c r="A1"><f>B1*2</f><v>4</v></c>', []),
+        ('<c r="A1" t="str"><f>IF(B1,"")</f><v></v></c>', []),
+        ('<c r="A1"/><c r="B1"><v>2</v></c>', []),
+    ],
+)
+async def test_formulas_without_values_are_told(tmp_path: Path, cell: str, told: list[str]) -> None:
+    book = openpyxl.Workbook()
+    book.active["A1"] = "CELL"
+    book.save(tmp_path / "made.xlsx")
+    with zipfile.ZipFile(tmp_path / "made.xlsx") as made, zipfile.ZipFile(tmp_path / "a.xlsx", "w") as changed:
+        for name in made.namelist():
+            data = made.read(name)
+            if name.endswith("sheet1.xml"):
+                data = re.sub(
+                    rb"<sheetData>.*</sheetData>", f'<sheetData><row r="1">{cell}</row></sheetData>'.encode(), data
+                )
+            changed.writestr(name, data)
+    _, report = await read(tmp_path / "a.xlsx")
+    assert (report.failed, codes(report)) == (False, told)
+
+
 @pytest.mark.parametrize(("delimiter", "encoding"), [(",", "utf-8"), (";", "cp1251"), ("\t", "utf-16"), ("|", "utf-8")])
 async def test_csv_whatever_it_is_delimited_by(tmp_path: Path, delimiter: str, encoding: str) -> None:
     rows = [["Имя", "Город", "Sum"], ["Анна", "Тверь", "10"], ["Иван", "", "20"], ['"в, ы;\tх|о\nд"', "Псков", "30"]]
@@ -143,7 +171,7 @@ async def test_message_with_an_attachment(tmp_path: Path, subtype: str) -> None:
         (("Счёт за март",), "Добрый день!"),
         (("Счёт за март",), "See the bill."),
     ]
-    assert (report.format, report.title) == ("eml", "Счёт за март")
+    assert (report.format, report.title, codes(report)) == ("eml", "Счёт за март", ["attachments"])
 
 
 async def test_json_as_paths_and_values(tmp_path: Path) -> None:
@@ -157,5 +185,13 @@ async def test_json_as_paths_and_values(tmp_path: Path) -> None:
         "tags[0]: a\ntags[1]: б",
     ]
     assert (report.format, report.failed) == ("json", False)
+    blocks, report = await read(write(tmp_path / "c.jsonl", '{"a": "первое"}\n{"a": "второе"}\n'))
+    assert [(block.text, report.format) for block in blocks] == [("a: первое", "json"), ("a: второе", "json")]
+    _, report = await read(write(tmp_path / "d.ndjson", '{"a": [1]}\n2\n{"a": "второ'))
+    assert (report.failed, codes(report), "behind 2 values" in report.problems[0].text) == (
+        False,
+        ["part_broken"],
+        True,
+    )
     blocks, report = await read(write(tmp_path / "b.json", '{"a": "первое", "b": {'))
     assert ([block.text for block in blocks], report.failed, codes(report)) == (["a: первое"], True, ["broken"])

@@ -95,6 +95,14 @@ async def test_a_deleted_base_is_nowhere_any_more(app: App) -> None:
     assert len(list((data / "memory").glob("*.jsonl"))) == 1
 
 
+async def test_an_answer_between_looking_and_removing_keeps_no_passages(app: App) -> None:
+    base, source, document = await library(app)
+    going = await app.core.readers.run(lambda c: knowledge.look(c, ANNA, base=BaseId(base)))
+    await answer(app, BORIS, base, source["id"], document)
+    (of_anna, of_boris) = await app.core.writer.run(knowledge.remove, ANNA, going, "2026-11-20T10:00:00.000Z")
+    assert (len(of_anna.entry.used), len(of_boris.entry.used)) == (2, 2)
+
+
 async def test_a_removed_source_leaves_the_others(app: App) -> None:
     base, source, _ = await library(app)
     anna = Doors(app, ANNA)

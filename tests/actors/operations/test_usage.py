@@ -103,8 +103,8 @@ async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pyt
             await two_users(app)
             app.llm.budget.charge(await app.core.readers.run(total, UsageFilters()))
 
-            async def output(command: Any, **values: Any) -> str:
-                assert await trio.to_thread.run_sync(command, arguments(home, **values)) == 0
+            async def output(command: Any, code: int = 0, **values: Any) -> str:
+                assert await trio.to_thread.run_sync(command, arguments(home, **values)) == code
                 return capsys.readouterr().out
 
             async with served(app, Commands(parts_of(app))):
@@ -112,7 +112,7 @@ async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pyt
                 assert "today: $0.2500 of $1.00 and 50 of 500 tokens of unknown price used" in told
                 assert json.loads(await output(usage_command, json=True))["budget"]["share"] == 0.25
                 assert "$0.2500, 3 calls, 1 of unknown price, 1,050 tokens; $0.2500 of $1.00" in await output(
-                    status_command
+                    status_command, code=3
                 )
     assert await trio.to_thread.run_sync(usage_command, arguments(home, by="chat", days=7)) == 0
     lines = capsys.readouterr().out.splitlines()

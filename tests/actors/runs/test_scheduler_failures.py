@@ -20,7 +20,7 @@ from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, Tas
 from klaw.errors import NotStarted
 from klaw.store.kinds import messages, run_edits, tasks
 from tests.actors.runs.test_scheduler import ended
-from tests.support.chats_world import World, world
+from tests.support.chats_world import World, replace_fsync, world
 from tests.support.llm_server import Cut, Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
 from tests.support.runs.timing import at_rest, open_chat, timed
 from tests.support.waiting import until
@@ -148,7 +148,7 @@ def disk(here: World) -> Callable[[bool], None]:
         nonlocal full
         full = value
 
-    here.app.core.store.journal._fsync = fsync
+    replace_fsync(here, fsync)
     return set_full
 
 
@@ -197,7 +197,7 @@ async def test_a_write_that_was_given_up_is_settled_by_what_the_store_holds(
             stuck.set()
             goes_on.wait(20)
 
-        here.app.core.store.journal._fsync = fsync
+        replace_fsync(here, fsync)
         gate = trio.Event()
         here.llm.replies += [
             Reply(steps=(Wait(gate), Tool("a", "schedule_deliver", '{"text": "Срочно!"}')), finish_reason="tool_calls"),

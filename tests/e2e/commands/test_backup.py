@@ -1,20 +1,24 @@
 """`klaw backup` beside a running server: under load, with a forgetting in between, restored elsewhere."""
 
 import json
+import os
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import trio
 
 from klaw.wire.frames import StoredMessage
+from tests.e2e.invariants.test_bad_disk import small_disk
 from tests.support.forgetting import holding
 from tests.support.llm_server import serve_llm
+from tests.support.repository import REPOSITORY
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import Talk, talking
 
 SECRET = "Ключ от сейфа называется Kanarienvogel8842, запомни"
 CLIENTS = 3
-EVERY_S = 0.05
+EVERY_S = 0.2
 
 
 async def klaw(*arguments: str, home: Path, code: int = 0) -> str:
@@ -98,3 +102,45 @@ async def test_what_was_acknowledged_before_is_in_it_in_order_and_once(tmp_path:
     left = json.loads(await klaw("backup", "list", "--json", home=home))["backups"]
     assert not any(each["holds_forgotten"] for each in left), pruned
     assert holding(backups, SECRET) == {}
+
+
+async def test_the_unit_removes_old_ones_also_when_something_cannot_be_copied(tmp_path: Path) -> None:
+    home = write_home(tmp_path / "home")
+    assert "there is nothing to back up" in await klaw("backup", "create", home=home, code=1)
+    assert [each.name for each in home.iterdir()] == ["config"]
+    for name in ("data", "workspace"):
+        (home / name).mkdir(mode=0o700)
+    os.mkfifo(home / "workspace" / "труба")
+    unit = (REPOSITORY / "conf" / "klaw-backup.service").read_text().replace("--keep 13", "--keep 1")
+    commands = re.findall(r"^ExecStart=(-?)/opt/klaw/bin/klaw (.*)$", unit, re.MULTILINE)
+    assert len(commands) == 2
+    for _ in range(3):
+        for ignored, words in commands:
+            code, _out, _err = await run_klaw(*words.split(), "--home", str(home))
+            if code and not ignored:  # nothing after it is done
+                break
+        assert code == 1
+    assert len(json.loads(await klaw("backup", "list", "--json", home=home))["backups"]) == 2
+    assert "not in it: 1 file, workspace/труба" in await klaw("doctor", home=home)
+
+
+async def test_a_card_that_became_read_only_is_backed_up_with_its_latest_lines(tmp_path: Path) -> None:
+    home, new, texts = tmp_path / "home", tmp_path / "new", [f"Сообщение {number}" for number in range(3)]
+    async with serve_llm() as llm:
+        write_home(home, llm=llm.url)
+        with small_disk(home / "data", "20m") as data, small_disk(tmp_path / "stick", "100m") as stick:
+            async with served(home) as server:
+                async with talking(server.url) as talk:
+                    for text in texts:
+                        await talk.ask(text)
+                await server.kill()
+            assert (data / "commit.log").stat().st_size
+            await trio.run_process(["mount", "-o", "remount,ro", str(data)])
+            await klaw("backup", "create", "--to", str(stick), home=home)
+            await trio.run_process(["mount", "-o", "remount,ro", str(stick)])
+            told = await klaw("backup", "verify", "--to", str(stick), home=home)
+            assert "there is nothing to compare that with" in told
+            await klaw("backup", "restore", "--to", str(stick), home=new)
+        write_home(new, llm=llm.url)
+        async with served(new) as server, talking(server.url) as talk:
+            assert said(await talk.history("main")) == texts

@@ -52,7 +52,9 @@ async def test_chat_of_30_messages_recalls_the_fact_of_message_3(tmp_path, embed
         llm.respond = lambda _request: text_reply("Noted", ".")
         home = write_home(tmp_path, llm=llm.url, models=embedding_model_dir.parent)
         async with served(home) as server:
-            assert await _say(server, "main", script) == ["Noted."] * 30
+            assert await _say(server, "main", script[:-1]) == ["Noted."] * 29
+            await server.status_when(lambda now: not now["embedder"]["waiting"])
+            assert await _say(server, "main", script[-1:]) == ["Noted."]
             receipt = await _receipt(server, "main")
             recall = receipt["receipt"]["recall"]
             assert receipt["last_seq"] == 59

@@ -95,3 +95,11 @@ def test_log_lines_carry_their_priority(tmp_path: Path) -> None:
     (unusable,) = (line for line in lines if '"state": "no_model"' in line)
     assert unusable.startswith("<4>")
     assert str(tmp_path / "none") in unusable
+
+
+def test_a_terminal_that_does_not_know_all_letters_gets_the_others(tmp_path: Path) -> None:
+    environ = {**clean_environ(), "PYTHONIOENCODING": "latin-1"}
+    command = klaw_command("init", "--yes", "--dry-run", "--home", str(tmp_path / "дом"))
+    done = subprocess.run(command, env=environ, cwd=REPOSITORY, capture_output=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"/???/workspace" in done.stdout

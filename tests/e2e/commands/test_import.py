@@ -11,6 +11,8 @@ from pathlib import Path
 import apsw
 import trio
 
+from klaw.store import attachments
+from tests.store.imports.test_files_of_exports import NOTE, PICTURE, of_chatgpt
 from tests.support.exports import chatgpt_export, talk, zipped
 from tests.support.forgetting import holding
 from tests.support.llm_server import serve_llm
@@ -80,7 +82,8 @@ async def test_killed_in_the_middle_and_imported_again(tmp_path: Path) -> None:
 async def test_a_dry_run_an_import_its_list_and_undo(tmp_path: Path) -> None:
     home = tmp_path / "home"
     where = ("--home", str(home))
-    path = chatgpt_export(tmp_path, talk("c1", "Сейф", "Where is it?", SECRET), {"bad": 1})
+    path = chatgpt_export(tmp_path, talk("c1", "Сейф", "Where is it?", SECRET), {"bad": 1}, name="1.zip")
+    with_files = of_chatgpt(tmp_path)
     async with serve_llm() as llm, served(write_home(home, llm=llm.url)) as server:
         code, out, err = await run_klaw("import", "chatgpt", str(path), "--dry-run", *where)
         assert code == 0
@@ -111,6 +114,9 @@ async def test_a_dry_run_an_import_its_list_and_undo(tmp_path: Path) -> None:
         assert holding(home, SECRET, "Kanarienvogel8842") == {}
         code, out, err = await run_klaw("import", "undo", found["id"], "--yes", *where)
         assert (code, "there is no such import" in err) == (1, True)
+        code, out, err = await run_klaw("import", "chatgpt", str(with_files), *where)
+        assert (code, f"2 files of them, {len(PICTURE) + len(NOTE):,} bytes" in out) == (0, True), err
+        assert len(attachments.sent(home / "data")) == 2
         for bad, why in (
             ("gone.zip", "cannot be read: No such file or directory"),
             (str(zipped(tmp_path / "x.zip", a__txt="x")), "there is no conversations.json in it"),
@@ -122,6 +128,8 @@ async def test_a_dry_run_an_import_its_list_and_undo(tmp_path: Path) -> None:
     assert (code, json.loads(out)["added"]) == (0, 2), err
     code, out, err = await run_klaw("import", "list", *where)
     assert (code, "chatgpt-" in out) == (0, True), err
+    code, out, err = await run_klaw("import", "chatgpt", str(with_files), "--user", "anna", *where)
+    assert (code, len(attachments.sent(home / "data"))) == (0, 4), err
 
 
 async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
@@ -131,6 +139,7 @@ async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
             await at.ask("Hello *there*")
             await at.ask(SECRET, chat="сад")
             await at.ask("And now?", chat="сад")
+            await at.ask("Of another one", chat="Main")
         where = ("--home", str(home))
         assert (await run_klaw("chats", "rename", "сад", "Дача и сейф", *where))[0] == 0
         code, out, err = await run_klaw("facts", "add", "Likes _tea_ with lemon", *where)
@@ -140,9 +149,10 @@ async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
             "chats",
             *(f"{name}.{ending}" for name in ("facts", "people", "summaries", "topics") for ending in ("json", "md")),
         ]
-        assert sorted(each.name for each in (folder / "chats").iterdir()) == [
-            *("main.json", "main.md", "сад.json", "сад.md")
-        ]
+        names = sorted(each.name for each in (folder / "chats").iterdir())
+        main = names[2].removesuffix(".json")  # not the same on a stick that knows no capital letters
+        assert names == ["Main.json", "Main.md", f"{main}.json", f"{main}.md", "сад.json", "сад.md"]
+        assert main.startswith("main~")
         assert SECRET in (folder / "chats" / "сад.md").read_text()
         assert {oct(each.stat().st_mode & 0o777) for each in folder.rglob("*.*")} == {"0o600"}
         code, out, err = await run_klaw("export", "--to", str(folder), *where)
@@ -155,7 +165,7 @@ async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
         assert code == 0, err
         again = tmp_path / "again"
         assert (await run_klaw("export", "--to", str(again), *where))[0] == 0
-        for name in ("main", "сад"):
+        for name in ("Main", main, "сад"):
             one, two = (json.loads((each / "chats" / f"{name}.json").read_text()) for each in (folder, again))
             assert one == two
         assert llm.requests == []

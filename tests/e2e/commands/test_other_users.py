@@ -156,12 +156,35 @@ def test_a_stranger_gets_a_readable_refusal(home: Path, python: str, command: st
     assert foreign(home) == []
 
 
-def test_a_program_that_the_owner_cannot_read(home: Path, python: str) -> None:
+@pytest.mark.parametrize("words", ["token add anna", "backup list"])
+def test_a_program_that_the_owner_cannot_read(home: Path, python: str, words: str) -> None:
     """In root's own folder, say: nothing is made, and the text says why."""
     with tempfile.TemporaryDirectory() as closed:
         shutil.copytree(REPOSITORY / "klaw", Path(closed) / "klaw")
         packages = os.pathsep.join([closed, *PACKAGES.split(os.pathsep)[1:]])
-        done = _as(0, python, "-m", "klaw", "token", "add", "anna", "--home", str(home), packages=packages)
+        done = _as(0, python, "-m", "klaw", *words.split(), "--home", str(home), packages=packages)
     assert done.returncode == 1
     assert "is for nobody, who may not read this program" in done.stderr
+    assert "Traceback" not in done.stderr
     assert not (home / "config" / "tokens.json").exists()
+
+
+def test_what_root_is_told_of_places_that_the_owner_may_not_use(home: Path, python: str) -> None:
+    """Not to give away folders of the system, and not to become root, which it was."""
+    (home / "data").mkdir(mode=0o700)
+    os.chown(home / "data", OWNER, OWNER)
+    with tempfile.TemporaryDirectory(prefix="klaw-") as name:
+        stick, closed, foreign = (Path(name) / each for each in ("stick", "closed", "foreign"))
+        Path(name).chmod(0o755)
+        for each, mode in ((stick, 0o755), (closed, 0o700), (foreign, 0o700)):
+            each.mkdir(mode=mode)
+        os.chown(foreign, STRANGER, STRANGER)
+        told = {
+            stick / "backups": f"make a folder for nobody in it (install -d -m 700 -o nobody {stick}/klaw)",
+            closed / "inner" / "backups": f"{closed} belongs to root and is closed to nobody",
+            foreign: f"{foreign} belongs to daemon and is closed to nobody, as whom this acts",
+        }
+        for place, said in told.items():
+            done = _as(0, python, "-m", "klaw", "backup", "create", "--to", str(place), "--home", str(home))
+            assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+            assert "or as root" not in done.stderr

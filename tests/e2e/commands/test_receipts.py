@@ -12,9 +12,9 @@ from tests.support.talking import Talk, talking
 from tests.support.waiting import HANG_S
 
 TALK = [
-    "Код калитки в саду 4711, его знает Анна",
+    "Код калитки в саду tulip47, его знает Анна",
     "My sister Anna is allergic to peanuts and to walnuts",
-    "Код калитки в саду 4711, его знает Анна!",
+    "Код калитки в саду tulip47, его знает Анна!",
     "Я купил новую калитку для сада, зелёную",
     "The garden gate squeaks, the code lock works",
     "В саду расцвели пионы и ландыши",
@@ -36,7 +36,7 @@ async def tell(talk: Talk, home: Path, *texts: str) -> str:
 
 async def klaw(home: Path, *command: str) -> str:
     code, out, error = await run_klaw(*command, "--home", str(home))
-    assert code == 0, error
+    assert code in (0, 3), error  # 3: not all vectors are there yet
     return out
 
 
@@ -101,7 +101,7 @@ async def test_receipts_and_replay_with_a_server_and_without_one(tmp_path, embed
             ):
                 code, _, error = await run_klaw("recall-replay", "--set", setting, "--home", str(home))
                 assert (code, error.startswith(said)) == (2, True), error
-            assert "4711" not in server.stderr
+            assert "tulip47" not in server.stderr
 
 
 async def test_a_message_that_was_not_considered_is_searched_for_again(tmp_path, embedding_model_dir):

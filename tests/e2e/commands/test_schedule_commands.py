@@ -187,10 +187,10 @@ async def test_a_result_for_an_unknown_chat_is_kept_and_the_status_tells_it(tmp_
         assert (run["error"], run["result"], run["message"]) == (
             "no_such_chat", "Nobody hears me.", "Скажи что-нибудь",
         )  # fmt: skip
-        status = await klaw.json("status")
+        status = json.loads((await klaw("status", "--json"))[1])
         assert status["tasks"]["undelivered"] == 1
         assert status["tasks"]["failing"] == [{"user": "local", "task": "lost", "error": "no_such_chat"}]
-        text = await klaw.good("status")
+        _, text, _ = await klaw("status")
         assert "failing: lost of local (no_such_chat)" in text
         assert "results of the last 30 days without a chat to go to: 1;" in text
 

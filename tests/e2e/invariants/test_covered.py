@@ -11,7 +11,7 @@ from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import talking
 
-FACT = "Код калитки в саду 4711"
+FACT = "Код калитки в саду tulip47"
 TALK = [FACT, "Good morning", "It rains again today", "I had soup for lunch", "Завтра поедем на дачу"]
 
 
@@ -44,7 +44,7 @@ async def test_a_message_that_search_lost_is_found_again(tmp_path):
             spoil(
                 server.database,
                 "INSERT INTO messages_fts (messages_fts, rowid, content, scope)"
-                " SELECT 'delete', rowid, content, scope FROM messages_search WHERE content LIKE '%4711%'",
+                " SELECT 'delete', rowid, content, scope FROM messages_search WHERE content LIKE '%tulip47%'",
             )
             await server.start()
             status = await server.status_when(lambda status: status["coverage"]["whole"])
@@ -54,7 +54,7 @@ async def test_a_message_that_search_lost_is_found_again(tmp_path):
             async with talking(server.url, {"main": 0}) as talk:
                 receipt = await talk.ask("Какой код у калитки?")
                 assert 1 in receipt.receipt["recall"]["kept"]
-            assert "4711" not in server.stderr
+            assert "tulip47" not in server.stderr
 
 
 async def test_what_cannot_be_repaired_is_counted_and_shown(tmp_path):
@@ -100,7 +100,7 @@ async def test_doctor_beside_a_running_server_and_without_one(tmp_path):
             code, out, _ = await run_klaw("doctor", "--home", str(home))
             assert code == 1
             assert "local:main#1" in out
-            assert "4711" not in out
+            assert "tulip47" not in out
 
 
 async def test_why_tells_where_a_message_is(tmp_path, embedding_model_dir):
@@ -121,7 +121,7 @@ async def test_why_tells_where_a_message_is(tmp_path, embedding_model_dir):
             why = await klaw_json(home, "why", "main#1", "--query", "Какой код у калитки?")
             assert (why["place"], why["query"]["recalled"]) == ("auto_rag", True)
             assert (why["turns"][0]["as"], why["turns"][-1]["as"]) == ("recalled", "question")
-            assert "4711" in [word["word"] for word in why["rare_words"]]
+            assert "tulip47" in [word["word"] for word in why["rare_words"]]
             _, out, _ = await run_klaw("why", "main#1", "--home", str(home))
             assert "Ask in the chat main" in out
             await server.terminate()
@@ -130,4 +130,4 @@ async def test_why_tells_where_a_message_is(tmp_path, embedding_model_dir):
             code, _, error = await run_klaw("why", "main#99", "--home", str(home))
             assert code == 1
             assert "there is no such message; a message is named by its id, or by chat and number" in error
-            assert "4711" not in server.stderr
+            assert "tulip47" not in server.stderr

@@ -43,7 +43,7 @@ async def test_degraded_to_full_text_without_a_model(tmp_path):
             async with talking(server.url) as late:
                 degraded = {each.code: each.text for each in late.client.welcome.degraded}
             code, out, _ = await run_klaw("status", "--home", str(home), "--json")
-            assert code == 0
+            assert code == 3
             events = server.events("embedder_state")
     assert list(degraded) == ["no_embeddings"]
     assert "full-text" in degraded["no_embeddings"]

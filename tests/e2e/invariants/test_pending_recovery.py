@@ -68,7 +68,7 @@ async def test_old_and_stopped_questions_are_left_alone(tmp_path):
 
 
 def _make_older(server, chat, *, hours):
-    """Move a chat's messages into the past, in its log; the database is made from the logs anew."""
+    """Move a chat's messages into the past, in its log; the database is rebuilt from the logs."""
     (folder,) = [path for path in (server.data / "conversations").iterdir() if path.name.endswith(chat)]
     for path in folder.glob("*.jsonl"):
         records = [json.loads(line) for line in path.read_text().splitlines()]

@@ -23,11 +23,11 @@ from tests.support.talking import Talk, talking
 from tests.support.waiting import until
 
 
-async def test_run_drill_of_five_rounds():
-    """tools/run_drill.py, as by hand but shorter: five kills in the middle of runs."""
-    report = await drill("run_drill.py", "--rounds", "5")
-    assert report["kills"] == 5
-    assert report["runs"] > 5
+async def test_run_drill_of_three_rounds():
+    """tools/run_drill.py, as by hand but shorter: three kills in the middle of runs."""
+    report = await drill("run_drill.py", "--rounds", "3")
+    assert report["kills"] == 3
+    assert report["runs"] > 3
     assert report["delivered"] > 0
 
 

@@ -172,6 +172,26 @@ def test_on_a_stick_without_modes_links_and_some_names(paths: Paths, monkeypatch
     assert list(differing(chosen(paths.backups_dir, None)[0], found.items)) == []
 
 
+def test_names_that_differ_in_capital_letters_only_fit_on_a_disk_that_knows_none(paths: Paths, tmp_path: Path) -> None:
+    for name in ("Заметки/a.md", "заметки/a.md", "заметки/A.md", "заметки/b.md"):
+        (paths.workspace / name).parent.mkdir(exist_ok=True)
+        (paths.workspace / name).write_text(name)
+        os.utime(paths.workspace / name, ns=(1_760_000_000_000_000_000,) * 2)
+    first = made(paths)[1]
+    root, found = made(paths)
+    assert [each.place for each in found.items] == [each.place for each in first.items]
+    stored = [path.casefold() for path in paths_below(root)]
+    folders_of_them = {path.rpartition("/")[0] for path in paths_below(root)}
+    assert len({*stored}) == len(stored)
+    assert len({path.casefold() for path in folders_of_them}) == len(folders_of_them)
+    assert found.new_bytes == 0
+    assert checked(paths) == []
+    new = Paths.resolve(tmp_path / "new")
+    restore(new, root, found)
+    for name in ("Заметки/a.md", "заметки/a.md", "заметки/A.md", "заметки/b.md"):
+        assert (new.workspace / name).read_text() == name
+
+
 async def test_a_forgetting_that_was_under_way_is_finished_after_a_restore(paths: Paths, tmp_path: Path) -> None:
     """The mark is between taking it out of the database and cleaning the logs."""
     async with running_store(paths.data_dir) as store:
@@ -276,6 +296,79 @@ def test_a_workspace_inside_the_data_folder_is_restored_with_it(paths: Paths, tm
     assert names(second) - names(found) == {"data/core_memory.json"} & names(second)
     assert names(found) <= names(second)
     assert again.parent == new.data_dir.parent / "klaw-backups"
+
+
+def test_a_workspace_behind_a_link_is_backed_up_once_and_restored(tmp_path: Path) -> None:
+    def at(home: str) -> Paths:
+        return Paths.resolve(None, {"HOME": str(tmp_path / home), "XDG_RUNTIME_DIR": str(tmp_path)})
+
+    old, new = at("old"), at("new")
+    trio.run(live, old.data_dir)
+    (tmp_path / "документы ws").mkdir()
+    (tmp_path / "документы ws" / "SOUL.md").write_text("Ты помощник")
+    old.workspace.symlink_to(tmp_path / "документы ws")
+    root, found = create(old, old.backups_dir, marker(old), secrets=False)
+    assert "workspace/SOUL.md" in names(found)
+    assert "data/workspace" not in names(found)
+    both = attrs.evolve(found, items=(*found.items, Item(path="data/workspace", link="/nowhere")))  # as older ones have
+    restore(new, root, both)
+    assert (new.workspace / "SOUL.md").read_text() == "Ты помощник"
+
+
+def test_backups_inside_what_is_backed_up_are_not_in_it_whatever_links_lead_there(paths: Paths, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(paths.data_dir)
+    (tmp_path / "home link").symlink_to(tmp_path / "home")
+    through = Paths.resolve(tmp_path / "home link")
+    sizes = set()
+    for used, folder in ((paths, tmp_path / "link/mine"), (through, paths.data_dir / "mine")) * 2:
+        sizes.add(len(create(used, folder, marker(paths), secrets=False)[1].items))
+    assert len(sizes) == 1
+    for folder in (tmp_path / "link", paths.config_dir):
+        with pytest.raises(BackupRefused, match="is backed up itself"):
+            create(paths, folder, marker(paths), secrets=False)
+
+
+def test_a_data_folder_behind_a_link_stays_on_its_disk(paths: Paths, tmp_path: Path) -> None:
+    root, found = made(paths)
+    new = Paths.resolve(tmp_path / "new")
+    (tmp_path / "new").mkdir()
+    (tmp_path / "ssd").mkdir()
+    new.data_dir.symlink_to(tmp_path / "ssd" / "data")
+    restore(new, root, found)
+    assert new.data_dir.is_symlink()
+    assert (tmp_path / "ssd/data/conversations").is_dir()
+
+
+def test_a_newest_backup_that_cannot_be_used_is_not_passed_over(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, _ = made(paths)
+    new, _ = made(paths)
+    with monkeypatch.context() as patch:
+        patch.setattr(folders.migrations, "latest", lambda: 1)
+        with pytest.raises(BackupRefused, match=r"made by Klaw .* cannot read all of its logs"):
+            chosen(paths.backups_dir, None)
+    (new / "manifest.json").write_text("{}")
+    with pytest.raises(BrokenBackup, match=r"is not as it was written.*older ones can be named"):
+        chosen(paths.backups_dir, None)
+    assert chosen(paths.backups_dir, old.name)[0] == old
+    (old / "workspace/SOUL.md").unlink()
+    os.mkfifo(old / "workspace/SOUL.md")
+    with pytest.raises(BrokenBackup, match=r"workspace/SOUL\.md is missing"):
+        restore(Paths.resolve(paths.data_dir.parent / "new"), *chosen(paths.backups_dir, old.name))
+
+
+def test_two_restores_at_once_do_not_mix(paths: Paths, tmp_path: Path) -> None:
+    root, found = made(paths)
+    new, refused = Paths.resolve(tmp_path / "new"), []
+
+    def meanwhile(done: int, total: int) -> None:
+        if done == total // 2:
+            with pytest.raises(BackupRefused, match="another restore is at work") as error:
+                restore(new, root, found)
+            refused.append(error)
+
+    restore(new, root, found, meanwhile)
+    assert len(refused) == 1
+    assert set(paths_below(new.workspace)) == {path[10:] for path in names(found) if path.startswith("workspace/")}
 
 
 def test_a_restore_that_was_cut_off_goes_on(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,6 +539,8 @@ def test_where_backups_cannot_be(paths: Paths, tmp_path: Path) -> None:
         create(paths, paths.workspace / "backups", marker(paths), secrets=False)
     with pytest.raises(BackupRefused, match="there is nothing to back up"):
         create(Paths.resolve(tmp_path / "none"), tmp_path / "to", marker(paths), secrets=False)
+    with pytest.raises(BackupRefused, match=f"there is no {tmp_path}/stick: is its disk mounted"):
+        create(paths, tmp_path / "stick" / "backups", marker(paths), secrets=False)
     (tmp_path / "file").write_text("x")
     with pytest.raises((BackupRefused, Exception), match="file"):
         create(paths, tmp_path / "file", marker(paths), secrets=False)

@@ -7,7 +7,8 @@ import pytest
 
 from klaw.doctor.places import is_in_use
 from klaw.errors import StorageError
-from klaw.store.engine.journal import COMMIT_LOG, LOCK_FILE, Entry, Journal
+from klaw.store.engine.commit_log import COMMIT_LOG, Entry
+from klaw.store.engine.journal import LOCK_FILE, Journal
 from klaw.store.kinds import messages
 from klaw.store.rebuild.values import ReindexRefused
 from klaw.store.store import open_store

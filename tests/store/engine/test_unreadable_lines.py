@@ -11,7 +11,7 @@ from klaw.config.paths import Paths
 from klaw.doctor.checkup import Checkup, check_up
 from klaw.doctor.judge import Level
 from klaw.doctor.places import Server
-from klaw.store.engine.journal import COMMIT_LOG
+from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.kinds import messages
 from klaw.store.rebuild.tables import count_messages
 from tests.support.forgetting import forgetter

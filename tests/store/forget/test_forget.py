@@ -18,7 +18,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget.forget import NothingToForget
 from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.forget import applying
-from klaw.store.forget.forgetting import begin_cleaning, exchange_log
+from klaw.store.forget.forgetting import begin_cleaning, exchange_logs
 from klaw.store.forget.logs import Cleaner
 from klaw.store.kinds import facts, messages, summaries, topic_edits, topics
 from klaw.store.kinds import vectors as stored_vectors
@@ -306,19 +306,19 @@ async def test_a_copy_that_quotes_it_does_not_survive_an_end_behind_the_last_rou
 
         own = False
 
-        async def begin_round(begin: Real, cleaner: Cleaner, path: str) -> Any:
+        async def begin_round(begin: Real, cleaner: Cleaner, paths: list[str]) -> Any:
             nonlocal own
             own = cleaner.own
-            return await begin(cleaner, path)
+            return await begin(cleaner, paths)
 
-        async def exchange_and_end(exchange: Real, rewrite: LogRewrite) -> Any:
-            done = await exchange(rewrite)
+        async def exchange_and_end(exchange: Real, rewrites: list[LogRewrite]) -> Any:
+            done = await exchange(rewrites)
             if own:
                 raise Ended
             return done
 
         instead(store.writer, begin_cleaning, begin_round)
-        instead(store.writer, exchange_log, exchange_and_end)
+        instead(store.writer, exchange_logs, exchange_and_end)
         with pytest.raises(Ended):
             await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
     async with running_store(tmp_path) as store:

@@ -13,7 +13,7 @@ from klaw.domain.forget import FORGOTTEN, MARK
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import NoSuchChat
-from klaw.memory.forget import forget as forgetting
+from klaw.memory.forget import take_out
 from klaw.store.forget import applying
 from klaw.store.forget.entry import ForgetEntry, merged, together
 from klaw.store.forget.forgetting import forget_rest
@@ -62,7 +62,7 @@ async def listed(store: Store, user: UserId = ANNA) -> list[str]:
 
 @pytest.mark.parametrize("at_once", [2, 100])
 async def test_nothing_is_left_but_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(forgetting, "AT_ONCE", at_once)
+    monkeypatch.setattr(take_out, "AT_ONCE", at_once)
     async with running_store(tmp_path) as store:
         await past(store)
         assert (await store.readers.run(messages.session, GARDEN)).model == "stub/big"
@@ -110,7 +110,7 @@ _WITHOUT_TOPIC = "SELECT count(*) FROM messages WHERE chat_id = ? AND topic_id I
 
 async def test_no_message_is_without_its_topic_before_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the archivist would make new topics of what is about to go."""
-    monkeypatch.setattr(forgetting, "AT_ONCE", 4)
+    monkeypatch.setattr(take_out, "AT_ONCE", 4)
     without = []
 
     async def looking(real: Real, *args: Any) -> Any:
@@ -140,7 +140,7 @@ async def test_a_title_that_quotes_what_is_forgotten_says_so_no_more(tmp_path: P
 
 
 async def test_facts_go_when_that_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forgetting, "AT_ONCE", 2)
+    monkeypatch.setattr(take_out, "AT_ONCE", 2)
     async with running_store(tmp_path) as store:
         await past(store)
         rowids = await store.readers.run(messages.kept_rowids, GARDEN, 99)
@@ -159,7 +159,7 @@ async def test_facts_go_when_that_is_asked(tmp_path: Path, monkeypatch: pytest.M
 
 
 _FEW = KILLED.replace('"main#2"', '"chat:сад"').replace(
-    "armed = False\n", "armed = False\nfrom klaw.memory.forget import forget as module\nmodule.AT_ONCE = 2\n", 1
+    "armed = False\n", "armed = False\nfrom klaw.memory.forget import take_out as module\nmodule.AT_ONCE = 2\n", 1
 )
 
 

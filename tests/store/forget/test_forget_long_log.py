@@ -18,9 +18,10 @@ from klaw.actor.threads import Threads
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.message import Kind, Role
 from klaw.errors import StorageError
-from klaw.memory.forget import forget
+from klaw.memory.forget import take_out
 from klaw.store.engine import log_rewrite, meta
-from klaw.store.engine.journal import Entry, Journal
+from klaw.store.engine.commit_log import Entry
+from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import record_of
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import applying, forgetting
@@ -214,7 +215,7 @@ async def test_the_writer_does_not_look_again_at_what_a_reader_has_found(tmp_pat
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(messages, "by_rowids", counting)
             await tool.forget(wanted)
-        assert max(read) <= forget.AT_ONCE
+        assert max(read) <= take_out.AT_ONCE
 
 
 @pytest.mark.parametrize(
@@ -260,7 +261,7 @@ async def test_what_was_found_is_known_to_have_changed(tmp_path: Path, what: str
 async def test_what_waits_for_its_logs_is_kept_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long forgetting has thousands of entries, and each transaction writes its own only; a list of them, as earlier
     versions kept it, is read too."""
-    monkeypatch.setattr(forget, "AT_ONCE", 100)
+    monkeypatch.setattr(take_out, "AT_ONCE", 100)
     async with running_store(tmp_path) as store:
         await long_past(store)
         tool = forgetter(store, tmp_path)

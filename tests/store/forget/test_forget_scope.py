@@ -69,9 +69,9 @@ async def test_nothing_of_another_user_is_touched(tmp_path: Path, text: str) -> 
         his = {path: path.read_bytes() for path in [log, *(tmp_path / copy_path(boris, n) for n in (1, 2))]}
         rewritten: list[str] = []
 
-        async def noted(begin, cleaner, path):
-            rewritten.append(path)
-            return await begin(cleaner, path)
+        async def noted(begin, cleaner, paths):
+            rewritten.extend(paths)
+            return await begin(cleaner, paths)
 
         instead(store.writer, begin_cleaning, noted)
         tool = forgetter(store, tmp_path)

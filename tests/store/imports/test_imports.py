@@ -1,22 +1,29 @@
 """Storing what was moved in: chats and their names, a second import, a newer export, forgetting, and what is not done
 with it unasked."""
 
+import signal
+import sys
 from pathlib import Path
 
+import apsw
 import pytest
+import trio
 
-from klaw.domain.message import Message
+from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
-from klaw.memory.forget import finding
+from klaw.memory.forget import take_out
 from klaw.memory.forget.finding import NothingToForget
 from klaw.operations.perform import OPERATOR, operations, perform, read
+from klaw.store.forget import applying, forgetting
 from klaw.store.kinds import chats, imports, messages, summaries, topics
-from klaw.store.search import vectors
+from klaw.store.search import fulltext_renewal, vectors
 from klaw.store.store import Store
+from tests.store.forget.test_forget import KILLED, REPOSITORY
 from tests.support.exports import FIRST, SECOND, THIRD, chatgpt_export, imported, talk
 from tests.support.forgetting import forgetter, holding
-from tests.support.reindexing import digests_of
+from tests.support.reindexing import differing, digests_of, run
 from tests.support.stores import new, running_store
+from tests.support.topics import NO_FLAWS, flaws_of
 
 LOCAL, ANNA = UserId("local"), UserId("anna")
 SECRET = "Ключ от сейфа называется Kanarienvogel8842, запомни это"
@@ -127,7 +134,7 @@ async def test_users_have_their_own(tmp_path: Path) -> None:
         assert (await imported(store, "chatgpt", path, SECOND)).added == 2
         assert await names(store) == await names(store, ANNA) == {"Сад": ""}
         assert [each.id for each in await store.readers.run(imports.listed, ANNA)] == [FIRST]
-        assert await store.readers.run(imports.rowids, LOCAL, FIRST, 10) == []  # type: ignore[arg-type]
+        assert await store.readers.run(imports.rowids, LOCAL, FIRST) == []  # type: ignore[arg-type]
         forget = forgetter(store, tmp_path / "data")
         try:
             await forget.find(f"import:{FIRST}", LOCAL)
@@ -158,21 +165,88 @@ async def test_undo_forgets_all_of_it_and_it_may_come_again(tmp_path: Path) -> N
         assert [each.content for each in await said(store, "Сейф")] == ["Hello", SECRET]
 
 
-async def test_a_large_import_is_forgotten_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chat goes with its last message, and with it its title."""
-    monkeypatch.setattr(finding, "MOST_OF_IMPORT", 3)
+async def test_a_large_import_goes_and_others_stay_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chat goes with its title, and full text is rebuilt without the messages."""
+    monkeypatch.setattr(take_out, "MANY", 4)
+    monkeypatch.setattr(fulltext_renewal, "ROWS", 2)
+    monkeypatch.setattr(fulltext_renewal, "DROPPED", 2)
     data = tmp_path / "data"
-    path = chatgpt_export(tmp_path, *(talk(f"c{n}", f"Тайна: {n}", f"Hello {n}", SECRET) for n in range(4)))
+    path = chatgpt_export(tmp_path, *(talk(f"c{n}", f"Тайна: {n}", f"Hello {n}", SECRET) for n in range(14)))
     async with running_store(data) as store:
         await imported(store, "chatgpt", path)
-        await store.writer.run(messages.append, [new("mine", chat="Тайна 1")])
+        own = [new(f"my own words, number {n}", chat="Тайна 1" if n else "main") for n in range(5)]
+        await store.writer.run(messages.append, [*own, new(f"You said: {SECRET}! Right?", role=Role.ASSISTANT)])
         parts: dict[str, object] = {"readers": store.readers, "forgetter": forgetter(store, data)}
+        asked = read(operations()["import_undo"], {"origin": FIRST})
+        assert (await perform(asked, OPERATOR, parts))["messages"] == 28
         asked = read(operations()["import_undo"], {"origin": FIRST, "dry_run": False})
         answer = await perform(asked, OPERATOR, parts)
-        assert (answer["messages"], answer["still_held"]) == (8, [])
+        assert (answer["messages"], answer["still_held"], answer["rows"]["messages"]) == (28, [], 1)
         assert holding(data, SECRET, "Kanarienvogel8842", "Тайна: 0", "Тайна: 3") == {}
-        assert await names(store) == {"Тайна 1": "Тайна: 1"}
-        assert (await imported(store, "chatgpt", path, SECOND)).added == 8
+        assert await names(store) == {"Тайна 1": "Тайна: 1", "main": ""}
+        words = [("my", 5), ("hello", 0), ("forgotten", 1)]
+        assert [(each, await store.readers.run(_having, each)) for each, _ in words] == words
+        assert await store.readers.run(_tables, "messages_fts_*") == await store.readers.run(
+            _tables, "messages_fts_[cdi]*"
+        )
+        assert (await imported(store, "chatgpt", path, SECOND)).added == 28
+    assert flaws_of(data / "klaw.db") == NO_FLAWS
+    live = digests_of(data / "klaw.db")
+    assert differing(run(data)) == set()
+    assert digests_of(data / "klaw.db") == live
+
+
+def _having(connection: apsw.Connection, word: str) -> int:
+    return int(connection.execute("SELECT count(*) FROM messages_fts WHERE messages_fts MATCH ?", (word,)).get)
+
+
+def _tables(connection: apsw.Connection, pattern: str) -> list[str]:
+    names = connection.execute("SELECT name FROM sqlite_schema WHERE name GLOB ? ORDER BY 1", (pattern,))
+    return [name for (name,) in names]
+
+
+_LARGE = KILLED.replace('"main#2"', f'"import:{FIRST}"').replace(
+    "forget_logs.compact =",
+    """from klaw.memory.forget import take_out
+from klaw.store.search import fulltext_renewal
+take_out.MANY, take_out.AT_ONCE, take_out.AT_ONCE_WITHOUT_TEXT, fulltext_renewal.ROWS = 2, 2, 3, 2
+for name in ("begin", "fill", "drop_some"):
+    setattr(fulltext_renewal, name, around(getattr(fulltext_renewal, name)))
+forget_logs.compact =""",
+)
+
+
+@pytest.mark.parametrize("point", [1, 2, 3, 5, 8, 12, 17, 23, 30, 40, 55, 75, 100, 140, 200])
+async def test_a_kill_while_a_large_import_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: int
+) -> None:
+    """The next start goes on by itself, beside the server."""
+    for module, name, value in ((forgetting, "MOST_AT_START", 3), (take_out, "MANY", 2), (take_out, "AT_ONCE", 2)):
+        monkeypatch.setattr(module, name, value)
+    data = tmp_path / "data"
+    path = chatgpt_export(tmp_path, *(talk(f"c{n}", f"Тайна: {n}", f"Hello {n}", SECRET) for n in range(6)))
+    async with running_store(data) as store:
+        await store.writer.run(messages.append, [new("Good morning to you", user="anna")])
+        await imported(store, "chatgpt", path, user="anna")
+        await store.writer.run(messages.append, [new(f"You said: {SECRET}! Right?", user="anna", role=Role.ASSISTANT)])
+    command = [sys.executable, "-c", _LARGE, str(data), str(point)]
+    done = await trio.run_process(command, capture_stdout=True, check=False, cwd=REPOSITORY)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    async with running_store(data) as store:
+        tool = forgetter(store, data)
+        await tool.resume()
+        assert await store.readers.run(applying.pending) == []
+        if await store.readers.run(imports.listed, ANNA):  # the kill came before anything was decided
+            assert await store.readers.run(imports.count, ANNA, FIRST) == 12  # type: ignore[arg-type]
+            await tool.forget(await tool.find(f"import:{FIRST}", ANNA), everywhere=True)
+        assert await names(store, ANNA) == {"main": ""}
+        await tool.compact_files(vacuum=True)
+        assert holding(data, SECRET, "Kanarienvogel8842", "Тайна: 0", "Тайна: 3") == {}
+        assert await store.readers.run(_tables, "messages_fts_[no]*") == []
+    assert flaws_of(data / "klaw.db") == NO_FLAWS
+    live = digests_of(data / "klaw.db")
+    assert differing(run(data)) == set()
+    assert digests_of(data / "klaw.db") == live
 
 
 async def test_what_was_forgotten_by_itself_stays_forgotten(tmp_path: Path) -> None:

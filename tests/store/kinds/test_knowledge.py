@@ -22,7 +22,7 @@ from klaw.domain.knowledge import (
 from klaw.domain.names import UserId
 from klaw.errors import BaseExists, NoSuchBase, NoSuchDocument, NoSuchSource, NotAllowed
 from klaw.knowledge import removal
-from klaw.store.kinds.knowledge import bases, documents, sources
+from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
 from klaw.store.store import Store
 from tests.support.forgetting import lose_database
 from tests.support.stores import running_store
@@ -106,17 +106,21 @@ async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_o
         mine = await run(bases.create, base())
         await run(sources.put, ANNA, made := source(mine))
         first = document(made)
-        assert await run(documents.put, first, [passage(0, "Срок аренды один год."), passage(1, "Залог не нужен.")])
+        assert await run(
+            document_steps.put, first, [passage(0, "Срок аренды один год."), passage(1, "Залог не нужен.")]
+        )
         kept, gone = await read(documents.passages, ANNA, first.id)
         assert (await found(store, "залога"), await found(store, "срок")) == (1, 2)
         again = [passage(0, "Стороны договора."), passage(1, "Срок аренды один год.")]
-        assert await run(documents.put, first, again)
+        assert await run(document_steps.put, first, again)
         now = await read(documents.passages, ANNA, first.id)
         assert [each.text for each in now] == [each.text for each in again]
         assert now[1].rowid == kept.rowid
         assert gone.rowid not in {each.rowid for each in now}
         assert (await found(store, "залога"), await found(store, "стороны")) == (0, 1)
-        assert await run(documents.put, attrs.evolve(first, title="Аренда офиса"), again)  # in each passage's vector
+        assert await run(
+            document_steps.put, attrs.evolve(first, title="Аренда офиса"), again
+        )  # in each passage's vector
         assert await found(store, "офис") == 2
         assert not {each.rowid for each in now} & {
             each.rowid for each in await read(documents.passages, ANNA, first.id)
@@ -126,10 +130,10 @@ async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_o
         assert await read(documents.passages_by_rowids, EVE, [now[0].rowid]) == []
         with pytest.raises(NoSuchDocument):
             await read(documents.get, EVE, first.id)
-        assert await run(documents.remove, first.id) == 2
+        assert await run(document_steps.remove, first.id) == 2
         assert (await found(store, "аренды"), await count(store, "SELECT count(*) FROM kb_passages")) == (0, 0)
         await run(sources.remove, ANNA, made.id, LATER)
-        assert not await run(documents.put, first, again)
+        assert not await run(document_steps.put, first, again)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -142,28 +146,28 @@ async def test_steps_that_are_cut_off_anywhere_end_in_exactly_the_passages_of_th
         mine = await run(bases.create, base())
         await run(sources.put, ANNA, made := source(mine))
         doc = document(made)
-        assert await run(documents.wait, [doc]) == 1
+        assert await run(document_steps.wait, [doc]) == 1
         texts = [f"слово{number % 7} залог {number % 5}" for number in range(30)]
         for reading in range(12):
             texts = [choose.choice(texts) for _ in range(choose.randrange(40))]
             texts = [*texts, f"новый{reading} текст"]
             pieces = [passage(ordinal, text) for ordinal, text in enumerate(texts)]
-            had, last = await read(documents.same, doc.id, limit=10)
+            had, last = await read(document_steps.same, doc.id, limit=10)
             while last:
-                more, last = await read(documents.same, doc.id, after=last, limit=10)
+                more, last = await read(document_steps.same, doc.id, after=last, limit=10)
                 for key, rowids in more.items():
                     had.setdefault(key, []).extend(rowids)
-            assert await run(documents.begin, doc) == ""
+            assert await run(document_steps.begin, doc) == ""
             assert [each.id for each in await read(documents.waiting, made.id, 5)] == [doc.id]
             cut_off = reading < 11 and choose.randrange(len(pieces))
-            left = list(documents.claimed(had, pieces[:cut_off] if cut_off else pieces))
+            left = list(document_steps.claimed(had, pieces[:cut_off] if cut_off else pieces))
             while left:
-                left = left[await run(documents.fill, doc.id, left, 0.0) :]
+                left = left[await run(document_steps.fill, doc.id, left, 0.0) :]
             if not cut_off:
-                while await run(documents.trim, doc.id, len(pieces), 0.0):
+                while await run(document_steps.trim, doc.id, len(pieces), 0.0):
                     pass
-                full = attrs.evolve(doc, passages=len(pieces), digest=documents.digest(pieces))
-                assert await run(documents.finish, full)
+                full = attrs.evolve(doc, passages=len(pieces), digest=document_steps.digest(pieces))
+                assert await run(document_steps.finish, full)
                 assert await read(documents.of_source, made.id) == [full]
         now = await read(documents.passages, ANNA, doc.id)
         assert [each.text for each in now] == texts
@@ -176,11 +180,11 @@ async def test_steps_that_are_cut_off_anywhere_end_in_exactly_the_passages_of_th
                 "INSERT INTO kb_passages_fts (kb_passages_fts, rank) VALUES ('integrity-check', 1)"
             )
         )
-        while await run(documents.remove_some, doc.id, 0.0):
+        while await run(document_steps.remove_some, doc.id, 0.0):
             pass
         assert await count(store, "SELECT count(*) FROM kb_passages") == 0
-        assert not await run(documents.finish, full)
-        assert await run(documents.fill, doc.id, [(passage(0, "x"), None)]) == 0
+        assert not await run(document_steps.finish, full)
+        assert await run(document_steps.fill, doc.id, [(passage(0, "x"), None)]) == 0
 
 
 async def test_documents_of_a_removed_source_are_removed_in_steps(tmp_path: Path) -> None:
@@ -192,7 +196,7 @@ async def test_documents_of_a_removed_source_are_removed_in_steps(tmp_path: Path
             await run(sources.put, ANNA, each)
             for name in ("1.txt", "2.txt"):
                 texts = [passage(at, f"Залог {each.name} {at}") for at in range(3)]
-                await run(documents.put, document(each, name), texts)
+                await run(document_steps.put, document(each, name), texts)
         await run(sources.remove, ANNA, gone.id, LATER)
         assert await removal.sweep(store.readers, store.writer) == 2
         assert await count(store, "SELECT count(*) FROM kb_documents") == 2

@@ -21,6 +21,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import Run, RunStatus, Task, TaskName
 from klaw.store import changes, migrations
 from klaw.store.engine import connect, meta
+from klaw.store.engine.commit_log import CommitLog
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.logcheck import read_logs
 from klaw.store.engine.transaction import WriteRequest, commit_group
@@ -199,14 +200,22 @@ class Killed(BaseException):
 def commit_until_killed(root: Path, monkeypatch: pytest.MonkeyPatch, writes: int, group: list[WriteRequest]) -> bool:
     """Commit a group in a process that dies before its n-th write. Returns whether it died."""
     left = writes
-    real = Journal._write
+    real, ahead = Journal._write, CommitLog._write
 
-    def write(self: Journal, descriptor: int, data: bytes) -> None:
+    def come_by() -> None:
         nonlocal left
         if left == 0:
             raise Killed
         left -= 1
+
+    def write(self: Journal, descriptor: int, data: bytes) -> None:
+        come_by()
         real(self, descriptor, data)
+
+    def write_ahead(self: CommitLog, data: bytes, start: int) -> None:
+        if data.strip(b"\0"):
+            come_by()
+        ahead(self, data, start)
 
     journal = Journal(root, checkpoint_bytes=1 << 20)
     journal.lock()
@@ -215,6 +224,7 @@ def commit_until_killed(root: Path, monkeypatch: pytest.MonkeyPatch, writes: int
     connect.prepare_writer(connection)
     migrations.migrate(connection)
     monkeypatch.setattr(Journal, "_write", write)
+    monkeypatch.setattr(CommitLog, "_write", write_ahead)
     monkeypatch.setattr(Journal, "rollback", lambda _self: None)  # who is killed takes nothing back
     try:
         commit_group(connection, journal, group)

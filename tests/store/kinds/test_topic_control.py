@@ -1,4 +1,4 @@
-"""Topics that a person merges, splits and has made anew: with a history, taken back, rebuilt from the journal, and with
+"""Topics that a person merges, splits and rebuilds: with a history, taken back, rebuilt from the journal, and with
 every archived message in exactly one topic of its own user and chat."""
 
 import random

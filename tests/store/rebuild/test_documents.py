@@ -1,20 +1,29 @@
 """A reindex takes over the documents of knowledge bases: with their passages, row ids and full text; killed or not."""
 
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
+import trio
 
 from klaw.domain.knowledge import DocumentState
-from klaw.store.kinds.knowledge import bases, documents, sources
+from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
+from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import Options
 from klaw.store.store import Store
 from tests.store.kinds.test_knowledge import ANNA, LATER, base, count, document, found, passage, source
 from tests.store.rebuild.test_interrupted import killed
 from tests.support.forgetting import lose_database
 from tests.support.reindexing import ended, reindexing_store, run
+from tests.support.repository import REPOSITORY
 from tests.support.stores import running_store
+from tests.support.waiting import HANG_S
 
 NAMES = [f"файл {number}.md" for number in range(12)]
 
@@ -25,13 +34,13 @@ async def fill(store: Store) -> None:
     made = await store.writer.run(sources.put, ANNA, source(mine))
     for number, name in enumerate(NAMES):
         texts = [passage(at, f"Слово{number} и {at}. Аренда.") for at in range(10 + number * 10)]
-        assert await store.writer.run(documents.put, document(made, name, sha256="a", stamp="1"), texts)
-    await store.writer.run(documents.remove, document(made, NAMES[1]).id)
-    await store.writer.run(documents.put, document(made, "broken.pdf", state=DocumentState.FAILED), [])
+        assert await store.writer.run(document_steps.put, document(made, name, sha256="a", stamp="1"), texts)
+    await store.writer.run(document_steps.remove, document(made, NAMES[1]).id)
+    await store.writer.run(document_steps.put, document(made, "broken.pdf", state=DocumentState.FAILED), [])
     half = document(made, "half.md")
-    await store.writer.run(documents.wait, [half])
-    await store.writer.run(documents.begin, half)
-    await store.writer.run(documents.fill, half.id, [(passage(0, "Половина."), None)])
+    await store.writer.run(document_steps.wait, [half])
+    await store.writer.run(document_steps.begin, half)
+    await store.writer.run(document_steps.fill, half.id, [(passage(0, "Половина."), None)])
 
 
 def content(root: Path) -> tuple[Any, ...]:
@@ -98,9 +107,9 @@ async def test_beside_a_server_that_reads_and_removes_documents(tmp_path: Path) 
             again = document(made, NAMES[changes % 12], sha256=f"{changes}")
             if changes % 3:
                 latest[again.name] = [passage(0, f"Изменение {changes}.")]
-                await store.writer.run(documents.put, again, latest[again.name])
+                await store.writer.run(document_steps.put, again, latest[again.name])
             else:
-                await store.writer.run(documents.remove, again.id)
+                await store.writer.run(document_steps.remove, again.id)
         status = await ended(reindexer)
         assert status.report is not None, status.error
         assert status.report.swapped
@@ -111,10 +120,10 @@ async def test_beside_a_server_that_reads_and_removes_documents(tmp_path: Path) 
         old.close()
         for name, each in live.items():
             # As at the swap, or to be read again, or put after it; what was removed is gone.
-            is_new = name in latest and each.digest == documents.digest(latest[name])
+            is_new = name in latest and each.digest == document_steps.digest(latest[name])
             assert is_new or (name in last and each.digest in ("", last[name]))
             assert each.digest or each.state is DocumentState.WAITING or name == "broken.pdf"
-        await store.writer.run(documents.put, document(made, "new.md"), [passage(0, "Новое.")])
+        await store.writer.run(document_steps.put, document(made, "new.md"), [passage(0, "Новое.")])
         assert await count(store, "SELECT max(rowid) FROM kb_passages") > sequence
         words = await count(store, "SELECT count(*) FROM kb_passages_fts_docsize")
         assert words == await count(store, "SELECT count(*) FROM kb_passages")
@@ -138,3 +147,98 @@ async def test_a_lost_database_has_the_sources_and_no_documents(tmp_path: Path) 
         (made,) = await store.readers.run(sources.every)
         assert attrs.asdict(made)["name"] == "папка"
         assert await store.readers.run(documents.of_source, made.id) == []
+
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+import structlog, trio
+from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
+from klaw.store.rebuild.values import Options
+from tests.store.kinds.test_knowledge import ANNA, document, passage
+from tests.store.rebuild.test_documents import NAMES
+from tests.support.reindexing import reindexing_store
+
+root, at, left = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+
+def count(here):
+    global left
+    left -= here == at
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def counted(method):
+    def change(self, *args, **kwargs):
+        if self.name.startswith("klaw.db"):
+            count("swap")
+        return method(self, *args, **kwargs)
+    return change
+
+for name in ("rename", "replace", "unlink"):
+    setattr(Path, name, counted(getattr(Path, name)))
+
+async def main():
+    async with reindexing_store(root) as (store, reindexer):
+        (mine,) = await store.readers.run(bases.of_user, ANNA)
+        (made,) = await store.readers.run(sources.of_base, ANNA, mine.base.id)
+        reindexer.slice_s = 0.0
+        await reindexer.start(Options())
+        number = 0
+        while reindexer.status.state == "running":
+            number += 1
+            again = document(made, NAMES[number % 12], sha256=f"{number}")
+            if number % 4:
+                texts = [passage(each, f"{number} {each}") for each in range(number % 12)]
+                await store.writer.run(document_steps.put, again, texts)
+            else:
+                await store.writer.run(document_steps.remove, again.id)
+            os.write(1, f"{number}\\n".encode())
+            count("put")
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+trio.run(main)
+"""
+
+
+@pytest.mark.parametrize(("at", "number"), [("put", 9), *(("swap", step) for step in (1, 3, 4, 5, 7))])
+def test_a_server_killed_beside_its_reindex_has_every_document_whole_or_waiting(
+    tmp_path: Path, at: str, number: int
+) -> None:
+    """SIGKILL while documents change, and before each change of the folder at the swap."""
+
+    async def filled() -> None:
+        async with running_store(tmp_path) as store:
+            await fill(store)
+
+    trio.run(filled)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path), at, str(number)],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        timeout=HANG_S,
+    )
+    assert done.returncode == -signal.SIGKILL
+    told = [int(line) for line in done.stdout.split()]
+    latest = {NAMES[each % 12]: each for each in told}
+
+    async def look() -> None:
+        async with running_store(tmp_path) as store:
+            (made,) = await store.readers.run(sources.every)
+            live = {each.name: each for each in await store.readers.run(documents.of_source, made.id)}
+            for name, each in live.items():
+                pieces = await store.readers.run(documents.passages, ANNA, each.id)
+                if each.state is DocumentState.READ:  # all of one version
+                    assert [piece.ordinal for piece in pieces] == list(range(each.passages)), name
+                    assert {piece.text.split()[0] for piece in pieces} <= {each.sha256} or each.sha256 == "a", name
+            if at == "put":  # nothing was swapped: what was told is stored
+                for name, last in latest.items():
+                    assert (str(last) if last % 4 else None) == (live[name].sha256 if name in live else None)
+            words = await count(store, "SELECT count(*) FROM kb_passages_fts_docsize")
+            assert words == await count(store, "SELECT count(*) FROM kb_passages")
+            orphans = "SELECT count(*) FROM kb_passages WHERE document_id NOT IN (SELECT id FROM kb_documents)"
+            assert await count(store, orphans) == 0
+
+    trio.run(look)
+    drop(tmp_path / "klaw.db")
+    assert run(tmp_path).swapped  # and the next one goes on

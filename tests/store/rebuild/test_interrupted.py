@@ -88,7 +88,7 @@ def test_messages_after_the_kill_are_in_the_new_database_too(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("change", ["content", "gone", "damaged", "other state"])
 def test_what_an_interrupted_run_left_is_not_believed(tmp_path: Path, change: str) -> None:
-    """Rows that the logs do not have, or a file that is no database: begun anew, and right in the end."""
+    """Rows that the logs do not have, or a file that is no database: begun again, and right in the end."""
     trio.run(filled, tmp_path)
     before = digests_of(tmp_path / "klaw.db")
     killed(tmp_path, "turns", 1)

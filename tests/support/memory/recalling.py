@@ -13,8 +13,9 @@ from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import Recalled
+from klaw.memory.embed.backfill import REPAIR_PAUSE_S
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.worker import REPAIR_PAUSE_S, Worker
+from klaw.memory.embed.worker import Worker
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
 from klaw.store.search.candidates import Scope

@@ -1,5 +1,6 @@
 """A real HTTP server on loopback that plays a scripted web site, and a fetcher that may reach it."""
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -35,12 +36,10 @@ class Site:
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         with suppress(trio.BrokenResourceError):
-            head = b""
-            while b"\r\n\r\n" not in head:
-                data = await stream.receive_some(4096)
-                if not data:
-                    return
-                head += data
+            data = await read_request(stream)
+            if data is None:
+                return
+            head, _, _body = data.partition(b"\r\n\r\n")
             self.heads.append(head.decode("latin-1"))
             page = self.pages[head.split()[1].decode()]
             if isinstance(page, bytes):
@@ -51,6 +50,22 @@ class Site:
                 except trio.BrokenResourceError:
                     self.gone.set()
         await trio.aclose_forcefully(stream)
+
+
+async def read_request(stream: trio.abc.ReceiveStream) -> bytes | None:
+    """A whole request; None if the client left. A connection closed with some of it unread is reset, answer and all."""
+    data = b""
+    while (end := data.find(b"\r\n\r\n") + 4) < 4 or len(data) < end + content_length(data[:end]):
+        more = await stream.receive_some(65_536)
+        if not more:
+            return None
+        data += more
+    return data
+
+
+def content_length(head: bytes) -> int:
+    found = re.search(rb"^content-length: *(\d+)", head, re.IGNORECASE | re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def answer(body: bytes, kind: str = "text/html; charset=utf-8", status: str = "200 OK", **headers: str) -> bytes:

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import Run
-from tests.support.chats_world import World, world
+from tests.support.chats_world import World, replace_fsync, world
 from tests.support.clock import TrioClock
 from tests.support.llm_server import text_reply
 from tests.support.waiting import HANG_S
@@ -78,7 +78,7 @@ async def timed(home: Path, mock: MockClock, *, start: float, **sections: Any) -
     clock = TrioClock(start)
     sections.setdefault("processing", {"debounceMs": 0})
     async with world(home, clock=clock, **sections) as here:
-        here.app.core.store.journal._fsync = lambda _file: None  # nobody cuts the power here
+        replace_fsync(here, lambda _file: None)  # nobody cuts the power here
         yield Timed(here, mock, clock)
 
 

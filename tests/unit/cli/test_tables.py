@@ -144,12 +144,14 @@ def test_status_lists_what_is_degraded(golden: Golden) -> None:
         "coverage": COVERAGE,
         "tasks": TASKS,
         "summaries": SUMMARIES,
-        "disk": {"database_bytes": 0, "free_bytes": 0, "commit_log_bytes": 0},
+        "disk": {"database_bytes": 0, "wal_bytes": 0, "free_bytes": 0, "commit_log_bytes": 0},
         "degraded": [{"code": "no_llm", "text": "нет модели"}, {"code": "x", "text": "y"}],
     }
-    printed = written(status._status(answer))
+    printed = written(status._status(answer).lines)
     golden("tables/status", "\n".join(printed))
-    assert written(status._status({**answer, "degraded": []}))[-1] == "degraded      nothing"
+    well = status._status({**answer, "degraded": []})
+    assert written(well.lines)[-1] == "degraded      nothing"
+    assert (status._status(answer).degraded, well.degraded) == (True, False)
 
 
 CANDIDATE = {

@@ -29,7 +29,7 @@ class SmallTerminal:
         pass
 
     def resize(self, columns: int) -> None:
-        """As terminals do that keep the text: rows that the program ended stay apart, wrapped ones are wrapped anew,
+        """As terminals do that keep the text: rows that the program ended stay apart, wrapped ones are wrapped again,
         and the cursor stays at its character."""
         lines: list[list[str]] = []
         wrapped, at = [False, *self.wrapped[1:]], 0

@@ -59,8 +59,28 @@ def test_a_streamed_answer_is_not_printed_twice() -> None:
 
 def test_missed_pieces_are_made_up_for() -> None:
     assert Stage().show(delta(0, "one "), delta(8, "three"), entry("one two three", turn="t1")) == ["one two three", ""]
-    assert Stage().show(delta(0, "first"), entry("second", turn="t1")) == ["first", "second", ""]
+    assert Stage().show(delta(0, "first"), entry("second", turn="t1")) == ["second", ""]
     assert Stage().show(entry("whole", turn="t1")) == ["whole", ""]
+
+
+@pytest.mark.parametrize(
+    ("streamed", "final", "stands"),
+    [
+        ("Одиннадцать месяцев [7].", "Одиннадцать месяцев.", ["Одиннадцать месяцев.", ""]),
+        ("One.\n\nTwo [9], a long line that wraps over rows.", "One.\n\nTwo.", ["One.", "", "Two.", ""]),
+        (
+            "One [9].\n\nTwo.\n\nEnd",
+            "One.\n\nTwo.",
+            ["One [9].", "", "Two.", "", "End", "One.", "", "Two.", ""],
+        ),  # a complete block stays
+    ],
+)
+def test_a_mark_that_was_taken_out_is_taken_from_what_still_grows(streamed: str, final: str, stands: list[str]) -> None:
+    stage = Stage()
+    stage.typed("half a li")
+    stage.show(delta(0, streamed), entry(final, turn="t1"))
+    stage.screen.show(None)
+    assert stage.terminal.picture == stands
 
 
 def test_own_messages_stand_once_and_those_of_other_clients_too() -> None:
@@ -267,5 +287,5 @@ def test_the_cited_passages_stand_below_an_answer() -> None:
     )
     stage = Stage()
     shown = stage.show(delta(0, "Год [2]. Да [7]."), entry("Год [2]. Да.", turn="t1", context_used=used))
-    assert shown[:3] == ["Год [2]. Да [7].", "Год [2]. Да.", "[2] b.pdf, page 3, Сроки"]
+    assert shown[:2] == ["Год [2]. Да.", "[2] b.pdf, page 3, Сроки"]
     assert stage.transcript.with_passages == "t1"

@@ -101,15 +101,6 @@ def test_the_page_names_every_section():
     assert {path for path in EVERY_PATH if "." not in path} <= set(re.findall(r"`(\w+)`", table))
 
 
-def test_the_page_shows_the_errors_that_its_example_gives():
-    example = re.search(
-        r"With this file\n\n```yaml\n(.*?)```\n\n```console\n\$ klaw config check\n(.*?)```", PAGE, re.DOTALL
-    )
-    with pytest.raises(ConfigError) as caught:
-        parse(example[1], {})
-    assert example[2] == "".join(f"error: {problem}\n" for problem in caught.value.problems)
-
-
 def test_the_schema_keeps_types_limits_and_defaults():
     schema = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"

@@ -502,7 +502,10 @@ def test_backups_are_looked_at_where_there_are_some(paths: Paths) -> None:
 
     assert found() == []
     root, made = create(paths, paths.backups_dir, lambda _logs: mark_offline(paths.database), secrets=False)
-    assert (found()[0].level, found()[0].text) == (Level.OK, f"1 backup, the newest of {made.time}")
+    assert (found()[0].level, found()[0].text) == (
+        Level.OK,
+        f"1 backup in {root.parent}, the last one made at {made.time}",
+    )
     later = look(paths, now=time.time() + 9 * 86_400)
     assert (one(later, "backups").level, one(later, "backups").todo[:18]) == (Level.WARNING, "klaw backup create")
     (root / "manifest.json").write_text("{}")

@@ -55,7 +55,8 @@ def said(key: str, text: str = "x", **more: Any) -> Message:
 def fed(*events: Event) -> tuple[Report, list[dict[str, Any]]]:
     asked: list[dict[str, Any]] = []
 
-    def put(part: dict[str, Any]) -> dict[str, Any]:
+    def put(name: str, part: dict[str, Any]) -> dict[str, Any]:
+        assert name == "import_put"
         asked.append(part)
         for each in part["said"]:
             REQUESTS.read(each, Said)

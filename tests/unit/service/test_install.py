@@ -57,6 +57,7 @@ def test_it_makes_what_is_missing_and_a_second_time_nothing(
     for wants in ("multi-user.target.wants/klaw.service", "timers.target.wants/klaw-backup.timer"):
         assert (enabled / wants).is_symlink()
     assert (enabled / "sysinit.target.wants/systemd-time-wait-sync.service").is_symlink()
+    assert str((machine / "var/lib/klaw/workspace").readlink()) == "/srv/workspace"
     before = tree(machine)
     code, said = service("install", "--with", "bubblewrap", "--workspace", "/srv/workspace")
     assert (code, tree(machine)) == (0, before)
@@ -83,6 +84,8 @@ def test_an_edited_unit_stays_and_the_difference_is_shown(
     assert (code, unit.read_text()) == (1, edited)
     assert "\n-RestartSec=9\n+RestartSec=2\n" in said
     assert "RestartSec=2\n" in unit.with_name("klaw.service.new").read_text()
+    service("uninstall")
+    assert {each.name for each in unit.parent.glob("klaw.service*")} == {"klaw.service.edited"}
 
 
 def test_a_unit_of_an_older_klaw_is_brought_up_to_date(machine: Path, service: Callable[..., tuple[int, str]]) -> None:
@@ -102,6 +105,54 @@ def test_user_and_home_of_the_first_time_stay(machine: Path, service: Callable[.
     assert service("install")[0] == 0
     assert tree(machine) == before
     assert "User=bot\n" in (machine / UNITS / "klaw.service").read_text()
+
+
+def test_a_workspace_that_is_there_is_not_shadowed_in_silence(
+    machine: Path, service: Callable[..., tuple[int, str]]
+) -> None:
+    service("install")
+    (machine / "var/lib/klaw/workspace").mkdir()
+    (machine / "var/lib/klaw/workspace/SOUL.md").write_text("Ты помощник")
+    code, said = service("install", "--workspace", "/srv/workspace")
+    assert (code, "and the service /srv/workspace: move what is in it there" in said) == (0, True)
+    (machine / "var/lib/klaw/workspace/SOUL.md").unlink()
+    assert service("install", "--workspace", "/srv/workspace")[0] == 0
+    assert (machine / "var/lib/klaw/workspace").is_symlink()
+    service("uninstall")
+    service("install")  # it is remembered
+    assert "KLAW_WORKSPACE=/srv/workspace" in (machine / UNITS / "klaw.service.d/workspace.conf").read_text()
+
+
+def test_keys_that_others_can_read_are_told(machine: Path, service: Callable[..., tuple[int, str]]) -> None:
+    service("install")
+    (machine / "etc/klaw/klaw.env").chmod(0o644)
+    code, said = service("install")
+    assert (code, "others can read it: chmod 600 /etc/klaw/klaw.env" in said) == (1, True)
+
+
+def test_a_program_behind_a_link_into_a_home_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home/bin").mkdir(parents=True)
+    (tmp_path / "home/bin/klaw").touch()
+    (tmp_path / "opt").symlink_to("home")
+    monkeypatch.setattr(installing, "is_hidden", lambda path: path.is_relative_to(tmp_path / "home"))
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "opt"))
+    with pytest.raises(ServiceRefused, match="does not see"):
+        this_program()
+
+
+def test_a_masked_unit_and_a_full_or_strange_disk_are_told(
+    machine: Path, service: Callable[..., tuple[int, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    unit = machine / UNITS / "klaw.service"
+    unit.parent.mkdir(parents=True)
+    unit.symlink_to("/dev/null")
+    code, said = service("install")
+    assert (code, "klaw.service  (is masked: systemctl unmask klaw.service)" in said) == (1, True)
+    unit.unlink()
+    unit.mkdir()
+    assert service("install", "--home", "/srv")[0] == 1
+    assert main(["service", "install", "--root", str(machine), "--program", "/opt/klaw/bin/klaw"]) == 1
+    assert f"klaw: {unit}: Is a directory" in capsys.readouterr().err
 
 
 def test_units_of_a_debian_package_are_used(machine: Path, service: Callable[..., tuple[int, str]]) -> None:

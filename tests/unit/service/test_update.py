@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from klaw.config.paths import Paths
-from klaw.service import update as module
-from klaw.service.update import KEPT, Release, Update, UpdateRefused
+from klaw.service import kept as module
+from klaw.service.kept import KEPT
+from klaw.service.update import Update
+from klaw.service.wheel import Release, UpdateRefused
 from klaw.store.migrations import latest
 
 
@@ -36,14 +38,23 @@ def test_a_full_disk_ends_it_with_the_server_running_and_nothing_left(
         copy.write_bytes(source.read_bytes()[:1])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for name in ("_check", "_ask", "_wait"):
+    for name in ("_check", "_examine", "_wait", "_installer"):
         monkeypatch.setattr(Update, name, lambda *_words: None)
     monkeypatch.setattr(module.shutil, "copy2", full)
     release = Release(path=tmp_path / "klaw.whl", version="99.0", schema=latest() + 1, requires_python="")
-    update = Update(release=release, paths=paths, home=None, control=server, tell=lambda _text: None, prefix=prefix)
+    update = Update(paths=paths, home=None, control=server, tell=lambda _text: None, prefix=prefix)
     with pytest.raises(UpdateRefused, match="No space left on device"):
-        update.run()
+        update.run(release, backup=False)
     assert server.done == ["stop", "start", "settle"]
     assert [path.name for path in tmp_path.iterdir() if KEPT in path.name] == []
     assert [path.name for path in paths.data_dir.iterdir()] == ["klaw.db"]
     assert (prefix / "bin" / "klaw").read_text() == "of now"
+
+
+def test_what_dpkg_put_there_is_left_to_it(tmp_path: Path) -> None:
+    release = Release(path=tmp_path / "klaw.whl", version="99.0", schema=latest(), requires_python="")
+    paths, server = Paths.resolve(tmp_path / "home"), Server()
+    update = Update(paths=paths, home=None, control=server, tell=print, prefix=Path("/usr/lib/klaw"))
+    with pytest.raises(UpdateRefused, match="apt install"):
+        update._check(release)
+    assert server.done == []

@@ -123,6 +123,13 @@ def test_a_bad_answer_names_its_option_and_writes_nothing(tmp_path, options, sai
     assert not (tmp_path / "home").exists()
 
 
+def test_a_place_that_cannot_be_is_named(tmp_path):
+    (tmp_path / "файл").touch()
+    done = init(tmp_path / "файл", "--yes", fails=True)
+    assert f"{tmp_path}/файл/workspace: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def on_terminal(home, typed):
     """Answer the questions on a real terminal."""
     ours, theirs = pty.openpty()

@@ -46,19 +46,21 @@ def texts_of_the_server():
 
 
 def looks_like(text, parts):
-    """Whether it is this one with something filled in, or what follows a field's name in it."""
-    pattern = ".*".join(map(re.escape, parts))
-    is_filled = all(each in text for each in parts) and re.fullmatch(pattern, text, re.DOTALL)
-    return is_filled or f": {text}" in parts[0]
+    """Whether it is this one with something filled in."""
+    return all(each in text for each in parts) and re.fullmatch(".*".join(map(re.escape, parts)), text, re.DOTALL)
 
 
 def test_no_word_is_left_of_a_text_that_is_gone():
     server = texts_of_the_server()
+    filled_in = [parts for parts in server if len(parts) > 1]
+    begin = "\0".join(parts[0] for parts in server)
     gone = []
     for text in RUSSIAN:
         if json.dumps(text, ensure_ascii=False) in CODE or f"{text}:" in CODE or MADE.fullmatch(text):
             continue
         filled = HOLE.sub("7", text.removeprefix("#").replace("timed out", "timed_out"))
-        if not any(looks_like(filled, parts) for parts in server):
+        if (filled,) in server or f": {filled}" in begin:  # the second follows a field's name
+            continue
+        if not any(looks_like(filled, parts) for parts in filled_in):
             gone.append(text)
     assert gone == []

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, BinaryIO
 
+from klaw.domain.text import plural
 from klaw.knowledge.reading.formats.text import MAX_PARAGRAPH, open_text
 from klaw.knowledge.reading.output import Output, UnreadableError, one_line
 
@@ -24,11 +25,11 @@ class _Bytes:
 
 
 def read(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
-    """Values that belong to one object are one paragraph."""
+    """Values that belong to one object are one paragraph. Of several values those before a damaged one are read."""
     ijson = import_module("ijson")
     path: list[str | int] = []
     lines: list[str] = []
-    size = 0
+    size = whole = 0
     try:
         for event, value in ijson.basic_parse(_Bytes(open_text(file)), multiple_values=True):
             if event in _CLOSES:
@@ -49,9 +50,13 @@ def read(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
             if event in _CLOSES or size > MAX_PARAGRAPH:
                 output.block("\n".join(lines), kind="table")
                 lines, size = [], 0
+            whole += not path
     except (ijson.JSONError, OverflowError):
         output.block("\n".join(lines), kind="table")
-        raise UnreadableError("broken", "is no valid JSON") from None
+        if not whole:
+            raise UnreadableError("broken", "is no valid JSON") from None
+        output.problem("part_broken", f"is no valid JSON behind {plural(whole, 'value')}")
+        return
     output.block("\n".join(lines), kind="table")
 
 

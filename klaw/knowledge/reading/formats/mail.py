@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from klaw.domain.charset import decode
+from klaw.domain.text import plural
 from klaw.knowledge.reading.formats.text import Markdown, paragraphs
 from klaw.knowledge.reading.output import Output, UnreadableError
 from klaw.toolbox.web.convert import convert
@@ -25,7 +26,11 @@ def read(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
     headings = (subject,) if subject.strip() else ()
     output.title(subject)
     lines = [f"{name}: {message[name]}" for name in _HEADERS if message.get(name)]
-    lines += [f"Attachment: {part.get_filename()}" for part in message.iter_attachments() if part.get_filename()]
+    attached = [name for part in message.iter_attachments() if (name := part.get_filename())]
+    if attached:
+        text = f"has {plural(len(attached), 'attachment')}, not read: add each of them as a file"
+        output.problem("attachments", text)
+    lines += [f"Attachment: {name}" for name in attached]
     output.block("\n".join(lines), headings=headings)
     body = message.get_body(("plain", "html"))
     if body is None:

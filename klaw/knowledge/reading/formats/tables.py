@@ -18,6 +18,10 @@ MAX_ROW_CHARS = 1_000_000
 DELIMITERS = ",;\t|"
 ROWS_AT_ONCE = 10_000
 """After so many rows the parent is told that there is progress, even if all were empty."""
+_FORMULA = re.compile(
+    rb"""<c\s(?![^<>]*\bt="str")[^<>]*>\s*<f(?:\s[^<>]*)?(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"""
+)
+"""In a cell without a value: programs that write sheets do not calculate. An empty text is a value."""
 _NUMBER = re.compile(r"[-+(]?[\d\s.,%$€₽]+\)?")
 
 
@@ -93,9 +97,11 @@ def _lines(text: io.TextIOWrapper) -> Iterator[str]:
 
 
 def read_xlsx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> None:
-    """Sheets as pages; of formulas the values that they had."""
+    """Sheets as pages; of formulas the values that they had when the file was saved."""
     with Archive(file, request["unpacked_bytes"]) as archive:
-        archive.check_xml()
+        if archive.check_xml(_FORMULA):
+            text = "has formulas without values, which are left out: save it with a program that calculates"
+            output.problem("no_values", text)
     file.seek(0)
     sys.modules.setdefault("numpy", None)  # type: ignore[arg-type]  # it would be imported for nothing: 20 MB, 0.2 s
     from openpyxl import load_workbook

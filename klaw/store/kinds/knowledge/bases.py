@@ -158,7 +158,7 @@ def _put(tx: Transaction, base: Base) -> Base:
 
 
 def remove(tx: Transaction, user: UserId, base: BaseId, at: str) -> Base:
-    """Remove a base that a user owns, with its sources; ``documents.sweep`` removes their documents.
+    """Remove a base that a user owns, with its sources; ``klaw.knowledge.removal`` removes their documents.
 
     Raises:
         NoSuchBase, NotAllowed: the user does not own it.

@@ -134,8 +134,8 @@ def add(tx: Transaction, user: UserId, source: Source, most: int) -> Source:
 
 
 def remove(tx: Transaction, user: UserId, source: SourceId, at: str) -> Source:
-    """Remove a source of a base that a user may edit; nobody sees its documents any more, and ``documents.sweep``
-    removes them.
+    """Remove a source of a base that a user may edit; nobody sees its documents any more, and
+    ``klaw.knowledge.removal`` removes them.
 
     Raises:
         NoSuchSource, NotAllowed: the user may not edit its base.

@@ -130,9 +130,12 @@ class Knowledge extends Panel {
 
   document(base, each) {
     const name = each.state === "read" && each.passages ? h("a", { href: `#/knowledge/${encodeURIComponent(base.id)}/${each.id}` }, each.name) : each.name;
-    return h("li", {}, h("p", {}, name), h("p", { class: "hint" }, [each.title !== each.name && each.title, t(STATES[each.state]), each.pages && t("{count} pages", { count: number(each.pages) }),
+    return h("li", {}, h("p", {}, name), h("p", { class: "hint" }, [each.title !== each.name && each.title, t(STATES[each.state]), each.pages && t("pages: {count}", { count: number(each.pages) }),
       each.size && size(each.size), each.read_at && when(each.read_at)].filter(Boolean).join(" · ")),
-    each.problems.map((problem) => h("p", { class: "error" }, said(problem.text, problem.code))));
+    each.problems.map((problem) => {
+      const plain = problem.text.replace(`${each.name}: `, ""), told = said(plain, problem.code);
+      return h("p", { class: "error" }, told === plain ? problem.text : [problem.page && `${t("page")} ${problem.page}: `, told]);
+    }));
   }
 
   /** Remove a source or a base: first what would go, then the deed. */

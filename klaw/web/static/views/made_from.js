@@ -5,6 +5,7 @@ import { h, nameOf, placeOf, toast } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { number, said, t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
+import { placeOf as standsAt } from "/static/views/knowledge/reader.js";
 
 const LAYERS = {
   system_prompt: "System prompt", core_memory: "Core memory and facts", summary: "Summaries", topics: "Topics", recall: "Recalled",
@@ -85,7 +86,7 @@ function fromKnowledge({ query, passages, nothing: why, removed, uncited, sparql
   return [h("h2", {}, t("From knowledge bases")), notes.filter(Boolean).map((each) => h("p", { class: "hint" }, each)),
     h("ul", { class: "lines" }, passages.map((each) => h("li", {}, h("p", {}, h("strong", {}, `[${each.number}] `),
       each.document ? h("a", { href: `#/knowledge/${each.base}/${each.document}/${each.start}-${each.end}`, onclick: (event) => event.target.closest("dialog").close() }, each.name) : each.name,
-      h("span", { class: "hint" }, [each.first_page && ` ${t("page")} ${each.first_page}`, each.heading && ` ${each.heading}`, each.cited && ` · ${t("cited")}`, ` · ${t("score")} ${number(each.score)}`].filter(Boolean))),
+      standsAt(each), h("span", { class: "hint" }, [each.cited && ` · ${t("cited")}`, ` · ${t("score")} ${number(each.score)}`].filter(Boolean))),
     each.text && h("p", { class: "quote clamp" }, each.text)))),
     sparql.map((each) => h("details", { class: "fold" }, h("summary", {}, `SPARQL, ${t("rows")}: ${number(each.rows || 0)} ${each.error || ""}`), h("pre", { tabIndex: 0 }, each.sparql)))];
 }
@@ -175,7 +176,7 @@ function correctMessage(said, changed) {
   }));
 }
 
-/** Write a fact or a topic's summary anew. */
+/** Write a fact or a topic's summary again. */
 function correct(path, name, value, changed) {
   const dialog = openDialog(t("Wrong"));
   dialog.show(form([{ name, label: t("Say what is right"), rows: 3, value }], async (given) => {

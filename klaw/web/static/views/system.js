@@ -45,7 +45,7 @@ class System extends Panel {
       row("Coverage", found + (coverage.whole || coverage.error ? "" : ` (${t("checked so far")}: ${number(coverage.messages)})`)),
       row("Spent today", `${dollars(llm.today.cost_nano / 1e9)}, ${t("calls")}: ${number(llm.today.calls)}`),
       row("Connections", number(connections)),
-      row("RAM", size(memory)), row("Database", size(disk.database_bytes)), row("Free on disk", size(disk.free_bytes))));
+      row("RAM", size(memory)), row("Database", size(disk.database_bytes + disk.wal_bytes)), row("Free on disk", size(disk.free_bytes))));
   }
 
   models({ models, default: usual }) {

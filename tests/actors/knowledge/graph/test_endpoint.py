@@ -3,7 +3,6 @@
 import base64
 import gzip
 import json
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -25,7 +24,7 @@ from klaw.knowledge.graph.endpoint import Web
 from klaw.knowledge.graph.graphs import Graphs, GraphSearch
 from klaw.toolbox.web.address import forbidden
 from tests.support.graphs import file_source, graphs, source
-from tests.support.programs.web_site import Names, Site, answer, redirect
+from tests.support.programs.web_site import Names, Site, answer, read_request, redirect
 from tests.support.waiting import HANG_S
 
 JSON = "application/sparql-results+json"
@@ -89,15 +88,9 @@ async def asked(here: World, source: Source) -> GraphSearch:
 
 async def query_of(stream: Any) -> str:
     """What is asked in a request that has just come."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        data += await stream.receive_some(65_536)
-    head, _, body = data.partition(b"\r\n\r\n")
-    found = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
-    assert found is not None
-    while len(body) < int(found[1]):
-        body += await stream.receive_some(65_536)
-    return parse_qs(body.decode())["query"][0]
+    request = await read_request(stream)
+    assert request is not None
+    return parse_qs(request.partition(b"\r\n\r\n")[2].decode())["query"][0]
 
 
 async def hang(_stream: Any) -> None:

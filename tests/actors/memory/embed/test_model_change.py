@@ -1,6 +1,6 @@
 """Another embedding model, or another recipe: the embedder over a real store, with the real model and a tiny one.
 
-Vector search is off until all is embedded anew, also across restarts; what does not work replaces nothing.
+Vector search is off until all is embedded again, also across restarts; what does not work replaces nothing.
 """
 
 import threading
@@ -20,6 +20,7 @@ from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import EmbeddingUnavailable
+from klaw.memory.embed.backfill import GATHER_ROWS
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage, passage, vectors_id
@@ -246,7 +247,7 @@ async def test_a_broken_model_replaces_nothing(
         assert await store.readers.run(vectors.count_embedded) == len(TEXTS)
         async with running(store, tiny) as embedder:
             await in_state(embedder, EmbedderState.READY)
-            assert embedder.status.waiting == 0, "nothing has to be made anew"
+            assert embedder.status.waiting == 0, "nothing has to be made again"
 
 
 async def test_a_model_that_comes_back_before_the_end_starts_anew(
@@ -271,3 +272,20 @@ def test_the_percentage_never_says_done_too_early(waiting: int, percent: int) ->
     )
     assert status.reembedded_percent == percent
     assert attrs.evolve(status, state=EmbedderState.READY).reembedded_percent == 100
+
+
+async def test_a_few_messages_wait_for_more(tmp_path: Path, tiny: Path) -> None:
+    async with running_store(tmp_path) as store, running(store, tiny, gather_s=3_600.0) as embedder:
+        await caught_up(embedder)
+        await store.writer.run(stored_messages.append, [new(text) for text in TEXTS[:3]])
+        embedder.nudge()
+        await caught_up(embedder)
+        assert (embedder.status.embedded, embedder.problems()) == (0, {}), "nobody is told that something is missing"
+        more = [new(f"{TEXTS[0]} {number}") for number in range(GATHER_ROWS - 3)]
+        await store.writer.run(stored_messages.append, more)
+        embedder.nudge()
+        await caught_up(embedder)
+        assert embedder.status.embedded == GATHER_ROWS
+        await store.writer.run(stored_messages.append, [new("One more message, which waits again.")])
+    async with running_store(tmp_path) as store, running(store, tiny, gather_s=0.05) as embedder:
+        await until(lambda: embedder.status.embedded == GATHER_ROWS + 1)

@@ -20,7 +20,7 @@ from klaw.errors import EmbeddingUnavailable
 from klaw.llm import service
 from klaw.llm.budget import DailyBudget
 from klaw.llm.client import LlmClient, without_server
-from klaw.memory.embed import remote, worker
+from klaw.memory.embed import backfill, remote, worker
 from klaw.memory.embed.embedder import Embedder, query_vector
 from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.remote import TEXTS_IN_REQUEST, Remote, remote_of
@@ -48,8 +48,9 @@ PROBLEM = "embeddings_failing"
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for what is tried again by itself."""
-    monkeypatch.setattr(worker, "RECHECK_MODEL_S", 0.05)
-    monkeypatch.setattr(worker, "FAILED_BATCH_PAUSE_S", 0.0)
+    for module in (worker, backfill):
+        monkeypatch.setattr(module, "RECHECK_MODEL_S", 0.05)
+    monkeypatch.setattr(backfill, "FAILED_BATCH_PAUSE_S", 0.0)
     monkeypatch.setattr(service, "BREAK", service.Backoff(0.05, 0.05))
 
 
@@ -291,7 +292,7 @@ async def test_a_text_that_is_refused_holds_up_no_other(
         here.embedder.nudge()
         await here.embedder.wait_idle()
         assert here.embedder.status.embedded == 2
-        monkeypatch.setattr(worker, "FAILED_ROWS_PAUSE_S", 0.0)
+        monkeypatch.setattr(backfill, "FAILED_ROWS_PAUSE_S", 0.0)
         here.embedder.nudge()
         await here.until_embedded(8)
 

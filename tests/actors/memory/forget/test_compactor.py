@@ -22,10 +22,14 @@ async def test_many_forgettings_are_compacted_once(autojump_clock: trio.testing.
         if failing:
             raise StorageError("a reindex is reading the logs")
 
-    compactor = Nudge()
+    async def resume() -> None:
+        resumed.append(len(calls))
+        raise StorageError("the disk is full")
+
+    compactor, resumed = Nudge(), list[int]()
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
-        run = partial(compactor_actor.run, compactor=compactor, compact=compact)
+        run = partial(compactor_actor.run, compactor=compactor, compact=compact, resume=resume)
         await supervisor.start(ActorSpec(name=ACTOR_NAME, run=run, stop_budget_s=1))
         compactor.nudge()
         await trio.sleep(3 * EMPTY_EVERY_S)
@@ -43,3 +47,4 @@ async def test_many_forgettings_are_compacted_once(autojump_clock: trio.testing.
         await trio.sleep(3 * ANEW_EVERY_S)
         assert len(calls) == count
         await supervisor.stop(ACTOR_NAME, "done")
+    assert resumed == [0]

@@ -1,4 +1,4 @@
-"""What models are asked about is forgotten before they answer: nothing of it is stored, and it is made anew."""
+"""What models are asked about is forgotten before they answer: nothing of it is stored, and it is made again."""
 
 import json
 from pathlib import Path

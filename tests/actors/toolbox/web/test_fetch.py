@@ -223,7 +223,7 @@ async def test_name_with_one_private_address_is_refused_as_a_whole() -> None:
 
 async def test_rebinding_gains_nothing() -> None:
     """The name is resolved once for a connection, and the address that was checked is the one connected to; the next
-    hop is checked anew."""
+    hop is checked again."""
     async with site() as (served, fetcher, names):
         names.answers["rebind.example"] = [["127.0.0.7"], ["127.0.0.1"]]
         served.pages["/first"] = answer(b"public", "text/plain")

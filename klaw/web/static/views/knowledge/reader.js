@@ -19,10 +19,10 @@ export function passageLine(base, each, opened = () => null) {
     each.text && h("p", { class: "quote clamp" }, each.text));
 }
 
-/** Page and heading of a passage. */
-export function placeOf({ first_page, last_page, heading }) {
+/** Page and heading of a passage, and which other documents have it. */
+export function placeOf({ first_page, last_page, heading, also = [] }) {
   const pages = first_page && (last_page && last_page !== first_page ? `${t("pages")} ${first_page}–${last_page}` : `${t("page")} ${first_page}`);
-  const told = [pages, heading].filter(Boolean).join(" · ");
+  const told = [pages, heading, also.length && `${t("the same in")} ${also.map((each) => each.name).join(", ")}`].filter(Boolean).join(" · ");
   return told && h("span", { class: "hint" }, ` ${told}`);
 }
 
@@ -42,7 +42,7 @@ export const reader = {
     return [
       h("header", { class: "row" }, h("a", { href: `#/knowledge/${encodeURIComponent(base)}`, class: "button", "aria-label": t("Knowledge") }, "‹"), h("h1", {}, document.title || document.name),
         h("a", { class: "button", href: originalOf(id, (passages.find(isCited) || passages[0] || {}).first_page), target: "_blank", rel: "noopener" }, t("Open the file"))),
-      h("p", { class: "hint" }, [document.name, document.pages && t("{count} pages", { count: number(document.pages) })].filter(Boolean).join(" · ")),
+      h("p", { class: "hint" }, [document.name, document.pages && t("pages: {count}", { count: number(document.pages) })].filter(Boolean).join(" · ")),
       h("nav", { class: "row", "aria-label": t("Passages") }, previous !== null && to(previous, t("Earlier")), next !== null && to(next, t("Later"))),
       rows.length ? rows : h("p", {}, t("It has no text that could be read.")),
     ];

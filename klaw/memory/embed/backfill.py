@@ -1,0 +1,290 @@
+"""The embedder's backfill lane: give what has no vector one, behind every question.
+
+The database is its queue: rows without a vector are found by query, so a dropped nudge, a crash or a failed embed loses
+nothing.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.failure import error_class
+from klaw.actor.supervisor import Vitals
+from klaw.actor.threads import Threads
+from klaw.config.memory import EmbeddingConfig
+from klaw.domain.embedding import EmbedderState
+from klaw.errors import EmbeddingUnavailable, ModelAway, ModelError, StorageFull, VectorsDamaged
+from klaw.heap import give_back
+from klaw.memory.embed.batches import Waiting, split_batches
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.passage import Passage, passage, vectors_id
+from klaw.memory.embed.token_coder import Reading
+from klaw.store.engine import meta
+from klaw.store.engine.database import Readers
+from klaw.store.engine.writer import Writer
+from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.search import passages, token_codes, vectors
+from klaw.store.search.passages import PassageVector
+from klaw.store.search.vectors import Unembedded
+
+if TYPE_CHECKING:
+    from klaw.memory.embed.remote import AnyModel, Remote
+
+BACKFILL_ROWS = 128
+"""Rows fetched at once from the database; they are embedded in batches of ``embedding.batchTokens``."""
+GATHER_ROWS = 16
+"""So many messages wait for no more: they may have left the sliding window."""
+FAILED_BATCH_PAUSE_S = 5.0
+FAILED_ROWS_PAUSE_S = 3_600.0
+"""What a provider's model refused is sent again after so long: another time it may be another model."""
+REPAIR_PAUSE_S = 3_600.0
+"""A vector table that is damaged again so soon is left alone: something else is wrong, a disk perhaps."""
+PASSAGE_ROWS = 16
+"""Facts and pieces of files that are embedded at once."""
+DOCUMENT_ROWS = 4
+"""Passages of documents that each thread embeds before it is looked whether a message waits: about 1,000 tokens."""
+RECHECK_MODEL_S = 30.0
+"""A missing model is looked for again after so long (somebody may have pulled it)."""
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+log = structlog.get_logger("klaw.embedder")
+
+
+@attrs.define(kw_only=True, eq=False)
+class Backfill:
+    """One life of the lane, with a loaded model.
+
+    Args:
+        embedder, config, min_tokens, writer, readers, recipe, remote, gather_s: see ``Worker``.
+        rows: fetched at once from the database.
+        repair_pause_s: see ``REPAIR_PAUSE_S``.
+        model: whose vectors the store has.
+        read: makes vectors of passages; blocks.
+        threads: for ``read``.
+        vitals: of the actor.
+    """
+
+    embedder: Embedder
+    config: EmbeddingConfig
+    min_tokens: int
+    writer: Writer
+    readers: Readers
+    recipe: int
+    rows: int
+    repair_pause_s: float
+    remote: "Remote | None"
+    gather_s: float
+    model: "AnyModel"
+    read: Callable[[list[Passage]], list[Reading]]
+    threads: Threads
+    vitals: Vitals
+    failing: set[int] = attrs.field(factory=set, init=False)
+    """Rows that the model could not embed even alone; left out until the next start, a provider's for a while."""
+    failing_since: float = attrs.field(default=-math.inf, init=False)
+    gathered_at: float = attrs.field(default=math.inf, init=False)
+    """When the few messages that wait are embedded, in Trio's time."""
+    repaired_at: float = attrs.field(default=-math.inf, init=False)
+    """When the vector table was last rebuilt, in Trio's time."""
+
+    @property
+    def vectors_id(self) -> str:
+        return vectors_id(self.model.model_id, self.recipe)
+
+    async def run(self) -> None:
+        """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
+        while True:
+            pause_s = self.config.sweep_s
+            await self._embed_slowly()
+            try:
+                if self.embedder.take_damage_report():
+                    await self._repair()
+                while await self.writer.run(stored_vectors.encode):  # of an earlier version, or left over by a stop
+                    pass
+                made = False
+                while await self._embed_next():
+                    made = True
+                if made and self.remote is None:
+                    await self.threads.run(give_back)
+            except StorageFull:
+                log.warning("vectors_not_stored", code="storage_full")
+            except VectorsDamaged:
+                self.embedder.report_damage()
+                if self._may_repair():
+                    continue
+                log.warning("vectors_not_stored", code="vectors_damaged")
+            except ModelAway as error:
+                log.warning("embedding_waits", error=error_class(error.__cause__ or error))
+                pause_s = min(pause_s, RECHECK_MODEL_S)
+            self.vitals.doing("idle")
+            if self.remote is not None:
+                await self.remote.note_spending()
+            await self.embedder.wait_for_news(max(0.0, min(pause_s, self.gathered_at - trio.current_time())))
+
+    async def _embed_next(self) -> bool:
+        """Embed the next few of what waits: facts and pieces of files first, which are few, then messages, then
+        passages of documents. Returns whether there may be more to do. Raises like ``_embed_kept``, ``_embed_some``."""
+        waiting = await self.readers.run(passages.unembedded, self.vectors_id, PASSAGE_ROWS)
+        if await self._embed_kept(waiting) or await self._embed_some():
+            return True
+        most = DOCUMENT_ROWS * self.config.threads
+        waiting = await self.readers.run(passages.unembedded, self.vectors_id, most, ("document",))
+        self.vitals.doing(f"embedding {len(waiting)} passages of documents")
+        parts = [waiting[start : start + DOCUMENT_ROWS] for start in range(0, len(waiting), DOCUMENT_ROWS)]
+        return any(await self._share(parts, self._embed_kept))
+
+    async def _embed_kept(self, waiting: Sequence[passages.Unembedded]) -> bool:
+        """Embed facts, pieces of files or passages of documents. Returns whether there may be more to do; not when none
+        of them could be stored. Raises StorageFull: they could not be stored. Raises ModelAway."""
+        if not waiting:
+            return False
+        try:
+            made = await self.threads.run(self.read, [Passage(each.text, each.lead) for each in waiting])
+        except ModelAway:
+            raise
+        except ModelError as error:
+            log.warning("embed_failed", count=len(waiting), error=error_class(error))
+            return False
+        pairs = zip(waiting, made, strict=True)
+        found = [PassageVector(each.kind, each.rowid, each.lead + each.text, reading.vector) for each, reading in pairs]
+        return await self.writer.run(stored_vectors.store_of_passages, self.vectors_id, found) > 0
+
+    async def _embed_slowly(self) -> None:
+        """Embed what waits in the slow lane, one after the other."""
+        while (request := self.embedder.take_slow()) is not None:
+            if request.reply.resolved:
+                continue
+            try:
+                made = await self.threads.run(self.read, [Passage(request.text)])
+            except ModelError as error:
+                log.warning("embed_failed", count=1, error=error_class(error))
+                request.reply.fail(EmbeddingUnavailable("failed"))
+            else:
+                request.reply.set(made[0])
+
+    def _may_repair(self) -> bool:
+        return trio.current_time() >= self.repaired_at + self.repair_pause_s
+
+    async def _repair(self) -> None:
+        """Drop a damaged vector table. All messages are then embedded again; meanwhile full text finds them."""
+        if not self._may_repair():
+            return
+        self.repaired_at = trio.current_time()
+        log.warning("vectors_damaged", count=self.embedder.status.embedded)
+        try:
+            await stored_vectors.prepare(self.writer, self.vectors_id, self.model.dimension, damaged=True)
+        except VectorsDamaged:  # pages of the database file are broken: it has to be rebuilt as a whole
+            log.warning("vectors_not_repaired", code="vectors_damaged")
+            return
+        self.embedder.count(embedded=0, waiting=await self.readers.run(vectors.count_unembedded, self.min_tokens))
+
+    async def _embed_some(self) -> bool:
+        """Embed one fetch of rows. Returns whether there was anything to do.
+
+        Raises:
+            StorageFull, VectorsDamaged: some of it could not be stored.
+            ModelAway: a provider's model cannot be asked now.
+        """
+        if self.remote is not None and trio.current_time() >= self.failing_since + FAILED_ROWS_PAUSE_S:
+            self.failing.clear()
+        as_of = await self.readers.run(meta.last_entry)
+        rows = await self.readers.run(vectors.unembedded, self.min_tokens, self.rows + len(self.failing))
+        rows = [row for row in rows if row.rowid not in self.failing]
+        gathers = self._gathers(len(rows))
+        waiting = 0 if gathers else await self.readers.run(vectors.count_unembedded, self.min_tokens)
+        self.embedder.count(embedded=self.embedder.status.embedded, waiting=waiting)
+        if gathers:
+            return False
+        if rows:
+            await self._embed_rows(rows, as_of)
+            return True
+        await self._end_reembedding()
+        return await self._embed_uncoded(as_of)
+
+    def _gathers(self, rows: int) -> bool:
+        """Whether the few messages that wait go on waiting: storing vectors writes the same pages of several tables and
+        indexes for one message as for many."""
+        if 0 < rows < GATHER_ROWS and self.embedder.status.state is EmbedderState.READY:
+            self.gathered_at = min(self.gathered_at, trio.current_time() + self.gather_s)
+            if trio.current_time() < self.gathered_at:
+                return True
+        self.gathered_at = math.inf
+        return False
+
+    async def _embed_uncoded(self, as_of: int) -> bool:
+        """Embed again some messages that have a vector and no codes of their tokens, from before there were any.
+        Returns and raises like ``_embed_some``."""
+        if self.model.coder is None:
+            return False
+        found = await self.readers.run(token_codes.lacking, self.rows)
+        if found is None:
+            return False
+        await self._embed_rows(await self.readers.run(vectors.to_embed, found.rowids), as_of)
+        if await self.readers.run(meta.last_entry) == as_of:  # else some may have been refused, and are tried again
+            await self.writer.run(stored_vectors.codes_complete_from, found.complete_from)
+        return True
+
+    async def _embed_rows(self, rows: Sequence[Unembedded], as_of: int) -> None:
+        """Embed and store some messages. Raises like ``_embed_some``."""
+        texts = [Waiting(row.rowid, passage(row.content, row.previous, self.recipe)) for row in rows]
+        self.vitals.doing(f"embedding {len(texts)} messages")
+        gathered = self.gather_s > 0 and len(texts) < GATHER_ROWS  # they are stored together too
+        parts = [texts] if gathered else split_batches(texts, self.config.batch_tokens)
+        await self._share(parts, partial(self._embed_batch, as_of=as_of))
+
+    async def _share(self, parts: Iterable[P], embed: Callable[[P], Awaitable[T]]) -> list[T]:
+        """Let ``embedding.threads`` workers embed parts of a fetch, each the next when it is done with one. Raises what
+        one of them raised."""
+        left, done = iter(parts), list[T]()
+        refused: list[StorageFull | VectorsDamaged | ModelAway] = []
+
+        async def work() -> None:
+            try:
+                for part in left:
+                    if refused:
+                        return
+                    await self._embed_slowly()
+                    done.append(await embed(part))
+            except (StorageFull, VectorsDamaged, ModelAway) as error:
+                refused.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(self.config.threads):
+                nursery.start_soon(work)
+        if refused:
+            raise refused[-1]
+        return done
+
+    async def _end_reembedding(self) -> None:
+        if self.embedder.status.state is EmbedderState.REEMBEDDING:
+            await self.writer.run(stored_vectors.end_reembedding)
+            self.embedder.enter(EmbedderState.READY)
+
+    async def _embed_batch(self, batch: Sequence[Waiting], as_of: int) -> None:
+        try:
+            made = await self.threads.run(self.read, [row.passage for row in batch])
+        except ModelAway:
+            raise
+        except ModelError as error:
+            log.warning("embed_failed", count=len(batch), error=error_class(error))
+            if len(batch) == 1:
+                self.failing.add(batch[0].rowid)
+                self.failing_since = trio.current_time()
+                return
+            await trio.sleep(FAILED_BATCH_PAUSE_S)
+            for row in batch:
+                await self._embed_batch([row], as_of)
+            return
+        pairs = [(row.rowid, reading.vector) for row, reading in zip(batch, made, strict=True)]
+        codes: dict[int, bytes] = {}
+        if self.model.coder is not None:
+            codes = {row.rowid: reading.codes for row, reading in zip(batch, made, strict=True)}
+        stored = await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of, codes=codes)
+        status = self.embedder.status
+        self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))

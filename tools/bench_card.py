@@ -1,0 +1,97 @@
+"""What a turn costs a memory card: all that reaches the device, the file system's own journal included.
+
+    sudo python tools/bench_card.py --models DIR [--turns 20] [--gap 25] [--json]
+
+Makes an ext4 file system in a file, mounts it (as root), starts a real server with its home there and a scripted model,
+and talks as one person does: a question of 113 bytes, an answer of 780, a pause. Then it counts the sectors that were
+written, up to the last ``sync``. Kernel and SQLite write a page once for what happens within some seconds, so the pause
+matters: with ``--gap 0`` a turn costs less than half.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from klaw.client.ask import ask
+from klaw.client.connection import connect
+from tests.support.llm_server import serve_llm, text_reply
+from tests.support.server import served, write_home
+
+QUESTION = "I promised Olga to repair the bicycle before we travel to Kazan, number {n}; Нина thinks it will be fine."
+ANSWER = "I think that is a good plan, and we should tell Olga about it. " * 12
+SETTLE_S = 10.0
+"""Before and after, so that what a start does, and vectors that wait, are not counted or are."""
+SECTOR = 512
+
+
+@contextmanager
+def card(scratch: Path, megabytes: int = 600) -> Iterator[Path]:
+    """A mounted file system of its own. Raises CalledProcessError: not root, or no loop device."""
+    image, folder = scratch / "card.img", scratch / "card"
+    with image.open("wb") as file:
+        file.truncate(megabytes << 20)
+    folder.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def sectors(folder: Path) -> int:
+    """Bytes written to the device of a folder since it was made."""
+    os.sync()
+    device = folder.stat().st_dev
+    counts = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    return int(counts[6]) * SECTOR
+
+
+async def talk(home: Path, models: Path, turns: int, gap_s: float) -> dict[str, Any]:
+    async with serve_llm() as llm:
+        llm.respond = lambda _request: text_reply(ANSWER)
+        write_home(home, llm=llm.url, models=models, embedding={"gatherSeconds": 60})
+        async with served(home) as server, connect(server.url) as client:
+            await ask(client, "main", QUESTION.format(n=0), lambda _event: None)
+            await trio.sleep(SETTLE_S)
+            before, said = sectors(home), 0
+            for number in range(1, turns + 1):
+                question = QUESTION.format(n=number)
+                await ask(client, "main", question, lambda _event: None)
+                said += len(question.encode()) + len(ANSWER.encode())
+                await trio.sleep(gap_s)
+            await trio.sleep(SETTLE_S)
+            written = sectors(home) - before
+    return {
+        "turns": turns,
+        "gap_s": gap_s,
+        "written_kb_per_turn": round(written / turns / 1000, 1),
+        "times_the_text": round(written / said, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, required=True, help="folder of the pulled models")
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--gap", type=float, default=25.0, help="seconds between an answer and the next question")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch, card(Path(scratch)) as folder:
+        result = trio.run(talk, folder / "home", arguments.models.absolute(), arguments.turns, arguments.gap)
+    print(json.dumps(result) if arguments.json else "\n".join(f"{key}: {value}" for key, value in result.items()))
+
+
+if __name__ == "__main__":
+    main()
