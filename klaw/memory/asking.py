@@ -88,8 +88,7 @@ class Asker:
         finally:
             if self.writer is not None and charge.meter.record():
                 charge.at = iso(self.clock.now())
-                with trio.move_on_after(2 * WRITE_S, shield=True):
-                    await note_spending(charge.meter, self.writer, charge.at, source, user, chat)
+                await note_spending(charge.meter, self.writer, charge.at, source, user, chat)
 
     def room(self, task: Task, name: str) -> int:
         """About how many tokens of material a question may have.
@@ -174,11 +173,11 @@ async def note_spending(
 ) -> None:
     """Keep what a piece of work has spent, if it was anything.
 
-    Cancellation: it may be noted or not; the last note of something is to be shielded.
+    Cancellation: it is noted all the same, for which it waits up to 5 s: the meter is asked only once.
     """
     if not (models := meter.record().get("models")):
         return
-    with trio.move_on_after(WRITE_S) as scope:
+    with trio.move_on_after(WRITE_S, shield=True) as scope:
         try:
             await writer.run(usage.note_spent, source, user, chat, models, at)
         except KlawError as error:  # the daily limit has it; only a restart would forget it

@@ -27,9 +27,6 @@ from klaw.store.search import vectors
 if TYPE_CHECKING:
     from klaw.memory.embed.remote import AnyModel, Remote
 
-STOP_S = 10.0
-"""Longest wait for a note on what was spent, when it stops."""
-
 log = structlog.get_logger("klaw.embedder")
 
 
@@ -99,8 +96,7 @@ class Worker:
         finally:
             model.close()
             if self.remote is not None:
-                with trio.move_on_after(STOP_S, shield=True):
-                    await self.remote.note_spending(at_once=True)
+                await self.remote.note_spending(at_once=True)
 
     async def _load(self) -> "AnyModel | None":
         """Load the model; while it is missing or unusable, say so and look again. None when the mailbox was closed.

@@ -26,4 +26,4 @@ async def test_crash_drill_of_three_rounds():
     """tools/crash_drill.py, as by hand but shorter: 20 clients and two that share a chat, three kills under load."""
     report = await drill("crash_drill.py", "--rounds", "3")
     assert report["kills"] == 3
-    assert report["acknowledged"] > 50
+    assert report["acknowledged"] >= 21, "every client that writes has at least one"

@@ -512,7 +512,7 @@ async def test_signs_of_life_between_content_do_no_harm(api: Api, server: LlmSer
     assert done.tool_calls[0].arguments == arguments
 
 
-@pytest.mark.parametrize("prompt", ["Мой пин 4711, Лодка зовётся Странник", "My PIN is 4711, the boat is Wanderer"])
+@pytest.mark.parametrize("prompt", ["Мой пин 47-11, Лодка зовётся Странник", "My PIN is 47-11, the boat is Wanderer"])
 @pytest.mark.parametrize(
     ("status", "code", "asks"),
     [
@@ -535,7 +535,7 @@ async def test_a_refusal_says_who_where_and_why(
     assert asks in told
     safe = str(caught.value) + repr(logs)
     assert "The key is invalid for" in safe
-    assert not any(word in safe for word in (SECRET, "4711", "boat", "Wanderer", "Лодка", "Странник", "пин"))
+    assert not any(word in safe for word in (SECRET, "47-11", "boat", "Wanderer", "Лодка", "Странник", "пин"))
 
 
 async def test_an_error_in_the_stream_masks_the_key_as_well(api: Api, server: LlmServer, make: Make) -> None:

@@ -347,6 +347,9 @@ async def test_what_is_spent_is_noted_where_the_price_is_known(tmp_path: Path, s
             await here.until_embedded(4)
             await here.embedder.query("Какой пароль?")
             calls = len(server.requests)
+            with trio.CancelScope() as scope:  # a stop in the middle of a note loses nothing
+                scope.cancel()
+                await here.remote.note_spending(at_once=True)
         (group,) = await store.readers.run(usage.groups, UsageFilters(), "source")
         assert (group.key, group.spent.calls) == ("embedding", calls)
         counted = sum(embedded(request)["usage"]["prompt_tokens"] for request in server.requests)
