@@ -155,6 +155,12 @@ class Meter:
         """What ``TurnRecord.usage``, or ``usage`` in ``Run.details``, keeps of it. Empty when there was no call."""
         return usage.record(self._by_model)
 
+    def take(self) -> dict[str, Any]:
+        """``record``, and begin at zero: a call that is under way is in the next one."""
+        record = self.record()
+        self._by_model.clear()
+        return record
+
     def _worst(self, models: Sequence[Model], most: Usage) -> Spent:
         """The dearest that a call may be, whichever model answers."""
         by_model = [spent_of(most, self._registry.facts(model.name).prices) for model in models]

@@ -5,9 +5,9 @@ after a restart. Failed attempts count as far as anything is known of them: an a
 whole, one that broke off with an estimate. What a provider never told of is not counted.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import structlog
@@ -86,9 +86,11 @@ class Asker:
         try:
             yield attrs.evolve(self, charge=charge)
         finally:
-            if self.writer is not None and charge.meter.record():
+            if self.writer is not None and (record := charge.meter.record()):
                 charge.at = iso(self.clock.now())
-                await note_spending(charge.meter, self.writer, charge.at, source, user, chat)
+                await note_spending(  # noqa: ASYNC102 - it shields
+                    record, self.writer, charge.at, source, user, chat
+                )
 
     def room(self, task: Task, name: str) -> int:
         """About how many tokens of material a question may have.
@@ -169,13 +171,13 @@ class Asker:
 
 
 async def note_spending(
-    meter: Meter, writer: Writer, at: str, source: str, user: UserId, chat: ChatId | None = None
+    record: Mapping[str, Any], writer: Writer, at: str, source: str, user: UserId, chat: ChatId | None = None
 ) -> None:
-    """Keep what a piece of work has spent, if it was anything.
+    """Keep what a piece of work has spent (``Meter.record``), if it was anything.
 
-    Cancellation: it is noted all the same, for which it waits up to 5 s: the meter is asked only once.
+    Cancellation: it is noted all the same, for which it waits up to 5 s: nobody tries again.
     """
-    if not (models := meter.record().get("models")):
+    if not (models := record.get("models")):
         return
     with trio.move_on_after(WRITE_S, shield=True) as scope:
         try:

@@ -201,8 +201,8 @@ class Remote:
         Cancellation: see ``klaw.memory.asking.note_spending``.
         """
         if self.writer is not None and (at_once or trio.current_time() >= self._noted_at + NOTE_S):
-            self._noted_at, meter, self.meter = trio.current_time(), self.meter, self.llm.meter()
-            await note_spending(meter, self.writer, iso(self.clock.now()), "embedding", LOCAL_USER)
+            self._noted_at = trio.current_time()
+            await note_spending(self.meter.take(), self.writer, iso(self.clock.now()), "embedding", LOCAL_USER)
 
 
 def remote_of(

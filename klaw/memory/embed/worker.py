@@ -96,7 +96,7 @@ class Worker:
         finally:
             model.close()
             if self.remote is not None:
-                await self.remote.note_spending(at_once=True)
+                await self.remote.note_spending(at_once=True)  # noqa: ASYNC102 - it shields
 
     async def _load(self) -> "AnyModel | None":
         """Load the model; while it is missing or unusable, say so and look again. None when the mailbox was closed.

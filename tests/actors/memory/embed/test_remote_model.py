@@ -29,7 +29,7 @@ from klaw.store.kinds import messages, usage
 from klaw.store.kinds.usage import UsageFilters
 from klaw.store.search import vectors
 from klaw.store.store import Store
-from tests.support.llm_server import Cut, Hang, LlmServer, Pause, Raw, Recorded, Reply, error_reply, serve_llm
+from tests.support.llm_server import Cut, Hang, LlmServer, Pause, Raw, Recorded, Reply, Wait, error_reply, serve_llm
 from tests.support.memory.endpoints import DIMENSION, answer, asked, embedded, json_reply, spoiled
 from tests.support.stores import new, running_store
 from tests.support.waiting import HANG_S, until
@@ -340,12 +340,21 @@ async def test_an_endless_answer_is_given_up(
         assert here.remote.trouble is None
 
 
-async def test_what_is_spent_is_noted_where_the_price_is_known(tmp_path: Path, server: LlmServer) -> None:
+async def test_what_is_spent_is_noted_where_the_price_is_known(
+    tmp_path: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "QUERY_S", HANG_S)
     async with running_store(tmp_path) as store:
         async with running(tmp_path, server, store=store, models={"m/x": PRICED}) as here:
             await here.say(*TEXTS)
             await here.until_embedded(4)
-            await here.embedder.query("Какой пароль?")
+            gate, arrived = trio.Event(), len(server.requests) + 1
+            server.respond = lambda request: attrs.evolve(answer(request), before_head=(Wait(gate),))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(here.embedder.query, "Какой пароль?")
+                await server.wait_for_requests(arrived)
+                await here.remote.note_spending(at_once=True)  # a question that is under way is in the next note
+                gate.set()
             calls = len(server.requests)
             with trio.CancelScope() as scope:  # a stop in the middle of a note loses nothing
                 scope.cancel()
