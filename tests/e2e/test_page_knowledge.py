@@ -57,7 +57,7 @@ def walk(page, wrong):
     page.keyboard.press("Escape")
 
     page.evaluate("location.hash = '#/knowledge'")
-    page.get_by_text("Договоры").first.click()
+    page.locator("klaw-knowledge").get_by_text("Договоры").first.click()
     page.locator("klaw-knowledge .menu summary").first.click()
     page.locator(".menu button", has_text="Удалить").click()
     page.locator("dialog button[value=yes]").click()

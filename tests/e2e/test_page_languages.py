@@ -20,6 +20,8 @@ pytestmark = needs_chromium
 
 WIDE = """[...document.querySelectorAll("html, main, .messages, .side, klaw-chat, klaw-memory, .panel, dialog")]
     .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.localName)"""
+LINES = "klaw-memory:has([href='#/memory/{}'][aria-current]) .lines li"
+"""Of that tab, and not of the one before it."""
 ENGLISH = re.compile(r"\b[a-z]{2,} [a-z]{2,} [a-z]{2,}\b")
 RUSSIAN = re.compile(r"[а-яё]{2,} [а-яё]{2,} [а-яё]{2,}", re.IGNORECASE)
 FOREIGN = {"ru-RU": ENGLISH, "en-GB": RUSSIAN}
@@ -123,14 +125,14 @@ class Look:
         page = self.page
         call(page, "POST", "/facts", {"text": self.words["said"]})
         call(page, "POST", "/people", {"name": self.words["person"]})
-        self.open("memory/facts", "klaw-memory .lines li")
+        self.open("memory/facts", LINES.format("facts"))
         assert "mcp:desk" in page.locator(".lines .hint", has_text="mcp:").first.inner_text()  # which program saved it
         self.dialog(page.locator("klaw-memory .row button.main"), "form", "add a fact")
-        self.open("memory/people", "klaw-memory .lines li")
+        self.open("memory/people", LINES.format("people"))
         page.locator("klaw-memory .lines a").first.click()
         page.wait_for_selector("klaw-memory .buttons")
         self.check("a person")
-        self.open("memory/topics", "klaw-memory .lines li")
+        self.open("memory/topics", LINES.format("topics"))
         page.locator("klaw-memory .lines a").first.click()
         page.wait_for_selector("klaw-memory .quote")
         self.check("a topic")
@@ -146,7 +148,7 @@ class Look:
         page.wait_for_selector("dialog [name=name] ~ .error:not(:empty)")
         self.check("a wrong task")
         page.keyboard.press("Escape")
-        self.open("tasks/*", "klaw-tasks header a")
+        self.open("tasks/*", "klaw-tasks header a[href='#/tasks']")
         self.open("usage", "klaw-usage figure")
         self.open("system", "klaw-system table")
         page.click("[data-key^='test ']")
