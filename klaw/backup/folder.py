@@ -64,16 +64,16 @@ def locked(folder: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise BackupRefused(f"there is no {folder.parent}: is its disk mounted?") from error
     # A stick may know no modes: nothing is demanded of what is there.
-    with alone(folder / LOCK, f"another backup is at work in {folder}: wait for its end"):
+    with alone(folder / LOCK, BackupRefused(f"another backup is at work in {folder}: wait for its end")):
         yield
 
 
 @contextmanager
-def alone(path: Path, refusal: str) -> Iterator[None]:
+def alone(path: Path, refusal: KlawError) -> Iterator[None]:
     """Hold the lock of a file, which is made if it is not there, or of a folder that is.
 
     Raises:
-        BackupRefused: somebody else holds it.
+        KlawError: ``refusal``, since somebody else holds it.
         OSError: it cannot be opened.
     """
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
@@ -82,7 +82,7 @@ def alone(path: Path, refusal: str) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BackupRefused(refusal) from error
+            raise refusal from error
         yield
     finally:
         os.close(descriptor)

@@ -52,7 +52,8 @@ def restore(paths: Paths, root: Path, manifest: Manifest, tell: Tell = lambda _d
     above = paths.data_dir.resolve().parent
     with folders.told(paths.data_dir), ExitStack() as stack:
         above.mkdir(mode=0o700, parents=True, exist_ok=True)
-        stack.enter_context(folders.alone(above, f"another restore is at work in {above}: wait for its end"))
+        refusal = BackupRefused(f"another restore is at work in {above}: wait for its end")
+        stack.enter_context(folders.alone(above, refusal))
         for each in places:
             if not each.is_empty() and not (each is not places[-1] and each.is_done()):
                 raise BackupRefused(

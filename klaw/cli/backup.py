@@ -145,9 +145,8 @@ def create(asked: Create, paths: Paths, progress: ProgressLine) -> dict[str, Any
     os.nice(NICE)
     tell = partial(progress.show, "files")
     how = {"secrets": asked.with_secrets, "whole": asked.whole}
-    with (
-        noting_failure(paths.backups_dir) if paths.data_dir.is_dir() else nullcontext()
-    ):  # a wrong --home stays as it is
+    noting = noting_failure(paths.backups_dir) if paths.data_dir.is_dir() else nullcontext()  # a wrong --home: no trace
+    with noting:
         root, made = create(paths, _folder(asked, paths), _marker(paths), **how, tell=tell)
     if made.left_out:
         note_failure(paths.backups_dir, f"not in it: {plural(len(made.left_out), 'file')}, {made.left_out[0]}")

@@ -5,7 +5,6 @@ take their places again. What this module needs is imported before anything is r
 what a person could ask: each step is a command of its own.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -13,8 +12,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 import attrs
 
 from klaw import __version__
-from klaw.backup.folder import newest
+from klaw.backup.folder import alone, newest
 from klaw.config.paths import Paths
 from klaw.errors import KlawError
 from klaw.service.control import Control
@@ -127,17 +126,8 @@ class Update:
     def _kept(self) -> Kept:
         return Kept(self.prefix, self.paths.database)
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        folder = os.open(self.prefix.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UpdateRefused("another update is at work: wait for its end") from None
-            yield
-        finally:
-            os.close(folder)
+    def _alone(self) -> AbstractContextManager[None]:
+        return alone(self.prefix.parent, UpdateRefused("another update is at work: wait for its end"))
 
     @property
     def _program(self) -> list[str]:
