@@ -106,11 +106,11 @@ def _parse(text: str) -> tuple[str, int | None, bool]:
     if kind is None:
         raise Refused("only SELECT, ASK and CONSTRUCT are allowed")
     try:
-        made = pyoxigraph.Store().query(text)
+        made = type(pyoxigraph.Store().query(text)).__name__  # not the answer, which must die in this thread
     except (SyntaxError, OSError, RuntimeError, ValueError):
         raise Refused("it is no valid SPARQL query") from None
     expected = {"select": "QuerySolutions", "construct": "QueryTriples", "ask": "QueryBoolean"}[kind]
-    if type(made).__name__ != expected:
+    if made != expected:
         raise Refused("it is not clear what kind of query it is")
     return kind, limit, values
 
