@@ -185,7 +185,7 @@ class Server:
             status = await trio.to_thread.run_sync(call, paths, "status")
             return status if reached(status) else {}
 
-        return await until(look)
+        return await until(look, every_s=0.1)
 
     async def kill(self) -> None:
         """SIGKILL, and wait for the end."""

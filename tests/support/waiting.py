@@ -23,7 +23,7 @@ async def first_line(stream: trio.abc.ReceiveStream) -> bytes:
     return said
 
 
-async def until(found: Callable[[], T | Awaitable[T]]) -> T:
+async def until(found: Callable[[], T | Awaitable[T]], every_s: float = 0.01) -> T:
     """Wait for what another process, a thread or an actor does without telling the test: until ``found`` says something
     true, and return that."""
     with trio.fail_after(HANG_S):
@@ -33,4 +33,4 @@ async def until(found: Callable[[], T | Awaitable[T]]) -> T:
                 value = await value
             if value:
                 return value
-            await trio.sleep(0.01)
+            await trio.sleep(every_s)

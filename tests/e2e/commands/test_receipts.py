@@ -4,12 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import trio
-
 from tests.support.llm_server import serve_llm, text_reply
-from tests.support.server import run_klaw, served, write_home
+from tests.support.server import Server, run_klaw, served, write_home
 from tests.support.talking import Talk, talking
-from tests.support.waiting import HANG_S
 
 TALK = [
     "Код калитки в саду tulip47, его знает Анна",
@@ -24,13 +21,11 @@ TALK = [
 QUESTION = "Какой код у калитки в саду?"
 
 
-async def tell(talk: Talk, home: Path, *texts: str) -> str:
+async def tell(talk: Talk, server: Server, *texts: str) -> str:
     """Say it all, wait for the vectors, and ask; the id of the turn that answered."""
     for text in texts:
         await talk.ask(text)
-    with trio.fail_after(HANG_S):
-        while (await klaw_json(home, "status"))["embedder"]["waiting"]:
-            await trio.lowlevel.checkpoint()
+    await server.status_when(lambda status: not status["embedder"]["waiting"])
     return (await talk.ask(QUESTION)).turn
 
 
@@ -58,7 +53,7 @@ async def test_receipts_and_replay_with_a_server_and_without_one(tmp_path, embed
         )
         async with served(home) as server:
             async with talking(server.url) as talk:
-                turn = await tell(talk, home, *TALK)
+                turn = await tell(talk, server, *TALK)
 
             shown = await klaw(home, "receipt", turn)
             assert "settings  topK 1, maxTokens 400, relevanceThreshold 0.5, timeBudgetMs 5000" in shown
@@ -118,7 +113,7 @@ async def test_a_message_that_was_not_considered_is_searched_for_again(tmp_path,
         async with served(home) as server:
             async with talking(server.url) as talk:
                 told = [f"Код калитки номер {number} в саду будет {4000 + number}" for number in range(60)]
-                turn = await tell(talk, home, "Совсем о другом: расписание электричек на воскресенье", *told)
+                turn = await tell(talk, server, "Совсем о другом: расписание электричек на воскресенье", *told)
             recall = (await klaw_json(home, "receipt", turn))["receipt"]["recall"]
             assert len(recall["candidates"]) == 50
             assert recall["found"] > 50

@@ -1,11 +1,17 @@
 """The real models, pulled once for the whole test suite into ``$KLAW_TEST_MODELS`` or ``<repo>/.models``."""
 
 import os
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from klaw.errors import ModelError
+from klaw.memory.embed import model
+from klaw.memory.embed.encoder import EncoderSession
+from klaw.memory.embed.tokens import PIECES_FILE, Tokenizer, load_tokenizer
 from klaw.models.build import silent
 from klaw.models.catalogue import CATALOGUE, ModelSpec
 from klaw.models.pull import pull
@@ -33,9 +39,31 @@ def _pulled(name: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def embedding_model_dir() -> Path:
-    """The folder of multilingual-e5-small."""
-    return _pulled("multilingual-e5-small")
+def embedding_model_dir() -> Iterator[Path]:
+    """The folder of multilingual-e5-small. A process reads it once, not in each of the hundreds of tests: a session and
+    a tokenizer have nothing that a test could change."""
+    folder = _pulled("multilingual-e5-small")
+    session = cache(EncoderSession)
+    tokenizers: dict[str, Tokenizer] = {}
+
+    def encoder(of: Path, *, threads: int, pad: int) -> EncoderSession:
+        kept = of.resolve() == folder.resolve()
+        return session(folder, threads=threads, pad=pad) if kept else EncoderSession(of, threads=threads, pad=pad)
+
+    def tokenizer(of: Path) -> Tokenizer:
+        """Also of a small model with the pieces of the large one."""
+        pieces = of / PIECES_FILE
+        if not pieces.is_file():
+            return load_tokenizer(of)
+        digest = sha256(pieces.read_bytes()).hexdigest()
+        if digest not in tokenizers:
+            tokenizers[digest] = load_tokenizer(of)
+        return tokenizers[digest]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "EncoderSession", encoder)
+        patch.setattr(model, "load_tokenizer", tokenizer)
+        yield folder
 
 
 @pytest.fixture(scope="session")
