@@ -19,6 +19,8 @@ from tests.support.talking import Talk, talking
 SECRET = "Ключ от сейфа называется Kanarienvogel8842, запомни"
 CLIENTS = 3
 EVERY_S = 0.2
+FEW_TURNS = {"debounceMs": 500, "debounceMaxMs": 1_000}
+"""What is written counts here, not the answers."""
 
 
 async def klaw(*arguments: str, home: Path, code: int = 0) -> str:
@@ -58,7 +60,7 @@ async def test_what_was_acknowledged_before_is_in_it_in_order_and_once(tmp_path:
     before: Acked = {}
 
     async with serve_llm() as llm:
-        async with served(write_home(home, llm=llm.url)) as server:
+        async with served(write_home(home, llm=llm.url, processing=FEW_TURNS)) as server:
             async with talking(server.url) as one, talking(server.url) as two, talking(server.url) as three:
                 await one.ask(SECRET, chat="дача")
 

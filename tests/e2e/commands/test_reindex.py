@@ -112,7 +112,7 @@ class Writing:
                 text = f"{chat}: {WORDS[len(self.written) % len(WORDS)]} {len(self.written)}"
                 self.written.append((chat, await talk.send(text, chat=chat), text))
                 self._news.set()
-                await trio.sleep(0.01)  # as fast as they can, the test would mostly look at what they wrote
+                await trio.sleep(0.1)  # as fast as they can, the test would mostly look at what they wrote
 
     async def until(self, count):
         """Wait until so many were acknowledged."""
@@ -151,12 +151,14 @@ def check_written(server, written):
 
 WORDS = ["the garden gate", "калитка в саду", "a long sentence about boats and trains " * 20, "дождь и ветер", "猫"]
 CHATS = ["main", "работа", "travel"]
+FEW_TURNS = {"debounceMs": 500, "debounceMaxMs": 1_000}
+"""What is written counts here, not the answers."""
 
 
 async def test_a_running_server_that_is_written_to(tmp_path):
     """Two reindexes under load: each swaps, nothing is lost or doubled, and the digests are equal in the end."""
     async with serve_llm() as llm:
-        home = write_home(tmp_path, llm=llm.url)
+        home = write_home(tmp_path, llm=llm.url, processing=FEW_TURNS)
         async with served(home) as server, trio.open_nursery() as nursery:
             clients = Writing(server.url)
             nursery.start_soon(clients.run)
@@ -210,19 +212,20 @@ async def test_the_server_answers_from_the_new_database(tmp_path, embedding_mode
 async def test_the_server_is_killed_in_the_middle(tmp_path, at):
     """SIGKILL while it reindexes and is written to; the next start is whole, and a new reindex goes on."""
     async with serve_llm() as llm:
-        home = write_home(tmp_path, llm=llm.url)
+        home = write_home(tmp_path, llm=llm.url, processing=FEW_TURNS)
         paths = Paths.resolve(home, {})
         async with served(home) as server:
             clients = Writing(server.url)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(clients.run)
-                await clients.until(200)
+                await clients.until(100)
                 call(paths, "reindex", action="start")
                 with trio.fail_after(HANG_S):
                     while True:
                         status = await trio.to_thread.run_sync(lambda: call(paths, "reindex", action="status"))
                         if status["state"] != "running" or status["progress"]["phase"] == at:
                             break
+                        await trio.sleep(0.01)
                 await server.kill()
                 clients.stop = True
                 await server.start()
