@@ -17,7 +17,7 @@ CHECKS = (
     "negative_data_rejection",
     "unsupported_method",
 )
-EXAMPLES = 3
+EXAMPLES = 1
 """Of each operation, beside those of every limit in the description."""
 
 
