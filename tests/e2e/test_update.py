@@ -31,16 +31,30 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("dist"))
 
 
-@pytest.fixture
-def python(tmp_path: Path, wheel: Path) -> Path:
-    """Python of an environment with Klaw from its wheel, and its dependencies from ours."""
-    venv.create(tmp_path / "klaw", with_pip=False)
-    (library,) = (tmp_path / "klaw" / "lib").glob("python*/site-packages")
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """A folder with an environment that has Klaw from its wheel and its dependencies from ours, and a home."""
+    folder = tmp_path_factory.mktemp("before")
+    venv.create(folder / "klaw", with_pip=False)
+    (library,) = (folder / "klaw" / "lib").glob("python*/site-packages")
     (library / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
-    program = tmp_path / "klaw" / "bin" / "python"
+    program = folder / "klaw" / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", str(program), "install", "--quiet", "--no-index", "--no-deps"]
     subprocess.run([*install, "--ignore-installed", str(wheel)], check=True, timeout=HANG_S)
-    return program
+    serving(program, write_home(folder / "home"), "facts", "add", "Аня живёт в Риге")
+    return folder
+
+
+@pytest.fixture
+def python(tmp_path: Path, before: Path) -> Path:
+    """Python of the environment of a test's own."""
+    shutil.copytree(before / "klaw", tmp_path / "klaw", symlinks=True)
+    return tmp_path / "klaw" / "bin" / "python"
+
+
+@pytest.fixture
+def home(tmp_path: Path, before: Path) -> Path:
+    return shutil.copytree(before / "home", tmp_path / "home", symlinks=True, ignore=shutil.ignore_patterns("run"))
 
 
 def newer(wheel: Path, folder: Path, **changes: str) -> Path:
@@ -92,14 +106,8 @@ def serving(python: Path, home: Path, *words: str) -> str:
     return done.stdout
 
 
-def made_home(python: Path, tmp_path: Path) -> Path:
-    home = write_home(tmp_path / "home")
-    serving(python, home, "facts", "add", "Аня живёт в Риге")
-    return home
-
-
-def test_a_newer_wheel_is_checked_and_takes_over(python: Path, wheel: Path, tmp_path: Path) -> None:
-    home, made = made_home(python, tmp_path), newer(wheel, tmp_path)
+def test_a_newer_wheel_is_checked_and_takes_over(python: Path, home: Path, wheel: Path, tmp_path: Path) -> None:
+    made = newer(wheel, tmp_path)
     checked = json.loads(klaw(python, home, "update", "check", str(made), "--json").stdout)
     assert (checked["installed"], checked["version"], checked["newer"]) == (__version__, NEW, True)
     assert f"from schema {latest()} to {latest() + 1}" in checked["way_back"]
@@ -116,9 +124,8 @@ def test_a_newer_wheel_is_checked_and_takes_over(python: Path, wheel: Path, tmp_
 
 
 def test_a_version_that_does_not_work_is_taken_back_with_its_database(
-    python: Path, wheel: Path, tmp_path: Path
+    python: Path, home: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    home = made_home(python, tmp_path)
     bad = newer(wheel, tmp_path, **{"klaw/app/serve.py": "raise SystemExit('broken')\n"})
     done = klaw(python, home, "update", "apply", str(bad), "--wheels", str(tmp_path))
     assert done.returncode == 1, done.stdout
@@ -131,9 +138,9 @@ def test_a_version_that_does_not_work_is_taken_back_with_its_database(
 
 
 def test_after_a_kill_the_version_and_database_of_before_are_put_back(
-    python: Path, wheel: Path, tmp_path: Path
+    python: Path, home: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    home, made = made_home(python, tmp_path), newer(wheel, tmp_path)
+    made = newer(wheel, tmp_path)
     nothing = klaw(python, home, "update", "back")
     assert (nothing.returncode, "there is nothing to go back to" in nothing.stderr) == (1, True)
     command = [str(python), "-m", "klaw", "--home", str(home), "update", "apply", str(made), "--wheels", str(tmp_path)]
@@ -159,8 +166,8 @@ def test_after_a_kill_the_version_and_database_of_before_are_put_back(
     assert not list(tmp_path.glob("klaw.*update*")) + list(Paths.resolve(home).data_dir.glob("*before-update*"))
 
 
-def test_an_update_goes_on_when_its_terminal_goes_away(python: Path, wheel: Path, tmp_path: Path) -> None:
-    home, made = made_home(python, tmp_path), newer(wheel, tmp_path)
+def test_an_update_goes_on_when_its_terminal_goes_away(python: Path, home: Path, wheel: Path, tmp_path: Path) -> None:
+    made = newer(wheel, tmp_path)
     ours, theirs = os.openpty()
     command = [str(python), "-m", "klaw", "--home", str(home), "update", "apply", str(made), "--wheels", str(tmp_path)]
     with subprocess.Popen(
@@ -175,9 +182,9 @@ def test_an_update_goes_on_when_its_terminal_goes_away(python: Path, wheel: Path
 
 
 def test_what_is_no_whole_wheel_of_klaw_is_refused_and_changes_nothing(
-    python: Path, wheel: Path, tmp_path: Path
+    python: Path, home: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    home, made = write_home(tmp_path / "home"), newer(wheel, tmp_path)
+    made = newer(wheel, tmp_path)
     whole = made.read_bytes()
     flipped = bytearray(whole)
     flipped[len(whole) // 2] ^= 0xFF
