@@ -281,7 +281,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> apsw.Connection:
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(world=worlds, asked=st.lists(questions, min_size=1, max_size=4))
 def test_a_search_returns_nothing_out_of_scope_and_finds_what_is_in_it(
     name: str, world: World, asked: list[Asked]
