@@ -14,11 +14,10 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, let_go, where
-from klaw.api import files, login, mcp, messages, metrics, ollama, openai, openapi, rags, rest
+from klaw.api import files, login, mcp, messages, metrics, ollama, openai, openapi, page, rags, rest
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
 from klaw.errors import HttpRefusal
-from klaw.web import page
 
 _POLICY = (
     b"default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "

@@ -22,10 +22,10 @@ from klaw.domain.search import RecallSettings
 from klaw.knowledge import rank
 from klaw.knowledge.rank import EMPTY, LINE_TOKENS, Pool
 from klaw.memory.embed.embedder import Embedder, read_question
+from klaw.memory.recall.account import Account
 from klaw.memory.recall.excerpt import pack
 from klaw.memory.recall.gate import Gate
 from klaw.memory.recall.query import Query, read_query
-from klaw.memory.recall.recall import SEARCH_SHARE, Account
 from klaw.store.engine.database import Readers
 from klaw.store.search import knowledge_search
 from klaw.store.search.knowledge_search import PassageLists
@@ -89,7 +89,7 @@ class KnowledgeSearch:
 
         Cancellation: nothing is changed.
         """
-        account = Account(trio.current_time() + self._config.time_budget_ms / 1000)
+        account = Account(self._config.time_budget_ms / 1000)
         query, pool = await self._gather(text, PassageScope(user=user, bases=bases, documents=within), account)
         most = max(1, max_tokens // WHOLE_TOKENS) if top_k is None else top_k
         gate = Gate(
@@ -123,7 +123,7 @@ class KnowledgeSearch:
         self, text: str, bases: Collection[BaseId], user: UserId, within: Collection[DocumentId] | None = None
     ) -> Pool:
         """What ``search`` ranks for a question: what the ranker is trained with."""
-        account = Account(trio.current_time() + self._config.time_budget_ms / 1000)
+        account = Account(self._config.time_budget_ms / 1000)
         return (await self._gather(text, PassageScope(user=user, bases=bases, documents=within), account))[1]
 
     async def _gather(self, text: str, scope: PassageScope, account: Account) -> tuple[Query, Pool]:
@@ -165,8 +165,7 @@ class KnowledgeSearch:
     async def _search(
         self, vector: bytes | None, words: Sequence[str], scope: PassageScope, account: Account
     ) -> PassageLists:
-        least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
-        seconds = max(account.deadline - trio.current_time(), least)
+        seconds = account.soon - trio.current_time()
         # The search watches its own time; the second limit is for what cannot be interrupted from within.
         with account.degrading("search", "knowledge_search_failed"), trio.fail_after(2 * seconds):
             return await self._readers.run(
@@ -175,8 +174,6 @@ class KnowledgeSearch:
         return PassageLists()
 
     async def _read(self, rowids: Sequence[int], scope: PassageScope, account: Account) -> list[FoundPassage]:
-        least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
-        until = max(account.deadline, trio.current_time() + least)
-        with account.degrading("search", "knowledge_search_failed"), trio.fail_at(until):
+        with account.degrading("search", "knowledge_search_failed"), trio.fail_at(account.soon):
             return await self._readers.run(knowledge_search.read, rowids, scope)
         return []

@@ -1,30 +1,22 @@
 """Measures what "nothing in common" looks like to an embedding model: the mean cosine of a question and a message of
-the same conversation that have nothing to do with each other. And what a model has to show before another model's
-vectors are dropped for it.
+the same conversation that have nothing to do with each other.
 
 Inside one conversation, because recall searches there: its people, tone and language make any two of its texts more
 alike than two sentences from anywhere. Sync code for a worker thread.
 """
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from klaw.errors import ModelError
-
-if TYPE_CHECKING:
-    from klaw.memory.embed.model import Kind
-    from klaw.memory.embed.remote import AnyModel
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import attrs
-import numpy.typing as npt
+import numpy as np
 
+from klaw.errors import ModelError
 from klaw.memory.embed.dialogues import DIALOGUES
 from klaw.memory.embed.passage import RECIPE, Passage, passage
+from klaw.memory.embed.token_coder import Floats
 from klaw.models.manifest import Calibration
 
 MAX_QUERIES = 60
@@ -39,8 +31,7 @@ ENOUGH_QUESTIONS = 12
 TOO_ALIKE = 0.999
 """A model that finds all texts so alike has told nothing about them."""
 
-Float32: TypeAlias = npt.NDArray[np.float32]
-Embed: TypeAlias = Callable[[Sequence[str] | Sequence[Passage], Literal["query", "passage"]], Float32]
+Embed: TypeAlias = Callable[[Sequence[str] | Sequence[Passage], Literal["query", "passage"]], Floats]
 """Texts and their kind -> unit vectors (n, dimension)."""
 
 
@@ -91,7 +82,7 @@ def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> Measur
     Raises:
         ModelError: too few pairs, or the model gives no usable vectors.
     """
-    cosines: list[Float32] = []
+    cosines: list[Floats] = []
     queries = messages = 0
     for talk in talks:
         asked, said = _thin(len(talk.queries), MAX_QUERIES), _thin(len(talk.messages), MAX_MESSAGES)
@@ -189,34 +180,3 @@ def _text(path: Path, where: str, item: object, key: str) -> str:
     if not isinstance(value, str):
         raise ModelError(f"{path}: {where}.{key}: expected a text")
     return value
-
-
-_PROOF_TEXTS = (
-    "My sister Anna is allergic to peanuts.",
-    "The spare key lies under the third flower pot.",
-    "В четверг в половине десятого приём у зубного врача.",
-    "Сосед сверху опять залил нам ванную.",
-)
-
-
-def prove(model: "AnyModel") -> None:
-    """Embed a few different texts and look at the vectors. Closes a model that fails.
-
-    Raises:
-        ModelError: they are not unit vectors, or not different; or the model failed.
-    """
-    try:
-        _look_at_vectors(model)
-    except ModelError:
-        model.close()
-        raise
-
-
-def _look_at_vectors(model: "AnyModel") -> None:
-    kinds: tuple[Kind, ...] = ("passage", "query")
-    for kind in kinds:
-        found = model.embed(_PROOF_TEXTS, kind=kind)
-        if not np.isfinite(found).all() or not np.allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-3):
-            raise ModelError(f"{model.model_id}: gives no usable vectors; the other model's are kept")
-        if (found @ found.T - np.eye(len(_PROOF_TEXTS))).max() >= TOO_ALIKE:
-            raise ModelError(f"{model.model_id}: gives different texts the same vector; the other model's are kept")

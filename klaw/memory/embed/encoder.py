@@ -10,8 +10,8 @@ import onnxruntime
 
 from klaw.errors import ModelError
 from klaw.memory.embed.describe import GRAPH_FILE
+from klaw.memory.embed.token_coder import Floats
 
-Float32: TypeAlias = npt.NDArray[np.float32]
 Int64: TypeAlias = npt.NDArray[np.int64]
 
 _KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
@@ -57,7 +57,7 @@ class EncoderSession:
             raise ModelError(f"{path}: has no output of shape (batch, length, hidden)")
         self._output = outputs[0]
 
-    def run(self, rows: Sequence[Sequence[int]]) -> tuple[Float32, Int64]:
+    def run(self, rows: Sequence[Sequence[int]]) -> tuple[Floats, Int64]:
         """Runs one batch of token ids, special tokens included.
 
         Returns:

@@ -16,7 +16,7 @@ from klaw.errors import ModelError
 from klaw.heap import give_back
 from klaw.memory.embed.calibration import calibrate
 from klaw.memory.embed.describe import Description, describe
-from klaw.memory.embed.encoder import EncoderSession, Float32
+from klaw.memory.embed.encoder import EncoderSession
 from klaw.memory.embed.passage import RECIPE, Passage
 from klaw.memory.embed.token_coder import BITS, MAX_TOKENS, TOKENS_FILE, Floats, Reading, TokenCoder, encode
 from klaw.memory.embed.tokens import Tokenizer, load_tokenizer
@@ -116,7 +116,7 @@ class EmbeddingModel:
             raise ModelError(f"{folder}: {TOKENS_FILE} is of dimension {len(coder.centre)}, not {model.dimension}")
         return model
 
-    def embed(self, texts: Sequence[str | Passage], *, kind: Kind) -> Float32:
+    def embed(self, texts: Sequence[str | Passage], *, kind: Kind) -> Floats:
         """Unit vectors of ``texts``, in their order. Any string will do: empty, very long, with lone surrogates.
 
         The vector of a passage with a context is pooled over its own tokens as the model sees them after the context
@@ -150,7 +150,7 @@ class EmbeddingModel:
             for vector, (head, ids), projected in zip(vectors, contents, tokens, strict=True)
         ]
 
-    def states(self, passages: Sequence[Passage]) -> Iterator[Float32]:
+    def states(self, passages: Sequence[Passage]) -> Iterator[Floats]:
         """The states of the tokens of each window of some passages, for ``tools/train_token_codes.py``."""
         for _, _, states in self._run(self._encode(passages, self._prefixes["passage"]), "passage"):
             yield states
@@ -167,7 +167,7 @@ class EmbeddingModel:
 
     def _run(
         self, contents: Sequence[tuple[Sequence[int], Sequence[int]]], kind: Kind
-    ) -> Iterator[tuple[Window, Float32, Float32]]:
+    ) -> Iterator[tuple[Window, Floats, Floats]]:
         """Each window of some texts with its pooled vector and the states of its ids."""
         windows = cut_windows(contents, self.max_tokens - self._special)
         for batch in plan_batches(windows, self._batch_tokens, self._special):
@@ -192,7 +192,7 @@ class EmbeddingModel:
         """Frees the model; later embeds raise ModelError. A running one finishes first. Idempotent."""
         self._sessions = None
 
-    def _pool(self, batch: Sequence[Window], kind: Kind) -> tuple[Float32, Float32]:
+    def _pool(self, batch: Sequence[Window], kind: Kind) -> tuple[Floats, Floats]:
         """One pooled, not yet normalised vector for each window: (len(batch), dimension); and the states."""
         sessions = self._sessions
         if sessions is None:
@@ -207,13 +207,13 @@ class EmbeddingModel:
                 begin = len(before) + len(window.head)
                 weights[row] = 0
                 weights[row, begin : begin + len(window.ids)] = 1
-        means: Float32 = np.einsum("blh,bl->bh", states, weights) / weights.sum(axis=1, keepdims=True)
+        means: Floats = np.einsum("blh,bl->bh", states, weights) / weights.sum(axis=1, keepdims=True)
         return means, states
 
 
-def _unit(sums: Float32) -> Float32:
+def _unit(sums: Floats) -> Floats:
     """The windows' weights sum up to a factor that normalising removes."""
-    vectors: Float32 = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY)
+    vectors: Floats = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY)
     return vectors
 
 

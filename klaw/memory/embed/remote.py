@@ -26,10 +26,10 @@ from klaw.llm.client import LlmClient, Meter
 from klaw.llm.endpoint import Endpoint, is_of_the_text, read_vectors
 from klaw.llm.errors import ProviderError
 from klaw.memory.asking import note_spending
-from klaw.memory.embed.calibration import Float32, calibrate
+from klaw.memory.embed.calibration import calibrate
 from klaw.memory.embed.embedder import QUERY_S
 from klaw.memory.embed.passage import RECIPE, Passage
-from klaw.memory.embed.token_coder import Reading, TokenCoder
+from klaw.memory.embed.token_coder import Floats, Reading, TokenCoder
 from klaw.models.manifest import Calibration, read_beside, store
 from klaw.store.engine.writer import Writer
 
@@ -78,7 +78,7 @@ class RemoteModel:
         self.calibration = self._calibrate()
         self.random_cosine = self.calibration.random_cosine
 
-    def embed(self, texts: Sequence[str | Passage], *, kind: "Kind") -> Float32:
+    def embed(self, texts: Sequence[str | Passage], *, kind: "Kind") -> Floats:
         """See ``EmbeddingModel.embed``.
 
         Raises:

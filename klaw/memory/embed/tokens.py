@@ -1,11 +1,11 @@
 """Text to token ids, behind one Protocol: the SentencePiece form (light) and the Hugging Face ``tokenizer.json``."""
 
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from klaw.errors import ModelError
+from klaw.memory.embed.unigram import Unigram, says_something
 
 PIECES_FILE = "sentencepiece.model"
 TOKENIZER_FILE = "tokenizer.json"
@@ -44,19 +44,12 @@ def clean(text: str) -> str:
     return text.translate(_TO_SPACE).strip()
 
 
-def says_something(piece: str) -> bool:
-    """Whether a token has a letter, a digit or an emoji in it."""
-    return any(character.isalnum() or unicodedata.category(character) == "So" for character in piece)
-
-
 class SentencePieceTokenizer:
     """``sentencepiece.model`` as made by klaw.models.e5.source. The library reads it and normalises texts (NFKC); it is
     not kept for the pieces, which take 35 MB there."""
 
     def __init__(self, path: Path) -> None:
         import sentencepiece
-
-        from klaw.memory.embed.unigram import Unigram
 
         try:
             processor = sentencepiece.SentencePieceProcessor(model_file=str(path))

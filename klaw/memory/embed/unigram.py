@@ -6,6 +6,7 @@ or "аааа" would be cut otherwise. (Beyond 30,000 characters the library roun
 """
 
 import sys
+import unicodedata
 from array import array
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,8 +14,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-from klaw.memory.embed.tokens import says_something
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 CodePoints: TypeAlias = npt.NDArray[np.uint32]
@@ -28,6 +27,11 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _MAP_BITS = 20
 _BLOCK = 4096
 """So many beginnings of pieces are looked at together: bounds the memory for a long text."""
+
+
+def says_something(piece: str) -> bool:
+    """Whether a token has a letter, a digit or an emoji in it."""
+    return any(character.isalnum() or unicodedata.category(character) == "So" for character in piece)
 
 
 class Unigram:

@@ -104,7 +104,7 @@ class Worker:
         One that replaces another, or another recipe, has to prove first that it works: after that the other's vectors
         are gone.
         """
-        from klaw.memory.embed.calibration import prove
+        from klaw.memory.embed.prove import prove
 
         embedder = self.embedder
         while True:

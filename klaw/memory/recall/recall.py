@@ -6,8 +6,7 @@ are named in the result; a reply never waits much longer than ``autoRag.timeBudg
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
 
@@ -16,19 +15,15 @@ import structlog
 import trio
 
 from klaw.actor.clock import Clock
-from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.config.memory import AutoRagConfig
 from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Recalled, RecallSettings
-from klaw.errors import StorageError
 from klaw.llm.client import Meter
 from klaw.memory.embed.embedder import Embedder, read_question
-from klaw.memory.embed.token_coder import Floats, Reading
+from klaw.memory.recall.account import Account
 from klaw.memory.recall.excerpt import pack
 from klaw.memory.recall.gate import Gate, calibrated, judge, prefer_newer, stems_of, without
-from klaw.memory.recall.late import max_sim
-from klaw.memory.recall.met import Met
 from klaw.memory.recall.query import Query, read_query
 from klaw.memory.recall.rank import EMPTY, Pool, Ranked, Ranking, gather
 from klaw.memory.recall.rerank import Reranker
@@ -45,9 +40,6 @@ POOL = 200
 """How many of the fused lists are ranked by all that is known of them."""
 CONSIDERED = 50
 """How many of the ranking are read, judged by the gate and accounted for."""
-SEARCH_SHARE = 0.5
-"""Of the time budget that the search has at least, however late the query's vector came."""
-
 log = structlog.get_logger("klaw.recall")
 
 
@@ -63,59 +55,6 @@ class Place:
     distance: float | None
     """Calibrated."""
     degraded: tuple[str, ...]
-
-
-@attrs.define
-class Account:
-    """What one search for a turn has to say of itself."""
-
-    deadline: float
-    degraded: list[str] = attrs.Factory(list)
-    timings_ms: dict[str, float] = attrs.Factory(dict)
-    reading: Reading | None = None
-    """Of the query, when it came in time."""
-    codes: Mapping[int, bytes] = attrs.Factory(dict)
-    """Of the candidates' tokens, by row id, as far as they were read."""
-
-    @property
-    def query_tokens(self) -> Floats | None:
-        return self.reading.tokens if self.reading is not None else None
-
-    def token_scores(self) -> dict[int, float]:
-        """How well the words of each message meet the query's, as far as both have codes. For a thread."""
-        if self.query_tokens is None:
-            return {}
-        scores = zip(self.codes, max_sim(self.query_tokens, list(self.codes.values())), strict=True)
-        return {rowid: score for rowid, score in scores if score is not None}
-
-    def met_in(self, candidate: Candidate) -> Met | None:
-        """Where a candidate's message meets the query, if its tokens have codes."""
-        query, codes = self.query_tokens, self.codes.get(candidate.message.rowid)
-        return Met(query, codes) if query is not None and len(query) and codes else None
-
-    def say(self, code: str) -> None:
-        """Name what was missing, once."""
-        if code not in self.degraded:
-            self.degraded.append(code)
-
-    @contextmanager
-    def degrading(self, what: str, event: str) -> Iterator[None]:
-        """Go on when the store is late or fails in the body, and name it: ``search_late``, ``search_failed``."""
-        try:
-            yield
-        except trio.TooSlowError:
-            self.say(f"{what}_late")
-        except StorageError as error:
-            log.warning(event, error=error_class(error))
-            self.say(f"{what}_failed")
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        begin = trio.current_time()
-        try:
-            yield
-        finally:
-            self.timings_ms[name] = self.timings_ms.get(name, 0.0) + (trio.current_time() - begin) * 1000
 
 
 @attrs.define(eq=False, slots=False)
@@ -152,7 +91,7 @@ class Recall:
         """
         config = self._config
         most = config.max_tokens if max_tokens is None else min(config.max_tokens, max_tokens)
-        account = Account(trio.current_time() + config.time_budget_ms / 1000)
+        account = Account(config.time_budget_ms / 1000)
         query, ranking = await self._rank(text, scope, DEPTH, account, POOL, CONSIDERED)
         found: list[Message] = []
         unwanted: frozenset[int] = frozenset()
@@ -189,7 +128,7 @@ class Recall:
 
         Cancellation: nothing is changed.
         """
-        account = Account(trio.current_time() + self._config.time_budget_ms / 1000)
+        account = Account(self._config.time_budget_ms / 1000)
         _, ranking = await self._rank(text, scope, DEEPER, account)
         at = next((at for at, each in enumerate(ranking.best) if each.place.rowid == rowid), None)
         ranked = ranking.best[at] if at is not None else None
@@ -204,7 +143,7 @@ class Recall:
 
     async def gather(self, text: str, scope: Scope) -> tuple[Pool, Mapping[int, float]]:
         """What ``search`` ranks for a query, and the scores of its tokens: what the ranker is trained with."""
-        account = Account(trio.current_time() + self._config.time_budget_ms / 1000)
+        account = Account(self._config.time_budget_ms / 1000)
         _, pool = await self._gather(text, scope, DEPTH, account, POOL)
         return pool, account.token_scores()
 
@@ -285,9 +224,7 @@ class Recall:
         account: Account,
         known: Collection[int] = (),
     ) -> Lists:
-        # A late query vector must not starve the search itself.
-        least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
-        seconds = max(account.deadline - trio.current_time(), least)
+        seconds = account.soon - trio.current_time()
         # The search watches its own time; the second limit is for what cannot be interrupted from within.
         with account.degrading("search", "recall_failed"), trio.fail_after(2 * seconds):
             return await self._readers.run(
@@ -312,19 +249,13 @@ class Recall:
             top_k, met_in = self._config.top_k, account.met_in
             return pack(passed, query.content_stems, top_k=top_k, max_tokens=max_tokens, met_in=met_in)
 
-        with trio.move_on_at(self._soon(account)):
+        with trio.move_on_at(account.soon):
             return await self._threads.run(packed, abandon=True)
         account.say("search_late")
         return []
 
-    def _soon(self, account: Account) -> float:
-        """Until when a step may take that follows the search: when that used up its time there must still be some for
-        what it found."""
-        least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
-        return max(account.deadline, trio.current_time() + least)
-
     async def _codes(self, rowids: Sequence[int], scope: Scope, account: Account) -> Mapping[int, bytes]:
-        with account.degrading("search", "recall_failed"), trio.fail_at(self._soon(account)):
+        with account.degrading("search", "recall_failed"), trio.fail_at(account.soon):
             return await self._readers.run(token_codes.of_scope, rowids, scope.chat, scope.first_seq, scope.end_seq)
         return {}
 
@@ -332,6 +263,6 @@ class Recall:
         self, ranked: Sequence[Ranked], scope: Scope, account: Account
     ) -> tuple[list[Message], frozenset[int]]:
         """The messages, and the numbers of those that are never to be recalled."""
-        with account.degrading("search", "recall_failed"), trio.fail_at(self._soon(account)):
+        with account.degrading("search", "recall_failed"), trio.fail_at(account.soon):
             return await self._readers.run(read_with_unwanted, [each.place.rowid for each in ranked], scope)
         return [], frozenset()

@@ -5,7 +5,7 @@ does. What goes into the context at all stays the gate's decision.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import trio
@@ -16,10 +16,8 @@ from klaw.domain.search import Candidate
 from klaw.llm.client import LlmClient, Meter
 from klaw.llm.endpoint import Endpoint, read_scores
 from klaw.llm.errors import ProviderError, ProviderTimeout
+from klaw.memory.recall.account import Account
 from klaw.memory.recall.excerpt import excerpt
-
-if TYPE_CHECKING:
-    from klaw.memory.recall.recall import Account
 
 MAX_QUESTION_TOKENS, MAX_DOCUMENT_TOKENS = 100, 300
 """Estimated, of what is sent: both together have to fit into the 512 tokens of small models."""
@@ -43,12 +41,7 @@ class Reranker:
     threads: Threads = attrs.Factory(lambda: Threads("rerank", 1))
 
     async def order(
-        self,
-        question: str,
-        stems: Collection[str],
-        judged: Sequence[Candidate],
-        account: "Account",
-        meter: Meter | None,
+        self, question: str, stems: Collection[str], judged: Sequence[Candidate], account: Account, meter: Meter | None
     ) -> list[Candidate]:
         """The candidates in the model's order, those with a score first. Never raises for a failure: ``account`` says
         ``rerank_late`` or ``rerank_failed``, and the order stays.

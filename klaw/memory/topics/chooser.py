@@ -23,9 +23,9 @@ from klaw.domain.topic import Asked, ChosenTopics, Fate, TopicCandidate, TopicId
 from klaw.errors import StorageError
 from klaw.llm.client import Meter
 from klaw.memory.asking import Asker, Charge
+from klaw.memory.recall.account import Account
 from klaw.memory.recall.gate import Evidence, Gate, calibrated
 from klaw.memory.recall.query import Query, read_query
-from klaw.memory.recall.recall import Account
 from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.kinds import chats, messages, topics
@@ -73,9 +73,8 @@ class TopicChooser:
         query = await self.threads.run(read_query, text, self.search.clock.now(), None)
         if not query.words:
             return ChosenTopics(asked=Asked.NO_CONTENT)
-        deadline = trio.current_time() + self.time_budget_s
-        choose_by = deadline - min(READ_S, self.time_budget_s * READ_SHARE)
-        account = Account(deadline)
+        account = Account(self.time_budget_s)
+        choose_by = account.deadline - min(READ_S, self.time_budget_s * READ_SHARE)
         with account.step("search"):
             found = await self._find(user, text, vector, choose_by, account)
         if found is None:

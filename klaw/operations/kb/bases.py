@@ -10,6 +10,7 @@ from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, plural
 from klaw.operations import operation as op
 from klaw.operations.kb.noun import NOUN, OfBase, meant
+from klaw.operations.kb.sources import sources_table, told
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
@@ -101,19 +102,6 @@ def _whole(answer: dict[str, Any]) -> op.Lines:
     return [*lines, more] if left > 0 else lines
 
 
-def sources_table(sources: list[dict[str, Any]]) -> op.Lines:
-    """Sources, with what came of them."""
-    if not sources:
-        return ["no sources: `klaw kb add BASE FILE` adds a file, a folder or a web page"]
-    rows = [["source", "kind", "read", "waiting", "failed", "name"]]
-    for each in sources:
-        read = each["documents"] - each["waiting"] - each["failed"]
-        name = each["name"] if each["where"] in ("", each["name"]) else f"{each['name']}  {each['where']}"
-        rows.append([each["id"], each["kind"], str(read), str(each["waiting"]), str(each["failed"]), name])
-    states = [f"{each['name']}: {each['state']['text']}" for each in sources if each["state"] and each["state"]["text"]]
-    return [op.Table(rows, right=frozenset({2, 3, 4})), *states]
-
-
 def problem_lines(documents: list[dict[str, Any]]) -> list[str]:
     """What of documents could not be read, by file and page."""
     return [problem["text"] for each in documents for problem in each["problems"]]
@@ -172,7 +160,6 @@ async def list_bases(asked: op.OfUser, user: UserId, readers: "Readers") -> dict
 @NOUN.operation("kb_show", OfBase, cli="show", show=_whole)
 async def show(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexer") -> dict[str, Any]:
     """Show a base with its sources, and what of them could not be read."""
-    from klaw.operations.kb.sources import told
     from klaw.store.kinds.knowledge import documents
 
     base = (await meant(readers, user, asked.base)).base.id

@@ -14,7 +14,6 @@ from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, normalized
 from klaw.errors import KlawError, ToolRefused
 from klaw.operations import operation as op
-from klaw.operations.kb.bases import sources_table
 from klaw.operations.kb.noun import NOUN, OfBase, meant
 from klaw.operations.uploads import PIECE_BYTES, UploadId, piece
 
@@ -72,6 +71,19 @@ def _added(answer: dict[str, Any]) -> op.Lines:
     source = answer["source"]
     told_of = "added" if answer["added"] else "there already"
     return [f"{told_of}: {source['kind']} {source['name']} ({source['id']})"]
+
+
+def sources_table(sources: list[dict[str, Any]]) -> op.Lines:
+    """Sources, with what came of them."""
+    if not sources:
+        return ["no sources: `klaw kb add BASE FILE` adds a file, a folder or a web page"]
+    rows = [["source", "kind", "read", "waiting", "failed", "name"]]
+    for each in sources:
+        read = each["documents"] - each["waiting"] - each["failed"]
+        name = each["name"] if each["where"] in ("", each["name"]) else f"{each['name']}  {each['where']}"
+        rows.append([each["id"], each["kind"], str(read), str(each["waiting"]), str(each["failed"]), name])
+    states = [f"{each['name']}: {each['state']['text']}" for each in sources if each["state"] and each["state"]["text"]]
+    return [op.Table(rows, right=frozenset({2, 3, 4})), *states]
 
 
 def _table(answer: dict[str, Any]) -> op.Lines:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from klaw.web.page import STATIC, first_modules
+from klaw.api.page import STATIC, first_modules
 
 CSS = (STATIC / "style.css").read_text()
 JS = {path.relative_to(STATIC).as_posix(): path.read_text() for path in STATIC.rglob("*.js")}

@@ -6,7 +6,8 @@ import pytest
 import sentencepiece
 
 from klaw.memory.embed import unigram
-from klaw.memory.embed.tokens import PIECES_FILE, SentencePieceTokenizer, clean, says_something
+from klaw.memory.embed.tokens import PIECES_FILE, SentencePieceTokenizer, clean
+from klaw.memory.embed.unigram import says_something
 
 TEXTS = (
     "",

@@ -12,13 +12,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+import klaw.web
 from klaw.actor.threads import Threads
 from klaw.api.asker import Api
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.convert import REQUESTS, Bounds
 from klaw.web import markdown
 
-STATIC = Path(__file__).parent / "static"
+STATIC = Path(klaw.web.__file__).parent / "static"
 MAX_RENDERED = 100
 """Texts of one request …"""
 MAX_CHARS = 1_000_000
