@@ -184,10 +184,6 @@ class EmbeddingModel:
         contents = self._tokenizer.encode(whole)
         return [(next(heads) if each.context else [], ids) for each, ids in zip(passages, contents, strict=True)]
 
-    def count_tokens(self, text: str) -> int:
-        """Tokens of ``text`` itself, without prefix and special tokens; may exceed ``max_tokens``."""
-        return len(self._tokenizer.encode([text])[0])
-
     def close(self) -> None:
         """Frees the model; later embeds raise ModelError. A running one finishes first. Idempotent."""
         self._sessions = None

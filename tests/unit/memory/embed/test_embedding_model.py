@@ -60,7 +60,6 @@ def test_any_text_gives_a_unit_vector(model: EmbeddingModel, text: str) -> None:
     vectors = model.embed([text], kind="query")
     assert (vectors.shape, vectors.dtype) == ((1, 384), np.float32)
     assert np.isclose(np.linalg.norm(vectors), 1.0, atol=1e-5)
-    assert model.count_tokens(text) >= 0
 
 
 def test_no_texts_give_no_vectors(model: EmbeddingModel) -> None:
@@ -104,12 +103,6 @@ def test_threads_may_share_a_model(model: EmbeddingModel) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda text: model.embed([text], kind="query"), texts))
     assert np.allclose(np.concatenate(found), np.concatenate(expected), atol=1e-5)
-
-
-def test_count_tokens_counts_the_text_alone(model: EmbeddingModel) -> None:
-    assert model.count_tokens("") == 0
-    assert model.count_tokens("Привет, мир!") == 5
-    assert model.count_tokens("слово " * 1000) >= 1000
 
 
 def test_a_closed_model_refuses(embedding_model_dir: Path) -> None:
