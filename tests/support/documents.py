@@ -9,7 +9,8 @@ from pathlib import Path
 import attrs
 
 from klaw.domain.knowledge import Block
-from klaw.knowledge.reading.reader import Limits, Reading, Report
+from klaw.knowledge.reading.reader import Limits, Reading
+from klaw.knowledge.reading.report import Report
 
 
 @attrs.frozen

@@ -22,10 +22,10 @@ import trio
 
 from klaw.actor.threads import Threads
 from klaw.convert import FRAMES
-from klaw.domain.knowledge import Block, DocumentProblem
-from klaw.domain.text import printable
+from klaw.domain.knowledge import Block
 from klaw.errors import BadValue
 from klaw.knowledge.reading.lines import Line, Told
+from klaw.knowledge.reading.report import Problems, Report
 from klaw.knowledge.reading.sniff import READERS
 from klaw.toolbox.exec.process import signal_group
 
@@ -36,7 +36,6 @@ MAX_LINE_BYTES = 1_000_000
 """Of the child's lines; one of a block has a fifth of it."""
 MAX_RESTARTS = 5
 """Pages of one document that may each end the child."""
-MAX_PROBLEMS = 100
 STOP_S = 5.0
 
 log = structlog.get_logger("klaw.knowledge")
@@ -61,23 +60,6 @@ class Limits:
     """Of the child."""
     unpacked_bytes: int = 512 * 1024 * 1024
     """Of all that is in an archive (DOCX, PPTX, XLSX, EPUB)."""
-
-
-@attrs.frozen(kw_only=True)
-class Report:
-    """What a document is."""
-
-    format: str = ""
-    """One of ``FORMATS``; empty: it was not found out."""
-    title: str = ""
-    """As the document gives it."""
-    language: str = ""
-    """``ru`` or ``en``, by its letters."""
-    pages: int = 0
-    """Slides and sheets are pages, too; 0 for a format without any."""
-    problems: tuple[DocumentProblem, ...] = ()
-    failed: bool = False
-    """It counts as not read, whatever blocks there were; the last problem says why."""
 
 
 class Reading:
@@ -130,8 +112,7 @@ class Reading:
         """Blocks that come once more: the page was begun by a child before."""
         self._blocks = 0
         self._chars = 0
-        self._problems: list[tuple[Told, int | None]] = []
-        """With the last page of a row of pages that have the same problem."""
+        self._problems = Problems(self._name)
         self._over = False
 
     async def __aenter__(self) -> Self:
@@ -195,7 +176,7 @@ class Reading:
                 self._of_page = self._again = 0
             self._page = self._touched = told.page
         if told.problem is not None:
-            self._add(told.problem)
+            self._problems.add(told.problem)
         if told.end is not None:
             end = told.end
             self.report = attrs.evolve(self.report, language=end.language, pages=end.pages)
@@ -269,7 +250,7 @@ class Reading:
         self._restarts += 1
         self._again = self._of_page
         if guilty:
-            self._add(attrs.evolve(problem, page=self._touched))
+            self._problems.add(attrs.evolve(problem, page=self._touched))
             self._skipped.append(self._touched)
             self._again = 0
         await self._kill()
@@ -278,33 +259,13 @@ class Reading:
         self._touched = None
         await self._start()
 
-    def _add(self, problem: Told) -> None:
-        if any(told == problem for told, _ in self._problems):
-            return
-        if self._problems:
-            last, through = self._problems[-1]
-            end = through or last.page
-            if end is not None and problem == attrs.evolve(last, page=end + 1):
-                self._problems[-1] = last, problem.page
-                return
-        if len(self._problems) < MAX_PROBLEMS:
-            self._problems.append((problem, None))
-
     def _fail(self, problem: Told) -> None:
-        self._problems.append((problem, None))
+        self._problems.end_with(problem)
         self._finish(failed=True)
 
     def _finish(self, *, failed: bool) -> None:
         self._over = True
-        problems = tuple(self._word(problem, through) for problem, through in self._problems)
-        self.report = attrs.evolve(self.report, problems=problems, failed=failed)
-
-    def _word(self, problem: Told, through: int | None) -> DocumentProblem:
-        where = printable(self._name)
-        if problem.page is not None:
-            pages = f"page {problem.page}" if through is None else f"pages {problem.page} to {through}"
-            where = f"{where}, {pages}"
-        return DocumentProblem(code=problem.code, text=f"{where}: {problem.text}", page=problem.page)
+        self.report = attrs.evolve(self.report, problems=self._problems.worded(), failed=failed)
 
     async def _start(self) -> None:
         assert self._file is not None

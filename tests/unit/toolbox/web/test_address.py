@@ -2,8 +2,8 @@
 
 import pytest
 
+from klaw.domain.charset import decode
 from klaw.errors import ToolRefused
-from klaw.toolbox.web import fetch
 from klaw.toolbox.web.address import forbidden, parse
 
 PORTS = (80, 443)
@@ -98,20 +98,20 @@ def test_russian_page_is_read_whatever_it_declares(name: str) -> None:
     data = RUSSIAN.encode(name)
     page = f'<html><head><meta charset="{name}"></head>'.encode() + data
 
-    assert fetch.decode(data, name) == RUSSIAN
-    assert RUSSIAN in fetch.decode(page, None)
-    assert fetch.decode(data, None) == RUSSIAN
-    assert fetch.decode(data, "no-such-charset") == RUSSIAN
+    assert decode(data, name) == RUSSIAN
+    assert RUSSIAN in decode(page, None)
+    assert decode(data, None) == RUSSIAN
+    assert decode(data, "no-such-charset") == RUSSIAN
 
 
 def test_other_bytes_are_read_as_far_as_they_can_be() -> None:
-    assert fetch.decode("Café crème, où êtes-vous ?".encode("cp1252"), None) == "Café crème, où êtes-vous ?"
-    assert fetch.decode("“quoted”".encode("cp1252"), "iso-8859-1") == "“quoted”"
-    assert fetch.decode("слово".encode()[:-1], None).startswith("слов")
-    assert fetch.decode("\ufeffслово".encode(), "cp1252") == "слово"
-    assert fetch.decode("слово".encode("utf-16"), "cp1252") == "слово"
+    assert decode("Café crème, où êtes-vous ?".encode("cp1252"), None) == "Café crème, où êtes-vous ?"
+    assert decode("“quoted”".encode("cp1252"), "iso-8859-1") == "“quoted”"
+    assert decode("слово".encode()[:-1], None).startswith("слов")
+    assert decode("\ufeffслово".encode(), "cp1252") == "слово"
+    assert decode("слово".encode("utf-16"), "cp1252") == "слово"
 
 
 @pytest.mark.parametrize("name", ["punycode", "idna", "utf-7", "rot13", "zlib_codec", "unicode_escape", "x" * 50])
 def test_codec_that_is_no_charset_of_text_is_not_used(name: str) -> None:
-    assert fetch.decode("\\u0041 Привет".encode(), name) == "\\u0041 Привет"
+    assert decode("\\u0041 Привет".encode(), name) == "\\u0041 Привет"
