@@ -305,7 +305,7 @@ class Operation:
     """Whether it changes something; what only reads may be repeated."""
     offline: bool = False
     """Whether the command line may carry it out without a server, over the database: its handler takes only what
-    ``cli.operations`` can open."""
+    ``cli.offline`` can open."""
     alone: bool = False
     """Whether a running server is never asked: the command line carries it out over the database."""
     deadline_s: float = 10.0

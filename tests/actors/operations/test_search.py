@@ -11,8 +11,8 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.admin.socket import parse
 from klaw.app.app import App, running
+from klaw.cli.fields import again
 from klaw.cli.main import main, parser
-from klaw.cli.operations import again
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.fact import Origin

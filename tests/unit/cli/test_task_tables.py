@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from klaw.cli.operations import _value
+from klaw.cli.fields import _value
 from klaw.cli.output import written
 from klaw.domain.names import clock_text, local_time
 from klaw.operations import runs, schedule
