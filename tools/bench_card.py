@@ -1,11 +1,12 @@
 """What a turn costs a memory card: all that reaches the device, the file system's own journal included.
 
-    sudo python tools/bench_card.py --models DIR [--turns 20] [--gap 25] [--json]
+    sudo python tools/bench_card.py --models DIR [--turns 20] [--gap 25] [--mount OPTIONS] [--logs-only] [--json]
 
 Makes an ext4 file system in a file, mounts it (as root), starts a real server with its home there and a scripted model,
 and talks as one person does: a question of 113 bytes, an answer of 780, a pause. Then it counts the sectors that were
 written, up to the last ``sync``. Kernel and SQLite write a page once for what happens within some seconds, so the pause
-matters: with ``--gap 0`` a turn costs less than half.
+matters: with ``--gap 0`` a turn costs less than half. ``--logs-only`` has the database in memory, to tell what the
+durable logs cost by themselves.
 """
 
 import argparse
@@ -36,14 +37,14 @@ SECTOR = 512
 
 
 @contextmanager
-def card(scratch: Path, megabytes: int = 600) -> Iterator[Path]:
+def card(scratch: Path, options: str, megabytes: int = 600) -> Iterator[Path]:
     """A mounted file system of its own. Raises CalledProcessError: not root, or no loop device."""
     image, folder = scratch / "card.img", scratch / "card"
     with image.open("wb") as file:
         file.truncate(megabytes << 20)
     folder.mkdir()
     subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+    subprocess.run(["mount", "-o", f"loop,{options}", image, folder], check=True)
     try:
         yield folder
     finally:
@@ -58,10 +59,19 @@ def sectors(folder: Path) -> int:
     return int(counts[6]) * SECTOR
 
 
-async def talk(home: Path, models: Path, turns: int, gap_s: float) -> dict[str, Any]:
+def keep_in_memory(home: Path, memory: Path) -> None:
+    """Have the database of a new home elsewhere; SQLite follows the link with all its files."""
+    (memory / "klaw.db").touch(0o600)
+    (home / "data").mkdir(mode=0o700)
+    (home / "data" / "klaw.db").symlink_to(memory / "klaw.db")
+
+
+async def talk(home: Path, models: Path, turns: int, gap_s: float, memory: Path | None) -> dict[str, Any]:
     async with serve_llm() as llm:
         llm.respond = lambda _request: text_reply(ANSWER)
         write_home(home, llm=llm.url, models=models, embedding={"gatherSeconds": 60})
+        if memory is not None:
+            keep_in_memory(home, memory)
         async with served(home) as server, connect(server.url) as client:
             await ask(client, "main", QUESTION.format(n=0), lambda _event: None)
             await trio.sleep(SETTLE_S)
@@ -86,10 +96,18 @@ def main() -> None:
     parser.add_argument("--models", type=Path, required=True, help="folder of the pulled models")
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--gap", type=float, default=25.0, help="seconds between an answer and the next question")
+    parser.add_argument("--mount", default="noatime", help="options of the file system")
+    parser.add_argument("--logs-only", action="store_true", help="with the database in memory")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch, card(Path(scratch)) as folder:
-        result = trio.run(talk, folder / "home", arguments.models.absolute(), arguments.turns, arguments.gap)
+    models = arguments.models.absolute()
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        tempfile.TemporaryDirectory(dir="/dev/shm") as memory,
+        card(Path(scratch), arguments.mount) as folder,
+    ):
+        database = Path(memory) if arguments.logs_only else None
+        result = trio.run(talk, folder / "home", models, arguments.turns, arguments.gap, database)
     print(json.dumps(result) if arguments.json else "\n".join(f"{key}: {value}" for key, value in result.items()))
 
 
