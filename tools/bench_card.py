@@ -11,12 +11,8 @@ durable logs cost by themselves.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,35 +24,12 @@ from klaw.client.ask import ask
 from klaw.client.connection import connect
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
+from tools.card import Card, card
 
 QUESTION = "I promised Olga to repair the bicycle before we travel to Kazan, number {n}; Нина thinks it will be fine."
 ANSWER = "I think that is a good plan, and we should tell Olga about it. " * 12
 SETTLE_S = 10.0
 """Before and after, so that what a start does, and vectors that wait, are not counted or are."""
-SECTOR = 512
-
-
-@contextmanager
-def card(scratch: Path, options: str, megabytes: int = 600) -> Iterator[Path]:
-    """A mounted file system of its own. Raises CalledProcessError: not root, or no loop device."""
-    image, folder = scratch / "card.img", scratch / "card"
-    with image.open("wb") as file:
-        file.truncate(megabytes << 20)
-    folder.mkdir()
-    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", image], check=True)
-    subprocess.run(["mount", "-o", f"loop,{options}", image, folder], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True)
-
-
-def sectors(folder: Path) -> int:
-    """Bytes written to the device of a folder since it was made."""
-    os.sync()
-    device = folder.stat().st_dev
-    counts = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
-    return int(counts[6]) * SECTOR
 
 
 def keep_in_memory(home: Path, memory: Path) -> None:
@@ -66,7 +39,8 @@ def keep_in_memory(home: Path, memory: Path) -> None:
     (home / "data" / "klaw.db").symlink_to(memory / "klaw.db")
 
 
-async def talk(home: Path, models: Path, turns: int, gap_s: float, memory: Path | None) -> dict[str, Any]:
+async def talk(card: Card, models: Path, turns: int, gap_s: float, memory: Path | None) -> dict[str, Any]:
+    home = card.folder / "home"
     async with serve_llm() as llm:
         llm.respond = lambda _request: text_reply(ANSWER)
         write_home(home, llm=llm.url, models=models, embedding={"gatherSeconds": 60})
@@ -75,14 +49,14 @@ async def talk(home: Path, models: Path, turns: int, gap_s: float, memory: Path 
         async with served(home) as server, connect(server.url) as client:
             await ask(client, "main", QUESTION.format(n=0), lambda _event: None)
             await trio.sleep(SETTLE_S)
-            before, said = sectors(home), 0
+            before, said = card.written(), 0
             for number in range(1, turns + 1):
                 question = QUESTION.format(n=number)
                 await ask(client, "main", question, lambda _event: None)
                 said += len(question.encode()) + len(ANSWER.encode())
                 await trio.sleep(gap_s)
             await trio.sleep(SETTLE_S)
-            written = sectors(home) - before
+            written = card.written() - before
     return {
         "turns": turns,
         "gap_s": gap_s,
@@ -104,10 +78,10 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as scratch,
         tempfile.TemporaryDirectory(dir="/dev/shm") as memory,
-        card(Path(scratch), arguments.mount) as folder,
+        card(Path(scratch), arguments.mount) as mounted,
     ):
         database = Path(memory) if arguments.logs_only else None
-        result = trio.run(talk, folder / "home", models, arguments.turns, arguments.gap, database)
+        result = trio.run(talk, mounted, models, arguments.turns, arguments.gap, database)
     print(json.dumps(result) if arguments.json else "\n".join(f"{key}: {value}" for key, value in result.items()))
 
 

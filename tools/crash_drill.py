@@ -1,12 +1,15 @@
 """Crash drill: kill a loaded server again and again, and prove that nothing is lost, doubled or out of order.
 
-    python tools/crash_drill.py [--rounds 50] [--clients 20] [--seed N] [--home DIR] [--json]
+    python tools/crash_drill.py [--rounds 50] [--clients 20] [--seed N] [--home DIR | --card] [--json]
 
 Each round starts the server, lets the clients talk, and ends with SIGKILL at a random moment: under load, while answers
 are streamed, and sometimes in the middle of the start. After some kills the drill also takes away what a power cut may
 take: the tails of the logs that only the commit log made durable, or the whole database. Every client has a chat of its
 own; two more share the first chat, one writes to it and one only watches. Clients stay through the restarts, and now
 and then leave and come back as a new program would that remembers only its positions and what was not acknowledged.
+
+With ``--card`` (as root) the home is on a file system of its own, and most rounds end with a real power cut: the device
+keeps what it was given, all else is gone, the file system's journal too.
 
 After each kill: every acknowledged message is in the logs (commit log included) exactly once. In the end, after a
 restart: every question is answered, once; logs, database, history and what every client saw are the same; so is what a
@@ -16,7 +19,9 @@ Exit code 0: all of that holds; 1: it does not.
 
 import argparse
 import json
+import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -40,6 +45,7 @@ from tests.support import llm_server
 from tests.support.llm_server import LlmServer, Pause, Recorded, Text, serve_llm
 from tests.support.server import Server, served, write_home
 from tools import drill_checks as checks
+from tools.card import Card, card
 from tools.drill_checks import Acked
 
 LOAD_S = 2.5
@@ -52,6 +58,7 @@ SETTLE_S = 600.0
 """In the end all questions must be answered within this time."""
 WORDS = ("river", "notebook", "thanks", "Привет", "ёлка", "завтра", "кофе", "bridge", "window", "подъезд", "🙂", "0451")
 BACKOFF = Backoff(0.05, 0.4)
+COUNTED = ("kills", "in_start", "power_cuts", "tails_lost", "db_lost")
 
 
 @attrs.define
@@ -143,7 +150,9 @@ class Drill:
     head: Reply[dict[str, int]]
     """The last seq of each chat, once there will be no further message."""
     say_progress: bool
-    counts: dict[str, int] = attrs.Factory(lambda: dict.fromkeys(("kills", "in_start", "tails_lost", "db_lost"), 0))
+    card: Card | None = None
+    """That the home is on."""
+    counts: dict[str, int] = attrs.Factory(lambda: dict.fromkeys(COUNTED, 0))
 
     @property
     def chats(self) -> list[str]:
@@ -213,9 +222,21 @@ class Drill:
             await self.server.ready()
             await self._loaded()
         await trio.sleep(self.chance.uniform(0, START_S if in_start else LOAD_S))
-        await self.server.kill()
         self.counts["in_start"] += in_start
-        return "in its start" if in_start else "under load"
+        told = "in its start" if in_start else "under load"
+        if self.card is None or self.chance.random() < 0.25:
+            await self.server.kill()
+            return told
+        await self._cut_power(self.card)
+        return f"{told}, no power"
+
+    async def _cut_power(self, card: Card) -> None:
+        assert self.server.process is not None
+        os.kill(self.server.process.pid, signal.SIGSTOP)  # so that it does not see its disk fail
+        await trio.to_thread.run_sync(card.cut_power)
+        await self.server.kill()
+        await trio.to_thread.run_sync(card.restore)
+        self.counts["power_cuts"] += 1
 
     async def _loaded(self) -> None:
         """Return when the people are at work again, or the server has died."""
@@ -310,11 +331,15 @@ def answers(chance: random.Random) -> Callable[[Recorded], llm_server.Reply]:
 
 
 @asynccontextmanager
-async def prepared(home: Path, clients: int, seed: int, *, say_progress: bool) -> AsyncIterator[Drill]:
+async def prepared(
+    home: Path, clients: int, seed: int, *, say_progress: bool, card: Card | None = None
+) -> AsyncIterator[Drill]:
     chance = random.Random(seed)
     async with serve_llm() as llm:
         llm.respond = answers(random.Random(seed + 1))
         write_home(home, llm=llm.url, processing={"maxConcurrentLlm": 8}, logging={"level": "warning"})
+        if card is not None:
+            await trio.to_thread.run_sync(os.sync)  # the configuration is there for good
         async with served(home, start=False) as server:
             problems: list[str] = []
             names = [(f"c{n}", f"chat {n}", True) for n in range(1, clients + 1)]
@@ -324,14 +349,14 @@ async def prepared(home: Path, clients: int, seed: int, *, say_progress: bool) -
                 Person(name, chat, server.url, random.Random(f"{seed} {name}"), writes, problems, head)
                 for name, chat, writes in names
             ]
-            yield Drill(server, llm, chance, people, problems, head, say_progress)
+            yield Drill(server, llm, chance, people, problems, head, say_progress, card)
 
 
-async def drill(options: argparse.Namespace, home: Path) -> int:
+async def drill(options: argparse.Namespace, home: Path, card: Card | None = None) -> int:
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
     print(f"crash drill: {options.rounds} rounds, {options.clients} clients, seed {seed}", file=sys.stderr, flush=True)
     began = time.monotonic()
-    async with prepared(home, options.clients, seed, say_progress=not options.json) as run:
+    async with prepared(home, options.clients, seed, say_progress=not options.json, card=card) as run:
         await run.run(options.rounds)
     seconds = round(time.monotonic() - began, 1)
     if options.json:
@@ -350,6 +375,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=20, help="besides these, two share the first one's chat")
     parser.add_argument("--seed", type=int, help="of the moments and damages (the system's timing adds its own)")
     parser.add_argument("--home", type=Path, help="an empty folder, which is kept (default: a temporary one)")
+    parser.add_argument("--card", action="store_true", help="on a file system of its own, with power cuts; needs root")
     parser.add_argument("--json", action="store_true", help="print one JSON object in the end, and no progress")
     options = parser.parse_args()
     log.configure("error", "json")
@@ -357,8 +383,14 @@ def main() -> int:
         if options.home.exists() and any(options.home.iterdir()):
             parser.error(f"{options.home} is not empty: the drill would damage what is in it")
         return trio.run(drill, options, options.home.absolute())
-    with tempfile.TemporaryDirectory(prefix="klaw-drill-") as home:
-        return trio.run(drill, options, Path(home))
+    with tempfile.TemporaryDirectory(prefix="klaw-drill-") as scratch:
+        if not options.card:
+            return trio.run(drill, options, Path(scratch))
+        with card(Path(scratch)) as mounted:
+            home = mounted.folder / "home"
+            home.mkdir()
+            (home / "server.log").symlink_to(Path(scratch, "server.log"))  # the drill reads it, whatever happens
+            return trio.run(drill, options, home, mounted)
 
 
 if __name__ == "__main__":
