@@ -1,4 +1,8 @@
-"""A memory card that tests may pull: an ext4 file system of its own, in a file. Needs root and a loop device."""
+"""A memory card that drills may pull: an ext4 file system of its own, in a file. Needs root and a loop device.
+
+Run what uses it by ``unshare --mount``: a mount namespace that another program makes meanwhile, such as bubblewrap's,
+would keep what is unmounted here.
+"""
 
 import fcntl
 import os

@@ -8,8 +8,8 @@ take: the tails of the logs that only the commit log made durable, or the whole 
 own; two more share the first chat, one writes to it and one only watches. Clients stay through the restarts, and now
 and then leave and come back as a new program would that remembers only its positions and what was not acknowledged.
 
-With ``--card`` (as root) the home is on a file system of its own, and most rounds end with a real power cut: the device
-keeps what it was given, all else is gone, the file system's journal too.
+With ``--card`` (as root, by ``unshare --mount``) the home is on a file system of its own, and most rounds end with a
+real power cut: the device keeps what it was given, all else is gone, the file system's journal too.
 
 After each kill: every acknowledged message is in the logs (commit log included) exactly once. In the end, after a
 restart: every question is answered, once; logs, database, history and what every client saw are the same; so is what a
