@@ -1,4 +1,8 @@
-"""What is moved in from another program: where it came from, how its messages and chats are called here. Pure."""
+"""What is moved in from another program: where it came from, how its messages and chats are called here. Pure.
+
+Ids are hashes of source, chat and message, so a second import adds nothing. Which import brought a message stands in
+its channel: an import is listed and undone by an index, without a record of its own that a kill could lose.
+"""
 
 import hashlib
 import re

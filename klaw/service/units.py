@@ -1,4 +1,8 @@
-"""The files of a system service, made from those of conf/ for one installation. Pure."""
+"""The files of a system service, made from those of conf/ for one installation. Pure.
+
+A unit carries the SHA-256 of its own text: an untouched one of an older Klaw is brought up to date, an edited one is
+kept.
+"""
 
 import hashlib
 import re

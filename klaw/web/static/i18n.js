@@ -1,4 +1,5 @@
-// The page's words. English stands in the code; ru.json has the Russian, and only who reads Russian loads it.
+// The page's words. English stands in the code; ru.json has the Russian, and only who reads Russian loads it. The server's
+// texts stay English on the wire, for programs: they are translated here, by exact text, by form, else by code.
 
 export const LANGUAGES = { en: "English", ru: "Русский" };
 let language = localStorage.getItem("klaw.language") || (navigator.language.startsWith("ru") ? "ru" : "en");
