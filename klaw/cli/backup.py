@@ -112,7 +112,7 @@ def _verified(answer: dict[str, Any]) -> Shown:
         lines.append("what is broken may be shared with the others: make one with klaw backup create --whole")
         return Shown(lines, found=False)
     made = f"its logs make a database of {plural(answer['messages'], 'message')}"
-    same = ", the same that there was" if answer["compared"] else "; there is nothing to compare that with"
+    same = ", the same as then" if answer["compared"] else "; there is nothing to compare that with"
     return Shown([f"{answer['name']}: {plural(answer['files'], 'file')} as they were written; {made}{same}"])
 
 
@@ -167,7 +167,7 @@ def show(asked: Of, paths: Paths) -> dict[str, Any]:
 
 @NOUN.operation("backup_verify", OfOne, cli="verify", show=_verified)
 def verify(asked: OfOne, paths: Paths, progress: ProgressLine) -> Any:
-    """Check every byte of a backup, and that the database which its logs make is the one that there was.
+    """Check every byte of a backup, and that its logs make the same database again.
 
     The exit code is 1 if something is wrong.
     """

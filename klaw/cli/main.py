@@ -92,7 +92,7 @@ def _command(commands: Any, name: str, text: str, group: str = "") -> Parser:
 
 
 def _mcp_serve(commands: Any) -> None:
-    made = _command(commands, "serve", "give programs of this machine tools for what Klaw remembers, on stdio", "mcp")
+    made = _command(commands, "serve", "offer Klaw's memory as MCP tools to a program of this machine, on stdio", "mcp")
     made.add_argument("--user", metavar="NAME", default="local", help="whose memory (default: local)")
     client = "how the program is called where a fact names what saved it (default: stdio)"
     made.add_argument("--client", metavar="NAME", default="stdio", help=client)

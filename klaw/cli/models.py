@@ -93,7 +93,7 @@ def _pulled(answer: dict[str, Any]) -> Shown:
 
 @NOUN.operation("models_pull", Pull, cli="pull", show=_pulled)
 def pull(asked: Pull, paths: Paths, progress: ProgressLine, warn: Say) -> dict[str, Any]:
-    """Download models, or copy them, and install them. If one cannot be had, the others are still fetched."""
+    """Download models, or copy them, and install them. If one fails, the others are still fetched."""
     from klaw.models.pull import pull, status
 
     def tell(step: "PullStep", /) -> None:

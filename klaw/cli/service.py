@@ -36,14 +36,16 @@ class Install(OfMachine):
         option="--with",
     )
     workspace: str | None = argument("keep the workspace here (default: in the home)", metavar="DIR")
-    source: str | None = argument("copy the models from this folder, a stick's say", metavar="DIR", option="--from")
+    source: str | None = argument(
+        "copy the models from this folder, for instance a stick", metavar="DIR", option="--from"
+    )
     models: bool = argument("leave the models alone", default=True, option="--no-models")
     program: str | None = argument("the klaw command that the service runs (default: this one)", metavar="PATH")
 
 
 @attrs.frozen(kw_only=True)
 class Logs:
-    follow: bool = argument("go on with what comes", default=False, option="-f")
+    follow: bool = argument("follow the log", default=False, option="-f")
     lines: Annotated[int, Bounds(1, 1_000_000)] = argument("how many (default: 100)", default=100, metavar="N")
 
 

@@ -26,9 +26,7 @@ class OfUser:
 
 @attrs.frozen(kw_only=True)
 class Added(OfUser):
-    operator: bool = argument(
-        "may also ask over HTTP what only whoever runs the server may: all users' data", default=False
-    )
+    operator: bool = argument("of an operator: may also ask over HTTP for all users' data", default=False)
 
 
 @attrs.frozen(kw_only=True)

@@ -28,7 +28,7 @@ class OfWheel:
 
 @attrs.frozen(kw_only=True)
 class Apply(OfWheel):
-    wheels: str | None = argument("find what it needs besides in this folder, without network", metavar="DIR")
+    wheels: str | None = argument("take what else it needs from this folder, without network", metavar="DIR")
     backup: bool = argument("make no backup first", default=True, option="--no-backup")
 
 
@@ -69,8 +69,8 @@ def apply(asked: Apply, home: str | None, say: Say) -> dict[str, Any]:
 
 @NOUN.operation("update_back", cli="back", show=lambda: Shown(()))
 def back(home: str | None, say: Say) -> dict[str, Any]:
-    """Undo an update that was interrupted, by a power cut for instance: version and database of before are put in place
-    again. If `klaw` does not start, call it as /opt/klaw.before-update/bin/python -m klaw update back, with the folder
+    """Undo an update that was interrupted, by a power cut for instance: put the old version and database
+    back. If `klaw` does not start, call it as /opt/klaw.before-update/bin/python -m klaw update back, with the folder
     where it is installed.
     """
     from klaw.actor import log as _log  # noqa: F401  this environment may be the one that is moved

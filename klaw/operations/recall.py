@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
 
-NOUN = op.Noun("recall", "say what is never recalled by itself (docs/receipts.md)")
+NOUN = op.Noun("recall", "keep messages from being recalled automatically (docs/receipts.md)")
 
 
 @attrs.frozen(kw_only=True)
