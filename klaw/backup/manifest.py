@@ -10,6 +10,7 @@ from typing import Annotated
 import attrs
 
 from klaw import atomic_file
+from klaw.actor.clock import from_iso
 from klaw.convert import JOURNAL, OMIT, Check
 from klaw.errors import BadValue, KlawError
 
@@ -26,10 +27,24 @@ class BrokenBackup(KlawError):
 
 
 def _inside(path: str) -> str:
-    parts = PurePosixPath(path).parts
-    if len(parts) < 2 or parts[0] not in PARTS or ".." in parts:
+    plain = PurePosixPath(path)
+    if len(plain.parts) < 2 or plain.parts[0] not in PARTS or ".." in plain.parts or str(plain) != path:
         raise ValueError("must be a path inside the backup")
+    return _name(path)
+
+
+def _name(path: str) -> str:
+    if "\0" in path:
+        raise ValueError("must be a path, without NUL")
     return path
+
+
+def _time(text: str) -> str:
+    try:
+        from_iso(text)
+    except ValueError:
+        raise ValueError("must be a time") from None
+    return text
 
 
 @attrs.frozen(kw_only=True)
@@ -45,7 +60,7 @@ class Item:
     mode: int = 0o600
     """Permission bits of the owner."""
     mtime_ns: int = 0
-    link: Annotated[str, OMIT] = ""
+    link: Annotated[str, Check(_name), OMIT] = ""
     """Where a symbolic link points to."""
     source: Annotated[tuple[int, ...], OMIT] = ()
     """Size, time of the last change in nanoseconds and inode of the file that it was copied from, while these say
@@ -65,7 +80,7 @@ class Manifest:
     """Version of the program."""
     schema: int
     """Of the database."""
-    time: str
+    time: Annotated[str, Check(_time)]
     """Of the mark, ISO-8601 UTC: everything that was acknowledged before is in it."""
     last: Mapping[str, int]
     """The highest numbers at the mark: ``rowid`` of messages, ``turn``, ``change`` of runs, ``entry`` of the memory

@@ -67,7 +67,9 @@ def restore(paths: Paths, root: Path, manifest: Manifest, tell: Tell = lambda _d
                 shutil.rmtree(place.draft, ignore_errors=True)
                 place.target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 place.draft.mkdir(mode=0o700)
-                # Links come last: nothing is written through one.
+                # Folders come first, links last: nothing is made through one.
+                for _, path in place.items:
+                    (place.draft / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 for item, path in sorted(place.items, key=lambda each: bool(each[0].link)):
                     done += 1
                     tell(done, len(manifest.items))
@@ -98,21 +100,16 @@ def _places(paths: Paths, manifest: Manifest) -> list[Place]:
 
 
 def _copy(root: Path, item: Item, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if item.link and target.is_dir():
-        return  # older backups hold a link to the workspace and what is in it
     if item.link:
-        target.symlink_to(item.link)
+        if not target.is_dir():  # older backups hold a link to the workspace and what is in it
+            target.symlink_to(item.link)
         return
     source = root / item.place
-    try:
+    problem = problem_of(source, item, content=False)
+    if problem is None:
         shutil.copyfile(source, target, follow_symlinks=False)
-    except (FileNotFoundError, shutil.SpecialFileError) as error:
-        if not source.is_file():
-            raise BrokenBackup(f"{root.name}: {item.path} is missing; nothing was restored") from error
-        raise
-    problem = problem_of(target, item)
+        problem = problem_of(target, item)
     if problem is not None:
         raise BrokenBackup(f"{root.name}: {item.path} {problem}; nothing was restored")
-    target.chmod(item.mode)
+    target.chmod(item.mode & 0o700)
     os.utime(target, ns=(item.mtime_ns, item.mtime_ns))

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -71,17 +72,19 @@ def differing(root: Path, items: Sequence[Item], tell: Tell = lambda _done, _tot
             yield f"{item.place} {problem}"
 
 
-def problem_of(file: Path, item: Item) -> str | None:
-    """What is wrong with a file."""
+def problem_of(file: Path, item: Item, *, content: bool = True) -> str | None:
+    """What is wrong with a file. ``content``: it is also read."""
     try:
         if item.link:
             return None if str(file.readlink()) == item.link else "is another link"
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as opened:
-            size = os.fstat(descriptor).st_size
-            if size != item.size:
-                return f"has {size:,} bytes instead of {item.size:,}"
-            if hashlib.file_digest(opened, "sha256").hexdigest() != item.sha256:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                return "is no plain file"
+            if found.st_size != item.size:
+                return f"has {found.st_size:,} bytes instead of {item.size:,}"
+            if content and hashlib.file_digest(opened, "sha256").hexdigest() != item.sha256:
                 return "has another content than was written"
     except FileNotFoundError:
         return "is missing"
