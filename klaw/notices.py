@@ -62,10 +62,13 @@ def backup_problem(folder: Path, now: float) -> tuple[str, str] | None:
     if failed is not None:
         return "backup_failed", f"the last backup failed: {failed}"
     newest = backups.newest(folder)
-    if newest is not None and now - newest > backups.OLD_S:
-        days = int((now - newest) // 86_400)
-        return "backup_old", f"the last backup is {days} days old: systemctl status klaw-backup.timer"
-    return None
+    if newest is None or not backups.is_old(newest, now):
+        return None
+    if newest > now:
+        text = f"the clock said {iso(newest)} at the last backup, so nobody knows its age: klaw backup create"
+        return "backup_old", text
+    days = int((now - newest) // 86_400)
+    return "backup_old", f"the last backup is {days} days old: systemctl status klaw-backup.timer"
 
 
 def due(since: Mapping[str, float], told: Mapping[str, float], now: float) -> list[str]:

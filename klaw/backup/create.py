@@ -80,9 +80,7 @@ def create(
         raise BackupRefused(f"{folder} is backed up itself: choose another folder")
     with folders.told(folder), folders.locked(folder):
         folders.clear(folder)
-        earlier = [] if whole else folders.listed(folder)
-        before = next((each for each in reversed(earlier) if each.manifest is not None), None)
-        draft = Draft(folder, before)
+        draft = Draft(folder, whole=whole)
         try:
             return _made(paths, folder, marker, draft, secrets=secrets, tell=tell)
         finally:
@@ -114,6 +112,7 @@ def _made(
         klaw=klaw.__version__,
         schema=migrations.latest(),
         time=at,
+        order=folders.after(draft.newest, at),
         last=mark.last,
         digests=digests,
         forgetting=mark.forgetting and bool(mark.last),
@@ -174,11 +173,13 @@ def _below(root: Path, without: set[Path]) -> Iterator[Path]:
 class Draft:
     """A backup that is being made."""
 
-    def __init__(self, folder: Path, before: folders.Backup | None) -> None:
+    def __init__(self, folder: Path, *, whole: bool) -> None:
         self._folder = folder
         self.root = folder / f"{DRAFT}{os.getpid()}"
-        self._before = before
-        known = before.manifest.items if before is not None and before.manifest is not None else ()
+        earlier = folders.listed(folder)
+        self.newest = earlier[-1].order if earlier else ""
+        usable = [(each.root, each.manifest.items) for each in earlier if each.manifest is not None and not whole]
+        self._before, known = usable[-1] if usable else (folder, ())
         self._known = {item.path: item for item in known}
         self.items: dict[str, Item] = {}
         self.left_out: list[str] = []
@@ -288,11 +289,11 @@ class Draft:
     def _share(self, path: str, stored: str, stamp: tuple[int, ...]) -> bool:
         """Take it from the backup before, if that has it."""
         item = self._known.get(path)
-        if item is None or item.source != stamp or self._before is None:
+        if item is None or item.source != stamp:
             return False
         self._drop(path)
         try:
-            os.link(self._before.root / item.place, self.root / (stored or path), follow_symlinks=False)
+            os.link(self._before / item.place, self.root / (stored or path), follow_symlinks=False)
         except OSError:  # another kind of file system, or the backup before has lost it
             return False
         self.items[path] = attrs.evolve(item, stored=stored)

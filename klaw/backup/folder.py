@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from klaw import __version__, atomic_file
-from klaw.actor.clock import from_iso
+from klaw.actor.clock import from_iso, iso
 from klaw.backup import manifest
 from klaw.backup.manifest import BrokenBackup, Manifest
 from klaw.errors import KlawError
@@ -27,7 +27,9 @@ MADE = ".made"
 """Of the time when the last one was made, in this folder or another one."""
 MAX_FAILURE = 500
 OLD_S = 8 * 86_400.0
-"""An older newest backup is told."""
+"""An older newest backup is told …"""
+AHEAD_S = 86_400.0
+"""… and one that is made so much later than now, by a clock that was wrong: nobody knows how old it is."""
 DRAFT = ".draft-"
 """Before the name of what is being made or removed."""
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ(\.\d+)?")
@@ -49,6 +51,13 @@ class Backup:
     @property
     def name(self) -> str:
         return self.root.name
+
+    @property
+    def order(self) -> str:
+        """A time by which the newest is the last, also where the clock was ahead when others were made."""
+        if self.manifest is None:
+            return self.name[:11] + self.name[11:].replace("-", ":")
+        return self.manifest.order or self.manifest.time
 
 
 @contextmanager
@@ -91,14 +100,27 @@ def alone(path: Path, refusal: KlawError) -> Iterator[None]:
 def listed(folder: Path) -> list[Backup]:
     """All backups, the oldest first. Raises OSError."""
     found = []
-    for root in sorted(folder.iterdir()) if folder.is_dir() else []:
+    for root in folder.iterdir() if folder.is_dir() else []:
         if not _NAME.fullmatch(root.name) or not root.is_dir() or root.is_symlink():
             continue  # a stick may have other folders beside them
         try:
             found.append(Backup(root=root, manifest=manifest.read(root)))
         except BrokenBackup as error:
             found.append(Backup(root=root, manifest=None, problem=str(error)))
-    return found
+    return sorted(found, key=lambda each: (each.order, each.name))
+
+
+def after(newest: str, time: str) -> str:
+    """``Manifest.order`` of a backup.
+
+    Args:
+        newest: the order of the one before; empty where there is none.
+        time: when it is made, by a clock that may have been set back in between.
+    """
+    if newest >= time:
+        with suppress(ValueError, OverflowError):  # of a broken one, whose name is no time
+            return iso(from_iso(newest) + 1)
+    return ""
 
 
 def newest(folder: Path) -> float | None:
@@ -108,6 +130,11 @@ def newest(folder: Path) -> float | None:
     except FileNotFoundError:  # none since Klaw keeps that
         found = next((each.manifest for each in reversed(listed(folder)) if each.manifest is not None), None)
         return from_iso(found.time) if found is not None else None
+
+
+def is_old(made: float, now: float) -> bool:
+    """Whether the last backup, by the time when it was made, is too old. Unix seconds."""
+    return not -AHEAD_S <= now - made <= OLD_S
 
 
 def failure(folder: Path) -> str | None:

@@ -82,6 +82,9 @@ class Manifest:
     """Of the database."""
     time: Annotated[str, Check(_time)]
     """Of the mark, ISO-8601 UTC: everything that was acknowledged before is in it."""
+    order: Annotated[str, Check(_time), OMIT] = ""
+    """By what it comes after the backup before, whose ``time`` is later since the clock was set back in between; empty:
+    ``time`` says it."""
     last: Mapping[str, int]
     """The highest numbers at the mark: ``rowid`` of messages, ``turn``, ``change`` of runs, ``entry`` of the memory
     journal; empty when no database could be read."""

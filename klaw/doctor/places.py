@@ -167,7 +167,7 @@ def check_backups(paths: Paths, now: float) -> Finding | None:
     if last is None:
         return None
     text = f"{plural(len(found), 'backup')} in {paths.backups_dir}, the last one made at {iso(last)}"
-    if now - last > backups.OLD_S:
+    if backups.is_old(last, now):
         return warning("backups", text, "klaw backup create; systemctl status klaw-backup.timer")
     return ok("backups", text)
 

@@ -13,6 +13,8 @@ from klaw.app.app import App, running
 from klaw.backup.folder import OLD_S, BackupRefused, failure, noting_failure
 from klaw.config.paths import Paths
 from klaw.config.schema import EmbeddingConfig, EngineConfig
+from klaw.doctor.judge import Level
+from klaw.doctor.places import check_backups
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.notices import AGAIN_S, LASTS_S, LOOK_S, Notices, backup_problem, disk_problem, due
 from klaw.store.kinds import messages
@@ -55,6 +57,20 @@ def test_a_failed_backup_is_known_until_one_succeeds(tmp_path: Path) -> None:
     found = backup_problem(tmp_path, time.time() + OLD_S + 1)
     assert found is not None
     assert found[1].startswith("the last backup is 8 days old")
+
+
+def test_a_backup_made_while_the_clock_was_ahead_is_not_young_for_years(tmp_path: Path) -> None:
+    with noting_failure(tmp_path):
+        pass
+    made = (tmp_path / ".made").stat().st_mtime
+    for behind, told in ((86_000.0, None), (5 * 365 * 86_400.0, "backup_old")):
+        found = backup_problem(tmp_path, made - behind)
+        assert (found and found[0]) == told
+        last = check_backups(attrs.evolve(Paths.resolve(tmp_path), backups_dir=tmp_path), made - behind)
+        assert last is not None
+        assert (last.level is Level.WARNING) is bool(told)
+    assert found is not None
+    assert "nobody knows its age: klaw backup create" in found[1]
 
 
 async def told(app: App, chat: str) -> list[str]:

@@ -23,6 +23,7 @@ from klaw.backup.manifest import BrokenBackup, Item
 from klaw.backup.restore import restore
 from klaw.backup.verify import differing, paths_below, verify
 from klaw.cli.backup import _told
+from klaw.cli.main import main
 from klaw.config.paths import Paths
 from klaw.errors import StorageError
 from klaw.store.mark import Mark, digests_at, last_forgetting, mark, mark_offline
@@ -174,6 +175,26 @@ def test_what_changed_a_moment_ago_is_not_taken_for_unchanged(paths: Paths) -> N
     os.utime(paths.workspace / "SOUL.md", ns=(now, now))
     root, _ = made(paths)
     assert (root / "workspace/SOUL.md").read_text() == "two"
+
+
+def test_one_made_while_the_clock_was_ahead_is_not_the_newest_for_ever(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = ["2026-11-20T03:30:00.000Z", "2031-01-01T00:00:00.500Z", "2026-11-21T03:30:00.000Z"]
+    times += ["2026-11-21T03:30:00.000Z"]  # two in the same millisecond
+    roots = []
+    for time in times:
+        monkeypatch.setattr(making, "iso", lambda _now, time=time: time)
+        roots.append(made(paths, whole=len(roots) == 2)[0])
+    assert [each.root for each in listed(paths.backups_dir)] == roots
+    assert chosen(paths.backups_dir, None)[0] == roots[-1]
+    assert [each.name[:4] for each in roots] == ["2026", "2031", "2026", "2026"]
+    assert main(["--home", str(paths.data_dir.parent), "backup", "prune", "--keep", "2"]) == 0
+    assert [each.root for each in listed(paths.backups_dir)] == roots[2:]
+    (roots[3] / "manifest.json").write_text("{}")
+    monkeypatch.setattr(making, "iso", lambda _now: "2026-11-22T03:30:00.000Z")
+    later = made(paths)[0]
+    assert [each.root for each in listed(paths.backups_dir)][-1] == later
 
 
 def test_one_flipped_byte_anywhere_is_found(paths: Paths) -> None:
