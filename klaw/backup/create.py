@@ -121,9 +121,7 @@ def _made(
         new_bytes=draft.new_bytes,
         items=tuple(sorted(draft.items.values(), key=lambda item: item.path)),
     )
-    os.sync()  # one for all: a fsync of each of thousands of files would keep a card busy for minutes
-    manifests.write(draft.root, made)
-    return draft.keep(at), made
+    return draft.keep(made), made
 
 
 @attrs.frozen
@@ -200,6 +198,7 @@ class Draft:
             self._drop(path)
         for done, each in enumerate(sources, 1):
             tell(done, len(sources))
+            self._require_there()
             try:
                 each.path.encode()
                 self._take(each)
@@ -215,9 +214,18 @@ class Draft:
                 self._drop(each.path)
                 self.left_out.append(f"{each.path}: {error.strerror}")
 
-    def keep(self, at: str) -> Path:
-        """Make it a backup, by one rename. Raises OSError."""
-        name = f"{at[:19].replace(':', '-')}Z"
+    def _require_there(self) -> None:
+        """The rest of it must not get under the place of a stick that was pulled. Raises BackupRefused."""
+        if not self.root.is_dir():
+            gone = f"{self._folder} was moved or taken away while the backup was made"
+            raise BackupRefused(f"{gone}: is its disk mounted?")
+
+    def keep(self, manifest: Manifest) -> Path:
+        """Make it a backup, by one rename. Raises OSError, BackupRefused."""
+        os.sync()  # one for all: a fsync of each of thousands of files would keep a card busy for minutes
+        self._require_there()
+        manifests.write(self.root, manifest)
+        name = f"{manifest.time[:19].replace(':', '-')}Z"
         root = self._folder / name
         for number in range(2, 1000):
             if not root.exists():

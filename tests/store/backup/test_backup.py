@@ -497,6 +497,27 @@ def test_where_backups_cannot_be(paths: Paths, tmp_path: Path) -> None:
         create(paths, tmp_path / "file", marker(paths), secrets=False)
 
 
+@pytest.mark.parametrize("another", [False, True])
+@pytest.mark.parametrize("at", [3, 13])
+def test_a_stick_that_is_pulled_gets_no_half_backup_in_its_place(
+    paths: Paths, tmp_path: Path, at: int, another: bool
+) -> None:
+    folder = tmp_path / "stick" / "backups"
+    folder.parent.mkdir()
+
+    def tell(done: int, _total: int) -> None:
+        if done == at:
+            folder.parent.rename(tmp_path / "pulled")
+            folder.parent.mkdir()
+            if another:
+                folder.mkdir()
+
+    with pytest.raises(BackupRefused, match="moved or taken away while the backup was made: is its disk mounted"):
+        create(paths, folder, marker(paths), secrets=False, tell=tell)
+    assert list(folder.parent.rglob("*")) == [folder] * another
+    assert listed(tmp_path / "pulled" / "backups") == []
+
+
 def test_a_full_disk_is_told_and_nothing_is_left(paths: Paths, tmp_path: Path) -> None:
     (paths.workspace / "large").write_bytes(os.urandom(3_000_000))
     with small_disk(tmp_path / "stick", "2m") as stick:
