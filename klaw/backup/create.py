@@ -9,6 +9,7 @@ database is left out: it is made again from the logs, and as a file it would sti
 import errno
 import hashlib
 import os
+import re
 import shutil
 import stat
 import time
@@ -38,8 +39,8 @@ PAUSE_S = 2.0
 SETTLED_NS = 2_000_000_000
 """A file that was changed less than this before it was copied may change again without another time."""
 CHUNK_BYTES = 1 << 20
-_TOKENS = "tokens.json"
-_SECRET_ENDINGS = (".env", ".key", ".pem")
+_SECRET = re.compile(r"tokens\.json|\.(env|key|pem)(?![a-z])", re.IGNORECASE)
+"""In the name of a file of the configuration, also of an editor's copy: ``klaw.env~``."""
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Tell = Callable[[int, int], None]
@@ -150,7 +151,7 @@ def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[Source]:
         if not (unsent or database or file.name in (COMMIT_LOG, LOCK_FILE)):
             yield Source(file, f"{DATA}/{file.relative_to(data).as_posix()}")
     for file in _below(config, others):
-        if secrets or not (_TOKENS in file.name or file.name.endswith(_SECRET_ENDINGS)):
+        if secrets or not _SECRET.search(file.name):
             source = file.resolve() if file == config / paths.config_file.name else file
             yield Source(source, f"{CONFIG}/{file.relative_to(config).as_posix()}")
     for file in _below(workspace, others):

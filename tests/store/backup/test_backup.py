@@ -50,6 +50,16 @@ def test_one_made_while_something_is_forgotten_may_still_hold_it(paths: Paths) -
     assert told == [True, False]
 
 
+def test_secrets_are_not_in_it_under_other_names_either(paths: Paths) -> None:
+    kept = ["notes.md", "env.json", "keys.md", "a.envelope"]
+    secret = ["klaw.env~", ".env.local", "#klaw.env#", ".klaw.env.swp", "KEY.PEM", "cloud.key.bak", "tokens.json.old"]
+    for name in (*kept, *secret):
+        (paths.config_dir / name).write_text("sk-secret-1")
+    root, found = made(paths)
+    assert {each.name for each in (root / "config").iterdir()} == {"engine.json", *kept}
+    assert len(made(paths, secrets=True)[1].items) == len(found.items) + len(secret) + 3
+
+
 def test_what_is_in_it(paths: Paths) -> None:
     os.mkfifo(paths.workspace / "pipe")
     with socket.socket(socket.AF_UNIX) as bound:
