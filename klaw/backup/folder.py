@@ -39,6 +39,10 @@ class BackupRefused(KlawError):
     """Nothing was done; the text says why and what to do."""
 
 
+class BackupBusy(BackupRefused):
+    """Another one is being made, checked or removed in this folder; it may yet succeed."""
+
+
 @attrs.frozen(kw_only=True)
 class Backup:
     """One folder of a backup."""
@@ -65,7 +69,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Have the folder to oneself; made if it is not there, but nothing above it, which may be a disk that is missing.
 
     Raises:
-        BackupRefused: somebody else is at work in it.
+        BackupBusy: somebody else is at work in it.
         OSError: it cannot be used.
     """
     try:
@@ -73,7 +77,7 @@ def locked(folder: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise BackupRefused(f"there is no {folder.parent}: is its disk mounted?") from error
     # A stick may know no modes: nothing is demanded of what is there.
-    with alone(folder / LOCK, BackupRefused(f"another backup is at work in {folder}: wait for its end")):
+    with alone(folder / LOCK, BackupBusy(f"another backup is at work in {folder}: wait for its end")):
         yield
 
 
@@ -159,7 +163,8 @@ def noting_failure(folder: Path) -> Iterator[None]:
     try:
         yield
     except KlawError as error:
-        note_failure(folder, str(error))
+        if not isinstance(error, BackupBusy):
+            note_failure(folder, str(error))
         raise
     with suppress(OSError):
         (folder / MADE).touch(mode=0o600)

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from klaw import notices
 from klaw.app.app import App, running
-from klaw.backup.folder import OLD_S, BackupRefused, failure, noting_failure
+from klaw.backup.folder import OLD_S, BackupRefused, failure, locked, noting_failure
 from klaw.config.paths import Paths
 from klaw.config.schema import EmbeddingConfig, EngineConfig
 from klaw.doctor.judge import Level
@@ -53,6 +53,9 @@ def test_a_failed_backup_is_known_until_one_succeeds(tmp_path: Path) -> None:
     with noting_failure(tmp_path):
         pass
     assert failure(tmp_path) is None
+    with locked(tmp_path), pytest.raises(BackupRefused, match="another"), noting_failure(tmp_path), locked(tmp_path):
+        pass
+    assert failure(tmp_path) is None  # of the one that is at work nobody knows yet
     assert backup_problem(tmp_path, time.time()) is None
     found = backup_problem(tmp_path, time.time() + OLD_S + 1)
     assert found is not None
