@@ -121,7 +121,7 @@ def _restored(answer: dict[str, Any]) -> Shown:
     lines.append("klaw serve makes the database from it; vectors follow in the background")
     if not answer["secrets"]:
         lines.append("tokens and environment files were not in it: make tokens with klaw token add")
-    return Shown(lines)
+    return Shown(lines, notes=[f"was NOT in it: {each}" for each in answer["left_out"]])
 
 
 def _pruned(answer: dict[str, Any]) -> Shown:
@@ -202,7 +202,7 @@ def restore(asked: OfOne, paths: Paths, progress: ProgressLine) -> dict[str, Any
     with told(folder):
         root, found = chosen(folder, asked.name)
     put = restore(paths, root, found, partial(progress.show, "files"))
-    about = {"time": found.time, "files": len(found.items), "secrets": found.secrets}
+    about = {"time": found.time, "files": len(found.items), "secrets": found.secrets, "left_out": found.left_out}
     return {"name": root.name, "folders": [str(each) for each in put], **about}
 
 

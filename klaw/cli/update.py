@@ -51,7 +51,8 @@ def check(asked: OfWheel) -> dict[str, Any]:
 @NOUN.operation("update_apply", Apply, cli="apply", show=lambda: Shown(()))
 def apply(asked: Apply, home: str | None, say: Say) -> dict[str, Any]:
     """Install the new version: doctor, backup, stop, install, start, doctor. When it does not answer within a minute,
-    or its doctor finds problems, the version and the database of before are put in place again, and the exit code is 1.
+    or its doctor finds new problems, the version and the database of before are put in place again, and the exit code
+    is 1.
     """
     from klaw.service.update import Update
     from klaw.service.wheel import read_wheel

@@ -1,8 +1,8 @@
 """Update this installation from a wheel, and go back when the new version does not start. Blocks.
 
-Environment and database are kept (``kept``) until the new version answers and its doctor finds nothing wrong; else both
-take their places again. What this module needs is imported before anything is replaced. Klaw is asked for nothing but
-what a person could ask: each step is a command of its own.
+Environment and database are kept (``kept``) until the new version answers and its doctor finds nothing wrong that was
+right before; else both take their places again. What this module needs is imported before anything is replaced. Klaw is
+asked for nothing but what a person could ask: each step is a command of its own.
 """
 
 import json
@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from importlib import metadata
 from pathlib import Path
@@ -35,6 +35,8 @@ EXTRAS = ("local", "mcp")
 OF_DEBIAN = Path("/usr/lib/klaw")
 """Where the package of `make deb` puts its environment."""
 MOST_SAID = 5
+BEARABLE = frozenset({"embedding_model", "local_model", "clock", "files", "knowledge"})
+"""What the doctor checks and Klaw works without: no reason against an update that finds it so."""
 
 Tell = Callable[[str], None]
 
@@ -80,15 +82,13 @@ class Update:
     def _run_alone(self, release: Release, *, backup: bool) -> None:
         self._check(release)
         installer = self._installer()
-        self._examine("the installation has problems: mend them first (klaw doctor)")
-        self.tell(f"doctor: no problems with Klaw {__version__}")
+        before = self._problems()
+        if worse := {name: text for name, text in before.items() if name not in BEARABLE}:
+            raise UpdateRefused(f"the installation has problems: mend them first (klaw doctor): {_told(worse)}")
+        found = f"{_told(before)} (does not stop an update)" if before else f"no problems with Klaw {__version__}"
+        self.tell(f"doctor: {found}")
         if backup:
-            begin = int(time.time())
-            done = self._run(self.control.backup or [*self._program, "backup", "create"])
-            if done.returncode and (newest(self.paths.backups_dir) or 0) < begin:  # one that lacks a file is one
-                why = _last(done.stderr or done.stdout)
-                raise UpdateRefused(f"no backup could be made; --no-backup goes on without: {why}")
-            self.tell("backup made")
+            self._back_up()
         try:
             self.control.stop()
             self._kept.keep(database=release.schema != migrations.latest())
@@ -100,14 +100,15 @@ class Update:
             self._install(release, installer)
             self.control.start()
             self._wait(release.version)
-            self._examine("its doctor finds problems")
+            if new := {name: text for name, text in self._problems().items() if name not in before}:
+                raise UpdateFailed(f"its doctor finds problems: {_told(new)}")
         except (KlawError, OSError, subprocess.SubprocessError, KeyboardInterrupt) as error:
             self._back()
             why = str(error) or type(error).__name__
             raise UpdateFailed(f"{why}; Klaw {__version__} is in place again, with the database of before") from error
         self.control.settle()
         self._kept.drop()
-        self.tell(f"Klaw {release.version} answers; its doctor finds no problems")
+        self.tell(f"Klaw {release.version} answers; its doctor finds no {'new ' if before else ''}problems")
 
     def back(self) -> None:
         """Undo an update that was interrupted.
@@ -148,16 +149,23 @@ class Update:
         if self._kept.is_there():
             raise UpdateRefused("an update was interrupted: `klaw update back` puts what was before it in place again")
 
-    def _examine(self, refused: str) -> None:
-        """Ask the doctor. Raises UpdateRefused."""
+    def _problems(self) -> dict[str, str]:
+        """What the doctor finds wrong, by the names of its checks. Raises UpdateRefused when it cannot be asked."""
         done = self._run([*self._program, "doctor", "--json"])
-        if done.returncode:
-            try:
-                found = [each for each in json.loads(done.stdout)["findings"] if each["level"] == "problem"]
-                why = "; ".join(f"{each['name']}: {each['text']}" for each in found)
-            except (ValueError, KeyError, TypeError):
-                why = _last(done.stderr or done.stdout)
-            raise UpdateRefused(f"{refused}: {why}")
+        try:
+            found = [each for each in json.loads(done.stdout)["findings"] if each["level"] == "problem"]
+            return {each["name"]: each["text"] for each in found}
+        except (ValueError, KeyError, TypeError):
+            raise UpdateRefused(f"its doctor does not answer: {_last(done.stderr or done.stdout)}") from None
+
+    def _back_up(self) -> None:
+        """Raises UpdateRefused."""
+        before = newest(self.paths.backups_dir)
+        done = self._run(self.control.backup or [*self._program, "backup", "create"])
+        if done.returncode and newest(self.paths.backups_dir) == before:  # one that lacks a file is one
+            why = _last(done.stderr or done.stdout)
+            raise UpdateRefused(f"no backup could be made; --no-backup goes on without: {why}")
+        self.tell("backup made")
 
     def _installer(self) -> list[str]:
         """The command that installs into the environment. Raises UpdateRefused."""
@@ -227,6 +235,10 @@ def has_extra(extra: str) -> bool:
         except metadata.PackageNotFoundError:
             return False
     return bool(wanted)
+
+
+def _told(problems: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {text}" for name, text in problems.items())
 
 
 def _last(said: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from klaw import __version__
+from klaw.backup.folder import locked
 from klaw.config.paths import Paths
 from klaw.store.migrations import latest
 from tests.support.server import clean_environ, write_home
@@ -23,6 +24,10 @@ from tests.support.waiting import HANG_S
 from tools.make_dist import build
 
 NEW = "99.0.0"
+FINDS = """\
+import klaw.doctor.places as _places
+_places.check_tokens = lambda _paths: _places.problem("tokens", "broken", "mend it")
+"""
 MIGRATION = f"klaw/store/migrations/{latest() + 1:03}_later.sql"
 
 
@@ -135,6 +140,43 @@ def test_a_version_that_does_not_work_is_taken_back_with_its_database(
     assert "Аня живёт в Риге" in serving(python, home, "facts", "list")
     assert klaw(python, home, "doctor").returncode == 0
     assert not list(tmp_path.glob("klaw.*update"))
+
+
+def test_a_model_that_was_missing_before_does_not_stop_an_update_but_a_new_problem_does(
+    python: Path, home: Path, wheel: Path, tmp_path: Path
+) -> None:
+    config = Paths.resolve(home).config_file
+    config.write_text(json.dumps({**json.loads(config.read_text()), "embedding": {"enabled": True}}))
+    (tmp_path / "bad").mkdir()
+    bad = newer(wheel, tmp_path / "bad", **{"klaw/doctor/checkup.py": FINDS})
+    for made, code, version in ((bad, 1, __version__), (newer(wheel, tmp_path), 0, NEW)):
+        done = klaw(python, home, "update", "apply", str(made), "--wheels", str(tmp_path), "--no-backup")
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "doctor: embedding_model: " in done.stdout
+        assert ("its doctor finds problems: tokens: broken; Klaw" in done.stderr) is bool(code)
+        assert ("its doctor finds no new problems" in done.stdout) is not bool(code)
+        assert klaw(python, home, "--version").stdout == f"klaw {version}\n"
+
+
+def test_what_is_wrong_with_the_data_is_mended_first(python: Path, home: Path, wheel: Path, tmp_path: Path) -> None:
+    Paths.resolve(home).database.write_bytes(b"x" * 10_000)
+    done = klaw(python, home, "update", "apply", str(newer(wheel, tmp_path)), "--wheels", str(tmp_path))
+    assert (done.returncode, "mend them first (klaw doctor): database: " in done.stderr) == (1, True), done.stderr
+    assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
+    assert not (home / "backups").exists()
+
+
+def test_an_old_backup_of_a_wrong_clock_is_not_taken_for_the_one_that_failed(
+    python: Path, home: Path, wheel: Path, tmp_path: Path
+) -> None:
+    backups = Paths.resolve(home).backups_dir
+    backups.mkdir()
+    (backups / ".made").touch()
+    os.utime(backups / ".made", (4_000_000_000, 4_000_000_000))
+    with locked(backups):
+        done = klaw(python, home, "update", "apply", str(newer(wheel, tmp_path)), "--wheels", str(tmp_path))
+    assert (done.returncode, "no backup could be made" in done.stderr) == (1, True), done.stdout
+    assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
 
 
 def test_after_a_kill_the_version_and_database_of_before_are_put_back(

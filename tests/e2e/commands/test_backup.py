@@ -124,6 +124,9 @@ async def test_the_unit_removes_old_ones_also_when_something_cannot_be_copied(tm
         assert code == 1
     assert len(json.loads(await klaw("backup", "list", "--json", home=home))["backups"]) == 2
     assert "not in it: 1 file, workspace/труба" in await klaw("doctor", home=home)
+    new = str(tmp_path / "new")
+    restored = await run_klaw("backup", "restore", "--to", str(home / "backups"), "--home", new)
+    assert (restored[0], "was NOT in it: workspace/труба: it is no file" in restored[2]) == (0, True)
 
 
 async def test_a_card_that_became_read_only_is_backed_up_with_its_latest_lines(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def test_a_full_disk_ends_it_with_the_server_running_and_nothing_left(
         copy.write_bytes(source.read_bytes()[:1])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for name in ("_check", "_examine", "_wait", "_installer"):
-        monkeypatch.setattr(Update, name, lambda *_words: None)
+    for name in ("_check", "_problems", "_wait", "_installer"):
+        monkeypatch.setattr(Update, name, lambda *_words: {})
     monkeypatch.setattr(module.shutil, "copy2", full)
     release = Release(path=tmp_path / "klaw.whl", version="99.0", schema=latest() + 1, requires_python="")
     update = Update(paths=paths, home=None, control=server, tell=lambda _text: None, prefix=prefix)
