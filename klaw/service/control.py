@@ -1,8 +1,9 @@
 """How an update stops and starts the server: the service of systemd, or a server of its own. Blocks."""
 
 import subprocess
+import tempfile
 from collections.abc import Sequence
-from typing import Protocol
+from typing import IO, Protocol
 
 import attrs
 
@@ -28,6 +29,10 @@ class Control(Protocol):
 
     def alive(self) -> bool:
         """Whether it may still answer."""
+        ...
+
+    def why(self) -> str:
+        """What it said last, or where that can be read."""
         ...
 
     def settle(self) -> None:
@@ -58,6 +63,10 @@ class Systemd:
         """See ``Control``."""
         return subprocess.run(["systemctl", "is-failed", SERVICE], check=False, capture_output=True).returncode != 0
 
+    def why(self) -> str:
+        """See ``Control``."""
+        return "klaw service logs"
+
     def settle(self) -> None:
         """See ``Control``."""
         if not self.ran:
@@ -71,6 +80,7 @@ class Trial:
     program: Sequence[str]
     backup: None = None
     _child: "subprocess.Popen[bytes] | None" = None
+    _said: IO[bytes] = attrs.Factory(tempfile.TemporaryFile)
 
     def stop(self) -> None:
         """See ``Control``."""
@@ -85,12 +95,19 @@ class Trial:
 
     def start(self) -> None:
         """See ``Control``."""
-        quiet = subprocess.DEVNULL
-        self._child = subprocess.Popen([*self.program, "serve"], stdin=quiet, stdout=quiet, stderr=quiet, cwd="/")
+        self._said.truncate(0)
+        none, command = subprocess.DEVNULL, [*self.program, "serve"]
+        self._child = subprocess.Popen(command, stdin=none, stdout=none, stderr=self._said, cwd="/")
 
     def alive(self) -> bool:
         """See ``Control``."""
         return self._child is not None and self._child.poll() is None
+
+    def why(self) -> str:
+        """See ``Control``."""
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").split("\n")
+        return next((each for each in reversed(lines) if each), "klaw serve says why")
 
     def settle(self) -> None:
         """See ``Control``."""

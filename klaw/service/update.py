@@ -103,8 +103,11 @@ class Update:
             if new := {name: text for name, text in self._problems().items() if name not in before}:
                 raise UpdateFailed(f"its doctor finds problems: {_told(new)}")
         except (KlawError, OSError, subprocess.SubprocessError, KeyboardInterrupt) as error:
-            self._back()
             why = str(error) or type(error).__name__
+            try:
+                self._back()
+            except KlawError as second:
+                raise UpdateFailed(f"{why}; going back to Klaw {__version__}: {second}") from error
             raise UpdateFailed(f"{why}; Klaw {__version__} is in place again, with the database of before") from error
         self.control.settle()
         self._kept.drop()
@@ -174,7 +177,7 @@ class Update:
             return [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
         if (uv := shutil.which("uv")) is not None:
             return [uv, "pip", "install", "--quiet", "--python", python]
-        raise UpdateRefused("there is neither pip in the environment nor uv on the machine")
+        raise UpdateRefused(f"there is no pip in {self.prefix}, and no uv in PATH ({os.environ.get('PATH')})")
 
     def _install(self, release: Release, installer: Sequence[str]) -> None:
         extras = ",".join(each for each in EXTRAS if has_extra(each))
@@ -194,9 +197,9 @@ class Update:
                 if json.loads(done.stdout)["version"] == version:  # degraded or not
                     return
             if not self.control.alive():
-                raise UpdateFailed(f"Klaw {version} ended when it was started (klaw service logs)")
+                raise UpdateFailed(f"Klaw {version} ended when it was started ({self.control.why()})")
             time.sleep(0.5)
-        raise UpdateFailed(f"Klaw {version} did not answer within {START_S:.0f} s (klaw service logs)")
+        raise UpdateFailed(f"Klaw {version} did not answer within {START_S:.0f} s ({self.control.why()})")
 
     def _back(self) -> None:
         """Put in place again what was kept. Raises UpdateFailed when that does not work either."""

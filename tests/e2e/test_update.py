@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import site
+import socket
 import subprocess
 import sys
 import time
@@ -134,12 +135,25 @@ def test_a_version_that_does_not_work_is_taken_back_with_its_database(
     bad = newer(wheel, tmp_path, **{"klaw/app/serve.py": "raise SystemExit('broken')\n"})
     done = klaw(python, home, "update", "apply", str(bad), "--wheels", str(tmp_path))
     assert done.returncode == 1, done.stdout
-    assert f"Klaw {__version__} is in place again" in done.stderr
+    assert f"Klaw {NEW} ended when it was started (broken); Klaw {__version__} is in place again" in done.stderr
     assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
     assert schema(home) == latest()
     assert "Аня живёт в Риге" in serving(python, home, "facts", "list")
     assert klaw(python, home, "doctor").returncode == 0
     assert not list(tmp_path.glob("klaw.*update"))
+
+
+def test_a_server_that_cannot_start_at_all_says_why(python: Path, home: Path, wheel: Path, tmp_path: Path) -> None:
+    config = Paths.resolve(home).config_file
+    made = newer(wheel, tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config.write_text(json.dumps({**json.loads(config.read_text()), "gateway": {"port": taken.getsockname()[1]}}))
+        done = klaw(python, home, "update", "apply", str(made), "--wheels", str(tmp_path), "--no-backup")
+    in_use = r"ended when it was started \(klaw: gateway.port: cannot listen on [^)]*in use[^)]*\([^)]*\)\)"
+    said = rf"Klaw {NEW} {in_use}; going back to Klaw {__version__}: Klaw {__version__} {in_use}"
+    assert re.search(said, done.stderr), done.stderr
+    assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
+    assert schema(home) == latest()
 
 
 def test_a_model_that_was_missing_before_does_not_stop_an_update_but_a_new_problem_does(
