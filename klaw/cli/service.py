@@ -12,7 +12,7 @@ from klaw.convert import Bounds
 from klaw.operations.operation import Noun, OperationError, Shown, Table, argument, size
 
 if TYPE_CHECKING:
-    from klaw.service.install import Machine, Step
+    from klaw.service.machine import Machine, Step
 
 NOUN = Noun("service", "run Klaw as a service of systemd (docs/operations.md)", local=True, of_machine=True)
 EXTRAS = ("node-mcp", "bubblewrap")
@@ -50,7 +50,8 @@ class Logs:
 
 
 def _machine(asked: OfMachine, say: Say) -> "Machine":
-    from klaw.service.install import Machine, require_system
+    from klaw.service.install import require_system
+    from klaw.service.machine import Machine
 
     machine = Machine(
         root=Path(asked.root).absolute() if asked.root else Path("/"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -11,7 +12,8 @@ import pytest
 from klaw.cli.main import main
 from klaw.models.catalogue import CATALOGUE
 from klaw.service import install as installing
-from klaw.service.install import Machine, readable_copy, this_program
+from klaw.service.install import readable_copy, this_program
+from klaw.service.machine import Machine
 from klaw.service.units import ServiceRefused
 
 UNITS = "etc/systemd/system"
@@ -105,6 +107,18 @@ def test_user_and_home_of_the_first_time_stay(machine: Path, service: Callable[.
     assert service("install")[0] == 0
     assert tree(machine) == before
     assert "User=bot\n" in (machine / UNITS / "klaw.service").read_text()
+
+
+def test_for_a_user_who_may_not_use_the_home_no_unit_is_changed(
+    machine: Path, service: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service("install")
+    before = tree(machine)
+    monkeypatch.setattr(installing, "_user", lambda *_words: (12345, 12345))
+    code, said = service("install", "--user", "bot", "--with", "node-mcp")
+    mine = pwd.getpwuid(os.geteuid()).pw_name
+    assert (code, f"failed   /var/lib/klaw  (belongs to {mine}, not to 12345: name another one" in said) == (1, True)
+    assert tree(machine) == before
 
 
 def test_a_workspace_that_is_there_is_not_shadowed_in_silence(
