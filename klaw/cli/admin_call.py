@@ -3,6 +3,8 @@
 import json
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from klaw.config.paths import Paths
@@ -83,14 +85,17 @@ def _exchange(paths: Paths, line: bytes, timeout_s: float) -> bytes:
 
 
 def _of_service(paths: Paths) -> str:
-    """What to say to who has no installation, on a machine with a service; else nothing."""
+    """What to say on a machine with a service: how that is started, or where it is to who has no installation."""
     from klaw.service.units import ServiceRefused
     from klaw.service.watch import owner_and_home
 
-    try:
-        return "" if paths.data_dir.exists() else f"that of the service is asked with --home {owner_and_home()[1]}"
-    except (ServiceRefused, OSError):
-        return ""
+    with suppress(ServiceRefused, OSError):
+        place = Path(owner_and_home()[1])
+        if paths.data_dir == Paths.resolve(place).data_dir:
+            return "start it with `systemctl start klaw`"
+        if not paths.data_dir.exists():
+            return f"that of the service is asked with --home {place}"
+    return ""
 
 
 def _home(paths: Paths) -> str:
