@@ -42,7 +42,8 @@ def _shown(answer: dict[str, Any]) -> list[str]:
 
 @NOUN.operation("export", Export, cli="", show=_shown)
 def export(asked: Export, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
-    """Write chats, facts, people, topics and summaries into a folder. `klaw import klaw DIR` reads the chats back.
+    """Write chats, facts, people, topics and summaries into a folder. `klaw import klaw DIR` reads chats, facts and
+    people into another Klaw.
 
     It runs beside a server or without one. Files that were sent are not in it: klaw backup has them.
     """

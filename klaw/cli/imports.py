@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from klaw.imports.files import Export
 
 NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
-PUT = "import_put"
 ASK_S = 600.0
 """For one part or file; a server that is busy makes it wait."""
 CHECKPOINT_BYTES = 1 << 22
@@ -63,6 +62,10 @@ def _shown(answer: dict[str, Any]) -> Shown:
         lines.append("nothing was stored")
     else:
         lines.append(f"{answer['added']:,} added, {answer['known']:,} were here already")
+    if answer["facts"] or answer["people"]:
+        new, rest = answer["remembered"], answer["facts"] + answer["people"] - answer["remembered"]
+        done = "" if answer["dry_run"] else f": {new:,} added, {rest:,} were here before"
+        lines.append(f"{plural(answer['facts'], 'fact')} and {plural(answer['people'], 'person', 'people')}{done}")
     if answer["files"]:
         lines.append(f"{plural(answer['files'], 'file')} of them, {answer['file_bytes']:,} bytes")
     if answer["elsewhere"]:
@@ -70,11 +73,15 @@ def _shown(answer: dict[str, Any]) -> Shown:
     if answer["left_out"]:
         told = ", ".join(f"{count:,} {why}" for why, count in answer["left_out"].items())
         lines.append(f"left out: {told}")
-    if answer["added"]:
+    if answer["added"] or answer["remembered"]:
         lines.append(f"to take it back: klaw import undo {answer['import']}")
     notes = [f"NOT read: {each['what']}: {each['why']}" for each in answer["unread"]]
     more = answer["unread_count"] - len(notes)
-    return Shown(lines, notes=[*notes, *([f"… and {more:,} more"] if more else [])], found=bool(answer["messages"]))
+    return Shown(
+        lines,
+        notes=[*notes, *([f"… and {more:,} more"] if more else [])],
+        found=any(answer[name] for name in ("messages", "facts", "people")),
+    )
 
 
 @NOUN.operation("import_chatgpt", Import, cli="chatgpt", show=_shown)
@@ -121,7 +128,7 @@ def openclaw(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, A
 
 @NOUN.operation("import_klaw", Import, cli="klaw", show=_shown)
 def klaw(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
-    """Import the chats of another Klaw: what `klaw export` wrote, or `klaw chats export --json`."""
+    """Import chats, facts and people of another Klaw: what `klaw export` wrote, or `klaw chats export --json`."""
     from klaw.imports import klaw_export
 
     return _imported(asked, paths, progress, klaw_export.SOURCE, klaw_export.read)
@@ -148,16 +155,17 @@ def _imported(
         else:
             store = partial(feed, events, source, tell=tell, topics=asked.topics)
             report = _storing(paths, origin, asked.user, store)
-    if not (report.chats or report.unread_count or report.left_out):
+    if not (report.chats or report.facts or report.people or report.unread_count or report.left_out):
         raise ImportRefused(f"{asked.file}: there is no message of {source} in it")
     return {"import": origin, "dry_run": asked.dry_run, **attrs.asdict(report)}
 
 
 def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask], Report]") -> "Report":
     """Do the work with what stores a part: the server, or without one the store itself."""
+    from klaw.imports.feed import OF_IMPORT
 
     def given(name: str, part: dict[str, Any]) -> dict[str, Any]:
-        values = {**part, "user": user, **({"origin": origin} if name == PUT else {})}
+        values = {**part, "user": user, **({"origin": origin} if name in OF_IMPORT else {})}
         return {key: value for key, value in values.items() if value is not None}
 
     try:

@@ -7,6 +7,7 @@ from typing import Annotated, NewType
 import attrs
 
 from klaw.convert import OMIT, Wire
+from klaw.domain.imported import ImportId
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.text import clean_output, normalized
 from klaw.errors import InvalidValue
@@ -80,6 +81,8 @@ class Fact:
     """Date of the day whose talk it was drawn from, such as 2026-11-21."""
     client: Annotated[str | None, OMIT] = None
     """The program that saved it over MCP: ``mcp:`` and the id of its token."""
+    imported: Annotated[ImportId | None, OMIT] = None
+    """The import that brought it."""
 
     @property
     def active(self) -> bool:

@@ -27,6 +27,8 @@ MAX_CHARS = 100_000
 """Of a message; a longer one is imported in several."""
 MAX_SAID = 1_000
 """Messages of one request."""
+MAX_KEPT = 100
+"""Facts, or people, of one request."""
 
 _IMPORT = re.compile(r"[a-z]{1,16}-[0-9]{8}-[0-9]{6}-[0-9]{3}")
 

@@ -30,7 +30,8 @@ class Kind(enum.StrEnum):
     SCHEDULED = "scheduled"
 
 
-def _instant(text: str) -> str:
+def instant(text: str) -> str:
+    """Check a time. Raises ValueError."""
     try:
         zoned = dt.datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
@@ -40,7 +41,7 @@ def _instant(text: str) -> str:
     return text
 
 
-Instant: TypeAlias = Annotated[str, Check(_instant)]
+Instant: TypeAlias = Annotated[str, Check(instant)]
 """ISO-8601, UTC with milliseconds where Klaw made it."""
 
 SHOWN = "forgetting"

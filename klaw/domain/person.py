@@ -12,7 +12,8 @@ from typing import Annotated, NewType
 
 import attrs
 
-from klaw.convert import Wire
+from klaw.convert import OMIT, Wire
+from klaw.domain.imported import ImportId
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, normalized
 from klaw.errors import InvalidValue
@@ -62,6 +63,8 @@ class Person:
     updated_at: str
     merged_into: PersonId | None = None
     """The person who it turned out to be. Then it is history: no list shows it."""
+    imported: Annotated[ImportId | None, OMIT] = None
+    """The import that brought it."""
 
     @property
     def active(self) -> bool:
@@ -142,6 +145,14 @@ def normal_name(name: str) -> str:
     """What two ways to write one name have in common: case, width, ё or е, punctuation and space do not count."""
     folded = normalized("NFKC", name).casefold().replace("ё", "е")
     return " ".join("".join(each if each.isalnum() else " " for each in folded).split())
+
+
+def adds_nothing(new: Person, known: Person) -> bool:
+    """Whether each name of somebody is one of a known person, and who it is to the user is said of that one too."""
+    names = {normal_name(name) for name in known.names}
+    return all(normal_name(name) in names for name in new.names) and (
+        not new.relation or normal_name(new.relation) == normal_name(known.relation)
+    )
 
 
 def merged(keeper: Person, loser: Person) -> Person:

@@ -9,7 +9,9 @@ from typing import IO, TypeAlias
 import attrs
 
 from klaw.actor.clock import iso
+from klaw.domain.fact import Fact
 from klaw.domain.message import Kind, Role
+from klaw.domain.person import Person
 from klaw.errors import KlawError
 
 
@@ -63,6 +65,13 @@ class Message:
 
 
 @attrs.frozen
+class Kept:
+    """A fact, or somebody, that another Klaw knows."""
+
+    value: Fact | Person
+
+
+@attrs.frozen
 class Unread:
     """Something of the export that should have been read and was not."""
 
@@ -77,7 +86,7 @@ class LeftOut:
     why: str
 
 
-Event: TypeAlias = Chat | Message | Unread | LeftOut
+Event: TypeAlias = Chat | Message | Kept | Unread | LeftOut
 
 _FIRST, _END = dt.datetime(1990, 1, 1, tzinfo=dt.UTC).timestamp(), dt.datetime(2200, 1, 1, tzinfo=dt.UTC).timestamp()
 

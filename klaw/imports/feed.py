@@ -12,17 +12,22 @@ import attrs
 from klaw.convert import REQUESTS
 from klaw.domain.attachment import MAX_FILES
 from klaw.domain.chat import MAX_TITLE, chat_title
+from klaw.domain.fact import Fact
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, Said, chat_prefix, message_id, name_for
 from klaw.domain.message import Kind, Role
+from klaw.domain.names import chat_id
+from klaw.domain.person import Person
 from klaw.domain.text import clean, cut
 from klaw.errors import BadValue, InvalidValue, KlawError
-from klaw.imports.events import Attached, Chat, Event, ImportRefused, LeftOut, Message, Unread
+from klaw.imports.events import Attached, Chat, Event, ImportRefused, Kept, LeftOut, Message, Unread
 from klaw.imports.files import UNREADABLE
 from klaw.store.kinds.messages import MODEL_CHOICE
 
 PART_MESSAGES = 200
 PART_BYTES = 400_000
+PART_KEPT = 25
+"""Facts, or people: at most 15,000 bytes each."""
 MAX_BYTES = 800_000
 """Of the JSON of one request, and of one message; the admin socket takes a mebibyte."""
 UPLOAD_BYTES = 600_000
@@ -35,7 +40,8 @@ _DROPPED = (FORGOTTEN, MODEL_CHOICE, WITH_TOPICS)
 """Of another Klaw's metadata: what means something to the store of this one."""
 
 Ask: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""Carries out an operation, without ``user``, and ``origin`` of ``import_put``, and gives its answer."""
+"""Carries out an operation, without ``user``, and ``origin`` of those of ``OF_IMPORT``, and gives its answer."""
+OF_IMPORT = frozenset({"import_put", "import_remember"})
 
 
 @attrs.define(kw_only=True)
@@ -52,6 +58,10 @@ class Report:
     """As the export says."""
     first_at: str = ""
     last_at: str = ""
+    facts: int = 0
+    people: int = 0
+    remembered: int = 0
+    """Of facts and people: those that were not known."""
     left_out: Counter[str] = attrs.Factory(Counter)
     unread: list[Unread] = attrs.Factory(list)
     """The first of them."""
@@ -80,23 +90,28 @@ def feed(
     """
     report = Report()
     chat: _Part | None = None
+    kept = _Kept(ask, report)
     for event in events:
+        if chat is not None and isinstance(event, Chat | Kept):
+            kept.places[chat.name] = chat.end()
+            chat = None
         match event:
             case Chat():
-                if chat is not None:
-                    chat.end()
                 chat = _Part(event, source, ask, report, topics)
             case Message():
                 assert chat is not None
                 chat.add(event)
                 if report.messages % 100 == 0:
                     tell(report.messages)
+            case Kept():
+                kept.add(event.value)
             case Unread():
                 report.note(event)
             case LeftOut(why=why):
                 report.left_out[why] += 1
     if chat is not None:
         chat.end()
+    kept.flush()
     tell(report.messages)
     return report
 
@@ -142,12 +157,19 @@ class _Part:
                 self._files[said["id"]] = message.files[:MAX_FILES]
         self._last = message.at
 
-    def end(self) -> None:
-        """Store the rest. Where people talked, Klaw's own conversation begins with a segment of its own."""
+    @property
+    def name(self) -> str:
+        """It had in another Klaw."""
+        return self._chat.name
+
+    def end(self) -> str | None:
+        """Store the rest. Where people talked, Klaw's own conversation begins with a segment of its own. Returns what
+        the chat is called here."""
         if self._chat.people and self._last:
             own = message_id(self._prefix, "end", self._last)
             self._said.append(_as_said(own, Role.SYSTEM, Kind.SESSION_BREAK, "", self._last, {}))
         self._flush()
+        return self._into
 
     def _said_of(self, message: Message) -> Iterator[dict[str, Any]]:
         text = clean(message.text)
@@ -195,6 +217,34 @@ class _Part:
                 raise
             self._report.note(Unread(f"{self._chat.name or self._chat.title}, {file.name}", str(error)))
             return None
+
+
+class _Kept:
+    """Facts, and people, that are not stored yet."""
+
+    def __init__(self, ask: Ask | None, report: Report) -> None:
+        self._ask, self._report = ask, report
+        self._given: dict[str, list[dict[str, Any]]] = {"facts": [], "people": []}
+        self.places: dict[str, str | None] = {}
+        """What chats of the export are called here."""
+
+    def add(self, value: Fact | Person) -> None:
+        if isinstance(value, Fact):
+            self._report.facts += 1
+            here = self.places.get(value.chat.partition(":")[2]) if value.chat is not None else None
+            value, name = attrs.evolve(value, chat=chat_id(value.user, here) if here else None), "facts"
+        else:
+            self._report.people += 1
+            name = "people"
+        self._given[name].append(REQUESTS.write(value))
+        if len(self._given[name]) == PART_KEPT:
+            self.flush()
+
+    def flush(self) -> None:
+        given = {name: values for name, values in self._given.items() if values}
+        self._given = {name: [] for name in self._given}
+        if given and self._ask is not None:
+            self._report.remembered += sum(self._ask("import_remember", given).values())
 
 
 def _as_said(own: str, role: Role, kind: Kind, text: str, at: str, metadata: dict[str, object]) -> dict[str, Any]:

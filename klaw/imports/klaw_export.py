@@ -1,33 +1,96 @@
-"""What ``klaw export`` and ``klaw chats export --json`` write: a file of JSON for each chat."""
+"""What ``klaw export`` writes: JSON of each chat, as ``klaw chats export --json`` writes it, of facts and of people.
 
+Topics and summaries stay out. They are made of messages, name them by numbers that are others here, and whoever wants
+topics of these chats has them made here (``--topics``).
+"""
+
+import json
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
+
+from klaw.convert import FRAMES, wire_names
+from klaw.domain import fact, person
+from klaw.domain.fact import Fact
 from klaw.domain.message import Kind, Role
-from klaw.imports.events import Chat, Event, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export
-from klaw.imports.json_stream import walk
+from klaw.domain.names import LOCAL_USER
+from klaw.domain.person import Person
+from klaw.errors import BadValue, InvalidValue
+from klaw.imports.events import Chat, Event, Kept, LeftOut, Message, Unread, moment
+from klaw.imports.files import UNREADABLE, Export, File
+from klaw.imports.json_stream import items, walk
 
 SOURCE = "klaw"
-FILES = r"chats/[^/]+\.json"
+CHATS = r"chats/[^/]+\.json"
+KEPT: dict[str, type[Fact] | type[Person]] = {"facts": Fact, "people": Person}
+"""By the names of the files that have them."""
+MAX_BYTES = 15_000
+"""Of a fact or a person as JSON: far more than either may have."""
 
 
 def read(export: Export) -> Iterator[Event]:
-    """All chats of an export, with the ids that their messages have."""
-    for file in export.files(FILES, "chats/NAME.json"):
-        head, begun = {"name": file.stem, "title": ""}, False
-        try:
-            with file.open() as stream:
-                for place, value in walk(stream, frozenset({"messages.item"})):
-                    if place in head and isinstance(value, str):
-                        head[place] = value
-                    elif place == "messages.item":
-                        if not begun:
-                            begun = True
-                            yield Chat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
-                        yield _message(value, file.name)
-        except UNREADABLE as error:
-            yield Unread(file.name, str(error))
+    """All chats of an export, with the ids that their messages have, then its facts and its people with theirs."""
+    kept = [each for name in KEPT for each in export.files(rf"{name}\.json") if _is_kept(export, each, name)]
+    alone = bool(kept) and not export.has_several
+    for file in [] if alone else export.files(CHATS, "" if kept else "chats/NAME.json, facts.json or people.json"):
+        yield from _chat(file)
+    for file in kept:
+        yield from _kept(file)
+
+
+def _is_kept(export: Export, file: File, name: str) -> bool:
+    """Whether it is that file, and not the one of a chat of that name."""
+    return file.stem == name and (not export.has_several or "chats" not in file.name.split("/")[-2:-1])
+
+
+def _chat(file: File) -> Iterator[Event]:
+    head, begun = {"name": file.stem, "title": ""}, False
+    try:
+        with file.open() as stream:
+            for place, value in walk(stream, frozenset({"messages.item"})):
+                if place in head and isinstance(value, str):
+                    head[place] = value
+                elif place == "messages.item":
+                    if not begun:
+                        begun = True
+                        yield Chat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
+                    yield _message(value, file.name)
+    except UNREADABLE as error:
+        yield Unread(file.name, str(error))
+
+
+def _kept(file: File) -> Iterator[Event]:
+    number = 0
+    try:
+        with file.open() as stream:
+            for number, found in enumerate(items(stream), 1):
+                yield _of(KEPT[file.stem], found, f"{file.name}, entry {number}")
+    except UNREADABLE as error:
+        yield Unread(f"{file.name}, after entry {number}", str(error))
+
+
+def _of(cls: type[Fact] | type[Person], found: Any, place: str) -> Event:
+    """A fact or a person. The export has the fields as Klaw calls them, and no other way is known."""
+    if not isinstance(found, dict):
+        return Unread(place, "is no object")
+    if found.get("superseded_by") or found.get("merged_into"):
+        return LeftOut("facts and people that are history")
+    names = zip(wire_names(cls), attrs.fields(cls), strict=True)
+    fields = {wire: found[field.name] for wire, field in names if field.name in found}
+    for name in fields.keys() & {"created_at", "updated_at", "said_at"}:
+        fields[name] = moment(fields[name]) or ""
+        if not fields[name]:
+            return Unread(place, f"{name}: is no time that it can have")
+    try:
+        value = FRAMES.read({**fields, "user_id": LOCAL_USER}, cls)
+        if isinstance(value, Fact):
+            fact.check(value)
+        else:
+            person.check(value)
+    except (BadValue, InvalidValue) as error:
+        return Unread(place, str(error))
+    return Unread(place, "is too long") if len(json.dumps(FRAMES.write(value))) > MAX_BYTES else Kept(value)
 
 
 def _message(found: Any, place: str) -> Event:

@@ -9,6 +9,7 @@ import attrs
 from klaw.convert import Bounds, Check
 from klaw.domain import core_memory
 from klaw.domain.fact import DEFAULT_IMPORTANCE, FactId, FactSource, Origin, fact_text, is_category
+from klaw.domain.imported import ORIGIN
 from klaw.domain.names import UserId
 from klaw.domain.text import cut, one_line
 from klaw.errors import CoreUnreadable, NoSuchFact
@@ -92,14 +93,17 @@ class FactUndo(OfFact):
 def _table(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
     if not answer["facts"]:
         return ["no more facts" if answer["count"] else "no facts"]
-    rows = [
-        [each["id"], str(each["importance"]), each["category"], op.minute(each["updated_at"]), each["text"]]
-        for each in answer["facts"]
-    ]
-    return [
-        op.Table([["fact", "imp", "category", "changed", "text"], *rows], right=frozenset({1})),
-        *op.more(answer, again),
-    ]
+    is_from = any(each["imported"] for each in answer["facts"])
+    rows = [["fact", "imp", "category", "changed", *(["from"] if is_from else []), "text"]]
+    for each in answer["facts"]:
+        head = [each["id"], str(each["importance"]), each["category"], op.minute(each["updated_at"])]
+        rows.append([*head, *([_imported(each) or "-"] if is_from else []), each["text"]])
+    return [op.Table(rows, right=frozenset({1})), *op.more(answer, again)]
+
+
+def _imported(fact: dict[str, Any]) -> str | None:
+    """The import that brought it, as forgetting knows it."""
+    return f"{ORIGIN}{fact['imported']}" if fact["imported"] else None
 
 
 def fact_lines(answer: dict[str, Any]) -> op.Lines:
@@ -113,6 +117,7 @@ def fact_lines(answer: dict[str, Any]) -> op.Lines:
         ("importance", str(fact["importance"])),
         ("source", f"{fact['source']}, in the words of: {fact['origin']}"),
         ("saved by", fact["client"]),
+        ("brought by", _imported(fact)),
         ("topic", fact["topic"]),
         ("day", fact["day"]),
         ("changed", op.minute(fact["updated_at"])),
@@ -136,6 +141,7 @@ def _change(change: dict[str, Any]) -> list[str]:
     if fact is None:
         return [*head, "-", "-", "-", "(removed)"]
     drawn = f"day {fact['day']}" if fact["day"] else f"topic {fact['topic']}" if fact["topic"] else fact["source"]
+    drawn = _imported(fact) or drawn
     past = f" ({fact['superseded_by']} took its place)" if fact["superseded_by"] is not None else ""
     return [*head, drawn, str(fact["importance"]), fact["category"], fact["text"] + past]
 

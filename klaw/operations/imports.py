@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import attrs
 
 from klaw.convert import Bounds, Check
+from klaw.domain import fact, person
 from klaw.domain.chat import chat_title
-from klaw.domain.imported import MAX_SAID, ImportId, Said, import_id
+from klaw.domain.fact import Fact
+from klaw.domain.imported import MAX_KEPT, MAX_SAID, ImportId, Said, import_id
+from klaw.domain.message import instant
 from klaw.domain.names import UserId, chat_id, chat_name
+from klaw.domain.person import Person
 from klaw.domain.text import plural
 from klaw.operations import forget
 from klaw.operations import operation as op
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
     from klaw.store.originals import Originals
+
+T = TypeVar("T")
 
 NOUN = op.Noun("import", "move in what was said in other programs (docs/import.md)")
 
@@ -50,6 +56,35 @@ class ImportPut(op.OfUser):
     topics: bool = op.argument("topics may be made of it", default=False)
     into: Annotated[str, Check(chat_name)] | None = op.argument("the chat that the part before was put into")
     said: Annotated[tuple[Said, ...], Bounds(1, MAX_SAID)] = op.required("the messages")
+
+
+def _fact(given: Fact) -> Fact:
+    """Raises ValueError."""
+    fact.check(given)
+    return _timed(given, given.created_at, given.updated_at)
+
+
+def _person(given: Person) -> Person:
+    """Raises ValueError."""
+    person.check(given)
+    return _timed(given, given.created_at, given.updated_at, given.said_at)
+
+
+def _timed(given: T, *times: str) -> T:
+    for time in times:
+        instant(time)
+    return given
+
+
+@attrs.frozen(kw_only=True)
+class ImportRemember(op.OfUser):
+    origin: Annotated[str, Check(import_id)] = op.required("the import's id", metavar="ID")
+    facts: Annotated[tuple[Annotated[Fact, Check(_fact)], ...], Bounds(0, MAX_KEPT)] = op.argument(
+        "as they are stored, of any user", default=()
+    )
+    people: Annotated[tuple[Annotated[Person, Check(_person)], ...], Bounds(0, MAX_KEPT)] = op.argument(
+        "likewise", default=()
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -80,15 +115,20 @@ class ImportUndo(op.OfUser):
 def _table(answer: dict[str, Any]) -> op.Lines:
     if not answer["imports"]:
         return ["nothing was imported: docs/import.md says how"]
-    rows = [["import", "chats", "messages", "first (UTC)", "last (UTC)"]]
+    counted = ("chats", "messages", "facts", "people")
+    rows = [["import", *counted, "first (UTC)", "last (UTC)"]]
     for each in answer["imports"]:
-        times = op.minute(each["first_at"]), op.minute(each["last_at"])
-        rows.append([each["id"], str(each["chats"]), str(each["messages"]), *times])
-    return [op.Table(rows, right=frozenset({1, 2})), "klaw import undo IMPORT forgets all that one of them brought"]
+        times = (op.minute(each[name] or "-") for name in ("first_at", "last_at"))
+        rows.append([each["id"], *(str(each[name]) for name in counted), *times])
+    return [
+        op.Table(rows, right=frozenset(range(1, 5))),
+        "klaw import undo IMPORT forgets all that one of them brought",
+    ]
 
 
 def _undone(answer: dict[str, Any]) -> op.Lines:
-    return [f"{plural(answer['messages'], 'message')} of the import:", *forget.lines(answer)]
+    facts, people = plural(len(answer["facts"]), "fact"), plural(len(answer["people"]), "person", "people")
+    return [f"{plural(answer['messages'], 'message')}, {facts} and {people} of the import:", *forget.lines(answer)]
 
 
 @NOUN.operation("import_put", ImportPut, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
@@ -138,6 +178,29 @@ async def put(
     embedder.nudge()
     assert into is not None
     return {"chat": into.partition(":")[2], **counts}
+
+
+@NOUN.operation("import_remember", ImportRemember, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
+async def remember(
+    asked: ImportRemember, user: UserId, writer: "Writer", clock: "Clock", embedder: "Embedder"
+) -> dict[str, Any]:
+    """Store facts and people of another Klaw, a few at a time."""
+    import trio
+
+    from klaw.actor.clock import iso
+    from klaw.store.kinds import imports
+
+    added = {}
+    for name, given in (("facts", asked.facts), ("people", asked.people)):
+        added[name] = 0
+        for first in range(0, len(given), AT_ONCE):
+            begin, part = trio.current_time(), given[first : first + AT_ONCE]
+            added[name] += await writer.run(
+                imports.remember, user, ImportId(asked.origin), given=part, at=iso(clock.now())
+            )
+            await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
+    embedder.nudge()
+    return added
 
 
 @NOUN.operation("import_missing", ImportMissing, scope=op.Scope.OPERATOR)

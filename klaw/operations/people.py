@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 
 from klaw.convert import Check
+from klaw.domain.imported import ORIGIN
 from klaw.domain.names import UserId
 from klaw.domain.person import Person, PersonId, PersonSource, normal_name, person_name, relation_text
 from klaw.errors import NoSuchPerson, Problem
@@ -132,6 +133,7 @@ def _person(answer: dict[str, Any]) -> op.Lines:
         ("also", ", ".join(person["aliases"]) or None),
         ("relation", person["relation"] or None),
         ("source", person["source"]),
+        ("brought by", person["imported"] and ORIGIN + person["imported"]),
         ("topics", str(person["topics"]) if "topics" in person else None),
         ("changed", op.minute(person["updated_at"])),
         ("history", f"this is {person['merged_into']}" if person["merged_into"] is not None else None),

@@ -136,12 +136,10 @@ class Kind(Generic[V]):
             (change.entry, change.user, change.key, change.time, value),
         )
 
-    def forget_history(self, connection: apsw.Connection, user: UserId, key: Any) -> None:
-        """Leave nothing but the dates of it."""
-        connection.execute(
-            f"UPDATE {self.what}_changes SET value = NULL WHERE user_id = ? AND {self.what}_id = ?",  # noqa: S608
-            (user, key),
-        )
+    def forget_history(self, connection: apsw.Connection, user: UserId, key: Any, *, dates: bool) -> None:
+        """Leave nothing of it but the dates, or not even those."""
+        change = f"UPDATE {self.what}_changes SET value = NULL" if dates else f"DELETE FROM {self.what}_changes"  # noqa: S608
+        connection.execute(f"{change} WHERE user_id = ? AND {self.what}_id = ?", (user, key))
 
     def read(self, record: Mapping[str, Any]) -> Change[V]:
         """The change of a line. Raises KeyError, TypeError or ValueError for a malformed one."""

@@ -16,7 +16,7 @@ from klaw.config.paths import Paths
 from klaw.config.schema import AttachmentsConfig
 from klaw.imports import chatgpt
 from klaw.imports.events import Event, Message
-from klaw.imports.feed import Report, feed
+from klaw.imports.feed import OF_IMPORT, Report, feed
 from klaw.imports.files import Export, opened
 from klaw.operations.perform import OPERATOR, operations, perform, read
 from klaw.store.attachments import Attachments
@@ -72,7 +72,7 @@ async def imported(
 
     def ask(name: str, part: dict[str, Any]) -> dict[str, Any]:
         given = {key: value for key, value in part.items() if value is not None}
-        given |= {"user": user, **({"origin": origin} if name == "import_put" else {})}
+        given |= {"user": user, **({"origin": origin} if name in OF_IMPORT else {})}
         return trio.from_thread.run(perform, read(operations()[name], given), OPERATOR, parts)
 
     def work() -> Report:

@@ -173,11 +173,17 @@ async def _chat(readers: Readers, name: str, user: UserId) -> Wanted:
 
 async def _import(readers: Readers, number: str, user: UserId) -> Wanted:
     origin = ImportId(number)
-    rowids = await readers.run(imports.rowids, user, origin)
-    if not rowids:
+    found = await readers.run(imports.brought, user, origin)
+    if not (found.rowids or found.facts or found.people):
         raise NothingToForget("there is no such import: klaw import list shows them")
-    whole = await readers.run(imports.whole_chats, user, origin)
-    return Wanted(user=user, rowids=tuple(rowids), deleted=tuple(whole), channel=f"{ORIGIN}{origin}")
+    return Wanted(
+        user=user,
+        rowids=found.rowids,
+        facts=found.facts,
+        people=found.people,
+        deleted=tuple(await readers.run(imports.whole_chats, user, origin)),
+        channel=f"{ORIGIN}{origin}",
+    )
 
 
 async def _who(readers: Readers, text: str, user: UserId) -> list[PersonId]:

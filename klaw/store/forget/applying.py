@@ -113,12 +113,12 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looke
     for chat, number in entry.summaries:
         summaries.remove(connection, chat, number)
     for fact in entry.facts:
-        facts.forget(connection, entry.user, fact)
+        facts.forget(connection, entry.user, fact, dates=fact not in entry.undone)
     _take_out_names(connection, entry)
     if entry.ran:
         connection.execute(_EMPTY, (entry.user, dumps(list(entry.ran)), MARK))
     for person in entry.people:
-        people.forget(connection, entry.user, person)
+        people.forget(connection, entry.user, person, dates=person not in entry.undone)
     people.forget_past(connection, entry.user, entry.past)
     people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in own])
     _erase(connection, own, entry)

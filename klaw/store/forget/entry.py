@@ -49,6 +49,8 @@ class Forgetting:
     """Turns whose receipts lose the texts of passages: those of ``knowledge``, or if that is empty all."""
     deleted: Annotated[tuple[Annotated[tuple[ChatId, int], Form(read_key, summary_key)], ...], OMIT] = ()
     """Chats that go as a whole, up to a ``seq``, with their titles."""
+    undone: Annotated[tuple[str, ...], OMIT] = ()
+    """Facts and people, by their ids, that go with the import that brought them: it may bring them again."""
 
 
 @attrs.frozen(kw_only=True)

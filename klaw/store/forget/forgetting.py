@@ -79,6 +79,8 @@ def forget(
     ):
         raise StorageError("what is to be forgotten is not there any more: nothing was changed")
     present, document = _core_without(tx, found)
+    if wanted.channel:
+        people.part(tx, user, wanted.people, at)
     rest = found.asked[len(found.asked) if most is None else most :]
     rowids_going = {*found.rowids} - set(rest)
     going = sorted(rowids_going)
@@ -98,6 +100,7 @@ def forget(
         runs=wanted.runs,
         past=people.past_of_others(connection, user, found.people),
         deleted=found.deleted,
+        undone=(*wanted.facts, *wanted.people) if wanted.channel else (),
         used=applying.given_passages(connection, user, [each for each in found.own if each.rowid in rowids_going]),
     )
     done = applying.journal(tx, user, forgotten, at, looked)

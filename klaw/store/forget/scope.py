@@ -208,7 +208,9 @@ def _said_elsewhere(connection: apsw.Connection, wanted: Wanted) -> Said:
     own = messages.by_rowids(connection, [rowid for (rowid,) in with_files])
     alone = attachments.only_of(connection, user, own)
     contents = (text for (text,) in connection.execute(f"SELECT content {_IMPORTED}", bound))
-    texts = heapq.nlargest(most_pieces(len(wanted.rowids)), contents, key=len) + attachments.texts_of(alone)
+    most = most_pieces(len(wanted.rowids))
+    texts = heapq.nlargest(most, contents, key=len) + attachments.texts_of(alone)
+    texts += [text for fact in wanted.facts for text in fact_texts(connection, user, fact)]
     shown = derivation.shown(connection, user)
     derived = Derived(rowids=wanted.rowids, shown=shown, turns=(), runs=(), effects=Effects())
     return _as_said(user, wanted.rowids, derived, own, alone, texts)

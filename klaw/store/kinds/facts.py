@@ -132,9 +132,9 @@ def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
     index_row(connection, "facts", rowid)
 
 
-def forget(connection: apsw.Connection, user: UserId, fact: FactId) -> None:
-    """Remove a fact with its full text and vector; of its history the dates stay."""
-    FACT.forget_history(connection, user, fact)
+def forget(connection: apsw.Connection, user: UserId, fact: FactId, *, dates: bool) -> None:
+    """Remove a fact with its full text and vector; of its history at most the dates stay."""
+    FACT.forget_history(connection, user, fact, dates=dates)
     rowid = rowid_of(connection, user, fact)
     if rowid is not None:
         unindex_row(connection, "facts", rowid)

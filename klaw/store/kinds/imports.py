@@ -1,5 +1,5 @@
-"""Messages that came from other programs. Which import brought a message stands in its channel, so there is no table
-of imports: an import is there as long as a message of it is."""
+"""What came from other programs. Which import brought a message stands in its channel, and of a fact or a person in
+``imported``, so there is no table of imports: an import is there as long as something of it is."""
 
 import json
 from collections import Counter
@@ -13,13 +13,15 @@ import attrs
 from klaw import atomic_file
 from klaw.config.schema import AttachmentsConfig
 from klaw.domain import tokens
+from klaw.domain.fact import Fact, FactId
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportId, Said, numbered
 from klaw.domain.message import Kind, NewMessage
 from klaw.domain.names import ChatId, UserId, chat_id
+from klaw.domain.person import Person, PersonId, adds_nothing
 from klaw.errors import IdConflict
 from klaw.store.engine.transaction import Stopped, Transaction, checkpoint
-from klaw.store.kinds import attachments, chats, messages
+from klaw.store.kinds import attachments, chats, facts, messages, people
 
 MOST_AGAIN = 9
 """So often what one and the same export brings can be undone and imported again."""
@@ -149,6 +151,53 @@ def _id(connection: apsw.Connection, user: UserId, given: str, undone: dict[str,
     return own
 
 
+def remember(tx: Transaction, user: UserId, origin: ImportId, *, given: Sequence[Fact | Person], at: str) -> int:
+    """Store facts and people of another Klaw with their ids and times. Returns how many are new to this one.
+
+    What was ever here under its id is left as it is now: edited, replaced, removed or forgotten, that was decided
+    later than the export was made. What is known here by another id becomes history at once, as if this one had taken
+    its place: so it stays known whatever happens to this one. Turns and topics are not moved, so nothing leads there.
+    """
+    undone: dict[str, bool] = {}
+    return sum([_remembered(tx, user, origin, each, at, undone) for each in given])
+
+
+def _remembered(
+    tx: Transaction, user: UserId, origin: ImportId, given: Fact | Person, at: str, undone: dict[str, bool]
+) -> bool:
+    connection = tx.connection
+    if isinstance(given, Person):
+        if people.history(connection, user, given.id):
+            return False
+        known = [each for each in people.by_names(connection, user, given.names) if each.imported is None]
+        one = next((each.id for each in known if adds_nothing(given, each)), None)
+        people.change(tx, user, at, put=[attrs.evolve(given, user=user, imported=origin, merged_into=one)])
+        return one is None
+    if facts.history(connection, user, given.id):
+        return False
+    same = facts.same_text(connection, user, given.text, given.id)
+    fact = attrs.evolve(
+        _placed(connection, user, given, undone),
+        user=user,
+        imported=origin,
+        turn=None,
+        topic=None,
+        superseded_by=same.id if same is not None else None,
+    )
+    facts.put(tx, fact, "new")
+    return same is None
+
+
+def _placed(connection: apsw.Connection, user: UserId, fact: Fact, undone: dict[str, bool]) -> Fact:
+    """A fact with its message and its chat as they are here, if they are."""
+    message = messages.find(connection, user, _id(connection, user, fact.message, undone)) if fact.message else None
+    if message is not None and FORGOTTEN not in message.metadata:
+        return attrs.evolve(fact, message=message.id, chat=message.chat)
+    chat = chat_id(user, fact.chat.partition(":")[2]) if fact.chat else None
+    is_here = chat is not None and messages.session(connection, chat) is not None
+    return attrs.evolve(fact, message=None, chat=chat if is_here else None)
+
+
 MOST_DIRTY = 8
 """Logs and folders that wait for a checkpoint: an import writes to a log for each day of each chat, and everybody waits
 while hundreds of them are made durable at once."""
@@ -182,24 +231,34 @@ class Import:
     """What an import brought, as far as it is not forgotten."""
 
     id: ImportId
-    chats: int
-    messages: int
-    first_at: str
-    last_at: str
+    chats: int = 0
+    messages: int = 0
+    first_at: str = ""
+    last_at: str = ""
+    facts: int = 0
+    people: int = 0
 
 
 _LISTED = f"""
 SELECT substr(channel, {len(ORIGIN) + 1}), count(DISTINCT chat_id), count(*), min(created_at), max(created_at)
-FROM messages INDEXED BY messages_imported WHERE user_id = ? AND {_FROM_IMPORT} GROUP BY channel ORDER BY channel
+FROM messages INDEXED BY messages_imported WHERE user_id = ? AND {_FROM_IMPORT} GROUP BY channel
 """  # noqa: S608 - constants
+_REMEMBERED = """
+SELECT value ->> '$.imported', count(DISTINCT {what}_id) FROM {what}_changes
+WHERE user_id = ? AND value ->> '$.imported' IS NOT NULL GROUP BY 1
+"""
 
 
 def listed(connection: apsw.Connection, user: UserId) -> list[Import]:
-    """A user's imports; reads all of their messages."""
-    return [
-        Import(id=ImportId(origin), chats=chats_, messages=count, first_at=first, last_at=last)
+    """A user's imports, the first first; reads all of their messages."""
+    found = {
+        origin: Import(id=origin, chats=chats_, messages=count, first_at=first, last_at=last)
         for origin, chats_, count, first, last in connection.execute(_LISTED, (user,))
-    ]
+    }
+    for what, field in (("fact", "facts"), ("person", "people")):
+        for origin, count in connection.execute(_REMEMBERED.format(what=what), (user,)):
+            found[origin] = attrs.evolve(found.get(origin, Import(id=origin)), **{field: count})
+    return [found[origin] for origin in sorted(found)]
 
 
 def count(connection: apsw.Connection, user: UserId, origin: ImportId) -> int:
@@ -207,10 +266,29 @@ def count(connection: apsw.Connection, user: UserId, origin: ImportId) -> int:
     return int(connection.execute(f"SELECT count(*) {_LIVE}", (user, f"{ORIGIN}{origin}")).get)
 
 
-def rowids(connection: apsw.Connection, user: UserId, origin: ImportId) -> list[int]:
-    """Row ids of all messages that an import brought, ascending."""
+@attrs.frozen(kw_only=True)
+class Brought:
+    """All that an import brought, also facts and people that were changed or removed since."""
+
+    rowids: tuple[int, ...]
+    """Of the messages, ascending."""
+    facts: tuple[FactId, ...]
+    people: tuple[PersonId, ...]
+
+
+_BROUGHT = """
+SELECT DISTINCT {what}_id FROM {what}_changes WHERE user_id = ? AND value ->> '$.imported' = ? ORDER BY 1
+"""
+
+
+def brought(connection: apsw.Connection, user: UserId, origin: ImportId) -> Brought:
+    """What an import brought."""
     rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid", (user, f"{ORIGIN}{origin}"))
-    return [rowid for (rowid,) in rows]
+    ids = {
+        what: [each for (each,) in connection.execute(_BROUGHT.format(what=what), (user, origin))]
+        for what in ("fact", "person")
+    }
+    return Brought(rowids=tuple(rowid for (rowid,) in rows), facts=tuple(ids["fact"]), people=tuple(ids["person"]))
 
 
 _WHOLE = f"""

@@ -197,10 +197,10 @@ def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
         connection.execute(_NAME, (rowid, person.user, normal_name(name)))
 
 
-def forget(connection: apsw.Connection, user: UserId, person: PersonId) -> None:
-    """Remove a person with its names and mentions; of its history the dates stay."""
+def forget(connection: apsw.Connection, user: UserId, person: PersonId, *, dates: bool) -> None:
+    """Remove a person with its names and mentions; of its history at most the dates stay."""
     connection.execute(_REMOVE, (user, person))
-    PERSON.forget_history(connection, user, person)
+    PERSON.forget_history(connection, user, person, dates=dates)
     connection.execute("DELETE FROM person_mentions WHERE user_id = ? AND person_id = ?", (user, person))
 
 
@@ -291,6 +291,14 @@ def change(
             raise NoSuchPerson
         if not is_mentioned(connection, user, named, mention.topic):
             tx.journal(MENTION.put(user, named, mention, at))
+
+
+def part(tx: Transaction, user: UserId, going: Collection[PersonId], at: str) -> None:
+    """Make those who were merged into one of some people that go, and stay themselves, people of their own again."""
+    merged = {each.id: each for person in going for each in merged_into(tx.connection, user, person)}
+    for each in merged.values():
+        if each.id not in going and each.merged_into in going:
+            tx.journal(PERSON.put(user, each.id, attrs.evolve(each, merged_into=None, updated_at=at), at))
 
 
 _STATES = "SELECT entry, person_id, value FROM person_changes WHERE user_id = ? AND value IS NOT NULL ORDER BY entry"

@@ -142,7 +142,14 @@ async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
             await at.ask("Of another one", chat="Main")
         where = ("--home", str(home))
         assert (await run_klaw("chats", "rename", "сад", "Дача и сейф", *where))[0] == 0
-        code, out, err = await run_klaw("facts", "add", "Likes _tea_ with lemon", *where)
+        for words in (
+            ("facts", "add", "Likes _tea_ with lemon"),
+            ("facts", "add", "Аня живёт в Берлине", "--category", "person", "--importance", "80"),
+            ("people", "add", "Анна Петрова", "--alias", "Аня", "--alias", "Anna", "--relation", "сестра"),
+            ("people", "add", "Bob"),
+        ):
+            code, out, err = await run_klaw(*words, *where)
+            assert code == 0, err
         code, out, err = await run_klaw("export", "--to", str(folder), *where)
         assert code == 0, err
         assert sorted(each.name for each in folder.iterdir()) == [
@@ -158,14 +165,24 @@ async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
         code, out, err = await run_klaw("export", "--to", str(folder), *where)
         assert (code, "is not empty" in err) == (2, True), err
         code, out, err = await run_klaw("import", "klaw", str(folder), "--json", *where)
-        assert (code, json.loads(out)["added"]) == (0, 0), err
+        assert (code, json.loads(out)["added"], json.loads(out)["remembered"]) == (0, 0, 0), err
     async with serve_llm() as llm, served(write_home(other, llm=llm.url)) as server:
         where = ("--home", str(other))
-        code, out, err = await run_klaw("import", "klaw", str(folder), "--json", *where)
-        assert code == 0, err
+        code, out, err = await run_klaw("import", "klaw", str(folder), "--dry-run", *where)
+        assert (code, "2 facts and 2 people\n" in out) == (0, True), err
+        code, out, err = await run_klaw("import", "klaw", str(folder), *where)
+        assert (code, "2 facts and 2 people: 4 added, 0 were here before" in out) == (0, True), err
+        code, out, err = await run_klaw("facts", "list", *where)
+        assert (code, out.count("import:klaw-"), "Аня живёт в Берлине" in out) == (0, 2, True), err
+        code, out, err = await run_klaw("people", "show", "аня", *where)
+        assert (code, "import:klaw-" in out) == (0, True), err
         again = tmp_path / "again"
         assert (await run_klaw("export", "--to", str(again), *where))[0] == 0
         for name in ("Main", main, "сад"):
             one, two = (json.loads((each / "chats" / f"{name}.json").read_text()) for each in (folder, again))
             assert one == two
+        for name in ("facts.json", "people.json"):
+            one, two = (json.loads((each / name).read_text()) for each in (folder, again))
+            assert [{**each, "imported": None} for each in two] == one
+            assert len(one) == 2
         assert llm.requests == []

@@ -134,7 +134,7 @@ async def test_users_have_their_own(tmp_path: Path) -> None:
         assert (await imported(store, "chatgpt", path, SECOND)).added == 2
         assert await names(store) == await names(store, ANNA) == {"Сад": ""}
         assert [each.id for each in await store.readers.run(imports.listed, ANNA)] == [FIRST]
-        assert await store.readers.run(imports.rowids, LOCAL, FIRST) == []  # type: ignore[arg-type]
+        assert (await store.readers.run(imports.brought, LOCAL, FIRST)).rowids == ()  # type: ignore[arg-type]
         forget = forgetter(store, tmp_path / "data")
         try:
             await forget.find(f"import:{FIRST}", LOCAL)

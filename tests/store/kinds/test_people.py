@@ -260,7 +260,7 @@ async def test_a_list_of_many_merged_people_costs_no_more_for_each(tmp_path: Pat
             for number in range(count):
                 into = f"p{number - 1}" if number % 2 else None
                 row = (number, number, f"p{number}", "anna", f"N{number}", AT, AT, AT, into)
-                connection.execute("INSERT INTO people VALUES (?, ?, ?, ?, ?, '[]', '', 'user', ?, ?, ?, ?)", row)
+                connection.execute("INSERT INTO people VALUES (?, ?, ?, ?, ?, '[]', '', 'user', ?, ?, ?, ?, NULL)", row)
         ticks = [0]
 
         def tick(ticks: list[int] = ticks) -> bool:

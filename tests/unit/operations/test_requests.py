@@ -29,6 +29,7 @@ SLOW_S = {
     "models_test": 120,
     "doctor": 60,
     "import_put": 300,
+    "import_remember": 300,
     "import_keep": 300,
     "import_undo": 21600,
 }
@@ -137,6 +138,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "kb_remove",
         "kb_search",
         "import_put",
+        "import_remember",
         "import_missing",
         "import_upload",
         "import_keep",

@@ -1,0 +1,3 @@
+-- Which import brought a fact or a person.
+ALTER TABLE facts ADD COLUMN imported TEXT;
+ALTER TABLE people ADD COLUMN imported TEXT;
