@@ -16,7 +16,7 @@ from klaw.cli.admin_call import NoServer, call
 from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
 from klaw.convert import Check
-from klaw.domain.names import zone
+from klaw.domain import names
 from klaw.domain.text import minute, plural
 from klaw.operations.operation import Noun, OfUser, Shown, argument, required
 
@@ -39,10 +39,15 @@ class Import(OfUser):
     topics: bool = argument("let the archivist make topics of it, which costs calls to the model", default=False)
 
 
+def _zone_name(name: str) -> str:
+    names.zone(name)
+    return name
+
+
 @attrs.frozen(kw_only=True)
 class People(Import):
     me: str | None = argument("your own name in the export, where it does not say who you are", metavar="NAME")
-    zone: Annotated[str, Check(zone)] | None = argument(
+    zone: Annotated[str, Check(_zone_name)] | None = argument(
         "time zone of times that name none, such as Europe/Berlin (default: this machine's)", metavar="ZONE"
     )
 
@@ -135,7 +140,7 @@ def klaw(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
 
 
 def _zone(asked: People) -> dt.tzinfo | None:
-    return zone(asked.zone) if asked.zone else None
+    return names.zone(asked.zone) if asked.zone else None
 
 
 def _imported(
