@@ -88,18 +88,21 @@ class LeftOut:
 
 Event: TypeAlias = Chat | Message | Kept | Unread | LeftOut
 
+MILLISECONDS = 1e11
+"""A larger number is no second of a time to come, but a millisecond."""
 _FIRST, _END = dt.datetime(1990, 1, 1, tzinfo=dt.UTC).timestamp(), dt.datetime(2200, 1, 1, tzinfo=dt.UTC).timestamp()
 
 
 def moment(value: object, zone: dt.tzinfo | None = dt.UTC) -> str | None:
-    """A time as exports have it, Unix seconds or ISO-8601, as it is stored here; None: it is not there, or no time of a
-    message. ``zone``: where it says none; None: the machine's own."""
-    if isinstance(value, str):
-        try:
+    """A time as exports have it (Unix seconds or milliseconds, or ISO-8601) as it is stored here; None: it is not
+    there, or no time of a message. ``zone``: where it says none; None: the machine's own."""
+    try:
+        if isinstance(value, str):
             found = dt.datetime.fromisoformat(value)
-        except ValueError:
+            value = (found if found.tzinfo else found.replace(tzinfo=zone)).timestamp()
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             return None
-        value = (found if found.tzinfo else found.replace(tzinfo=zone)).timestamp()
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    except (ValueError, OverflowError):
         return None
+    value = value / 1_000 if value > MILLISECONDS else value
     return iso(value) if _FIRST <= value < _END else None

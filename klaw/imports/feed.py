@@ -141,12 +141,12 @@ class _Part:
         report.files += len(message.files)
         report.file_bytes += sum(each.size for each in message.files)
         for number, said in enumerate(self._said_of(message)):
-            size = len(json.dumps(said))
             try:
+                size = len(json.dumps(said))
                 REQUESTS.read(said, Said)
                 if size > MAX_BYTES:
                     raise InvalidValue("is too large")  # noqa: TRY301 - one place for what is not valid
-            except (BadValue, InvalidValue) as error:
+            except (BadValue, InvalidValue, RecursionError) as error:
                 report.note(Unread(f"{self._chat.name or self._chat.title}, message {message.key}", str(error)))
                 continue
             if self._bytes + size > PART_BYTES or len(self._said) >= PART_MESSAGES:
@@ -177,9 +177,10 @@ class _Part:
         if self._chat.own_ids:
             yield _as_said(message.key, message.role, message.type, text, message.at, metadata)
             return
-        for place in range(0, len(text), MAX_CHARS):
+        size = _piece_chars(text)
+        for place in range(0, len(text), size):
             key = [message.key, *([str(place)] if place else [])]
-            own, part = message_id(self._prefix, *key), text[place : place + MAX_CHARS]
+            own, part = message_id(self._prefix, *key), text[place : place + size]
             yield _as_said(own, message.role, message.type, part, message.at, metadata)
 
     def _flush(self) -> None:
@@ -249,6 +250,13 @@ class _Kept:
 
 def _as_said(own: str, role: Role, kind: Kind, text: str, at: str, metadata: dict[str, object]) -> dict[str, Any]:
     return {"id": own, "role": role, "type": kind, "content": text, "created_at": at, "metadata": metadata}
+
+
+def _piece_chars(text: str) -> int:
+    """Characters of one message: half as many where JSON, which takes twelve bytes for an emoji, would be too large."""
+    parts = (text[place : place + MAX_CHARS] for place in range(0, len(text), MAX_CHARS))
+    fits = len(text) < MAX_BYTES // 24 or all(len(json.dumps(each)) < MAX_BYTES - 10_000 for each in parts)
+    return MAX_CHARS if fits else MAX_CHARS // 2
 
 
 def _title(text: str) -> str:

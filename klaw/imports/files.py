@@ -3,9 +3,11 @@
 A ZIP may claim little and hold very much, so what comes out of it is counted.
 """
 
+import codecs
 import io
 import os
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -97,8 +99,11 @@ class File:
             if isinstance(self._source, zipfile.ZipInfo):
                 limit = min(limit, MAX_RATIO * self._source.compress_size + FREE_BYTES)
             buffered = io.BufferedReader(_Counted(stream, limit), BUFFER_BYTES)
-            if buffered.peek(3)[:3] == b"\xef\xbb\xbf":  # a mark of UTF-8 that Windows programs put there
+            mark = buffered.peek(3)[:3]  # that Windows programs put there
+            if mark == codecs.BOM_UTF8:
                 buffered.read(3)
+            elif mark.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise Broken("is UTF-16: save it as UTF-8")
             yield buffered
 
 
@@ -182,6 +187,8 @@ class Export:
 
 
 def _ends(wanted: str, name: str) -> bool:
+    if "/._" in f"/{name}":  # what macOS keeps beside a file, under its name
+        return False
     return re.search(rf"(?:^|/)(?:{wanted})$", name, re.IGNORECASE) is not None
 
 
@@ -215,7 +222,9 @@ def _opened(given: str, stack: ExitStack) -> Export:
     path = Path(given).expanduser()
     if given != "-" and path.is_dir():
         return Export(path, None)
-    stream = stack.enter_context(os.fdopen(os.dup(0), "rb") if given == "-" else path.open("rb"))
-    if not stream.seekable():
+    # A pipe would be waited for, where nobody has it open.
+    number = os.dup(0) if given == "-" else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    stream = stack.enter_context(os.fdopen(number, "rb"))
+    if not stat.S_ISREG(os.fstat(number).st_mode):
         raise ImportRefused(f"{given}: is no file: save the export first, or redirect it: - < FILE")
     return Export(path, stream)

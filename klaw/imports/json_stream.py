@@ -1,5 +1,6 @@
 """JSON of any size, one value at a time."""
 
+import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import IO, Any
@@ -12,19 +13,52 @@ MAX_VALUE_BYTES = 48 << 20
 READ_BYTES = 1 << 16
 
 
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""A character after a backslash; the group: half a surrogate pair, which stands for none."""
+_HALF, _FIRST_HALF = re.compile(rb"\\u[dD][89a-fA-F]"), re.compile(rb"\\u[dD][89abAB]")
+
+
 class _Bounded:
-    """Counts what is read for one value."""
+    """Counts what is read for one value, and puts U+FFFD in the place of half a surrogate pair: of an emoji that a
+    program cut in two. The parser would not read on behind it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
+        self._stream, self._rest = stream, b""
         self.left = MAX_VALUE_BYTES
 
     def read(self, count: int = -1) -> bytes:
-        data = self._stream.read(count)
+        # The parser looks through a long text again with each part that it gets: those of a large value are larger.
+        data = self._stream.read(max(count, min(MAX_VALUE_BYTES - self.left, self.left)))
         self.left -= len(data)
         if self.left < 0:
             raise Broken(f"a chat or a message has more than {MAX_VALUE_BYTES >> 20} MiB: nothing behind it was read")
-        return data
+        whole = self._rest + data
+        end = _end(whole) if data else len(whole)
+        if data and not end:
+            self._rest = whole
+            return self.read(count)
+        self._rest, whole = whole[end:], whole[:end]
+        return _ESCAPE.sub(_mended, whole) if _HALF.search(whole) else whole
+
+
+def _mended(found: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if found[1] else found[0]
+
+
+def _end(data: bytes) -> int:
+    """Where data ends, without an escape, or the first half of a pair, that may go on behind."""
+    at = data.rfind(b"\\", -6)
+    if at < 0 or not _escapes(data, at):
+        return len(data)
+    before = at - 6
+    return before if before >= 0 and _FIRST_HALF.match(data, before) and _escapes(data, before) else at
+
+
+def _escapes(data: bytes, at: int) -> bool:
+    """Whether the backslash at a place does not stand behind another one that escapes it."""
+    return (at + 1 - len(data[: at + 1].rstrip(b"\\"))) % 2 == 1
 
 
 def items(stream: IO[bytes]) -> Iterator[Any]:

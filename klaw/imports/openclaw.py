@@ -31,7 +31,7 @@ def read(export: Export) -> Iterator[Event]:
         try:
             yield from _session(file, titles)
         except UNREADABLE as error:
-            yield Unread(file.name, f"cannot be read: {type(error).__name__}")
+            yield Unread(file.name, str(error) or type(error).__name__)
 
 
 def _titles(file: File) -> dict[str, str]:
@@ -77,7 +77,7 @@ def _session(file: File, titles: Mapping[str, str]) -> Iterator[Event]:
             yield Unread(place, "is no event")
         elif entry.get("type") == "message" and (kept is None or entry.get("id") in kept):
             try:
-                yield from _message(entry, place)
+                yield from _message(entry, number, place)
             except (AttributeError, KeyError, TypeError) as error:
                 yield Unread(place, f"has another form than is known ({type(error).__name__})")
 
@@ -88,8 +88,10 @@ def _way(file: File) -> frozenset[str] | None:
     last = None
     for _, entry in _lines(file):
         if entry and isinstance(entry.get("id"), str) and entry.get("type") != "session":
-            last = entry["id"]
-            parents[last] = entry.get("parentId")
+            last, parent = entry["id"], entry.get("parentId")
+            parents[last] = parent if parent is None or isinstance(parent, str) else ""
+    if last is None:
+        return None
     way: set[str] = set()
     while last is not None:
         if last in way or last not in parents:
@@ -99,7 +101,7 @@ def _way(file: File) -> frozenset[str] | None:
     return frozenset(way)
 
 
-def _message(entry: Mapping[str, Any], place: str) -> Iterator[Event]:
+def _message(entry: Mapping[str, Any], number: int, place: str) -> Iterator[Event]:
     message = entry["message"]
     role, content = _SAID.get(message["role"]), message.get("content") or []
     if role is None:
@@ -111,9 +113,8 @@ def _message(entry: Mapping[str, Any], place: str) -> Iterator[Event]:
     text = "\n".join(each for each in texts if each.strip())
     if not text:
         return
-    stamp = message.get("timestamp")
-    at = moment(entry.get("timestamp")) or moment(stamp / 1000 if isinstance(stamp, (int, float)) else stamp)
+    at = moment(entry.get("timestamp")) or moment(message.get("timestamp"))
     if at is None:
         yield Unread(place, "has no time")
     else:
-        yield Message(key=str(entry.get("id") or f"{at} {role}"), role=role, text=text, at=at)
+        yield Message(key=str(entry.get("id") or f"line {number}"), role=role, text=text, at=at)

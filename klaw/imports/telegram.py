@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from klaw.domain.message import Role
-from klaw.domain.text import cut, one_line
+from klaw.domain.text import cut, normalized, one_line
 from klaw.imports.events import Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
 from klaw.imports.files import UNREADABLE, Export, File
 from klaw.imports.json_stream import walk
@@ -119,7 +119,7 @@ class _Reader:
         if isinstance(sender, int):  # of earlier versions
             sender = f"user{sender}"
         if self._me is not None:
-            return self._me.casefold() in (name.casefold(), str(sender).casefold())
+            return _alike(self._me) in (_alike(name), _alike(str(sender)))
         if kind == "saved_messages":
             return True
         if self._own:
@@ -137,6 +137,10 @@ class _Reader:
                 if len(names) > MOST_NAMED:
                     return f"{', '.join(list(names)[:MOST_NAMED])} and others"
         return ", ".join(names)
+
+
+def _alike(name: str) -> str:
+    return normalized("NFC", name).casefold()
 
 
 def _number(value: Any) -> float | None:

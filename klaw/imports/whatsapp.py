@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from klaw.domain.message import Role
-from klaw.domain.text import cut, one_line
+from klaw.domain.text import cut, normalized, one_line
 from klaw.imports.events import Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
 from klaw.imports.files import UNREADABLE, Export, File
 
@@ -27,20 +27,26 @@ MAX_LINE = 1 << 20
 _MARKS = "\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
 """Directions of writing, which telephones put before and into lines."""
 _HEAD = re.compile(
-    rf"[{_MARKS}]*(?P<open>\[)?(?P<a>\d{{1,4}})(?P<by>[./-])(?P<b>\d{{1,2}})(?P=by)(?P<c>\d{{1,4}})(?:\s?г\.)?,?[\s{_MARKS}]+"
+    rf"[{_MARKS}]*(?P<open>\[)?(?P<a>\d{{1,4}})(?P<by>[./-])(?P<b>\d{{1,2}})(?P=by)(?P<c>\d{{1,4}})(?:\s?г\.|\sà)?,?[\s{_MARKS}]+"
     r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"
     rf"(?:\s*(?P<half>[apдп]\.?\s?[mмп]\.?))?(?P<close>(?(open)\]|\s+[-–]))[ {_MARKS}]*(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_SENDER = re.compile(rf"[{_MARKS}~\s]*(?P<name>[^:\n]{{1,100}}?):(?:[ {_MARKS}]|$)(?P<text>.*)", re.DOTALL)
+_SENDER = re.compile(rf"[{_MARKS}~\s]{{0,9}}(?P<name>[^:\n]{{1,100}}?):(?:[ {_MARKS}]|$)(?P<text>.*)", re.DOTALL)
 _ATTACHED = re.compile(
-    rf"[{_MARKS}]*<(?:attached|прикреплено|вложение|файл)[^:>]*:\s*(?P<a>[^>]+)>|[{_MARKS}]*(?P<b>\S.*?\.\w{{2,5}}) "
-    r"\((?:file attached|файл добавлен|файл прикреплён|файл прикреплен)\)",
+    rf"[{_MARKS}]*<(?:attached|прикреплено|вложение|файл|Anhang|adjunto|pièce jointe|allegato|anexado)[^:>]{{0,20}}:"
+    rf"\s*(?P<a>[^>]{{1,255}})>|^[{_MARKS}]*(?P<b>\S.{{0,255}}?\.\w{{2,5}}) \((?:file attached|файл добавлен|"
+    r"файл прикреплён|файл прикреплен|Datei angehängt|archivo adjunto|fichier joint|file allegato|arquivo anexado)\)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NOTICE = re.compile(
+    "end-to-end encrypted|сквозным шифрованием|сквозное шифрование|Ende-zu-Ende-verschlüsselt|cifrados de extremo a"
+    " extremo|chiffrés de bout en bout|crittografati end-to-end|criptografia de ponta a ponta",
     re.IGNORECASE,
 )
-_NOTICE = re.compile("end-to-end encrypted|сквозным шифрованием|сквозное шифрование", re.IGNORECASE)
 _TITLE = re.compile(
-    r"^(?:whatsapp chat (?:with|-) ?|чат whatsapp (?:с контактом |с группой |с |- )|chat )|(?: \(\d+\)|-\d)$|^_chat$",
+    r"^(?:whatsapp chat (?:with|-) ?|whatsapp-chat (?:mit|-) |(?:chat|discussion|conversa) (?:de |do )?whatsapp "
+    r"(?:con|avec|com|-) |чат whatsapp (?:с контактом |с группой |с |- )|chat )|(?: \(\d+\)|-\d)$|^_chat$",
     re.IGNORECASE,
 )
 
@@ -50,7 +56,8 @@ class _Line:
     """The first line of a message, or of a notice."""
 
     numbers: tuple[int, int, int]
-    by: str
+    style: tuple[str, bool]
+    """What separates the numbers, and whether there are brackets: the same in a whole file."""
     time: tuple[int, int, int]
     sender: str
     """Empty: a notice of the program."""
@@ -85,13 +92,24 @@ def read(
                 yield event
                 count += isinstance(event, Message)
         except UNREADABLE as error:
-            yield Unread(f"{file.name}, after message {count}", f"cannot be read: {type(error).__name__}")
+            yield Unread(f"{file.name}, after message {count}", str(error) or type(error).__name__)
 
 
 def _lines(file: File) -> Iterator[str]:
     with file.open() as stream:
         while line := stream.readline(MAX_LINE):
             yield line.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _heads(file: File) -> Iterator[tuple[_Line | None, str]]:
+    """The lines of a file, each with what it is the head of. What somebody pasted from another chat is no head: it is
+    written in another way than the file, or has a date that does not exist."""
+    style = None
+    for text in _lines(file):
+        head = _parse(text)
+        style = style or (head.style if head is not None else None)
+        is_head = head is not None and head.style == style and any(_when(head, order) for order in _PLACES)
+        yield head if is_head else None, text
 
 
 def _parse(line: str) -> _Line | None:
@@ -108,7 +126,7 @@ def _parse(line: str) -> _Line | None:
         return None
     numbers = int(head["a"]), int(head["b"]), int(head["c"])
     sender, text = (one_line(said["name"]), said["text"]) if said else ("", head["rest"])
-    return _Line(numbers, head["by"], time, sender, text)
+    return _Line(numbers, (head["by"], head["open"] is not None), time, sender, text)
 
 
 @attrs.define
@@ -126,14 +144,14 @@ class _Facts:
     def of(cls, file: File) -> "_Facts":
         found = cls()
         last: dict[Order, dt.datetime] = {}
-        for line in filter(None, map(_parse, _lines(file))):
+        for line in filter(None, (head for head, _ in _heads(file))):
             found.messages += bool(line.sender)
             if line.sender and not _NOTICE.search(line.text):
                 found.senders[line.sender] += 1
             for order, possible in found.orders.items():
                 at = _when(line, order) if possible else None
                 # Between full stops the day stands first, and a year that stands first has four digits.
-                unusual = {"mdy": line.by == ".", "ymd": line.numbers[0] < 1000}
+                unusual = {"mdy": line.style[0] == ".", "ymd": line.numbers[0] < 1000}
                 if at is None or unusual.get(order, False):
                     found.orders[order] = False
                 else:
@@ -157,7 +175,7 @@ class _Facts:
 
     def title(self, stem: str) -> str:
         """The chat's name by that of a file; empty: that says nothing."""
-        named = stem
+        named = stem = normalized("NFC", stem)
         while (cut_ := _TITLE.sub("", named).strip()) != named:
             named = cut_
         return named if named != stem else ""
@@ -168,10 +186,13 @@ class _Facts:
         return ", ".join(names) + (" and others" if len(self.senders) > MOST_NAMED else "")
 
 
+_PLACES: Mapping[Order, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
+"""Of year, month and day."""
+
+
 def _when(line: _Line, order: Order) -> dt.datetime | None:
     """The moment on the telephone's clock; None: there is no such day."""
-    places: Mapping[Order, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
-    year, month, day = (line.numbers[place] for place in places[order])
+    year, month, day = (line.numbers[place] for place in _PLACES[order])
     if 100 <= year < 1000 or max(month, day) > 31:
         return None
     try:
@@ -198,35 +219,37 @@ class _Reading:
         title = self._title or ", ".join(others[:3]) or "WhatsApp"
         yield Chat(key=title.casefold(), title=title, people=True)
         line: _Line | None = None
-        for text in _lines(self._file):
-            head = _parse(text)
-            if head is None and line is not None:
-                line = attrs.evolve(line, text=f"{line.text}\n{text}")
-            elif head is not None:
-                yield from self._message(line, is_own)
-                line = head
-        yield from self._message(line, is_own)
+        said: list[str] = []
+        for head, text in _heads(self._file):
+            if head is None:
+                said.append(text)
+                continue
+            yield from self._message(line, said, is_own)
+            line, said = head, [head.text]
+        yield from self._message(line, said, is_own)
 
     def _whose(self) -> Callable[[str], bool]:
         """Tells whether a sender is the person whose telephone it was. Raises ImportRefused."""
         senders, me = self._facts.senders, self._me
-        if me is None and len(senders) == 2 and self._title in senders:
-            (me,) = (each for each in senders if each != self._title)
+        names = {name: normalized("NFC", name).casefold() for name in senders}
+        if me is None and len(names) == 2 and self._title.casefold() in names.values():
+            (me,) = (name for name, own in names.items() if own != self._title.casefold())
         if me is None:
             raise ImportRefused(f"{self._file.name}: who are you? Give --me NAME; in it are {self._facts.named()}")
-        wanted = one_line(me).casefold()
-        if wanted not in map(str.casefold, senders):
+        wanted = normalized("NFC", one_line(me)).casefold()
+        if wanted not in names.values():
             raise ImportRefused(f"{self._file.name}: nobody is called so in it: give --me one of {self._facts.named()}")
-        return lambda name: name.casefold() == wanted
+        return lambda name: names.get(name) == wanted
 
-    def _message(self, line: _Line | None, is_own: Callable[[str], bool]) -> Iterator[Event]:
+    def _message(self, line: _Line | None, said: list[str], is_own: Callable[[str], bool]) -> Iterator[Event]:
         if line is None:
             return
-        if not line.sender or _NOTICE.search(line.text):
+        text = "\n".join(said)
+        if not line.sender or _NOTICE.search(text):
             yield LeftOut("notices")
             return
-        named = [(each["a"] or each["b"]).strip() for each in _ATTACHED.finditer(line.text)]
-        text = _ATTACHED.sub(lambda found: f"[file: {(found['a'] or found['b']).strip()}]", line.text)
+        named = [(each["a"] or each["b"]).strip() for each in _ATTACHED.finditer(text)]
+        text = _ATTACHED.sub(lambda found: f"[file: {(found['a'] or found['b']).strip()}]", text)
         text = re.sub(f"[{_MARKS}]", "", text).strip()
         at = _when(line, self._order)
         if not text or at is None:

@@ -78,6 +78,20 @@ def test_parts_of_a_chat_go_where_the_first_went() -> None:
     assert (report.chats, report.messages, report.added) == (2, 451, 451)
 
 
+def test_emoji_by_the_hundred_thousand_are_stored() -> None:
+    report, asked = fed(Chat(key="c", title="Сад"), said("1", "😀" * 150_000), said("2", "ж" * 150_000))
+    assert [len(each["content"]) for part in asked for each in part["said"]] == [50_000] * 3 + [100_000, 50_000]
+    assert report.unread == []
+
+
+def test_what_is_nested_too_deep_is_named() -> None:
+    deep: list[object] = []
+    for _ in range(5_000):
+        deep = [deep]
+    report, asked = fed(Chat(key="c", title="Сад", own_ids=True), said("a", metadata={"a": deep}), said("b"))
+    assert (len(report.unread), [each["id"] for part in asked for each in part["said"]]) == (1, ["b"])
+
+
 def test_large_messages_are_parts_of_their_own() -> None:
     _, asked = fed(Chat(key="c", title="Сад"), *(said(f"{n}", "ж" * 60_000) for n in range(3)))
     assert [len(each["said"]) for each in asked] == [1, 1, 1]
@@ -115,6 +129,8 @@ def test_what_could_not_be_read_is_counted_and_some_of_it_named() -> None:
     [
         (1_709_632_800, AT),
         (1_709_632_800.0004, AT),
+        (1_709_632_800_000, AT),
+        (10**400, None),
         ("2024-03-05T10:00:00Z", AT),
         ("2024-03-05T11:00:00+01:00", AT),
         ("2024-03-05T10:00:00", AT),
