@@ -30,6 +30,7 @@ MAX_SAID = 1_000
 MAX_KEPT = 100
 """Facts, or people, of one request."""
 
+_OF_RUN = re.compile(r"/([0-9]{1,9}|notice)\Z")
 _IMPORT = re.compile(r"[a-z]{1,16}-[0-9]{8}-[0-9]{6}-[0-9]{3}")
 
 
@@ -71,11 +72,17 @@ def numbered(name: str, number: int) -> str:
     return f"{name[: MAX_CHAT_NAME - len(end)].rstrip()}{end}"
 
 
+def _stored_id(text: str) -> str:
+    """Check an id of a message, also of one that a run sent: ``RUN/1``, ``RUN/notice``. Raises InvalidName."""
+    client_id(_OF_RUN.sub("", text))
+    return text
+
+
 @attrs.frozen(kw_only=True)
 class Said:
     """A message of an export, as it is stored here."""
 
-    id: Annotated[str, Check(client_id)]
+    id: Annotated[str, Check(_stored_id)]
     role: Role
     type: Kind = Kind.TEXT
     content: Annotated[str, Bounds(0, 4 * MAX_CHARS)]

@@ -141,6 +141,15 @@ async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
             await at.ask("And now?", chat="сад")
             await at.ask("Of another one", chat="Main")
         where = ("--home", str(home))
+        task = ("water", "--every", "1d", "--inject-into", "сад", "--message", "What is dry?")
+        assert (await run_klaw("schedule", "add", *task, *where))[0] == 0
+        assert (await run_klaw("schedule", "run", "water", *where))[0] == 0
+
+        async def delivered() -> bool:
+            _, out, _ = await run_klaw("runs", "--status", "done", "--json", *where)
+            return bool(json.loads(out)["runs"])
+
+        await until(delivered)
         assert (await run_klaw("chats", "rename", "сад", "Дача и сейф", *where))[0] == 0
         for words in (
             ("facts", "add", "Likes _tea_ with lemon"),
