@@ -158,7 +158,7 @@ def facts(page):
     in_dialog(page).locator("button.danger").click()
     in_dialog(page).locator("text=Forgotten.").wait_for()
     page.keyboard.press("Escape")
-    page.wait_for_selector("text=Nothing is here yet.")
+    page.wait_for_selector("text=No facts yet")
 
 
 def people(page):

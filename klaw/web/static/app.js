@@ -66,10 +66,11 @@ async function entered() {
   return null;
 }
 
-function tools() {
+/** Language, light or dark, and the way out; `given` holds for the place of them. */
+function tools(given = {}) {
   const language = h("select", { "aria-label": t("Language"), onchange: () => setLanguage(language.value) },
     Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === currentLanguage() }, name)));
-  return h("div", { class: "tools" }, language,
+  return h("div", { class: "tools", ...given }, language,
     h("button", { type: "button", class: "icon", title: t("Light or dark"), "aria-label": t("Light or dark"),
       onclick: () => setTheme(root.dataset.theme === "dark" ? "light" : "dark") }, "◐"),
     app.me && app.me.needs_token && h("button", { type: "button", onclick: async () => {
@@ -97,24 +98,31 @@ function showFrame() {
   const place = h("main", { id: "view" });
   const links = VIEWS.filter((view) => !view.operator || app.me.operator)
     .map((view) => h("a", { href: `#/${view.path}` }, h("span", { "aria-hidden": "true" }, view.sign), " ", t(view.name)));
-  document.body.replaceChildren(h("nav", { class: "views", "aria-label": t("Menu") }, h("strong", {}, "Klaw"), links, tools()), h("div", { class: "frame" }, degraded(), place));
+  document.body.replaceChildren(h("nav", { class: "views", "aria-label": t("Menu") }, h("strong", {}, "Klaw"), links,
+    h("button", { class: "more", popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), tools({ id: "tools", popover: "auto" })), h("div", { class: "frame" }, degraded(), place));
+  let missed = ""; // the address that could not be opened without a connection
   const show = async () => {
     const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");
     const view = VIEWS.find((each) => each.path === path) || VIEWS[0];
-    links.forEach((link) => setCurrent(link, link.getAttribute("href") === `#/${view.path}`));
-    document.title = `${t(view.name)} – Klaw`;
     const where = rest.map(decodeURIComponent), element = `klaw-${view.path}`, asked = location.hash;
     try {
       await import(`/static/views/${view.path}.js`);
     } catch {
+      missed = asked;
       return toast(t("The server does not answer."));
     }
     if (location.hash !== asked) return;
+    links.forEach((link) => setCurrent(link, link.getAttribute("href") === `#/${view.path}`));
+    document.title = `${t(view.name)} – Klaw`;
     const open = place.firstElementChild;
     if (open && open.localName === element) open.go(where);
     else place.replaceChildren(Object.assign(document.createElement(element), { where }));
   };
   addEventListener("hashchange", show);
+  app.socket.addEventListener("online", ({ detail }) => {
+    if (detail && missed === location.hash) show();
+    if (detail) missed = "";
+  });
   show();
 }
 

@@ -50,6 +50,14 @@ export function when(iso) {
   return new Intl.DateTimeFormat(language, how).format(time);
 }
 
+/** A stored time in a list: of today the time, else the day. */
+export function day(iso) {
+  const time = new Date(iso), today = new Date();
+  const how = time.toDateString() === today.toDateString() ? { timeStyle: "short" }
+    : time.getFullYear() === today.getFullYear() ? { day: "numeric", month: "short" } : { dateStyle: "medium" };
+  return new Intl.DateTimeFormat(language, how).format(time);
+}
+
 /** A number as people write it. */
 export function number(value) {
   return new Intl.NumberFormat(language).format(value);

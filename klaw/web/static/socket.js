@@ -32,7 +32,7 @@ export class Socket extends EventTarget {
       this.setOnline(false);
       if (event.code === 4401) return this.say("unauthorized");
       this.attempt += 1;
-      this.timer = setTimeout(() => this.connect(), Math.min(15000, 250 * 2 ** this.attempt) * (0.5 + Math.random()));
+      this.timer = setTimeout(() => this.connect(), Math.min(5000, 250 * 2 ** this.attempt) * (0.5 + Math.random()));
     };
   }
 

@@ -47,7 +47,10 @@ class Chat extends HTMLElement {
     this.grows = new ResizeObserver(() => this.follow());
     for (const each of [this.scroll, this.body, this.live]) this.grows.observe(each);
     this.onFrame = ({ detail }) => detail.chat === this.chat && this.take(detail);
-    this.onOnline = ({ detail }) => { this.offline.hidden = detail; };
+    this.onOnline = ({ detail }) => {
+      this.offline.hidden = detail;
+      if (!detail) this.setState("", false);
+    };
     app.socket.addEventListener("frame", this.onFrame);
     app.socket.addEventListener("online", this.onOnline);
     this.offline.hidden = app.socket.online;
@@ -241,7 +244,10 @@ class Chat extends HTMLElement {
 
   showApproval(asked) {
     if (this.live.querySelector(`[data-approval="${asked.id}"]`)) return;
-    const answer = (allow) => app.socket.ask({ type: "approve", id: asked.id, allow });
+    const answer = (allow) => {
+      app.socket.ask({ type: "approve", id: asked.id, allow });
+      this.field.focus();
+    };
     // Where a command runs stands before it, in Klaw's words; all else is shown exactly as it is.
     const what = asked.tool === "host_exec" ? asked.what.replace(/^\[([^\]]*)\]/, (_, where) => `[${where.split(": ").map((each) => said(each)).join(": ")}]`) : asked.what;
     const section = h("section", { class: "approval", role: "alertdialog", "aria-label": asked.tool, "data-approval": asked.id },
@@ -385,6 +391,7 @@ function messageRow(chat, message, changed) {
     : h("div", { class: "text plain" }, message.content);
   text.hidden = !message.content;
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
+    message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
       t("Made from"))), ...folds);
   return row;

@@ -3,7 +3,7 @@
 import { app } from "/static/app.js";
 import { get, Problem } from "/static/api.js";
 import { h, nameOf, placeOf, setCurrent, toast } from "/static/dom.js";
-import { t, when } from "/static/i18n.js";
+import { day, number, t } from "/static/i18n.js";
 import "/static/views/chat.js";
 import { asked, chatMenu } from "/static/views/chat_menu.js";
 
@@ -30,7 +30,7 @@ class Chats extends HTMLElement {
     this.search = h("input", { type: "search", placeholder: t("Search all"), "aria-label": t("Search"),
       oninput: () => this.findSoon() });
     this.more = h("button", { class: "quiet", hidden: true }, t("More"));
-    this.place = h("div", { class: "chat-place" });
+    this.place = h("div", { class: "chat-place", "data-hint": t("Choose a chat, or begin a new one.") });
     this.side = h("section", { class: "side", "aria-label": t("Chats") }, h("h1", { class: "unseen" }, t("Chats")),
       h("div", { class: "row" }, h("button", { class: "main", onclick: () => this.begin() }, t("New chat")), this.search),
       this.list, this.more,
@@ -94,7 +94,7 @@ class Chats extends HTMLElement {
     this.written = written;
     const focused = this.list.contains(document.activeElement) && document.activeElement.closest("li").dataset.chat;
     this.list.replaceChildren(...shown.map((chat) => this.entry(chat)));
-    if (!shown.length) this.list.append(h("li", { class: "hint" }, t(this.archived ? "No archived chats." : "No chats yet.")));
+    if (!shown.length) this.list.append(h("li", { class: "hint" }, t(this.archived ? "No archived chats." : "No chats yet. Begin one with “New chat”.")));
     if (focused) [...this.list.querySelectorAll("a")].find((link) => link.dataset.chat === focused)?.focus();
     this.mark();
   }
@@ -119,8 +119,8 @@ class Chats extends HTMLElement {
 
   entry(chat) {
     return h("li", { "data-chat": chat.name }, h("a", { href: `#/chats/${encodeURIComponent(chat.name)}`, "data-chat": chat.name },
-      h("span", { class: "name" }, chat.title || chat.name), h("time", {}, when(chat.updated_at)),
-      chat.unread > 0 && h("span", { class: "badge", title: t("messages") }, String(chat.unread))),
+      h("span", { class: "name" }, chat.title || chat.name),
+      chat.unread > 0 && h("span", { class: "badge", title: t("new messages") }, number(chat.unread)), h("time", {}, day(chat.updated_at))),
     chatMenu(chat, () => this.refresh()));
   }
 
@@ -170,7 +170,7 @@ class Chats extends HTMLElement {
 // -- what a search finds ---------------------------------------------------------------------------------------------------
 
 function hit(href, name, time, ...more) {
-  return h("li", {}, h("a", { href }, h("span", { class: "name" }, name), time && h("time", {}, when(time)), more));
+  return h("li", {}, h("a", { href }, h("span", { class: "name" }, name), time && h("time", {}, day(time)), more));
 }
 
 function person(found) {

@@ -120,7 +120,7 @@ class Knowledge extends Panel {
 
   source(each, may) {
     const read = each.documents - each.waiting - each.failed, path = `/kb/sources/${each.id}`;
-    const counts = [read > 0 && t("{count} documents", { count: number(read) }), each.waiting && `${t("waiting")}: ${number(each.waiting)}`, each.failed && `${t("failed")}: ${number(each.failed)}`];
+    const counts = [read > 0 && t("documents: {count}", { count: number(read) }), each.waiting && `${t("waiting")}: ${number(each.waiting)}`, each.failed && `${t("failed")}: ${number(each.failed)}`];
     return h("li", {}, h("h3", {}, each.name), h("p", { class: "hint" }, [t(KINDS[each.kind]), each.where !== each.name && each.where, ...counts].filter(Boolean).join(" · ")),
       each.state?.text && h("p", { class: "error" }, said(each.state.text, `kb_${each.state.code}`)),
       may && h("div", { class: "buttons" },

@@ -71,8 +71,8 @@ export async function showHistory(path, told) {
   }
 }
 
-/** A list whose next pages come by a button. */
-export async function paged(place, path, query, entries, entry) {
+/** A list whose next pages come by a button; without entries it says `none`. */
+export async function paged(place, path, query, entries, entry, none) {
   const list = h("ul", { class: "lines" }), more = h("button", { hidden: true }, t("More"));
   place.append(list, more);
   const load = async (page) => {
@@ -80,7 +80,7 @@ export async function paged(place, path, query, entries, entry) {
     list.append(...found[entries].map(entry));
     more.hidden = found.next === null;
     more.onclick = () => attempt(() => load(found.next));
-    if (!found.count) list.append(h("li", { class: "hint" }, t("Nothing is here yet.")));
+    if (!found.count) list.append(h("li", { class: "hint" }, none));
   };
   await load(1);
 }

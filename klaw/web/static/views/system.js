@@ -41,7 +41,7 @@ class System extends Panel {
       : coverage.uncovered ? `${number(coverage.uncovered)} / ${number(coverage.searchable)} ${t("messages cannot be found")}` : t("Every message can be found.");
     return h("section", {}, h("h2", {}, t("Server")), h("dl", {},
       row("Server", `Klaw ${version}, ${t("up since")} ${when(started)}`),
-      row("Stored", `${[counts.messages, counts.chats, counts.users].map(number).join(" / ")} (${t("messages, chats, users")})`),
+      row("Stored", ["messages: {count}", "chats: {count}", "users: {count}"].map((text, place) => t(text, { count: number([counts.messages, counts.chats, counts.users][place]) })).join(", ")),
       row("Coverage", found + (coverage.whole || coverage.error ? "" : ` (${t("checked so far")}: ${number(coverage.messages)})`)),
       row("Spent today", `${dollars(llm.today.cost_nano / 1e9)}, ${t("calls")}: ${number(llm.today.calls)}`),
       row("Connections", number(connections)),
@@ -51,7 +51,7 @@ class System extends Panel {
   models({ models, default: usual }) {
     return h("section", {}, h("h2", {}, t("Models")), h("ul", { class: "cards" }, models.map((name) => {
       const tested = this.tests[name];
-      return h("li", {}, h("div", { class: "row" }, h("strong", {}, name), name === usual && h("span", { class: "hint" }, t("the usual one")),
+      return h("li", {}, h("div", { class: "row" }, h("strong", {}, name), name === usual && h("span", { class: "hint" }, t("default")),
         h("button", { "data-key": `test ${name}`, "aria-label": `${t("Test")}: ${name}`, disabled: tested === "running", onclick: () => this.test(name) }, t("Test"))),
       h("div", { role: "status" }, !tested ? null : tested === "running" ? t("Testing …") : tested.error ? h("p", { class: "error" }, tested.error)
         : h("dl", { class: "checks" }, tested.checks.map((each) => [h("dt", {}, said(each.name)),

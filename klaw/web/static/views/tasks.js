@@ -44,7 +44,7 @@ class Tasks extends Panel {
       h("header", { class: "row" }, h("h1", {}, t("Tasks")),
         h("button", { class: "main", "data-key": "new", onclick: () => this.edit() }, t("New task")),
         h("a", { href: path("*") }, t("All runs"))),
-      !tasks.length && h("p", { class: "hint" }, t("No tasks yet. A task asks the model something by a calendar.")),
+      !tasks.length && h("p", { class: "hint" }, t("No tasks yet. A task asks the model something at the times that you choose.")),
       h("ul", { class: "cards" }, tasks.map((task) => this.card(task))),
     ];
   }
@@ -90,7 +90,7 @@ class Tasks extends Panel {
       field("at", "Time", { type: "datetime-local" }),
       field("zone", "Time zone", { list: "zones" }),
       field("injectInto", "Chat that gets the results", { list: "chats" }),
-      field("model", "Model", { hint: t("provider/model; empty: the usual one") }),
+      field("model", "Model", { hint: t("provider/model; empty: the default") }),
       field("timeout", "One run takes at most", { hint: t("for instance 5m") }),
       field("maxTokens", "Tokens of one run", { inputMode: "numeric" }),
       field("dailyTokens", "Tokens of one day", { inputMode: "numeric" }),

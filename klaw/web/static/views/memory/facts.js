@@ -7,7 +7,7 @@ import { t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
 import { attempt, done, paged, showAgain, showHistory } from "/static/views/memory.js";
 
-const CATEGORIES = ["identity", "preference", "person", "project", "event", "other"];
+const CATEGORIES = ["identity", "preference", "person", "project", "event", "place", "health", "work", "other"];
 const SOURCES = { tool: "saved by the model", user: "written by you", archivist: "drawn from what was said", chat: "drawn from a message" };
 let category = "";
 
@@ -21,7 +21,8 @@ export async function showFacts(place, id) {
     [["", t("all")], ...CATEGORIES.map((each) => [each, t(each)])].map(([value, text]) => h("option", { value, selected: value === category }, text)));
   place.append(h("div", { class: "row" }, h("label", { htmlFor: "category" }, t("Category")), filter,
     h("button", { class: "main", onclick: () => write() }, t("Add"))));
-  await paged(place, "/facts", { category }, "facts", entry);
+  await paged(place, "/facts", { category }, "facts", entry,
+    category ? t("Nothing is here yet.") : t("No facts yet. Add one, or talk: a model with tools saves what matters."));
 }
 
 function entry(fact) {

@@ -12,14 +12,15 @@ export async function showPeople(place, id) {
   if (id) return showPerson(place, id);
   place.append(h("div", { class: "row" }, h("button", { class: "main", onclick: () => write() }, t("Add"))));
   return paged(place, "/people", {}, "people", (person) => h("li", {},
-    h("a", { href: link(person) }, h("strong", {}, person.name)), about(person)));
+    h("a", { href: link(person) }, h("strong", {}, person.name)), about(person)),
+  t("Nobody yet. Add those whom you speak of; topics find them by themselves."));
 }
 
 const link = (person) => `#/memory/people/${person.id}`;
 const pathOf = (person) => `/people/${person.id}`;
 
 function about(person) {
-  const told = [person.relation, person.aliases.join(", "), t("topics: {count}", { count: person.topics }),
+  const told = [person.relation, person.aliases.join(", "), person.topics > 0 && t("topics: {count}", { count: person.topics }),
     person.last_at && `${t("last named")} ${when(person.last_at)}`];
   return h("p", { class: "hint" }, told.filter(Boolean).join(" · "));
 }

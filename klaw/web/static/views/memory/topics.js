@@ -11,7 +11,8 @@ import { attempt, done, showAgain } from "/static/views/memory.js";
 export async function showTopics(place, id) {
   if (id) return showTopic(place, id);
   const chosen = new Set(), list = h("div", {}), search = h("input", { type: "search", placeholder: t("Search in topics"), "aria-label": t("Search in topics") });
-  search.onchange = () => attempt(async () => line(list, search.value.trim() ? (await get("/topics/search", { query: search.value.trim(), limit: 30 })).topics : all, chosen));
+  const none = t("No topics yet. Klaw makes them of finished conversations where topics.enabled is set.");
+  search.onchange = () => attempt(async () => line(list, search.value.trim() ? (await get("/topics/search", { query: search.value.trim(), limit: 30 })).topics : all, chosen, search.value.trim() ? t("Nothing was found.") : none));
   place.append(h("div", { class: "row" }, search),
     h("div", { class: "buttons start" }, h("button", { onclick: () => merge([...chosen]) }, t("Merge the chosen")), h("button", { onclick: () => changes() }, t("History"))), list);
   const all = [], more = h("button", { onclick: () => attempt(load) }, t("More"));
@@ -19,14 +20,14 @@ export async function showTopics(place, id) {
     const { count, topics } = await get("/topics", { limit: 100, before: all.at(-1)?.last_rowid });
     all.push(...topics);
     more.hidden = all.length >= count;
-    line(list, all, chosen);
+    line(list, all, chosen, none);
   };
   place.append(more);
   await load();
 }
 
 /** Topics below the months in which they were last talked about; a bar says where in the whole time each of them lies. */
-function line(list, found, chosen) {
+function line(list, found, chosen, none) {
   chosen.clear();
   const first = Math.min(...found.map((each) => Date.parse(each.first_at))), whole = Math.max(1, ...found.map((each) => Date.parse(each.last_at) - first));
   const months = new Map();
@@ -44,7 +45,7 @@ function line(list, found, chosen) {
       h("a", { href: `#/memory/topics/${each.id}` }, each.summary)), h("div", { class: "track", "aria-hidden": "true" }, span), about(each));
   };
   list.replaceChildren(...[...months].flatMap(([month, topics]) => [h("h2", {}, month), h("ul", { class: "lines" }, topics.map(row))]));
-  if (!found.length) list.replaceChildren(h("p", { class: "hint" }, t("Nothing is here yet.")));
+  if (!found.length) list.replaceChildren(h("p", { class: "hint" }, none));
 }
 
 function about(topic) {
