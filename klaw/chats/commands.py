@@ -10,6 +10,9 @@ import attrs
 from klaw.domain.message import NewMessage
 from klaw.domain.names import ChatId
 
+ALIKE = 0.9
+"""Of a command and what is taken for it with a typing error, as difflib counts: a letter is missing, or twice there."""
+
 
 class Command(enum.StrEnum):
     """What a message that begins with a slash can ask for."""
@@ -46,14 +49,15 @@ class Given:
 def parse(text: str, others: Collection[str] = ()) -> Given | Unknown | None:
     """The command of a message; None for an ordinary message. ``others``: commands of other parts.
 
-    Only a single word of letters after the slash counts, so that paths ("/etc/hosts is …") stay messages.
+    Only a single word of letters after the slash counts, so that paths ("/etc/hosts is …") stay messages. With more
+    behind it, a word that is no command is a message, unless it is mistyped: a model would only say that it obeyed.
     """
     word, _, rest = text.strip().partition(" ")
     if not word.startswith("/") or not word[1:].isalpha():
         return None
     lowered = word.lower()
     known = lowered in set(Command) or lowered in others
-    if rest and not known:
+    if rest and not known and not difflib.get_close_matches(lowered, [*map(str, Command), *others], n=1, cutoff=ALIKE):
         return None
     return Given(lowered, rest.strip()) if known else Unknown(lowered)
 

@@ -60,6 +60,14 @@ def test_help_names_every_command() -> None:
     assert commands.parse("/Notes on tea", {"/notes"}) == Given("/notes", "on tea")
 
 
+def test_a_typo_with_more_behind_it_is_not_said_to_the_model() -> None:
+    others = {"/forget", "/topics", "/models"}
+    assert commands.parse("/forgt last", others) == Unknown("/forgt")
+    assert commands.parse("/topcs garden gate", others) == Unknown("/topcs")
+    for text in ("/etc is a folder", "/home of mine", "/news of today", "/помощь нужна"):
+        assert commands.parse(text, others) is None, text
+
+
 def test_a_typo_is_told_in_one_line_with_what_was_meant() -> None:
     assert commands.unknown_text(Unknown("/hlep")) == (
         "There is no command /hlep. Did you mean /help? /help lists all commands."
