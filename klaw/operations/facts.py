@@ -92,7 +92,7 @@ class FactUndo(OfFact):
 
 def _table(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
     if not answer["facts"]:
-        return ["no more facts" if answer["count"] else "no facts"]
+        return ["no more facts" if answer["count"] else "no facts: `klaw facts add TEXT` adds one"]
     is_from = any(each["imported"] for each in answer["facts"])
     rows = [["fact", "imp", "category", "changed", *(["from"] if is_from else []), "text"]]
     for each in answer["facts"]:

@@ -88,7 +88,7 @@ class PersonUndo(OfPerson):
 
 def _table(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
     if not answer["people"]:
-        return ["no more people" if answer["count"] else "no people"]
+        return ["no more people" if answer["count"] else "no people: `klaw people add NAME` adds one"]
     rows = [
         [each["id"], str(each["topics"]), op.minute(each["last_at"] or "-"), each["name"], *_also(each)]
         for each in answer["people"]

@@ -51,7 +51,9 @@ class RunCancel(op.OfUser):
 
 def run_table(runs: list[dict[str, Any]]) -> op.Lines:
     """Runs, one a line."""
-    return [op.Table([_HEAD, *map(_row, runs)], right=frozenset({5, 6, 7}))] if runs else ["no runs"]
+    if not runs:
+        return ["no runs: `klaw schedule run TASK` starts one"]
+    return [op.Table([_HEAD, *map(_row, runs)], right=frozenset({5, 6, 7}))]
 
 
 def _row(run: dict[str, Any]) -> list[str]:

@@ -104,7 +104,7 @@ _UNDO = "to undo this: klaw topics undo"
 
 def _table(answer: dict[str, Any]) -> op.Lines:
     if not answer["topics"]:
-        return ["no topics yet"]
+        return ["no topics yet: topics.enabled lets Klaw make them (docs/topics.md)"]
     rows = [["topic", "chat", "from", "to", "messages", "summary"]]
     for each in answer["topics"]:
         days = each["first_at"][:10], each["last_at"][:10]

@@ -194,7 +194,7 @@ async def test_the_command_line(home: Path, capsys: pytest.CaptureFixture[str]) 
 
     assert (await klaw("list"))[0] == 1
     async with running(config, paths) as app, served(app, Commands(parts_of(app))):
-        assert await klaw("list") == (0, "no facts\n", "")
+        assert await klaw("list") == (0, "no facts: `klaw facts add TEXT` adds one\n", "")
         code, out, err = await klaw("add", "Кошку зовут Мурка", "--category", "identity", "--importance", "90")
         assert (code, err) == (0, "")
         assert "Кошку зовут Мурка" in out

@@ -152,7 +152,7 @@ async def test_the_commands(app: App, home: Path, commands: Commands, capsys: py
         return code, told.out + told.err
 
     async with served(app, commands):
-        assert await klaw("list") == (0, "no people\n")
+        assert await klaw("list") == (0, "no people: `klaw people add NAME` adds one\n")
         code, told = await klaw("add", "Аня\x1b[31m", "--alias", "A\x07nna", "--relation", "сестра %_*")
         assert (code, "\x1b" in told, "\x07" in told, "сестра %_*" in told) == (0, False, False, True)
         assert (await klaw("list"))[1].split("\n")[1].split()[-4:] == ["Аня", "Anna", "сестра", "%_*"]

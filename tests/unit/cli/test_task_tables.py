@@ -38,7 +38,7 @@ RUN: dict[str, Any] = {
 def test_a_run_is_shown_in_a_line_and_in_full(golden: Golden) -> None:
     shown = [*written(runs.run_table([RUN])), *written(runs._run({"run": RUN}))]
     golden("tables/run", "\n".join(shown))
-    assert runs.run_table([]) == ["no runs"]
+    assert runs.run_table([]) == ["no runs: `klaw schedule run TASK` starts one"]
     assert runs.took({**RUN, "ended_at": None}) == ""
 
 
