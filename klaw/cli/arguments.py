@@ -33,6 +33,8 @@ class Parser(argparse.ArgumentParser):
             close = difflib.get_close_matches(unknown, self.options, n=2)
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
             self.error(f"there is no option {unknown}.{hint} `{self.prog} --help` lists the options")
+        if rest:
+            self.error(f"{rest[0][:MAX_WORD]!r} is too much; `{self.prog} --help` shows what is taken")
         return found, rest
 
     def error(self, message: str) -> NoReturn:
@@ -40,6 +42,8 @@ class Parser(argparse.ArgumentParser):
         if found is not None and self.commands and "COMMAND" in message:
             close = difflib.get_close_matches(found[1], self.commands, n=2)
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
+            if found[1] == "list" and self.get_default("command") is not None:
+                hint = f" `{self.prog}` alone lists them."
             message = f"there is no command {found[1]!r}.{hint} `{self.prog} --help` lists the commands"
         super().error(message)
 

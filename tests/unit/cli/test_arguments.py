@@ -45,6 +45,11 @@ def test_texts_need_no_quotes() -> None:
         (("stauts",), "there is no command 'stauts'. Did you mean status?"),
         (("facts", "lst"), "there is no command 'lst'. Did you mean list?"),
         (("schedule", "ad", "x"), "Did you mean add"),
+        (("runs", "list"), "there is no command 'list'. `klaw runs` alone lists them."),
+        (
+            ("kb", "remove", "Workshop", "lease.pdf"),
+            "kb remove: error: 'lease.pdf' is too much; `klaw kb remove --help`",
+        ),
         (("zzzzzz",), "there is no command 'zzzzzz'. `klaw --help` lists the commands"),
         (("usage", "--by", "modle"), "invalid choice: 'modle'"),
         (("serve", "--prot", "1"), "there is no option --prot. Did you mean --port? `klaw serve --help`"),
