@@ -56,15 +56,16 @@ def parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
 def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
     """Add the commands made of operations; their modules are imported only where they are needed."""
-    words = [each for each in given or () if not each.startswith("-")]
-    own = any(each in commands.choices for each in words[:2])  # the second, where the first is the value of --home
-    if own and words[0] != "mcp":  # which has a `serve`, too
+    words = list(given or ())
+    while words and words[0].startswith("-"):
+        words = words[2 if words[0] == "--home" else 1 :]
+    if words and words[0] in commands.choices:
         return
     from klaw.cli import operations
     from klaw.operations.perform import modules, nouns_of
 
     known = [("operations", each) for each in modules()] + [("cli", each) for each in LOCAL]
-    named = {each.replace("-", "_") for each in words[:2]}
+    named = {each.replace("-", "_") for each in words[:1]}
     for folder, name in [each for each in known if each[1] in named] or known:
         module = f"klaw.{folder}.{name}"
         for noun in nouns_of(module):
