@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -76,7 +77,18 @@ def add_home(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """``--config``, where the command reads the configuration."""
     text = "the configuration file (default: engine.json or engine.yaml of the home)"
-    parser.add_argument("--config", metavar="FILE", help=text)
+    parser.add_argument("--config", metavar="FILE", type=there, help=text)
+
+
+class Missing(argparse.ArgumentTypeError, ValueError):
+    """A file is not there: for argparse, and for the arguments of operations."""
+
+
+def there(text: str) -> str:
+    """A file that is there: with a name that was mistyped the defaults would be taken in silence."""
+    if not os.path.exists(text):  # noqa: PTH110  pathlib is not loaded for the commands that need no path
+        raise Missing("there is no such file")
+    return text
 
 
 def port(text: str) -> int:

@@ -4,11 +4,13 @@ import json
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 
+from klaw.cli.arguments import there
 from klaw.config.paths import Paths
+from klaw.convert import Check
 from klaw.errors import ConfigError, KlawError, Problem
 from klaw.operations.operation import Noun, Shown, argument
 
@@ -17,7 +19,7 @@ NOUN = Noun("config", "check, show or describe the configuration (docs/configura
 
 @attrs.frozen(kw_only=True)
 class OfFile:
-    config: str | None = argument(
+    config: Annotated[str, Check(there)] | None = argument(
         "the configuration file (default: engine.json or engine.yaml of the home)", metavar="FILE"
     )
 

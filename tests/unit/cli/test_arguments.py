@@ -49,6 +49,7 @@ def test_texts_need_no_quotes() -> None:
         (("stauts",), "there is no command 'stauts'. Did you mean status?"),
         (("facts", "lst"), "there is no command 'lst'. Did you mean list?"),
         (("schedule", "ad", "x"), "Did you mean add"),
+        (("serve", "--config", "/no/such.json"), "argument --config: there is no such file"),
         (("runs", "list"), "there is no command 'list'. `klaw runs` alone lists them."),
         (
             ("kb", "remove", "Workshop", "lease.pdf"),

@@ -151,6 +151,11 @@ def home(tmp_path):
     return tmp_path
 
 
+def test_a_file_that_is_named_has_to_be_there(home, capsys):
+    assert main(["config", "check", "--home", str(home), "--config", str(home / "engin.json")]) == 2
+    assert "--config: there is no such file" in capsys.readouterr().err
+
+
 def test_check_says_ok_and_where(home, capsys):
     assert run("check", home) == 0
     assert capsys.readouterr().out == f"ok: {home}/config/engine.json (no such file; the defaults apply)\n"
