@@ -45,7 +45,7 @@ def checked(where: str, added_by: str, config: KnowledgeConfig, paths: Paths) ->
         path = path if added_by else path.resolve(strict=True)
         return str(_check(path, added_by, config, paths))
     except FileNotFoundError:
-        raise NotAllowed("there is no such file, and no such folder on the server's machine") from None
+        raise NotAllowed(f"there is no file {where}, and no such folder on the server's machine") from None
     except (OSError, ValueError):  # a name that is too long, or that no file has
         raise NotAllowed("it cannot be read by the server, or is a link or no folder") from None
 
