@@ -1,5 +1,6 @@
 """Questions of tools at a terminal: one is shown at a time, and y or n answers it. Pure."""
 
+import datetime as dt
 from collections import OrderedDict
 
 from klaw.wire.frames import Approval, ApprovalEnded, Approve
@@ -66,8 +67,17 @@ def _word(text: str) -> str:
 
 
 def question_text(approval: Approval) -> str:
-    """The question in one line; the time is UTC."""
-    return f"[{approval.tool} wants to run, allow it? y/n, until {approval.until[11:19]} UTC] {approval.what}"
+    """The question in one line; the time is that of this machine's clock."""
+    until = local_time(approval.until, "%H:%M:%S")
+    return f"[{approval.tool} wants to run, allow it? y/n, until {until}] {approval.what}"
+
+
+def local_time(moment: str, form: str) -> str:
+    """A time of the server as this machine's clock shows it."""
+    try:
+        return dt.datetime.fromisoformat(moment).astimezone().strftime(form)
+    except ValueError:
+        return moment
 
 
 ENDINGS = {

@@ -1,13 +1,11 @@
 """What a chat's events look like on a screen. No waiting, no network: events in, calls of ``Screen`` out."""
 
-import datetime as dt
-
 from klaw.client.activity import tool_text
 from klaw.client.ask import ShownAnswer
 from klaw.client.attach import label
 from klaw.client.cite import sources
 from klaw.client.events import Connected, Disconnected, Event
-from klaw.client.questions import ENDINGS, Questions, question_text
+from klaw.client.questions import ENDINGS, Questions, local_time, question_text
 from klaw.client.screen import Screen, Style
 from klaw.domain.message import Kind
 from klaw.wire.frames import Approval, ApprovalEnded, ChatMessage, Delta, Error, Notice, Status, Stopped, Tool
@@ -124,7 +122,7 @@ class Transcript:
         elif entry.role == "system":
             self._screen.line(entry.content, Style.FAINT)
         elif entry.task is not None:
-            self._screen.line(f"[task {entry.task}, {_local(entry.created_at)}]", Style.FAINT)
+            self._screen.line(f"[task {entry.task}, {local_time(entry.created_at, '%Y-%m-%d %H:%M')}]", Style.FAINT)
             self._said(entry.content)
         elif entry.role == "assistant":
             self._answered(entry)
@@ -193,14 +191,6 @@ class Transcript:
             self._finished = self._answer.turn
             self._answer = None
             self._screen.end()
-
-
-def _local(moment: str) -> str:
-    """A time of the server as this machine's clock shows it."""
-    try:
-        return dt.datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return moment
 
 
 def _quoted(text: str) -> str:

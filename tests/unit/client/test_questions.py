@@ -1,5 +1,9 @@
 """Which question is shown, and what y and n answer."""
 
+import time
+
+import pytest
+
 from klaw.client.questions import READ_S, Questions, question_text
 from klaw.wire.frames import Approval, ApprovalEnded, Approve
 
@@ -57,6 +61,10 @@ def test_yes_to_a_question_that_has_just_appeared_does_not_count() -> None:
     assert questions.answer("y", 5.0 + READ_S) == Approve(id="a1", allow=True)
 
 
-def test_question_names_tool_time_and_command() -> None:
+def test_question_names_tool_time_and_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
     text = question_text(approval(1))
-    assert text == "[host_exec wants to run, allow it? y/n, until 12:00:05 UTC] [NOT in a sandbox] rm 1"
+    monkeypatch.undo()
+    time.tzset()
+    assert text == "[host_exec wants to run, allow it? y/n, until 13:00:05] [NOT in a sandbox] rm 1"
