@@ -18,6 +18,7 @@ from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.domain import names
 from klaw.domain.text import minute, plural
+from klaw.errors import KlawError
 from klaw.operations.operation import Noun, OfUser, Shown, argument, required
 
 if TYPE_CHECKING:
@@ -183,9 +184,16 @@ def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask],
     import trio
 
     from klaw.actor import log
+    from klaw.actor.failure import leaves
 
     log.configure("error", "auto")
-    return trio.run(_alone, paths, given, work)
+    try:
+        return trio.run(_alone, paths, given, work)
+    except BaseExceptionGroup as group:
+        known = [each for each in leaves(group) if isinstance(each, (KeyboardInterrupt, KlawError))]
+        if not known:
+            raise
+        raise min(known, key=lambda each: isinstance(each, KlawError)) from None
 
 
 async def _alone(

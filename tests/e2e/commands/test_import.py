@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 from collections import Counter
 from contextlib import closing
@@ -17,6 +18,7 @@ from tests.support.exports import chatgpt_export, talk, zipped
 from tests.support.forgetting import holding
 from tests.support.llm_server import serve_llm
 from tests.support.server import clean_environ, klaw_command, run_klaw, served, write_home
+from tests.support.stores import running_store
 from tests.support.talking import talking
 from tests.support.waiting import HANG_S, until
 
@@ -130,6 +132,31 @@ async def test_a_dry_run_an_import_its_list_and_undo(tmp_path: Path) -> None:
     assert (code, "chatgpt-" in out) == (0, True), err
     code, out, err = await run_klaw("import", "chatgpt", str(with_files), "--user", "anna", *where)
     assert (code, len(attachments.sent(home / "data"))) == (0, 4), err
+
+
+async def test_without_a_server_an_error_is_one_line_and_an_interrupt_none(tmp_path: Path) -> None:
+    home, path = write_home(tmp_path / "home"), large(tmp_path)
+    async with running_store(home / "data"):
+        pass
+    where = ("--home", str(home))
+    chat = tmp_path / "_chat.txt"
+    chat.write_text("05.03.24, 11:00 - Анна: x\n")
+    code, out, err = await run_klaw("import", "whatsapp", str(chat), *where)
+    assert (code, err.splitlines()[-1:]) == (1, ["klaw: _chat.txt: who are you? Give --me NAME; in it are Анна"])
+    assert "Traceback" not in err
+    command = klaw_command("import", "chatgpt", str(path), *where)
+    importing = await trio.lowlevel.open_process(command, env=clean_environ(), stdout=-3, stderr=subprocess.PIPE)
+    await until(lambda: stored(home / "data" / "klaw.db"))
+    importing.send_signal(signal.SIGINT)
+    assert importing.stderr is not None
+    with trio.fail_after(HANG_S):
+        said = b"".join([each async for each in importing.stderr])
+        assert (await importing.wait() in (130, 0), b"Traceback" in said) == (True, False)  # 0: it was done before
+    code, out, err = await run_klaw("import", "chatgpt", str(path), "--json", *where)
+    answer = json.loads(out)
+    assert (code, answer["added"] + answer["known"]) == (0, CHATS * EACH), err
+    found = stored(home / "data" / "klaw.db")
+    assert (len(found), set(found.values())) == (CHATS * EACH, {1})
 
 
 async def test_an_export_is_read_back_into_another_home(tmp_path: Path) -> None:
