@@ -141,7 +141,7 @@ def _refusal(path: Path, error: Exception) -> KlawError:
         case apsw.BusyError():
             reason = "another process is writing to the database"
         case BlockingIOError():
-            reason = "another Klaw server is using this folder, or a reindex"
+            reason = "another Klaw server, a reindex or an import is using this folder"
         case OSError():
             reason = errno.errorcode.get(error.errno or 0, "I/O error") + f": {error.strerror}"
         case _ if isinstance(error, DAMAGE):

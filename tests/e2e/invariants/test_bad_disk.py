@@ -168,7 +168,7 @@ async def test_second_server_on_one_folder_is_refused(tmp_path):
     async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
         code, _, errors = await run_klaw("serve", "--home", str(server.home))
         assert code == 1
-        assert "another Klaw server is using this folder" in errors
+        assert "another Klaw server, a reindex or an import is using this folder" in errors
         async with talking(server.url) as talk:
             await talk.ask("still there?")
             await talk.client.request(GetStatus())

@@ -315,7 +315,7 @@ async def test_a_server_cannot_start_meanwhile(tmp_path: Path) -> None:
     def during(step) -> None:
         if not seen:
             seen.append(step)
-            with pytest.raises(StorageError, match="another Klaw server is using this folder, or a reindex"):
+            with pytest.raises(StorageError, match="another Klaw server, a reindex or an import is using this folder"):
                 trio.run(start)
 
     assert (await trio.to_thread.run_sync(lambda: run(tmp_path, see=during))).swapped
