@@ -25,7 +25,6 @@ class Release:
     version: str
     schema: int
     """Of the database that it writes."""
-    requires_python: str
 
     @property
     def is_newer(self) -> bool:
@@ -70,7 +69,6 @@ def read_wheel(path: Path) -> Release:
         path=path,
         version=str(told["Version"]),
         schema=max(numbers, default=0),
-        requires_python=told["Requires-Python"] or "",
     )
 
 

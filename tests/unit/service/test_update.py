@@ -41,7 +41,7 @@ def test_a_full_disk_ends_it_with_the_server_running_and_nothing_left(
     for name in ("_check", "_problems", "_wait", "_installer"):
         monkeypatch.setattr(Update, name, lambda *_words: {})
     monkeypatch.setattr(module.shutil, "copy2", full)
-    release = Release(path=tmp_path / "klaw.whl", version="99.0", schema=latest() + 1, requires_python="")
+    release = Release(path=tmp_path / "klaw.whl", version="99.0", schema=latest() + 1)
     update = Update(paths=paths, home=None, control=server, tell=lambda _text: None, prefix=prefix)
     with pytest.raises(UpdateRefused, match="No space left on device"):
         update.run(release, backup=False)
@@ -52,7 +52,7 @@ def test_a_full_disk_ends_it_with_the_server_running_and_nothing_left(
 
 
 def test_what_dpkg_put_there_is_left_to_it(tmp_path: Path) -> None:
-    release = Release(path=tmp_path / "klaw.whl", version="99.0", schema=latest(), requires_python="")
+    release = Release(path=tmp_path / "klaw.whl", version="99.0", schema=latest())
     paths, server = Paths.resolve(tmp_path / "home"), Server()
     update = Update(paths=paths, home=None, control=server, tell=print, prefix=Path("/usr/lib/klaw"))
     with pytest.raises(UpdateRefused, match="apt install"):
