@@ -11,6 +11,9 @@ from klaw.imports.files import UNREADABLE, Export
 MAX_VALUE_BYTES = 48 << 20
 """Of a value that is taken as a whole, such as a chat."""
 READ_BYTES = 1 << 16
+MAX_DEPTH = 5_000
+"""Brackets of a value that may be open: the parser remembers the way to each, which takes the square of their number.
+Those in texts are counted too, so it is far more than any export has."""
 
 
 _ESCAPE = re.compile(
@@ -26,7 +29,11 @@ class _Bounded:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._rest = stream, b""
-        self.left = MAX_VALUE_BYTES
+        self.begin()
+
+    def begin(self) -> None:
+        """Another value begins."""
+        self.left, self._depth = MAX_VALUE_BYTES, 0
 
     def read(self, count: int = -1) -> bytes:
         # The parser looks through a long text again with each part that it gets: those of a large value are larger.
@@ -34,6 +41,9 @@ class _Bounded:
         self.left -= len(data)
         if self.left < 0:
             raise Broken(f"a chat or a message has more than {MAX_VALUE_BYTES >> 20} MiB: nothing behind it was read")
+        self._depth += sum(map(data.count, (b"[", b"{"))) - sum(map(data.count, (b"]", b"}")))
+        if self._depth > MAX_DEPTH:
+            raise Broken("is nested too deep: nothing behind that was read")
         whole = self._rest + data
         end = _end(whole) if data else len(whole)
         if data and not end:
@@ -77,7 +87,7 @@ def items(stream: IO[bytes]) -> Iterator[Any]:
             return
         except (ijson.JSONError, UnicodeDecodeError, OverflowError) as error:
             raise _broken(error) from error
-        bounded.left = MAX_VALUE_BYTES
+        bounded.begin()
         yield value
 
 
@@ -98,7 +108,7 @@ def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
         if builder is None and prefix in whole and event in ("start_map", "start_array"):
             builder, at, depth = ijson.ObjectBuilder(), prefix, 0
         if builder is None:
-            bounded.left = MAX_VALUE_BYTES
+            bounded.begin()
             if event in ("string", "number", "boolean", "null"):
                 yield prefix, value
             continue
@@ -107,7 +117,8 @@ def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
         depth -= event in ("end_map", "end_array")
         if not depth:
             yield at, builder.value
-            builder, bounded.left = None, MAX_VALUE_BYTES
+            builder = None
+            bounded.begin()
 
 
 def chats(export: Export, wanted: str, called: str, chat: Callable[[Any, str], Iterator[Event]]) -> Iterator[Event]:

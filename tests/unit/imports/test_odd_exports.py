@@ -182,3 +182,16 @@ def test_telegram_finds_your_name_however_it_is_written(tmp_path: Path) -> None:
     }
     (tmp_path / "result.json").write_text(json.dumps({"name": "Дача", "type": "private_group", "messages": [said]}))
     assert texts(tmp_path, partial(telegram.read, me="андреи\u0306", zone=None)) == ["user: x"]
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_what_is_nested_too_deep_is_not_read(tmp_path: Path, opening: str) -> None:
+    """The parser would take gigabytes for it."""
+    path = tmp_path / "conversations.json"
+    path.write_text(f"{json.dumps([talk('c1', '1', '[{' * 2_000)])[:-1]},{opening * 100_000}")
+    found = events(path, chatgpt.read)
+    assert [each.why for each in found if isinstance(each, Unread)] == [
+        "is nested too deep: nothing behind that was read"
+    ]
+    (tmp_path / "result.json").write_text(f'{{"name": "x", "messages": [{opening * 100_000}')
+    assert [type(each) for each in events(tmp_path, partial(telegram.read, me=None, zone=None))] == [Unread]
