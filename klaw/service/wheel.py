@@ -65,11 +65,7 @@ def read_wheel(path: Path) -> Release:
     numbers = [
         int(found[1]) for name in names if (found := re.fullmatch(r"klaw/store/migrations/(\d+)_\w+\.sql", name))
     ]
-    return Release(
-        path=path,
-        version=str(told["Version"]),
-        schema=max(numbers, default=0),
-    )
+    return Release(path=path, version=str(told["Version"]), schema=max(numbers, default=0))
 
 
 def order(version: str) -> tuple[int, ...]:
