@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,10 @@ pytest_plugins = [f"tests.support.plugins.{name}" for name in ("golden", "hangin
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Some environments forbid to keep bytecode; then each of the hundreds of servers compiles all of Klaw."""
+
+os.environ["TZ"] = "UTC"
+time.tzset()
+"""People are shown the time of their machine; tests know what that says."""
 
 explore = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """No example fails because the machine is slow."""

@@ -17,9 +17,9 @@ from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.domain import names
-from klaw.domain.text import minute, plural
+from klaw.domain.text import plural
 from klaw.errors import KlawError
-from klaw.operations.operation import Noun, OfUser, Shown, argument, required
+from klaw.operations.operation import Noun, OfUser, Shown, argument, minute, required
 
 if TYPE_CHECKING:
     from klaw.imports.events import Event
@@ -62,7 +62,7 @@ class WhatsApp(People):
 def _shown(answer: dict[str, Any]) -> Shown:
     lines: list[Any] = [
         f"{plural(answer['messages'], 'message')} in {plural(answer['chats'], 'chat')}"
-        + (f", {minute(answer['first_at'])} to {minute(answer['last_at'])} (UTC)" if answer["messages"] else "")
+        + (f", {minute(answer['first_at'])} to {minute(answer['last_at'])}" if answer["messages"] else "")
     ]
     if answer["dry_run"]:
         lines.append("nothing was stored")

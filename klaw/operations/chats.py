@@ -70,7 +70,7 @@ class ChatsDelete(OfChat):
 def _table(answer: dict[str, Any], again: "Callable[..., str]") -> op.Lines:
     if not answer["chats"]:
         return ["no archived chats" if answer["archived"] else "no chats: `klaw chat` begins one"]
-    rows = [["chat", "title", "messages", "last message (UTC)"]]
+    rows = [["chat", "title", "messages", "last message"]]
     rows += [
         [each["name"], each["title"], str(each["messages"]), op.minute(each["updated_at"])] for each in answer["chats"]
     ]

@@ -116,9 +116,9 @@ def _table(answer: dict[str, Any]) -> op.Lines:
     if not answer["imports"]:
         return ["nothing was imported: docs/import.md says how"]
     counted = ("chats", "messages", "facts", "people")
-    rows = [["import", *counted, "first (UTC)", "last (UTC)"]]
+    rows = [["import", *counted, "first", "last"]]
     for each in answer["imports"]:
-        times = (op.minute(each[name] or "-") for name in ("first_at", "last_at"))
+        times = (op.minute(each[name]) for name in ("first_at", "last_at"))
         rows.append([each["id"], *(str(each[name]) for name in counted), *times])
     return [
         op.Table(rows, right=frozenset(range(1, 5))),

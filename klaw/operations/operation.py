@@ -19,6 +19,7 @@ what its parameters name: ``asked``, ``user`` (whose data it is about, already c
 imports what is heavy itself, because the command line imports this module only for the arguments and ``show``.
 """
 
+import datetime as dt
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
@@ -84,9 +85,18 @@ def details(rows: Sequence[tuple[str, str | None]]) -> Table:
     return Table([[name, value] for name, value in rows if value is not None])
 
 
-def minute(time: str) -> str:
-    """A time in UTC, to the minute."""
-    return time[:16].replace("T", " ")
+def minute(time: str | None) -> str:
+    """A stored time as the clock on the wall shows it here, to the minute."""
+    return f"{_here(time):%Y-%m-%d %H:%M}" if time else "-"
+
+
+def days(first: str, last: str) -> str:
+    """The days here of two stored times: one day, or from one to the other."""
+    return " to ".join(dict.fromkeys(f"{_here(each):%Y-%m-%d}" for each in (first, last)))
+
+
+def _here(time: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(time).astimezone()
 
 
 def size(count: int) -> str:
@@ -242,11 +252,12 @@ def understood(field: str, read: Callable[..., T], *given: Any) -> T:
 
 
 def timed(field: str, text: str | None, now: float, *, until: bool = False) -> str | None:
-    """A time that a person gave, in UTC as it is stored; ``until``: the end of what it names. Raises OperationError."""
+    """A time that a person gave, by the clock here unless it says otherwise, as it is stored; ``until``: the end of
+    what it names. Raises OperationError."""
     from klaw.actor.clock import iso
     from klaw.memory.recall.dates import read_since, read_until
 
-    return None if text is None else iso(understood(field, read_until if until else read_since, text, now))
+    return None if text is None else iso(understood(field, read_until if until else read_since, text, now, None))
 
 
 def without_field(function: Callable[[str], T]) -> Callable[[str], T]:

@@ -90,7 +90,7 @@ def _table(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
     if not answer["people"]:
         return ["no more people" if answer["count"] else "no people: `klaw people add NAME` adds one"]
     rows = [
-        [each["id"], str(each["topics"]), op.minute(each["last_at"] or "-"), each["name"], *_also(each)]
+        [each["id"], str(each["topics"]), op.minute(each["last_at"]), each["name"], *_also(each)]
         for each in answer["people"]
     ]
     head = ["person", "topics", "last named", "name", "also", "relation"]
@@ -121,7 +121,7 @@ def _found(answer: dict[str, Any]) -> op.Lines:
 def told(person: dict[str, Any]) -> list[str]:
     """Who a person is, in a few words; some may be empty."""
     aliases = f"also {', '.join(person['aliases'])}" if person["aliases"] else ""
-    named = f"last named {person['last_at'][:10]}" if person["last_at"] else ""
+    named = f"last named {op.minute(person['last_at'])[:10]}" if person["last_at"] else ""
     return [person["name"], person["relation"], aliases, named]
 
 

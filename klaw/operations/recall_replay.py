@@ -9,7 +9,7 @@ from klaw.convert import Bounds, Check
 from klaw.domain.names import UserId, user_id
 from klaw.domain.text import cut, one_line, plural
 from klaw.errors import ConfigError, Problem
-from klaw.operations.operation import Line, Lines, Name, Noun, OperationError, Scope, Table, argument, chat_of
+from klaw.operations.operation import Line, Lines, Name, Noun, OperationError, Scope, Table, argument, chat_of, minute
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
@@ -61,13 +61,13 @@ def lines(answer: dict[str, Any]) -> Lines:
 
 def _turn_lines(each: dict[str, Any]) -> list[str]:
     asked = ", ".join(map(str, each["pending"]))
-    out = [f"turn {each['turn']}, {each['chat']}, {each['started_at']}, message {asked}"]
+    out = [f"turn {each['turn']}, {each['chat']}, {minute(each['started_at'])}, message {asked}"]
     if "question" in each:
         out.append(f"  ? {each['question']}")
     for mark, key in (("+", "more"), ("-", "less")):
         for one in each[key]:
             text = f"  {one['text']}" if "text" in one else ""
-            out.append(f"  {mark} {one['seq']}  {one['role']}  {one['created_at'][:10]}{text}")
+            out.append(f"  {mark} {one['seq']}  {one['role']}  {minute(one['created_at'])[:10]}{text}")
     before, after = each["before"], each["after"]
     out.append(
         f"  recalled {_seqs(before['kept'])} -> {_seqs(after['kept'])}, tokens {before['tokens']} -> {after['tokens']}"

@@ -59,7 +59,7 @@ def run_table(runs: list[dict[str, Any]]) -> op.Lines:
 def _row(run: dict[str, Any]) -> list[str]:
     note, sent = cut(one_line(run["note"] or run["error"] or ""), MAX_NOTE), str(run["delivered"])
     tokens = str(run["prompt_tokens"] + run["completion_tokens"])
-    begun = [run["id"], run["task"], run["kind"], status_of(run), minute(run["started_at"])]
+    begun = [run["id"], run["task"], run["kind"], status_of(run), op.minute(run["started_at"])]
     return [*begun, took(run), tokens, sent, note]
 
 
@@ -76,7 +76,7 @@ def _in_chat(answer: dict[str, Any]) -> op.Lines:
 
 
 def _short(run: dict[str, Any]) -> list[str]:
-    return [run["id"], run["task"], status_of(run), minute(run["started_at"]), run["note"] or run["error"] or ""]
+    return [run["id"], run["task"], status_of(run), op.minute(run["started_at"]), run["note"] or run["error"] or ""]
 
 
 def _run(answer: dict[str, Any]) -> op.Lines:
@@ -88,9 +88,9 @@ def _run(answer: dict[str, Any]) -> op.Lines:
         ("kind", run["kind"] + (f", attempt {run['attempt']}" if run["attempt"] > 1 else "")),
         ("status", status_of(run) + (f" ({run['error']})" if run["error"] else "")),
         ("note", run["note"] or None),
-        ("due", run["due"]),
-        ("started", run["started_at"]),
-        ("ended", f"{run['ended_at']}, took {took(run)}" if run["ended_at"] else "-"),
+        ("due", op.minute(run["due"])),
+        ("started", op.minute(run["started_at"])),
+        ("ended", f"{op.minute(run['ended_at'])}, took {took(run)}" if run["ended_at"] else "-"),
         ("model", run["model"]),
         ("tokens", f"{run['prompt_tokens']} of prompts, {run['completion_tokens']} of answers"),
         ("chat", sent if run["inject_into"] else "none: the result is shown here"),
@@ -102,11 +102,6 @@ def _run(answer: dict[str, Any]) -> op.Lines:
 
 def _indented(text: str) -> list[str]:
     return [f"    {each}".rstrip() for each in text.split("\n")] if text else []
-
-
-def minute(moment: str) -> str:
-    """An ISO time in UTC, to the minute."""
-    return f"{moment[:10]} {moment[11:16]}Z"
 
 
 def took(run: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run
 from klaw.domain.text import span
 from klaw.errors import ConfigError
 from klaw.operations import operation as op
-from klaw.operations.runs import RunFilters, list_of_runs, minute, run_table, runs_page, status_of
+from klaw.operations.runs import RunFilters, list_of_runs, run_table, runs_page, status_of
 
 if TYPE_CHECKING:
     from klaw.runs.service import Scheduling
@@ -124,7 +124,7 @@ def _table(answer: dict[str, Any]) -> op.Lines:
 
 
 def _row(task: dict[str, Any]) -> list[str]:
-    last = f"{status_of(task['last_run'])}  {minute(task['last_run']['started_at'])}" if task["last_run"] else "-"
+    last = f"{status_of(task['last_run'])}  {op.minute(task['last_run']['started_at'])}" if task["last_run"] else "-"
     return [task["name"], task["trigger"]["shown"], _next(task), task["inject_into"] or "-", last]
 
 

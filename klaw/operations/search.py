@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NOUN = op.Noun("search", "search all that was said, by words and by meaning")
 
-_TIMES = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; UTC unless an offset is given"
+_TIMES = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; local time unless an offset is given"
 _NOTES = {
     "embedding_off": "full text only: embedding.enabled is false",
     "embedding_no_model": "full text only: there is no embedding model now (klaw status says why)",
@@ -66,7 +66,7 @@ def show(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
             "",
         ]
     for each in answer.get("topics", ()):
-        span = " to ".join(dict.fromkeys((each["first_at"][:10], each["last_at"][:10])))
+        span = op.days(each["first_at"], each["last_at"])
         chat = each["chat"].removeprefix(f"{answer['user']}:")
         lines += ["  ".join(["topic", span, chat, plural(each["messages"], "message")]), f"    {each['summary']}", ""]
     for each in answer["results"]:

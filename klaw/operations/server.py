@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from klaw.domain.text import plural, span
-from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Shown, argument
+from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Shown, argument, minute
 
 if TYPE_CHECKING:
     from klaw.actor.supervisor import Supervisor
@@ -95,7 +95,7 @@ class Mcp:
 def _lines(answer: dict[str, Any]) -> Lines:
     shown = []
     for server in answer["servers"]:
-        details = [f"since {server['since']}", server["kind"]]
+        details = [f"since {minute(server['since'])}", server["kind"]]
         details += [f"MCP {server['protocol']}"] if server["protocol"] else []
         details += [f"last error {server['last_error']}"] if server["last_error"] else []
         details.append(f"for {', '.join('everybody' if user == '*' else user for user in server['users'])}")

@@ -10,7 +10,7 @@ import attrs
 from klaw import __version__
 from klaw.domain.text import plural, span
 from klaw.domain.usage import dollars
-from klaw.operations.operation import Noun, Scope, Shown, Table, size
+from klaw.operations.operation import Noun, Scope, Shown, Table, minute, size
 from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_json, budget_text
 
@@ -48,7 +48,10 @@ def _status(answer: dict[str, Any]) -> Shown:
         *[["provider", _provider(each)] for each in llm["providers"]],
         *[["MCP server", in_short(each)] for each in answer["mcp"]],
         *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
-        ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
+        [
+            "embeddings",
+            _with_reason(f"{embedder['state']} since {minute(embedder['since'])}, {vectors}", embedder["reason"]),
+        ],
         ["coverage", _coverage(answer["coverage"])],
         *[["tasks" if not place else "", text] for place, text in enumerate(_tasks(answer["tasks"]))],
         ["summaries", _summaries(answer["summaries"])],
@@ -108,7 +111,7 @@ def _tasks(tasks: dict[str, Any]) -> list[str]:
     following = tasks["next"]
     out = [f"{first}, {plural(tasks['running'], 'run')} in progress, {tasks['queued']} waiting"]
     if following is not None:
-        out.append(f"next: {following['task']} of {following['user']} at {following['at']}")
+        out.append(f"next: {following['task']} of {following['user']} at {minute(following['at'])}")
     out += [
         f"failing: {each['task']} of {each['user']} ({each['error']}); "
         f"see `klaw schedule runs {each['task']} --user {each['user']}`"

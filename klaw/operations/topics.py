@@ -107,7 +107,7 @@ def _table(answer: dict[str, Any]) -> op.Lines:
         return ["no topics yet: topics.enabled lets Klaw make them (docs/topics.md)"]
     rows = [["topic", "chat", "from", "to", "messages", "summary"]]
     for each in answer["topics"]:
-        days = each["first_at"][:10], each["last_at"][:10]
+        days = (op.minute(each[name])[:10] for name in ("first_at", "last_at"))
         rows.append([str(each["id"]), each["chat"], *days, str(each["messages"]), each["summary"]])
     return [op.Table(rows, right=frozenset({0, 4})), f"{len(answer['topics'])} of {answer['count']}"]
 
@@ -129,7 +129,7 @@ def _rows(topics: list[dict[str, Any]]) -> op.Table:
     """A summary is shown whole: of a part, forgetting would not know what it is."""
     rows = []
     for each in topics:
-        days = " to ".join(dict.fromkeys((each["first_at"][:10], each["last_at"][:10])))
+        days = op.days(each["first_at"], each["last_at"])
         rows.append([str(each["id"]), each["chat"].partition(":")[2], days, each["summary"]])
     return op.Table(rows)
 
@@ -137,7 +137,7 @@ def _rows(topics: list[dict[str, Any]]) -> op.Table:
 def lines(answer: dict[str, Any]) -> op.Lines:
     """A topic with its messages."""
     topic = answer["topic"]
-    span = f"{topic['first_at'][:16]} to {topic['last_at'][:16]}"
+    span = f"{op.minute(topic['first_at'])} to {op.minute(topic['last_at'])}"
     return [
         f"topic {topic['id']} of {topic['chat']}, {plural(topic['messages'], 'message')}, {span}",
         f"  {topic['summary']}",

@@ -88,7 +88,7 @@ def lines(answer: dict[str, Any]) -> op.Lines:
     kind = f"{message['role']}, {message['type']}, {long}"
     rows = [
         ["message", f"{message['chat']}#{message['seq']}, id {message['id']}"],
-        ["said", f"{message['created_at']}, {kind}"],
+        ["said", f"{op.minute(message['created_at'])}, {kind}"],
         ["log", message["log"]],
         ["segment", _segment(answer["segment"])],
         ["place", _PLACES.get(answer["place"], answer["place"])],
@@ -116,13 +116,13 @@ def _topic(topic: dict[str, Any] | None) -> str:
     if topic is None:
         return "none yet"
     general, messages = ", general conversation" if topic["general"] else "", plural(topic["messages"], "message")
-    return f"{topic['id']}, {messages} from {topic['first_at']} to {topic['last_at']}{general}"
+    return f"{topic['id']}, {messages} from {op.minute(topic['first_at'])} to {op.minute(topic['last_at'])}{general}"
 
 
 def _segment(segment: dict[str, Any]) -> str:
     if segment["current"]:
         return f"{segment['number']}, the current one"
-    return f"{segment['number']}, ended by /new (message {segment['ended_by_seq']}, {segment['ended_at']})"
+    return f"{segment['number']}, ended by /new (message {segment['ended_by_seq']}, {op.minute(segment['ended_at'])})"
 
 
 def _window(window: dict[str, Any]) -> str:
@@ -160,7 +160,9 @@ def _recalls(turns: list[dict[str, Any]]) -> list[op.Line]:
     rows = [["turn", "ended", "vector", "distance", "text", "score", "decision"]]
     for each in found[:SHOWN_TURNS]:
         cells = (each["candidate"].get(column) for column in columns)
-        rows.append([each["turn"], each["ended_at"], *("-" if cell is None else str(cell) for cell in cells)])
+        rows.append(
+            [each["turn"], op.minute(each["ended_at"]), *("-" if cell is None else str(cell) for cell in cells)]
+        )
     more = len(found) - SHOWN_TURNS
     return ["", op.Table(rows), *([f"and {more} more; --json has all"] if more > 0 else [])]
 

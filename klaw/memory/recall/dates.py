@@ -4,13 +4,13 @@ What was said then, or in the days after, is what such a question is about. Only
 anything else are read: "may" is a month in "in May" or "5 May", not in "may I".
 
 ``read_since`` and ``read_until`` read the times that people give to a search: ``2024-05-01``, ``7d``, ``yesterday``.
-There a day, month or year is meant as a whole. Everything without an offset is UTC.
+There a day, month or year is meant as a whole.
 """
 
 import calendar
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import partial
 
 import attrs
@@ -250,6 +250,7 @@ _RELATIVE: tuple[tuple[re.Pattern[str], Reader], ...] = (
 )
 
 
+Zone = tzinfo | None
 FORMS = "2024-05-01, 2024-05, 2024-05-01T18:30+03:00, 7d, 2w, today, yesterday"
 
 _FIRST_YEAR = 1900
@@ -268,29 +269,31 @@ _YEAR_OR_MONTH = re.compile(r"([0-9]{4})(?:-([0-9]{2}))?")
 _DOTTED = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
 
 
-def read_since(text: str, now: float) -> float:
-    """Unix seconds of the beginning that a text names. ``now`` is what "yesterday" is counted from.
-    Raises InvalidValue, which says which forms there are."""
-    return _read(text, now)[0]
+def read_since(text: str, now: float, zone: Zone = UTC) -> float:
+    """Unix seconds of the beginning that a text names. ``now`` is what "yesterday" is counted from, ``zone`` that of a
+    time without an offset; None: this machine's. Raises InvalidValue, which says which forms there are."""
+    return _read(text, now, zone)[0]
 
 
-def read_until(text: str, now: float) -> float:
-    """Unix seconds of the end that a text names, not included; a day, month or year is over then.
-    Raises InvalidValue, which says which forms there are."""
-    return _read(text, now)[1]
+def read_until(text: str, now: float, zone: Zone = UTC) -> float:
+    """Unix seconds of the end that a text names, not included; a day, month or year is over then. Like ``read_since``
+    otherwise."""
+    return _read(text, now, zone)[1]
 
 
-def _read(text: str, now: float) -> tuple[float, float]:
-    """First moment, and the first one after it."""
+def _read(text: str, now: float, zone: Zone) -> tuple[float, float]:
+    """First moment, and the first one after it. Days are read without a zone, and then are in it: not each has 24
+    hours."""
     given = " ".join(text.split()).casefold()
     try:
         for read in (_named_day, _ago, _numbers, _moment):
-            found = read(given, datetime.fromtimestamp(now, UTC))
+            found = read(given, datetime.fromtimestamp(now, UTC).astimezone(zone))
             if found is not None and found[0].year >= _FIRST_YEAR:
-                return found[0].timestamp(), found[1].timestamp()
+                first, end = (each if each.tzinfo or zone is None else each.replace(tzinfo=zone) for each in found)
+                return first.timestamp(), end.timestamp()
     except (ValueError, OverflowError):
         pass
-    raise InvalidValue(f"must be a time like {FORMS}; without an offset it is UTC")
+    raise InvalidValue(f"must be a time like {FORMS}; without an offset it is {'local time' if zone is None else zone}")
 
 
 Span = tuple[datetime, datetime]
@@ -326,11 +329,9 @@ def _moment(given: str, _now: datetime) -> Span:
         return _day(date.fromisoformat(given))
     except ValueError:
         moment = datetime.fromisoformat(given.upper())
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
     return moment, moment
 
 
 def _day(day: date) -> Span:
-    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    start = datetime(day.year, day.month, day.day)  # noqa: DTZ001 - ``_read`` knows the zone
     return start, start + timedelta(days=1)

@@ -8,7 +8,7 @@ from klaw.domain import context_used
 from klaw.domain.context_used import ContextUsed, Ran, place_of
 from klaw.domain.text import plural
 from klaw.memory.recall.reasons import ranking, reason
-from klaw.operations.operation import Line, Lines, Table
+from klaw.operations.operation import Line, Lines, Table, minute
 from klaw.operations.usage import cost_of
 
 _COLUMNS = {
@@ -129,7 +129,7 @@ def _turn(answer: Mapping[str, Any]) -> Table:
             ["chat", f"{answer['chat']}, segment {answer['segment']}"],
             ["answers", _messages(answer["first_seq"], answer["last_seq"])],
             ["model", answer["model"] or "none"],
-            ["status", f"{answer['status']}{error}, {answer['started_at']} to {answer['ended_at']}"],
+            ["status", f"{answer['status']}{error}, {minute(answer['started_at'])}"],
             ["timings", timings or "none"],
             ["usage", _usage(answer["usage"])],
         ]
@@ -318,7 +318,7 @@ def why_lines(answer: Mapping[str, Any]) -> Lines:
     why = answer["why"]
     message = why["message"]
     rows = [
-        ["turn", f"{answer['id']}, {answer['chat']}, {answer['started_at']}"],
+        ["turn", f"{answer['id']}, {answer['chat']}, {minute(answer['started_at'])}"],
         ["message", f"{message['chat']}#{message['seq']}, id {message['id']}, {message['role']}"],
         ["it was", why["as"]],
     ]

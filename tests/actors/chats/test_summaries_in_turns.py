@@ -95,7 +95,7 @@ async def test_a_summary_stands_for_its_messages(tmp_path: Path) -> None:
         record = await w.receipt()
         answer = {"id": record.id, "chat": "main", "receipt": receipt, "timings": {}, "usage": {}, "error": None}
         answer |= {"segment": 0, "first_seq": 1, "last_seq": 2, "model": "m", "status": "done"}
-        answer |= {"started_at": "a", "ended_at": "b"}
+        answer |= {"started_at": "2026-11-22T08:00:00.000Z", "ended_at": "2026-11-22T08:01:00.000Z"}
         assert any(line.startswith(f"summary {shown['number']} (messages 1 to") for line in receipt_lines(answer))
 
 

@@ -194,7 +194,13 @@ async def answer(w: World) -> dict[str, Any]:
     """As ``klaw receipt`` gets it."""
     record = await w.receipt()
     told = {"id": record.id, "chat": "main", "segment": 0, "first_seq": 1, "last_seq": 1, "model": "m", "error": None}
-    told |= {"status": "done", "started_at": "a", "ended_at": "b", "timings": record.timings, "usage": {}}
+    told |= {
+        "status": "done",
+        "started_at": "2026-11-22T08:00:00.000Z",
+        "ended_at": "2026-11-22T08:01:00.000Z",
+        "timings": record.timings,
+        "usage": {},
+    }
     return {**told, "receipt": record.receipt}
 
 

@@ -47,7 +47,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
 def test_only_turns_that_change_are_shown() -> None:
     printed = lines(REPORT)
     assert printed[:5] == [
-        "turn t1, local:сад, 2026-11-22T01:00:00.000Z, message 30, 31",
+        "turn t1, local:сад, 2026-11-22 01:00, message 30, 31",
         "  ? Какой код?␛[2J",
         "  - 3  user  2026-11-20  Код 4711",
         "  recalled 3 -> nothing, tokens 20 -> 0",

@@ -176,8 +176,8 @@ TURN = {
     "model": "local/m",
     "status": "done",
     "error": None,
-    "started_at": "A",
-    "ended_at": "B",
+    "started_at": "2026-11-22T08:00:00.000Z",
+    "ended_at": "2026-11-22T08:01:00.000Z",
     "timings": {"llm": 12.5},
     "usage": {"prompt_tokens": 100, "cost": None},
     "receipt": {

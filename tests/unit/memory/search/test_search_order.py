@@ -1,5 +1,7 @@
 """The pure parts of a search: times, pages, words, snippets with their matches, the newer of two first."""
 
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,10 +18,22 @@ from klaw.memory.recall.excerpt import snippet
 from klaw.memory.recall.query import MAX_WORDS, read_search_words
 from klaw.memory.recall.rank import Ranked
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first, read_cursor
+from klaw.operations import operation as op
 from klaw.store.search.candidates import Place
 from klaw.store.search.tokenizer import stem
 
 NOW = from_iso("2026-05-17T06:40:00Z")
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The machine's own time zone."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
 
 # -- times -------------------------------------------------------------------------------------------------------------
 
@@ -47,6 +61,29 @@ NOW = from_iso("2026-05-17T06:40:00Z")
 def test_a_time_is_read_as_a_beginning_and_as_an_end(text: str, since: str, until: str) -> None:
     assert iso(read_since(text, NOW)) == f"{since}:00.000Z"
     assert iso(read_until(text, NOW)) == f"{until}:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "since", "until"),
+    [
+        ("2026-03-29", "2026-03-28T23:00", "2026-03-29T22:00"),  # a day of 23 hours
+        ("2026-07", "2026-06-30T22:00", "2026-07-31T22:00"),
+        ("2026-01-10 18:30", "2026-01-10T17:30", "2026-01-10T17:30"),
+        ("2024-05-01T18:30+03:00", "2024-05-01T15:30", "2024-05-01T15:30"),
+        ("вчера", "2026-05-15T22:00", "2026-05-16T22:00"),
+        ("60d", "2026-03-18T06:40", "2026-03-18T06:40"),
+    ],
+)
+def test_a_time_of_a_person_is_that_of_the_machine(berlin: None, text: str, since: str, until: str) -> None:
+    assert iso(read_since(text, NOW, None)) == f"{since}:00.000Z"
+    assert iso(read_until(text, NOW, None)) == f"{until}:00.000Z"
+
+
+def test_a_moment_is_shown_by_the_clock_of_the_machine(berlin: None) -> None:
+    assert op.minute("2026-07-31T22:30:00.000Z") == "2026-08-01 00:30"
+    assert op.minute(None) == "-"
+    assert op.days("2026-01-10T22:00:00.000Z", "2026-01-10T23:30:00.000Z") == "2026-01-10 to 2026-01-11"
+    assert op.days("2026-01-10T10:00:00.000Z", "2026-01-10T12:00:00.000Z") == "2026-01-10"
 
 
 NO_TIMES = (
