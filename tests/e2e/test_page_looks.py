@@ -57,7 +57,7 @@ async def test_lists_say_what_is_new_and_answers_what_they_come_from(tmp_path):
         page.wait_for_selector(".list .badge")
         assert page.evaluate(BESIDE)
         page.click(".list li[data-chat=main]")
-        assert page.inner_text("article.scheduled footer a") == "task water"
+        assert page.text_content("article.scheduled footer a") == "task water"  # also where it is not painted yet
         say(page, "count")
         page.locator(".approval button").first.click()
         page.keyboard.type("next")  # the field has the focus again
