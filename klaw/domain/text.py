@@ -36,7 +36,7 @@ def span(seconds: float) -> str:
 
 
 def minute(time: str) -> str:
-    """An ISO-8601 time to the minute: ``2026-11-22 18:30``."""
+    """A time in UTC to the minute, as models are told it: ``2026-11-22 18:30``."""
     return time[:16].replace("T", " ")
 
 

@@ -87,16 +87,19 @@ def details(rows: Sequence[tuple[str, str | None]]) -> Table:
 
 def minute(time: str | None) -> str:
     """A stored time as the clock on the wall shows it here, to the minute."""
-    return f"{_here(time):%Y-%m-%d %H:%M}" if time else "-"
+    return _here(time, "%Y-%m-%d %H:%M") if time else "-"
 
 
 def days(first: str, last: str) -> str:
     """The days here of two stored times: one day, or from one to the other."""
-    return " to ".join(dict.fromkeys(f"{_here(each):%Y-%m-%d}" for each in (first, last)))
+    return " to ".join(dict.fromkeys(_here(each, "%Y-%m-%d") for each in (first, last)))
 
 
-def _here(time: str) -> dt.datetime:
-    return dt.datetime.fromisoformat(time).astimezone()
+def _here(time: str, form: str) -> str:
+    try:
+        return dt.datetime.fromisoformat(time).astimezone().strftime(form)
+    except (ValueError, OverflowError):  # of a damaged row, which is to be seen
+        return time
 
 
 def size(count: int) -> str:

@@ -82,6 +82,7 @@ def test_a_time_of_a_person_is_that_of_the_machine(berlin: None, text: str, sinc
 def test_a_moment_is_shown_by_the_clock_of_the_machine(berlin: None) -> None:
     assert op.minute("2026-07-31T22:30:00.000Z") == "2026-08-01 00:30"
     assert op.minute(None) == "-"
+    assert op.minute("damaged") == "damaged"
     assert op.days("2026-01-10T22:00:00.000Z", "2026-01-10T23:30:00.000Z") == "2026-01-10 to 2026-01-11"
     assert op.days("2026-01-10T10:00:00.000Z", "2026-01-10T12:00:00.000Z") == "2026-01-10"
 
