@@ -36,8 +36,6 @@ UNLIMITED = {
     "connectsPerSecond": 10_000,
     "userMessagesPerSecond": 100_000,
     "userBytesPerSecond": 1_000_000_000,
-    "maxPerUser": 64,
-    "maxPerAddress": 80,
 }
 """Of the gateway: tests say more than a user would, and all of them come from one address."""
 READY = b"Klaw listens on "
