@@ -20,6 +20,7 @@ from klaw.domain.events import TextStreamed, TurnStarted
 from klaw.domain.names import UserId
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnStatus
+from klaw.errors import HttpRefusal
 from klaw.llm.client import Llm
 from klaw.llm.errors import ProviderError
 from klaw.llm.slots import Priority
@@ -51,7 +52,10 @@ class Exchange:
     def read(
         cls, api: Api, user: UserId, headers: Mapping[str, str], messages: list[Said], named: str | None = None
     ) -> "Exchange":
-        """Of a request. ``named``: what its body says of the chat. Raises BadValue."""
+        """Of a request. ``named``: what its body says of the chat. Raises BadValue, HttpRefusal."""
+        most = api.services.config.http.max_body_bytes  # a longer body is longer by its pictures
+        if sum(len(each.content) for each in messages) > most:
+            raise HttpRefusal(413, f"the texts have at most {most} characters together (gateway.http.maxBodyBytes)")
         return cls(
             api=api,
             user=user,

@@ -51,7 +51,7 @@ def routes(api: Api) -> list[Route]:
         origins = api.services.config.allowed_origins
         if not place_of(request).allows(headers.get("origin"), headers.get("host"), origins):
             raise HttpRefusal(403, "this origin is not allowed; see gateway.allowedOrigins")
-        given = REQUESTS.read(await api.json(request, MAX_LOGIN_BYTES), LogIn)
+        given = await api.json(request, partial(REQUESTS.read, cls=LogIn), MAX_LOGIN_BYTES)
         grant = authenticator.grant(given.token, loopback=False)
         if grant is None or not authenticator.may_log_in(grant):
             raise HttpRefusal(401, "this token is not valid; klaw token add makes one")

@@ -2,10 +2,11 @@
 chat it belongs to, what of it goes into the chat, and what is a question of the program itself.
 """
 
-import base64
+import binascii
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
@@ -14,6 +15,7 @@ import attrs
 
 from klaw.chats.directory import ChatDirectory
 from klaw.convert import MAX_WHOLE, Form, Wire
+from klaw.domain.attachment import MAX_FILES
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name
 from klaw.errors import BadValue, InvalidName, Problem
@@ -26,6 +28,11 @@ MAX_CHATS = 50
 """Chats of a user, the last used first, among which a transcript is looked for …"""
 MAX_ROWS = 24
 """… and how many of their last messages are looked at."""
+
+MAX_MESSAGES = 10_000
+"""Of a transcript."""
+_BASE64 = 1 << 20
+"""Decoded at once, so that other threads have their turn."""
 
 _SIDE = re.compile(
     r"\s*(?:###\s*task:|analyze this conversation and provide:"
@@ -62,11 +69,10 @@ def _pictures(value: Any) -> list[str]:
 def _bytes_of(address: str, field: str) -> bytes:
     """The content of a picture. Raises BadValue: it is no data: URL; nothing is fetched from elsewhere."""
     head, comma, data = address.partition(",")
-    try:
-        if head.startswith("data:") and head.endswith(";base64") and comma:
-            return base64.b64decode(data, validate=True)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        if head.startswith("data:") and head.endswith(";base64") and comma and "=" not in data[:-2]:
+            pieces = (data[at : at + _BASE64] for at in range(0, len(data), _BASE64))
+            return b"".join(binascii.a2b_base64(each, strict_mode=True) for each in pieces)
     text = "must be a picture in base64 (data:image/png;base64,…); pictures are not fetched from other addresses"
     raise BadValue((Problem(field, text),))
 
@@ -114,6 +120,8 @@ def read_transcript(messages: Sequence[Said]) -> Transcript:
         raise BadValue((Problem("messages", "must end with a text of the user"),))
     pairs = [(one.content, two.content) for one, two in pairwise(said) if (one.role, two.role) == ("user", "assistant")]
     addresses = [*said[-1].pictures, *(f"data:;base64,{each}" for each in said[-1].images or ())]
+    if len(addresses) > MAX_FILES:
+        raise BadValue((Problem("messages", f"must have at most {MAX_FILES} pictures in the last one"),))
     return Transcript(
         text=said[-1].content,
         pictures=tuple(_bytes_of(each, "messages") for each in addresses),
