@@ -136,7 +136,7 @@ class GatewayConfig:
         within=(1, 10_000),
     )
     max_per_address: int = key(
-        "Connections of one address at the same time; behind a proxy all have the proxy's.", 128, within=(1, 10_000)
+        "Connections of one address at the same time; behind a proxy all have the proxy's.", 256, within=(1, 10_000)
     )
     max_per_user: int = key("Connections of one user at the same time.", 64, within=(1, 10_000))
     connects_per_second: float = key(

@@ -1,5 +1,6 @@
 """Many connections over HTTP: short ones, kept-alive ones, many at once. They lock nobody out (26.A1, A4, A5)."""
 
+import json
 import socket
 from contextlib import ExitStack
 from functools import partial
@@ -8,6 +9,7 @@ from http.client import HTTPConnection
 import openai
 import pytest
 import trio
+from websockets.sync.client import connect
 
 from klaw.config.schema import GatewayConfig
 from tests.e2e.test_http import http, token_for
@@ -77,6 +79,26 @@ async def test_kept_alive_connections_give_way_and_are_counted(server):
         status = await server.status_when(lambda status: status["http_connections"] > 0)
         assert status["http_connections"] <= DEFAULTS["maxConnections"]
     await server.status_when(lambda status: status["http_connections"] == 0)
+
+
+async def test_users_who_hold_all_their_places_leave_some_to_others(server):
+    """Two users with 64 WebSockets each, from one address: a third is served over HTTP and WebSocket."""
+    tokens = [token_for(server, user)[1] for user in ("anna", "boris", "clara")]
+
+    def log_in(stack, token):
+        ws = stack.enter_context(connect(server.url, compression=None, proxy=None, open_timeout=HANG_S))
+        ws.send(json.dumps({"type": "hello", "version": 1, "token": token}))
+        return json.loads(ws.recv(HANG_S))["type"]
+
+    def hold():
+        with ExitStack() as held:
+            for token in tokens[:2]:
+                assert {log_in(held, token) for _ in range(DEFAULTS["maxPerUser"])} == {"welcome"}
+                assert log_in(held, token) == "error", "has one too many"
+            assert [log_in(held, tokens[2]) for _ in range(2)] == ["welcome"] * 2
+            assert ask(server, tokens[2]) == 200
+
+    await in_thread(hold)
 
 
 async def test_fifty_calls_of_the_openai_sdk_at_once_are_all_answered(server):
