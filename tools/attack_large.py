@@ -64,6 +64,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "sentence": lambda size: json.dumps("Слово и word, " * (size // 90)),
     "quoted": lambda size: json.dumps(_repeated("1", size)),
     "slash": lambda size: json.dumps("/forget " + "a " * (size // 2)),
+    "command": lambda size: json.dumps("/" + "a" * (size - 100) + " please"),
 }
 """By name: what makes JSON of about so many bytes."""
 

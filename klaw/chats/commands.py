@@ -2,7 +2,7 @@
 
 import difflib
 import enum
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -12,6 +12,10 @@ from klaw.domain.names import ChatId
 
 ALIKE = 0.9
 """Of a command and what is taken for it with a typing error, as difflib counts: a letter is missing, or twice there."""
+
+
+MAX_WORD = 32
+"""Characters of a word that may be a command with a typing error."""
 
 
 class Command(enum.StrEnum):
@@ -57,9 +61,13 @@ def parse(text: str, others: Collection[str] = ()) -> Given | Unknown | None:
         return None
     lowered = word.lower()
     known = lowered in set(Command) or lowered in others
-    if rest and not known and not difflib.get_close_matches(lowered, [*map(str, Command), *others], n=1, cutoff=ALIKE):
+    if rest and not known and not _mistyped(lowered, [*map(str, Command), *others]):
         return None
     return Given(lowered, rest.strip()) if known else Unknown(lowered)
+
+
+def _mistyped(word: str, commands: Sequence[str]) -> bool:
+    return len(word) <= MAX_WORD and bool(difflib.get_close_matches(word, commands, n=1, cutoff=ALIKE))
 
 
 def help_text(others: Mapping[str, str]) -> str:
@@ -72,7 +80,7 @@ def help_text(others: Mapping[str, str]) -> str:
 
 
 def unknown_text(unknown: Unknown, others: Collection[str] = ()) -> str:
-    word = unknown.word[:32]
+    word = unknown.word[:MAX_WORD]
     close = difflib.get_close_matches(word, [*map(str, Command), *others], n=1)
     return f"There is no command {word}.{f' Did you mean {close[0]}?' if close else ''} /help lists all commands."
 

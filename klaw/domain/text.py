@@ -11,10 +11,12 @@ from typing import Literal
 
 from klaw.errors import InvalidValue
 
+_FORBIDDEN = re.compile(r"[\0\ud800-\udfff]")
+
 
 def has_forbidden(text: str) -> bool:
     """Whether a text holds NUL or a lone surrogate: neither can be stored or sent as UTF-8 faithfully."""
-    return "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
+    return _FORBIDDEN.search(text) is not None
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
@@ -48,9 +50,7 @@ def printable(text: str) -> str:
 
 def clean(text: str) -> str:
     """A model's text with NUL and lone surrogates replaced by U+FFFD."""
-    if not has_forbidden(text):
-        return text
-    return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
+    return _FORBIDDEN.sub("\ufffd", text)
 
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\)|[@-Z\\-_])")

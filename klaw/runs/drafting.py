@@ -9,12 +9,13 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import Annotated, Any, TypeVar
 
 import attrs
 
 from klaw.actor.clock import from_iso, iso
-from klaw.convert import Bounds, Check, Converter, Form, Wire, wire_names
+from klaw.convert import MOST_PROBLEMS, Bounds, Check, Converter, Form, Wire, wire_names
 from klaw.domain.names import UserId, chat_name, zone
 from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, At, Cron, Every, Task, TaskName, Trigger, task_name
 from klaw.errors import BadValue, Problem, TaskError
@@ -228,7 +229,7 @@ def _given(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """The fields that are given, and what is wrong without a look at their values' form."""
     known, problems = wire_names(kind), []
-    for name in [each for each in raw if each not in known]:
+    for name in islice((each for each in raw if each not in known), MOST_PROBLEMS):
         written = str(name) if len(str(name)) <= _LONGEST_FIELD and str(name).isprintable() else "?"
         near = difflib.get_close_matches(written, known, n=1)
         problems.append(Problem(written, "unknown field" + (f"; did you mean {near[0]}?" if near else "")))

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from klaw.domain.text import clean, cut, printable
+from klaw.json_input import MOST_VALUES, read_json
 from klaw.llm.types import ToolCall
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -20,6 +21,8 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME = 64
 SHOWN_CHARS = 120
+MAX_ARGUMENTS = 1_000_000
+"""Characters of a call's arguments, as JSON."""
 MAX_SHOWN = 8
 """Arguments of a call that are shown."""
 
@@ -85,15 +88,19 @@ def in_short(arguments: Mapping[str, Any]) -> str:
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     """The arguments of a call and what is wrong with them."""
-    shown = json.dumps(clean(text)[:SHOWN_CHARS], ensure_ascii=False)
+    shown = json.dumps(clean(text[:SHOWN_CHARS]), ensure_ascii=False)
+    if len(text) > MAX_ARGUMENTS:
+        return {}, f"The arguments have more than {MAX_ARGUMENTS:,} characters. Do it in several calls."
     try:
-        value = json.loads(text) if text.strip() else {}
+        value = _json(text) if text.strip() else {}
         if isinstance(value, str):  # some models encode the object twice
-            value = json.loads(value)
+            value = _json(value)
     except RecursionError:
         return {}, "The arguments are nested too deep."
-    except ValueError:
+    except json.JSONDecodeError:
         return {}, f"The arguments are not JSON. They must be one JSON object; they began with {shown}."
+    except ValueError:
+        return {}, f"The arguments hold NaN, a number that is too large, or more than {MOST_VALUES:,} values."
     if value is None:
         value = {}
     if not isinstance(value, dict):
@@ -101,6 +108,10 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     if not _is_sound(value):
         return {}, "The arguments hold NaN or a number that is too large, or are nested too deep."
     return value, None
+
+
+def _json(text: str) -> object:
+    return read_json(clean(text).encode())
 
 
 def _is_sound(value: object) -> bool:

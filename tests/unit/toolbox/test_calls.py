@@ -58,7 +58,7 @@ def test_calls_beyond_the_limit_are_told_to_come_again() -> None:
         ('"text"', "not JSON"),
         ("[" * 100_000, "nested too deep"),
         ('{"a":' * 100_000, "nested too deep"),
-        ("9" * 5000, "not JSON"),
+        ("9" * 5000, "too large"),
     ],
 )
 def test_broken_arguments_are_described_and_sent_back_as_an_empty_object(text: str, words: str) -> None:
