@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Annotated
 
 import attrs
+import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import klaw.web
-from klaw.actor.threads import Threads
 from klaw.api.asker import Api
 from klaw.api.openapi import PREFIX, About, DescribedRoute
+from klaw.api.rendering import Renderer
 from klaw.convert import REQUESTS, Bounds
-from klaw.web import markdown
 
 STATIC = Path(klaw.web.__file__).parent / "static"
 MAX_RENDERED = 100
@@ -35,7 +35,7 @@ class ToRender:
 
 def routes(api: Api) -> list[BaseRoute]:
     """The page and what it needs."""
-    threads = Threads("Markdown", 1)
+    renderer = Renderer()
 
     async def page(_request: Request) -> Response:
         return HTMLResponse(_index(), headers={"cache-control": "no-cache"})
@@ -48,11 +48,16 @@ def routes(api: Api) -> list[BaseRoute]:
         return Response(css, media_type="text/css", headers={"etag": etag, "cache-control": "no-cache"})
 
     async def render(request: Request) -> Response:
-        api.asker(request)
+        user = api.asker(request).user
         asked = await api.json(request, partial(REQUESTS.read, cls=ToRender))
-        return JSONResponse({"html": await threads.run(lambda: [markdown.to_html(text) for text in asked.texts])})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_when_gone, request, nursery.cancel_scope)
+            body = await renderer.render(user, asked.texts)
+            nursery.cancel_scope.cancel(reason="it is rendered")
+        return Response(body, media_type="application/json")
 
-    rendered = About(name="render", help="Markdown as HTML that is harmless.", tag="page", body=ToRender)
+    about = "Markdown as HTML that is harmless; what would take too long, without colours or as it is."
+    rendered = About(name="render", help=about, tag="page", body=ToRender)
     return [
         Route("/", page, methods=["GET"]),
         Route("/static/code.css", code_colours, methods=["GET"]),
@@ -70,9 +75,20 @@ class _Revalidated(StaticFiles):
         return response
 
 
+async def _cancel_when_gone(request: Request, scope: trio.CancelScope) -> None:
+    """Nobody is to wait for what its client does not want any more."""
+    await request.receive()  # the body has come: it can only be that the client has gone
+    scope.cancel(reason="the client has gone")
+
+
 @cache
 def _code_css() -> str:
-    return markdown.code_css()
+    """Colours of code, light and dark."""
+    from pygments.formatters import HtmlFormatter
+
+    light = HtmlFormatter(style="default").get_style_defs(".code")
+    dark = HtmlFormatter(style="github-dark").get_style_defs("[data-theme=dark] .code")
+    return f"{light}\n{dark}\n"
 
 
 @cache

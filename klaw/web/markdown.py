@@ -1,5 +1,5 @@
 """Markdown of messages to HTML that is harmless wherever it came from: markdown-it-py reads it without raw HTML, nh3
-(ammonia) cleans what came out, Pygments colours code. Pure.
+(ammonia) cleans what came out, Pygments colours code. How long that takes is bounded by ``child`` only. Pure.
 """
 
 from functools import cache
@@ -28,10 +28,14 @@ _ATTRIBUTES = {
 }
 
 
-def to_html(text: str) -> str:
-    """The HTML of a Markdown text. Pictures become links: nothing is loaded from elsewhere."""
+def to_html(text: str, at_most: int, *, colours: bool = True) -> str:
+    """The HTML of a Markdown text. Pictures become links: nothing is loaded from elsewhere. Raises ValueError: it has
+    more than ``at_most`` characters."""
+    html = _reader(colours).render(text)
+    if len(html) > at_most:
+        raise ValueError
     return nh3.clean(
-        _reader().render(text),
+        html,
         tags=set(_TAGS),
         attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
         url_schemes={"http", "https", "mailto"},
@@ -39,16 +43,10 @@ def to_html(text: str) -> str:
     )
 
 
-def code_css() -> str:
-    """Colours of code, light and dark."""
-    light = HtmlFormatter(style="default").get_style_defs(".code")
-    dark = HtmlFormatter(style="github-dark").get_style_defs("[data-theme=dark] .code")
-    return f"{light}\n{dark}\n"
-
-
 @cache
-def _reader() -> MarkdownIt:
-    reader = MarkdownIt("commonmark", {"html": False, "linkify": False, "highlight": _coloured, "breaks": True})
+def _reader(colours: bool) -> MarkdownIt:
+    highlight = _coloured if colours else None
+    reader = MarkdownIt("commonmark", {"html": False, "linkify": False, "highlight": highlight, "breaks": True})
     return reader.enable(["table", "strikethrough"]).disable("image")
 
 

@@ -5,53 +5,16 @@ The request is the first line of standard input, the answer goes to standard out
 parent: the system sends SIGIO, which ends a process, when the other end of its standard input is closed.
 """
 
-import fcntl
 import json
 import os
-import resource
-import signal
 import sys
-from contextlib import suppress
 from typing import Any, BinaryIO
 
+from klaw.actor.confined import die_with_parent, limit
 from klaw.knowledge.reading.output import Output, UnreadableError
 
 NICE = 10
 """Reading is never in a hurry; turns are."""
-OPEN_FILES = 32
-STACK_BYTES = 64 * 1024 * 1024
-"""Parsers of deeply nested documents recurse in C."""
-
-
-def limit(memory_bytes: int, cpu_s: int) -> None:
-    """Set the limits of this process. Memory is what it allocates, not what it maps."""
-    with suppress(OSError):
-        os.nice(NICE)
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 - no file of ours
-        score.write("1000")  # when memory is short, this goes first
-    for kind, most in (
-        (resource.RLIMIT_DATA, memory_bytes),
-        (resource.RLIMIT_AS, memory_bytes * 4),
-        (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, OPEN_FILES),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_STACK, STACK_BYTES),
-    ):
-        hard = resource.getrlimit(kind)[1]
-        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (value, value))
-
-
-def die_with_parent() -> None:
-    """From now on the closing of standard input ends this process."""
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
-    with suppress(BlockingIOError):
-        if not os.read(0, 1):  # closed before
-            os._exit(1)
 
 
 def read(file: BinaryIO, request: dict[str, Any], output: Output) -> None:
@@ -75,7 +38,7 @@ def read(file: BinaryIO, request: dict[str, Any], output: Output) -> None:
 def main() -> None:
     """Read one document; see the module."""
     request = json.loads(sys.stdin.buffer.readline())
-    limit(request["memory_bytes"], request["cpu_s"])
+    limit(request["memory_bytes"], request["cpu_s"], nice=NICE)
     die_with_parent()
     output = Output(os.fdopen(os.dup(1), "wb", buffering=65_536))
     null = os.open(os.devnull, os.O_WRONLY)
