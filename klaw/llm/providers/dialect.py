@@ -14,19 +14,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from klaw.llm.errors import (
+    BadCall,
     ContextTooLong,
     OverQuota,
+    ProviderError,
     ProviderMalformed,
     ProviderNetworkError,
     ProviderRefused,
     RateLimited,
 )
-from klaw.llm.types import Completion, Delta, Request, ToolCall, Usage
+from klaw.llm.providers.thinking import ThinkSplitter
+from klaw.llm.types import Completion, Delta, Echo, ReasoningDelta, Request, TakenBack, TextDelta, ToolCall, Usage
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 """Text, thinking and tool arguments of one answer together. The largest models write less than 1 MiB."""
 MAX_TOOL_CALLS = 128
-"""What OpenAI allows in tools of one request; a model that asks for more at once is in a loop."""
+"""What OpenAI allows in tools of one request; a model that asks for more at once is in a loop: they are left out."""
+MAX_ECHO_BYTES = 256 * 1024
+"""Of what a provider wants back with one message; of more nothing is kept."""
 
 CODE = re.compile(r"[a-z0-9_.-]{1,64}")
 """What counts as a machine-readable code of a provider."""
@@ -51,6 +56,11 @@ _SPENT = frozenset(
     }
 )  # fmt: skip
 """How providers call an empty account; some say so with status 429 or 400. No waiting cures that."""
+_BAD_CALL = re.compile(
+    r"tool_use_failed|malformed_function_call|failed to call a function|error parsing tool call|failed_generation",
+    re.IGNORECASE,
+)
+"""How providers say that what the model wrote as a tool call cannot be read."""
 _SPENT_WORDS = re.compile(r"credit balance|insufficient (?:balance|credits|funds)|arrearage", re.IGNORECASE)
 
 
@@ -61,6 +71,13 @@ class CallInProgress:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.echo: dict[str, Any] = {}
+        """See ``Echo.calls``."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its arguments are JSON, so that nothing more can belong to them."""
+        return _is_json("".join(self.arguments))
 
 
 class EmptyAnswer(ProviderMalformed):
@@ -84,17 +101,34 @@ class Assembly(ABC):
         self.done = False
         """Whether nothing can follow."""
         self._new_id = new_id
+        self._splitter = ThinkSplitter()
         self._text: list[str] = []
         self._thought = False
         self._finish_reason: str | None = None
+        self._echo: dict[str, Any] = {}
+        """See ``Echo.message``."""
+        self._images: list[bytes] = []
 
     @property
     def complete(self) -> bool:
         """Whether the provider said that the answer is over, in either way."""
         return self.done or self._finish_reason is not None
 
-    def feed_event(self, data: str) -> Iterator[Delta]:
+    @property
+    def unopened(self) -> bool:
+        """Whether the model left out the tag that opens its thinking."""
+        return self._splitter.unopened
+
+    def hold(self) -> None:
+        """It is known to do so; see ``ThinkSplitter``. Before anything is fed."""
+        self._splitter.holds = True
+
+    def feed_event(self, data: str, name: str = "") -> Iterator[Delta]:
         """Take the data of one event. The result must be exhausted.
+
+        Args:
+            data: as it came.
+            name: of the event.
 
         Raises:
             ProviderMalformed: not what the API promises, or too much.
@@ -102,6 +136,8 @@ class Assembly(ABC):
         """
         if data.strip() == "[DONE]":  # what OpenAI's API ends with
             self.done = True
+        elif name == "error":
+            raise refused_in_stream(_parsed(data))
         elif data.strip():
             yield from self.feed(parse(data))
 
@@ -113,26 +149,46 @@ class Assembly(ABC):
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
         """Take an answer that came in one piece. Raises like ``feed_event``."""
 
-    def finish(self) -> Iterator[Delta]:
-        """The response is over; give what was held back. Call ``completion`` next."""
-        return iter(())
+    def finish(self, rest: str = "") -> Iterator[Delta]:
+        """The response is over; give what was held back. Call ``completion`` next.
+
+        Args:
+            rest: what came outside of events. It may say why there is no more.
+        """
+        if rest and not self.complete:
+            reason = _parsed(rest)
+            if not isinstance(reason, str) and _error_text(reason):
+                raise refused_in_stream(reason)
+        for delta in self._splitter.end():
+            yield self._note(delta)
 
     def completion(self) -> Completion:
         """The whole answer, without the name of who gave it.
 
         Raises:
             ProviderNetworkError: the response ended too early.
-            ProviderMalformed: the answer is empty, or a tool call has no name.
+            ProviderMalformed: the answer is empty.
+            BadCall: it should have been a tool call.
         """
         if not self.complete:
             raise ProviderNetworkError("the LLM provider's answer was cut off")
         text, usage = "".join(self._text), self._counted()
-        calls = _finished(self._called(), self._new_id)
+        called = [call for call in self._called() if call.name or call.id or "".join(call.arguments).strip()]
+        calls = _finished(called, self._new_id)
         reason = self._finish_reason or ("tool_calls" if calls else "stop")
-        if not text.strip() and not calls:
+        if not text.strip() and not calls and not self._images:
+            if "function_call" in reason:
+                raise BadCall("what the model wrote as a tool call cannot be read")
             what = "only thinking and no answer" if self._thought else "an empty answer"
             raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage)
-        return Completion(text=text, tool_calls=calls, finish_reason=reason, usage=usage)
+        return Completion(
+            text=text,
+            tool_calls=calls,
+            finish_reason=reason,
+            usage=usage,
+            echo=self._echoed([call.echo for call in called]),
+            images=tuple(self._images),
+        )
 
     @abstractmethod
     def _called(self) -> list[CallInProgress]:
@@ -141,6 +197,38 @@ class Assembly(ABC):
     @abstractmethod
     def _counted(self) -> Usage | None:
         """What the provider counted."""
+
+    def _say(self, text: str) -> Iterator[Delta]:
+        """A piece of the text, which may hold thinking."""
+        for delta in self._splitter.feed(self._clean(text)):
+            yield self._note(delta)
+
+    def _think(self, thought: str) -> Iterator[Delta]:
+        """A piece of thinking that the provider sends as such, so that the text holds none."""
+        self._splitter.holds = False
+        if thought:
+            yield self._note(ReasoningDelta(self._clean(thought)))
+
+    def _note(self, delta: Delta) -> Delta:
+        match delta:
+            case TextDelta(text):
+                self._text.append(text)
+            case ReasoningDelta():
+                self._thought = True
+            case TakenBack():
+                self._text.clear()
+                self._thought = True
+        return delta
+
+    def _echoed(self, calls: list[dict[str, Any]]) -> Echo | None:
+        if not self._echo and not any(calls):
+            return None
+        try:
+            text = json.dumps([self._echo, calls], ensure_ascii=False, allow_nan=False)
+            message, plain = json.loads(text.encode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return None
+        return Echo(message=message, calls=tuple(plain)) if len(text) <= MAX_ECHO_BYTES else None
 
     def _clean(self, text: str) -> str:
         """Replace lone surrogates (JSON can carry them, nothing else can). Raises ProviderMalformed at the cap."""
@@ -187,7 +275,18 @@ def parse(text: str) -> object:
     return parsed
 
 
-def refused(status: int, payload: object, retry_after_s: float | None = None) -> ProviderRefused:
+def readable(body: bytes) -> object:
+    """What the body of an error says: JSON, the data of an event, or a text; of a page its title. None for nothing."""
+    text = body.decode("utf-8", "replace").strip()
+    if text.startswith(("event:", "data:")):
+        text = text.partition("data:")[2].strip()
+    if text.startswith("<"):
+        title = re.search(r"<title>([^<]{1,300})</title>|<message>([^<]{1,600})</message>", text, re.IGNORECASE)
+        text = (title[1] or title[2]) if title is not None else ""
+    return _parsed(text) if text else None
+
+
+def refused(status: int, payload: object, retry_after_s: float | None = None) -> ProviderError:
     """The error for an error status.
 
     Args:
@@ -196,6 +295,10 @@ def refused(status: int, payload: object, retry_after_s: float | None = None) ->
         retry_after_s: what the provider asks for.
     """
     code, text = error_code(payload), _error_text(payload)
+    if _BAD_CALL.search(f"{code} {text}"):
+        bad = BadCall("what the model wrote as a tool call cannot be read")
+        bad.said = text
+        return bad
     kind = _kind(status, code, text)
     retryable = (status in _RETRY_LATER or status >= 500) and kind in (ProviderRefused, RateLimited)
     detail = f" ({code})" if code is not None and code != str(status) else ""
@@ -206,18 +309,40 @@ def refused(status: int, payload: object, retry_after_s: float | None = None) ->
         retry_after_s=retry_after_s,
     )
     error.said = text
+    if (param := _error_object(payload).get("param")) and isinstance(param, str) and CODE.fullmatch(param):
+        error.param = param
     return error
+
+
+def refused_in_stream(event: object) -> ProviderError:
+    """The error for one that comes as an event. It had begun to answer, so what failed is the provider, unless it says
+    otherwise."""
+    error = _error_object(event)
+    named = [str(error.get(key)) for key in ("code", "status", "status_code", "http_code")]
+    numbers = [int(each) for each in named if re.fullmatch(r"[45]\d\d", each)]
+    return refused(numbers[0] if numbers else 500, event)
 
 
 def error_code(payload: object) -> str | None:
     """The machine-readable code of an error object (``{"error": {"code": ...}}``), or None if there is no short one."""
-    error = payload.get("error") if isinstance(payload, dict) else None
-    if isinstance(error, dict):
-        for key in ("code", "type"):
-            value = error.get(key)
-            if isinstance(value, str) and CODE.fullmatch(value):
-                return value
+    error = _error_object(payload)
+    for key in ("code", "type"):
+        value = error.get(key)
+        if isinstance(value, str) and CODE.fullmatch(value) and value != "error":
+            return value
     return None
+
+
+def _error_object(payload: object) -> Mapping[str, Any]:
+    """The innermost object that tells of the error; providers wrap it in lists and in objects."""
+    for _ in range(3):
+        if isinstance(payload, list):
+            payload = payload[0] if payload else None
+        error = payload.get("error") if isinstance(payload, dict) else None
+        if not isinstance(error, dict | list):
+            break
+        payload = error
+    return payload if isinstance(payload, dict) else {}
 
 
 def _kind(status: int, code: str | None, text: str) -> type[ProviderRefused]:
@@ -228,16 +353,43 @@ def _kind(status: int, code: str | None, text: str) -> type[ProviderRefused]:
     return RateLimited if status == 429 else ProviderRefused
 
 
-def _error_text(payload: object) -> str:
-    """What the provider says for people, as it came."""
-    error = payload.get("error", payload) if isinstance(payload, dict) else payload
-    text = error
-    if isinstance(error, dict):
-        text = error.get("message") or error.get("detail") or ""
-        about = error.get("metadata")
-        if isinstance(about, dict) and isinstance(about.get("raw"), str):  # OpenRouter: what the one behind it said
-            text = f"{text}: {about['raw']}"
-    return text[:2000] if isinstance(text, str) else ""
+_TEXT_KEYS = ("error", "errors", "message", "detail", "details", "msg", "error_msg", "error_message", "reason", "title")
+
+
+def _error_text(payload: object, depth: int = 0) -> str:
+    """What the provider says for people, as it came, out of whatever it is wrapped in."""
+    if depth > 5:
+        return ""
+    if isinstance(payload, str):
+        inner = _parsed(payload) if payload[:1] in ("{", "[") else payload
+        found = "" if isinstance(inner, str) else _error_text(inner, depth + 1)
+        return (found or payload)[:2000]
+    if isinstance(payload, list):
+        return "; ".join(filter(None, (_error_text(each, depth + 1) for each in payload[:3])))[:2000]
+    if not isinstance(payload, dict):
+        return ""
+    by_name = {str(key).lower(): value for key, value in payload.items()}
+    text = next((text for key in _TEXT_KEYS if (text := _error_text(by_name.get(key), depth + 1))), "")
+    place = payload.get("loc")
+    if isinstance(place, list):  # of a form that was checked: which part of it is wrong
+        text = f"{'.'.join(map(str, place[:6]))}: {text}"
+    about = payload.get("metadata")
+    if isinstance(about, dict) and isinstance(about.get("raw"), str):  # OpenRouter: what the one behind it said
+        text = f"{text}: {_error_text(about['raw'], depth + 1)}"
+    return text[:2000]
+
+
+def _parsed(text: str) -> object:
+    """What a text is the JSON of; itself if it is none."""
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return parsed
+
+
+def _is_json(text: str) -> bool:
+    return not isinstance(_parsed(text), str)
 
 
 def count(value: object) -> int | None:
@@ -246,20 +398,24 @@ def count(value: object) -> int | None:
 
 
 def _finished(calls: list[CallInProgress], new_id: Callable[[], str]) -> tuple[ToolCall, ...]:
-    """The calls when the answer is over; each with an id of its own, or results could not be told apart.
-
-    Raises:
-        ProviderMalformed: a call has no name.
-    """
+    """The calls when the answer is over; each with an id of its own, or results could not be told apart. What is wrong
+    with one is told to the model when it is carried out."""
     finished: list[ToolCall] = []
     taken: set[str] = set()
     for call in calls:
-        if not call.name:
-            raise ProviderMalformed("the model called a tool without a name")
         own = call.id if call.id and call.id not in taken else new_id()
         taken.add(own)
-        finished.append(ToolCall(id=own, name=call.name, arguments="".join(call.arguments) or "{}"))
+        finished.append(ToolCall(id=own, name=call.name, arguments=_whole(call.arguments) or "{}"))
     return tuple(finished)
+
+
+def _whole(parts: list[str]) -> str:
+    """The arguments of a call. Some servers begin with an empty object before the parts, or repeat all at the end."""
+    whole = "".join(parts)
+    others = ("".join(parts[1:]), parts[-1] if parts else "")
+    if not whole.strip() or _is_json(whole):
+        return whole
+    return next((other for other in others if isinstance(_parsed(other), dict)), whole)
 
 
 MAX_CHARS = 300
