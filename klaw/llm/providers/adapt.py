@@ -1,11 +1,13 @@
 """How large a request is, and making it fit for another model than it was made for. Pure."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from klaw.domain import tokens
+from klaw.domain.message import ECHO
 from klaw.domain.text import one_line, quoted
 from klaw.llm.errors import ContextTooLong
 from klaw.llm.types import ChatMessage, Echo, Model, Request, ToolCall, ToolDescription
@@ -121,6 +123,17 @@ def schema_in_prompt(request: Request) -> Request:
 def call_tokens(calls: Sequence[ToolCall]) -> int:
     """Estimated tokens of tool calls: their names and arguments are part of the prompt."""
     return sum(tokens.estimate(call.name + call.arguments) + tokens.PER_MESSAGE for call in calls)
+
+
+def echo_of(metadata: Mapping[str, Any]) -> Echo | None:
+    """What goes back with a stored message; None: nothing, or nothing that can be read."""
+    kept = metadata.get(ECHO)
+    if not isinstance(kept, dict):
+        return None
+    model, message, calls = kept.get("model"), kept.get("message"), kept.get("calls")
+    if not isinstance(model, str) or not isinstance(message, dict) or not isinstance(calls, list):
+        return None
+    return Echo(model=model, message=message, calls=tuple(call if isinstance(call, dict) else {} for call in calls))
 
 
 def echo_tokens(echo: Echo | None) -> int:
