@@ -205,8 +205,8 @@ class Assembly(ABC):
 
     def _think(self, thought: str) -> Iterator[Delta]:
         """A piece of thinking that the provider sends as such, so that the text holds none."""
-        self._splitter.holds = False
         if thought:
+            self._splitter.holds = False
             yield self._note(ReasoningDelta(self._clean(thought)))
 
     def _note(self, delta: Delta) -> Delta:
