@@ -32,6 +32,9 @@ from klaw.toolbox.spec import ToolContext
 log = structlog.get_logger("klaw.turn")
 
 BAD_REQUEST = frozenset({400, 413, 415, 422})
+MAX_PICTURES = 8
+"""That tools bring in one conversation and the model is given."""
+PICTURES_OF = "[Klaw: the pictures of the result of {name}]"
 MAX_BAD_CALLS = 2
 BAD_CALL = (
     "[Klaw: you meant to call a tool, but the call could not be read. Call it again, with its arguments as one JSON"
@@ -175,6 +178,8 @@ class Conversation:
     _ids: set[str] = attrs.field(init=False)
     _rounds: int = attrs.field(init=False, default=0)
     _llm_calls: int = attrs.field(init=False, default=0)
+    _pictures: int = attrs.field(init=False, default=0)
+    """That tools brought."""
     _bad_calls: int = attrs.field(init=False, default=0)
     """How often what should have been a call could not be read."""
     _spent: int = attrs.field(init=False, default=0)
@@ -288,6 +293,7 @@ class Conversation:
             # It may be a picture that it cannot read, which would fail every turn as long as it is in the window.
             log.warning("asked_without_pictures", status=error.status)
             self._prompt = attrs.evolve(self._prompt, messages=images_as_text(self._prompt.messages))
+            self._tail = list(images_as_text(self._tail))
             messages = self._request(final=final)
             completion = await self._call(messages, tools)
         self._llm_calls += 1
@@ -331,6 +337,12 @@ class Conversation:
         said = ChatMessage(role="assistant", content=completion.text, tool_calls=own, echo=completion.echo)
         self._tail.append(said)
         self._tail += [ChatMessage(role="tool", content=r.text, tool_call_id=r.call.id) for r in results]
+        for result in results:
+            pictures = result.pictures[: MAX_PICTURES - self._pictures]
+            self._pictures += len(pictures)
+            if pictures:  # providers take them from users only
+                told = PICTURES_OF.format(name=result.call.name)
+                self._tail.append(ChatMessage(role="user", content=told, images=pictures))
 
     def _outcome(self, text: str, ending: Ending) -> Outcome:
         return Outcome(

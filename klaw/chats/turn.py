@@ -143,6 +143,7 @@ class Turn:
                 chat=self.chat,
                 turn=self.id,
                 model=route.name,
+                sees=route.images,
                 before_seq=rows.pending[0].seq,
                 trail=self._trail,
             )

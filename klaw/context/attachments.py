@@ -8,15 +8,13 @@ import attrs
 from klaw.context.inputs import Snapshot
 from klaw.context.request import shorten
 from klaw.domain import tokens
-from klaw.domain.attachment import Attachment, files_of
+from klaw.domain.attachment import MAX_PICTURE_BYTES, Attachment, files_of
 from klaw.domain.message import Message, Role
 from klaw.domain.text import quoted
 from klaw.llm.providers.adapt import IMAGE_TOKENS
 
 MAX_PICTURES = 8
 """In one request; the newest."""
-MAX_PICTURE_BYTES = 3_750_000
-"""Of one that a model is given: 5 MB as base64, which is what the strictest providers take."""
 MAX_PICTURES_BYTES = 12_000_000
 """Of all in one request."""
 PICTURES_SHARE = 0.75

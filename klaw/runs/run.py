@@ -112,6 +112,7 @@ class _Course:
             deliver_to=live.target,
             depth=run.depth,
             model=route.name,
+            sees=route.images,
             trail=Trail(outside=run.details.get(OUTSIDE) is True),
         )
         offers = route.tools and agent.core.config.processing.max_tool_call_rounds

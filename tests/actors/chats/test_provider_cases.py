@@ -1,3 +1,4 @@
+# ruff: noqa: E501, ISC004 - an answer is read as one piece
 """26.C1: what providers really send, through the real client and a whole turn: what is stored, shown and sent next."""
 
 import base64
@@ -12,7 +13,8 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.turn import TurnStatus
 from klaw.llm.providers.habits import Habits, learned
-from klaw.llm.types import ChatMessage, Echo, Request, ToolCall, ToolDescription
+from klaw.llm.types import ChatMessage, Echo, Image, Request, ToolCall, ToolDescription
+from klaw.toolbox.spec import Permission, Pictured, ToolContext, tool
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Raw, Recorded, Reply, error_reply, event, text_reply
 from tests.support.repository import REPOSITORY
@@ -459,6 +461,37 @@ async def test_pictures_of_an_answer_are_its_attachments(tmp_path: Path, delta: 
         assert said["role"] == "assistant"
         assert "[picture picture-1.png]" in said["content"]
         assert [part["type"] for part in asked["content"]] == ["text", "image_url"]
+
+
+async def test_pictures_of_tools_are_given_to_models_that_see(tmp_path: Path) -> None:
+    """26.D4: behind the results, as the user's; to others a line of text. One that refuses them is asked without."""
+    image = Image(data=PIXEL, media_type="image/png")
+
+    @tool(permission=Permission.READ)
+    async def look(_context: ToolContext) -> Pictured:
+        """Look."""
+        return Pictured(text="[picture 1, image/png]", pictures=(image,))
+
+    models = {"model": {"tools": True, "images": True}, "blind": {"tools": True}}
+    async with world(tmp_path, models=models) as w:
+        w.app.tools.executor.toolbox.register(look)
+        w.llm.replies.extend([calls(call("a", "look"), call("b", "current_time")), text_reply("A pixel.")])
+        await w.send("What is there?")
+        await w.turn(1)
+        *_, first, second, seen = w.llm.requests[1].messages
+        assert (first["role"], second["role"], seen["role"]) == ("tool", "tool", "user")
+        assert "[This model cannot see pictures.]" not in first["content"]
+        assert seen["content"][1]["image_url"]["url"] == URL
+        refusal = error_reply(400, "bad", "Invalid image")
+        w.llm.replies.extend([calls(call("a", "look")), refusal, text_reply("Nothing.")])
+        await w.send("And now?")
+        assert (await w.turn(2)).status is TurnStatus.DONE
+        assert "image_url" not in json.dumps(w.llm.requests[-1].body)
+        await w.command("/model stub/blind")
+        w.llm.replies.extend([calls(call("a", "look")), text_reply("Nothing.")])
+        await w.send("And now?")
+        await w.turn(3)
+        assert w.llm.requests[-1].messages[-1]["content"].endswith("[This model cannot see pictures.]")
 
 
 async def test_an_answer_that_is_only_a_picture(tmp_path: Path) -> None:
