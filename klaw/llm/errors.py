@@ -17,9 +17,9 @@ class ProviderError(KlawError):
     hint = ""
     """What to look at."""
     said = ""
-    """What the provider said, see ``klaw.llm.providers.dialect.shown``."""
+    """What the provider said, see ``klaw.llm.providers.refusals.shown``."""
     known_words = ""
-    """What of it can hold nobody's message, see ``klaw.llm.providers.dialect.loggable``."""
+    """What of it can hold nobody's message, see ``klaw.llm.providers.refusals.loggable``."""
 
     def __str__(self) -> str:
         return self._text(self.known_words)

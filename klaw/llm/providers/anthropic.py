@@ -6,18 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from klaw.llm.errors import ProviderError, ProviderMalformed
-from klaw.llm.providers.dialect import (
-    CODE,
-    MAX_TOOL_CALLS,
-    Assembly,
-    CallInProgress,
-    count,
-    encode,
-    error_code,
-    parse,
-    refused,
-    refused_in_stream,
-)
+from klaw.llm.providers.dialect import MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, parse
+from klaw.llm.providers.refusals import CODE, error_code, refused, refused_in_stream
 from klaw.llm.types import ChatMessage, Delta, Echo, Request, Usage
 
 BASE_URL = "https://api.anthropic.com/v1"

@@ -2,7 +2,7 @@
 
 This is the boundary where httpx2's exceptions become Klaw's, and where an error gets to know whom it is of. Of what a
 provider wrote, an error's text and a log line hold only status codes, short machine-readable codes, and words that can
-hold nobody's message (see ``klaw.llm.providers.dialect``).
+hold nobody's message (see ``klaw.llm.providers.refusals``).
 """
 
 import ipaddress
@@ -38,18 +38,9 @@ from klaw.llm.errors import (
     ProviderUnreachable,
     RateLimited,
 )
-from klaw.llm.providers.dialect import (
-    MAX_REPLY_BYTES,
-    Dialect,
-    encode,
-    loggable,
-    masked,
-    parse,
-    readable,
-    refused,
-    shown,
-)
+from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, parse
 from klaw.llm.providers.habits import MAX_TRIES, Habits, is_about_length, learned
+from klaw.llm.providers.refusals import loggable, masked, readable, refused, shown
 from klaw.llm.providers.response import Answer, read_capped
 from klaw.llm.service import parse_retry_after, pause_before_retry
 from klaw.llm.types import Completion, OnDelta, Request

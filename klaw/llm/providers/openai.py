@@ -9,17 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from klaw.llm.errors import ProviderMalformed
-from klaw.llm.providers.dialect import (
-    CODE,
-    MAX_ECHO_BYTES,
-    MAX_TOOL_CALLS,
-    Assembly,
-    CallInProgress,
-    count,
-    encode,
-    parse,
-    refused_in_stream,
-)
+from klaw.llm.providers.dialect import MAX_ECHO_BYTES, MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, parse
+from klaw.llm.providers.refusals import CODE, refused_in_stream
 from klaw.llm.types import ChatMessage, Delta, Echo, Request, ToolCall, Usage
 
 MIN_REPEATED = 3

@@ -21,7 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from klaw.errors import McpError
-from klaw.llm.providers.dialect import shown
+from klaw.llm.providers.refusals import shown
 from klaw.toolbox.exec.process import signal_group
 from klaw.toolbox.mcp.guard import MAX_MESSAGE_BYTES, Link, Reads, Writes
 

@@ -11,7 +11,7 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.domain.names import UserId
 from klaw.errors import INSTALL_AGAIN
-from klaw.llm.providers.dialect import MAX_CHARS
+from klaw.llm.providers.refusals import MAX_CHARS
 from klaw.toolbox.mcp import guard
 from klaw.toolbox.mcp.state import McpState
 from tests.support.programs.mcp_client import alive, children, context, liar, program, running

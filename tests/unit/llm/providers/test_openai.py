@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.llm.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused
-from klaw.llm.providers.dialect import MAX_REPLY_BYTES, MAX_TOOL_CALLS, error_code, refused
+from klaw.llm.providers.dialect import MAX_REPLY_BYTES, MAX_TOOL_CALLS
 from klaw.llm.providers.openai import OpenAiAssembly, OpenAiDialect
+from klaw.llm.providers.refusals import error_code, refused
 from klaw.llm.types import (
     ChatMessage,
     Completion,
