@@ -24,6 +24,7 @@ from klaw.errors import ConfigError, KlawError, StorageFull
 from klaw.llm.client import Meter
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError, ProviderRefused
 from klaw.llm.providers.adapt import images_as_text, message_tokens, request_tokens, tools_tokens
+from klaw.llm.providers.dialect import EmptyAnswer
 from klaw.llm.types import ChatMessage, Completion, Delta, Echo, Request, Route, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall, prepare
 from klaw.toolbox.executor import MAX_CALLS, CallResult
@@ -296,6 +297,10 @@ class Conversation:
             self._tail = list(images_as_text(self._tail))
             messages = self._request(final=final)
             completion = await self._call(messages, tools)
+        except EmptyAnswer as error:
+            if error.finish_reason != "content_filter":
+                raise
+            completion = Completion(text="", finish_reason=error.finish_reason, usage=error.usage)
         self._llm_calls += 1
         self._finish_reason = completion.finish_reason
         used = _usage(request_tokens(messages), completion)

@@ -186,7 +186,8 @@ class Turn:
                 self._receipt["save_claim"] = conversation.claims.account
             if conversation.adapted:
                 self._receipt["adapted"] = list(conversation.adapted)
-        if not outcome.text.strip() and not outcome.images:
+        filtered = outcome.finish_reason == "content_filter"  # then a note says so
+        if not outcome.text.strip() and not outcome.images and not filtered:
             raise ProviderMalformed("the model only called tools and gave no answer")
         if cut_because(outcome.finish_reason) is not None:
             self._receipt["finish_reason"] = outcome.finish_reason

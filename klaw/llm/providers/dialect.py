@@ -37,9 +37,10 @@ class CallInProgress:
 class EmptyAnswer(ProviderMalformed):
     """An answer with neither text nor tool calls. It costs like any other; ``usage`` says what, if it was counted."""
 
-    def __init__(self, message: str, usage: Usage | None) -> None:
+    def __init__(self, message: str, usage: Usage | None, finish_reason: str = "stop") -> None:
         super().__init__(message)
         self.usage = usage
+        self.finish_reason = finish_reason
 
 
 class Assembly(ABC):
@@ -134,7 +135,7 @@ class Assembly(ABC):
             if "function_call" in reason:
                 raise BadCall("what the model wrote as a tool call cannot be read")
             what = "only thinking and no answer" if self._thought else "an empty answer"
-            raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage)
+            raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage, reason)
         return Completion(
             text=text,
             tool_calls=calls,

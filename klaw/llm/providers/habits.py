@@ -29,7 +29,7 @@ _NOT = (
 _TOOLS = r"(?:\btools?\b|tool[-_ ](?:us|call|choice)|function[-_ ]?call|\bfunctions?\b)"
 _NO_TOOLS = re.compile(rf"{_TOOLS}.{{0,120}}{_NOT}|{_NOT}.{{0,120}}{_TOOLS}", re.IGNORECASE | re.DOTALL)
 _OF_HISTORY = re.compile(
-    r"schema|messages?\[|messages?\.\d|message with|must be followed|preced|tool_call_id", re.IGNORECASE
+    r"schema|(?:messages?|tools?)(?:\[|\.\d)|messages? with|must be followed|prece|tool_call_id|\brole\b", re.IGNORECASE
 )
 """About one tool, or about earlier calls: not that there are tools at all."""
 _NO_SYSTEM = re.compile(

@@ -38,7 +38,8 @@ _SPENT = frozenset(
 )  # fmt: skip
 """How providers call an empty account; some say so with status 429 or 400. No waiting cures that."""
 _BAD_CALL = re.compile(
-    r"tool_use_failed|malformed_function_call|failed to call a function|error parsing tool call|failed_generation",
+    r"tool_use_failed|malformed_function_call|failed to call a function|error parsing tool call|failed_generation"
+    r"|attempted to call tool|tool call validation failed",
     re.IGNORECASE,
 )
 """How providers say that what the model wrote as a tool call cannot be read."""

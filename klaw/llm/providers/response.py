@@ -217,6 +217,9 @@ class EventDecoder:
             self._size -= len(line)
             if field == b"event":
                 self._name = value.strip()[:64].decode("utf-8", "replace")
+            elif field == b"error":  # llama.cpp
+                self._name = "error"
+                self._data.append(value.strip())
             elif line[:1] in b'{}[]" \t' and len(line) <= self._stray_left:
                 self._stray.append(line)
                 self._stray_left -= len(line)

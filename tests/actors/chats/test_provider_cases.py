@@ -288,6 +288,7 @@ async def test_a_call_that_the_provider_cannot_read_is_told_to_the_model(tmp_pat
          "(The provider's filter stopped the answer here.)"),
         (chunks({"content": "Половина"}, finish="SAFETY"), "content_filter",
          "(Здесь ответ остановил фильтр провайдера.)"),
+        (chunks(finish="content_filter"), "content_filter", "(The provider's filter stopped the answer here.)"),
         (chunks({"content": "Half"}, finish="insufficient_system_resource"), "insufficient_system_resource",
          "(The provider broke the answer off here.)"),
     ],
@@ -298,7 +299,8 @@ async def test_a_cut_answer_says_so(tmp_path: Path, reply: Reply, reason: str, n
         await w.send("Tell me all")
         await w.turn(1)
         answer = stored(w)[-1]
-        assert answer.content.endswith(f"\n\n{note}")
+        assert answer.content.endswith(note)
+        assert answer.content.startswith(("The first half of", "Half", "Полов", note))
         assert answer.metadata["cut"] == reason
         assert (await w.receipt()).receipt["finish_reason"] == reason
 
@@ -331,6 +333,7 @@ ERRORS: dict[str, tuple[Reply, str]] = {
         )
     },
     "in the stream": (raw(event({"error": {"code": 400, "message": SAID}})), SAID),
+    "as llama.cpp does it": (raw(b'error: {"code":500,"message":"' + SAID.encode() + b'"}\n\n'), SAID),
     "in a choice": (raw(event({"choices": [{"error": {"message": SAID}, "finish_reason": "error"}]})), SAID),
     "as a list in the stream": (raw(event([{"error": {"message": SAID}}])), SAID),  # type: ignore[arg-type]
     "outside of events": (raw(event({"choices": [{"delta": {"content": "x"}}]}), b'{"error": "' + SAID.encode() + b'"}\n'),
@@ -406,6 +409,14 @@ def test_openrouter_says_404_where_no_model_has_tools() -> None:
         found = learned(Habits(), request, status=400, text=text, fields=fields)
         assert found is not None
         assert found.most_tokens == most
+    for of_history in (
+        "Unexpected role 'user' after role 'tool'",
+        "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'",
+        "messages.1.content.0: unexpected `tool_use_id` found in `tool_result` blocks",
+        "Unknown name \"strict\" at 'tools[0].function': Cannot find field.",
+    ):
+        found = learned(Habits(), request, status=400, text=of_history, fields=fields)
+        assert found is None or found.tools
     of_one = "Invalid schema for function 't': unsupported keyword in tools[0].function.parameters"
     assert learned(Habits(), request, status=400, text=of_one, fields=fields) is None
 
