@@ -1,6 +1,7 @@
 """What all parts of a running Klaw share. Whatever else a part needs, it is given when it is built."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -80,6 +81,12 @@ class Core:
     )
     started_at: float = attrs.field(init=False, default=attrs.Factory(lambda self: self.clock.now(), takes_self=True))
     """Unix seconds."""
+
+    def config_changed(self) -> bool:
+        """Whether the configuration file was changed after the start, so that what it says now is not in effect."""
+        with suppress(OSError):
+            return self.paths.config_file.stat().st_ctime > self.started_at
+        return False
 
     @property
     def writer(self) -> Writer:

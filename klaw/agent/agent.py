@@ -2,7 +2,9 @@
 watches, keep the account.
 """
 
-from collections.abc import Awaitable, Callable
+import io
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -10,11 +12,14 @@ import attrs
 from klaw.agent.workspace import Workspace
 from klaw.context.compose import Composer
 from klaw.core import Core
-from klaw.domain.message import Kind, Role
+from klaw.domain.attachment import HEAD_BYTES, PICTURES, Named, sniff
+from klaw.domain.message import ECHO, Kind, Role
+from klaw.domain.names import UserId
 from klaw.domain.text import clean
+from klaw.errors import AttachmentRefused, StorageFull
 from klaw.knowledge.dialogue import Dialogue
 from klaw.llm.client import Llm
-from klaw.llm.types import ToolCall
+from klaw.llm.types import Echo, ToolCall
 from klaw.memory.parts import Memory
 from klaw.toolbox.calls import PreparedCall, in_short
 from klaw.toolbox.executor import CallResult
@@ -35,6 +40,31 @@ class Agent:
     dialogue: Dialogue
     """What chats that are bound to knowledge bases are answered from."""
 
+    async def keep_pictures(self, user: UserId, pictures: Sequence[bytes]) -> tuple[list[Named], list[str]]:
+        """Keep the pictures of an answer, so that its message can refer to them.
+
+        Returns:
+            Those that were kept; and for each other one a line that says why not.
+        """
+        kept: list[Named] = []
+        problems: list[str] = []
+        left = self.core.attachments.limits.max_message_bytes
+        for number, data in enumerate(pictures, start=1):
+            kind = sniff(data[:HEAD_BYTES])
+            if kind not in PICTURES or len(data) > left:
+                why = "it is too large" if kind in PICTURES else "it is none that can be shown"
+                problems.append(f"(A picture was not kept: {why}.)")
+                continue
+            name = f"picture-{number}.{kind.rpartition('/')[2]}"
+            try:
+                file = await self.core.attachments.take(user, name, partial(io.BytesIO, data))
+            except (AttachmentRefused, StorageFull) as error:
+                problems.append(f"(A picture was not kept: {error}.)")
+                continue
+            left -= len(data)
+            kept.append(Named(sha256=file.sha256, name=name))
+        return kept, problems
+
 
 @attrs.define(kw_only=True)
 class Recorder:
@@ -49,11 +79,12 @@ class Recorder:
     """For the receipt: name, round, and once it ended its state, length and time; no arguments and no results."""
     _by_id: dict[str, dict[str, Any]] = attrs.Factory(dict)
 
-    async def called(self, text: str, calls: tuple[PreparedCall, ...]) -> None:
+    async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
         """See ``Hooks.called``."""
         own = [prepared.call for prepared in calls]
         told = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
-        await self.store(Role.ASSISTANT, Kind.TOOL_CALL, clean(text), {"calls": told})
+        kept = {ECHO: attrs.asdict(echo)} if echo is not None else {}
+        await self.store(Role.ASSISTANT, Kind.TOOL_CALL, clean(text), {"calls": told, **kept})
         self.count += 1
         for call in own:
             self._by_id[call.id] = account = {"name": call.name, "round": self.count, "state": "interrupted"}

@@ -82,11 +82,38 @@ def claims_saving(answer: str) -> bool:
     return any(_claims(sentence) for sentence in _sentences(_QUOTED.sub(" … ", answer)))
 
 
-def with_note(answer: str) -> str:
-    """An answer with the honest note below it, in the answer's language."""
+def with_note(answer: str, note: str = _NOTE, russian: str = _NOTE_RU) -> str:
+    """An answer with an honest note below it, in the answer's language."""
     cyrillic = sum("\u0400" <= each <= "\u04ff" for each in answer)
-    note = _NOTE_RU if 2 * cyrillic > sum(map(str.isalpha, answer)) else _NOTE
-    return f"{answer.rstrip()}\n\n{note}"
+    said = russian if 2 * cyrillic > sum(map(str.isalpha, answer)) else note
+    return f"{answer.rstrip()}\n\n{said}".lstrip()
+
+
+_CUT = {
+    "length": (
+        "(The answer was cut off: it is as long as answers may be.)",
+        "(Ответ обрезан: достигнут предел длины.)",
+    ),
+    "content_filter": (
+        "(The provider's filter stopped the answer here.)",
+        "(Здесь ответ остановил фильтр провайдера.)",
+    ),
+}
+_BROKEN_OFF = ("(The provider broke the answer off here.)", "(Здесь провайдер оборвал ответ.)")
+_ENDS = frozenset({"length", "content_filter", "insufficient_system_resource", "abort", "aborted", "network_error"})
+_ENDS |= {"cancelled", "canceled", "timeout", "time_limit", "interrupted", "incomplete"}
+
+
+def cut_because(finish_reason: str) -> str | None:
+    """Why an answer ended before its end; None when it did not."""
+    return finish_reason if finish_reason in _ENDS else None
+
+
+def with_end(answer: str, finish_reason: str) -> str:
+    """An answer; one that ended before its end with a note below it that says so."""
+    if cut_because(finish_reason) is None:
+        return answer
+    return with_note(answer, *_CUT.get(finish_reason, _BROKEN_OFF))
 
 
 _QUOTED = re.compile(

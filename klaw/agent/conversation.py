@@ -22,9 +22,10 @@ from klaw.context.request import make_room
 from klaw.domain import tokens
 from klaw.errors import ConfigError, KlawError, StorageFull
 from klaw.llm.client import Meter
-from klaw.llm.errors import ContextTooLong, ProviderError, ProviderRefused
+from klaw.llm.errors import BadCall, ContextTooLong, ProviderError, ProviderRefused
 from klaw.llm.providers.adapt import images_as_text, message_tokens, request_tokens, tools_tokens
-from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolDescription, Usage
+from klaw.llm.providers.dialect import EmptyAnswer
+from klaw.llm.types import ChatMessage, Completion, Delta, Echo, Request, Route, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall, prepare
 from klaw.toolbox.executor import MAX_CALLS, CallResult
 from klaw.toolbox.spec import ToolContext
@@ -32,6 +33,15 @@ from klaw.toolbox.spec import ToolContext
 log = structlog.get_logger("klaw.turn")
 
 BAD_REQUEST = frozenset({400, 413, 415, 422})
+MAX_PICTURES = 8
+"""That tools bring in one conversation and the model is given."""
+PICTURES_OF = "[Klaw: the pictures of the result of {name}]"
+MAX_BAD_CALLS = 2
+BAD_CALL = (
+    "[Klaw: you meant to call a tool, but the call could not be read. Call it again, with its arguments as one JSON"
+    " object, or answer without it.]"
+)
+"""What the model is told of such a call. Not stored."""
 LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 """Stands behind the last result of the request that must be answered without tools. Not stored."""
 
@@ -39,8 +49,9 @@ LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 class Hooks(Protocol):
     """What the caller does as the conversation goes on. What they raise ends it."""
 
-    async def called(self, text: str, calls: tuple[PreparedCall, ...]) -> None:
-        """The model said ``text`` and wants ``calls``. Store the message: the tools run when this returns."""
+    async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
+        """The model said ``text`` and wants ``calls``; ``echo`` goes back to it. Store the message: the tools run when
+        this returns."""
         ...
 
     def started(self, call: PreparedCall) -> None:
@@ -119,6 +130,8 @@ class Outcome:
         calls: names of the tools that were called, in order.
         llm_calls: how often the model was asked.
         finish_reason: of the last call.
+        echo: what goes back with the answer of a conversation with tools.
+        images: pictures that are part of the answer; files, unchecked.
     """
 
     text: str
@@ -127,6 +140,8 @@ class Outcome:
     calls: tuple[str, ...]
     llm_calls: int
     finish_reason: str
+    echo: Echo | None = None
+    images: tuple[bytes, ...] = ()
 
 
 @attrs.define(kw_only=True)
@@ -152,6 +167,8 @@ class Conversation:
     max_tokens: int | None = None
     answered_by: str = attrs.field(init=False, default="")
     """The model that answered last; empty before."""
+    adapted: tuple[str, ...] = attrs.field(init=False, default=())
+    """What its model turned out to refuse, see ``Completion.adapted``."""
     claims: Claims = attrs.field(init=False)
     _prompt: Prompt = attrs.field(init=False)
     _shortened: bool = attrs.field(init=False, default=False)
@@ -162,6 +179,10 @@ class Conversation:
     _ids: set[str] = attrs.field(init=False)
     _rounds: int = attrs.field(init=False, default=0)
     _llm_calls: int = attrs.field(init=False, default=0)
+    _pictures: int = attrs.field(init=False, default=0)
+    """That tools brought."""
+    _bad_calls: int = attrs.field(init=False, default=0)
+    """How often what should have been a call could not be read."""
     _spent: int = attrs.field(init=False, default=0)
     """Tokens of all calls; estimated where the provider does not count."""
     _finish_reason: str = attrs.field(init=False, default="stop")
@@ -185,14 +206,23 @@ class Conversation:
             last = self._last_call()
             if last is Ending.BUDGET and not self._affords(calls=1):
                 return self._outcome("", Ending.BUDGET)
-            completion = await self._ask(() if last else self.tools, final=last is not None and bool(self._tail))
+            try:
+                completion = await self._ask(() if last else self.tools, final=last is not None and bool(self._tail))
+            except BadCall:
+                self._bad_calls += 1
+                if self._bad_calls > MAX_BAD_CALLS or last is not None:
+                    raise
+                self._tail.append(ChatMessage(role="user", content=BAD_CALL))
+                continue
             if last is None and completion.tool_calls:
                 await self._carry_out(completion)
                 continue
             # Once, and while tools can still be called; neither the answer nor the hint is stored.
             hint = self.claims.object_to(completion.text) if last is None and self.claims.account is None else None
             if hint is None:
-                return self._outcome(self.claims.settle(completion.text), last or Ending.ANSWERED)
+                done = self._outcome(self.claims.settle(completion.text), last or Ending.ANSWERED)
+                echo = completion.echo if self._rounds + self.rounds_done else None
+                return attrs.evolve(done, echo=echo, images=completion.images)
             self._tail.append(ChatMessage(role="assistant", content=completion.text))
             self._tail.append(ChatMessage(role="user", content=hint))
 
@@ -264,8 +294,13 @@ class Conversation:
             # It may be a picture that it cannot read, which would fail every turn as long as it is in the window.
             log.warning("asked_without_pictures", status=error.status)
             self._prompt = attrs.evolve(self._prompt, messages=images_as_text(self._prompt.messages))
+            self._tail = list(images_as_text(self._tail))
             messages = self._request(final=final)
             completion = await self._call(messages, tools)
+        except EmptyAnswer as error:
+            if error.finish_reason != "content_filter":
+                raise
+            completion = Completion(text="", finish_reason=error.finish_reason, usage=error.usage)
         self._llm_calls += 1
         self._finish_reason = completion.finish_reason
         used = _usage(request_tokens(messages), completion)
@@ -285,6 +320,7 @@ class Conversation:
             )
             completion = await self.meter.stream(route, request, self.host.heard)
             self.answered_by = completion.model or route.name
+            self.adapted = completion.adapted
             call.count(_usage(estimated, completion))
         if completion.usage is not None and not any(message.images for message in messages):
             reported = completion.usage.prompt_tokens
@@ -296,15 +332,22 @@ class Conversation:
         calls = prepare(completion.tool_calls, taken=self._ids, new_id=self.agent.core.new_id, most=MAX_CALLS)
         by_id = {prepared.call.id: prepared for prepared in calls}
         self._ids |= by_id.keys()
-        await self.hooks.called(completion.text, calls)
+        await self.hooks.called(completion.text, calls, completion.echo)
         results = await self.agent.tools.executor.run(
             calls, self.about, on_start=lambda call: self.hooks.started(by_id[call.id]), on_result=self.hooks.ended
         )
         self._rounds += 1
         self._names += [prepared.call.name for prepared in calls]
         own = tuple(prepared.call for prepared in calls)
-        self._tail.append(ChatMessage(role="assistant", content=completion.text, tool_calls=own))
+        said = ChatMessage(role="assistant", content=completion.text, tool_calls=own, echo=completion.echo)
+        self._tail.append(said)
         self._tail += [ChatMessage(role="tool", content=r.text, tool_call_id=r.call.id) for r in results]
+        for result in results:
+            pictures = result.pictures[: MAX_PICTURES - self._pictures]
+            self._pictures += len(pictures)
+            if pictures:  # providers take them from users only
+                told = PICTURES_OF.format(name=result.call.name)
+                self._tail.append(ChatMessage(role="user", content=told, images=pictures))
 
     def _outcome(self, text: str, ending: Ending) -> Outcome:
         return Outcome(

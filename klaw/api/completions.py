@@ -17,6 +17,7 @@ from klaw.api.streams import while_connected
 from klaw.api.transcript import Said, Transcript, chat_of, named_chat, read_transcript
 from klaw.domain.attachment import HEAD_BYTES, Named, sniff
 from klaw.domain.events import TextStreamed, TurnStarted
+from klaw.domain.message import CUT
 from klaw.domain.names import UserId
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnStatus
@@ -30,6 +31,7 @@ from klaw.store.attachments import DISCARD_S
 
 MODEL = "klaw"
 """The only model that others see: which one answers is decided here."""
+_CUTS = ("length", "content_filter")
 MAX_SIDE_TOKENS = 400
 """Most tokens of an answer to a program's own question."""
 
@@ -47,6 +49,10 @@ class Exchange:
     """None: it is found by the transcript."""
     message_id: str
     headers: dict[str, str] = attrs.Factory(dict)
+    finish_reason: str = "stop"
+    """Of the answer: ``stop``, ``length`` or ``content_filter``."""
+    _answer: str | None = None
+    """The text, if what came in pieces was not all of it."""
 
     @classmethod
     def read(
@@ -72,7 +78,7 @@ class Exchange:
             pieces.append(text)
 
         used = await while_connected(receive, partial(self.run, keep))
-        return "".join(pieces), used
+        return "".join(pieces) if self._answer is None else self._answer, used
 
     async def run(self, on_text: OnText) -> Usage:
         """Ask, and pass on the answer as it comes. Returns the tokens of it.
@@ -100,6 +106,10 @@ class Exchange:
         whole = outcome.answer.content if outcome.answer is not None else ""
         if whole and not streamed:
             await on_text(whole)
+        if outcome.answer is not None and (why := outcome.answer.metadata.get(CUT)) is not None:
+            self.finish_reason = why if why in _CUTS else "length"
+        if self._answer is not None:
+            self._answer = whole
         return await self._usage(self.chat, outcome.turn)
 
     async def _keep(self, picture: bytes) -> Named:
@@ -121,6 +131,9 @@ class Exchange:
             if isinstance(news, TurnStarted) and asked.turn == news.turn and self.chat:
                 self.headers["x-klaw-receipt"] = f"/api/v1/chats/{quote(self.chat)}/receipt?turn={news.turn}"
             elif isinstance(news, TextStreamed) and news.turn == asked.turn:
+                if not news.text:  # what came before was thinking
+                    self._answer = ""
+                    continue
                 # After a round of tools the answer begins again.
                 await on_text(f"\n\n{news.text}" if streamed and news.offset == 0 else news.text)
                 streamed = True
@@ -146,5 +159,6 @@ class Exchange:
                     done = await llm.meter().stream(route, request, lambda _delta: None)
         except ProviderError as error:
             raise OperationError(error.code, error.told()) from None
+        self.finish_reason = done.finish_reason if done.finish_reason in _CUTS else "stop"
         await on_text(clean(done.text))
         return done.usage or Usage(prompt_tokens=0, completion_tokens=0)

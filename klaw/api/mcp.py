@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import trio
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
@@ -24,6 +24,10 @@ from klaw.operations.perform import Caller, perform, read
 PATH = "/mcp"
 MAX_BYTES = 65_536
 """Of a request: more than the arguments of any tool have. The SDK reads it on the event loop, and without bounds."""
+VERSION_HEADER = "MCP-Protocol-Version"
+WITH_BATCHES = "2025-03-26"
+"""The version that has batches; clients of it do not send the header yet."""
+MAX_BATCH = 20
 HEADERS = ("Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID", "Mcp-Method", "Mcp-Name")
 """That its clients send."""
 
@@ -40,6 +44,8 @@ def routes(api: Api) -> list[BaseRoute]:
         sdk = await threads.run(importlib.import_module, "klaw.api.mcp_server")
         # Never more than the user's own: an operator's token is one in the hands of a model here.
         caller = Caller(user=grant.user, client=f"mcp:{grant.token or 'local'}")
+        if body.lstrip()[:1] == b"[" and request.headers.get(VERSION_HEADER, WITH_BATCHES) == WITH_BATCHES:
+            return await _answer_batch(sdk, partial(_ask, sdk, api, caller), body, request.scope)
         return cast("Response", partial(_answer, sdk, partial(_ask, sdk, api, caller), body))
 
     return [Route(PATH, answer, methods=["POST"])]
@@ -58,6 +64,40 @@ async def _answer(sdk: Any, ask: Any, body: bytes, scope: Scope, receive: Receiv
 
     async with sdk.answering(ask) as manager:
         await manager.handle_request(scope, again, send)
+
+
+async def _answer_batch(sdk: Any, ask: Any, body: bytes, scope: Scope) -> Response:
+    """Answer several messages at once, which one version of the protocol has: one after the other, each by itself."""
+    try:
+        messages = json.loads(body)
+    except (ValueError, RecursionError):
+        return _refused(-32700, "this is not JSON", 400)
+    if not 0 < len(messages) <= MAX_BATCH:
+        return _refused(-32600, f"a batch has 1 to {MAX_BATCH} messages", 400)
+    answers: list[Any] = []
+    for message in messages:
+        if not isinstance(message, dict) or message.get("method") == "initialize":
+            own = message.get("id") if isinstance(message, dict) else None
+            answers.append(json.loads(bytes(_refused(-32600, "this cannot stand in a batch", 400, own).body)))
+            continue
+        said = bytearray()
+
+        async def keep(part: Message, said: bytearray = said) -> None:
+            said.extend(part.get("body", b""))
+
+        await _answer(sdk, ask, json.dumps(message).encode(), scope, _nothing_more, keep)
+        if said:
+            answers.append(json.loads(said))
+    return JSONResponse(answers) if answers else Response(status_code=202)
+
+
+async def _nothing_more() -> Message:
+    return await trio.sleep_forever()
+
+
+def _refused(code: int, text: str, status: int, own: object = None) -> Response:
+    told = {"jsonrpc": "2.0", "id": own, "error": {"code": code, "message": text}}
+    return JSONResponse(told, status_code=status)
 
 
 async def _ask(sdk: Any, api: Api, caller: Caller, name: str, given: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,8 @@ Ask: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 def make_server(ask: Ask) -> Server[Any]:
     """A server for one client."""
 
-    async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
+    async def list_tools(_context: Any, params: Any) -> ListToolsResult:
+        _from_the_beginning(params)
         return ListToolsResult(tools=_tools())
 
     async def call_tool(_context: Any, params: Any) -> CallToolResult:
@@ -69,7 +70,8 @@ def make_server(ask: Ask) -> Server[Any]:
             answer, failed = error.told, True
         return CallToolResult(content=[TextContent(type="text", text=_json(answer))], is_error=failed)
 
-    async def list_resources(_context: Any, _params: Any) -> ListResourcesResult:
+    async def list_resources(_context: Any, params: Any) -> ListResourcesResult:
+        _from_the_beginning(params)
         try:
             topics = await ask("topics", {"limit": MOST_LISTED})
             facts = await ask("list", {"limit": MOST_LISTED})
@@ -79,7 +81,8 @@ def make_server(ask: Ask) -> Server[Any]:
         found += [_resource("fact", each["id"], each["text"]) for each in facts["facts"]]
         return ListResourcesResult(resources=found)
 
-    async def list_templates(_context: Any, _params: Any) -> ListResourceTemplatesResult:
+    async def list_templates(_context: Any, params: Any) -> ListResourceTemplatesResult:
+        _from_the_beginning(params)
         made = [
             ResourceTemplate(uri_template=f"klaw://{kind}s/{{id}}", name=kind, description=text, mime_type=_JSON)
             for kind, text in (("topic", "a topic with its messages"), ("fact", "a fact with where it is from"))
@@ -116,6 +119,12 @@ async def answering(ask: Ask) -> AsyncIterator[StreamableHTTPSessionManager]:
     manager = StreamableHTTPSessionManager(app=make_server(ask), json_response=True, stateless=True)
     async with manager.run():
         yield manager
+
+
+def _from_the_beginning(params: Any) -> None:
+    """Lists are given whole, so no cursor is one of ours. Raises MCPError."""
+    if params is not None and params.cursor:
+        raise MCPError(INVALID_PARAMS, "there is no such cursor: lists are given whole, ask without one")
 
 
 @cache

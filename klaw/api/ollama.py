@@ -65,7 +65,7 @@ def routes(api: Api) -> list[Route]:
         if asked.stream:
             return cast("Response", Stream(partial(_stream, exchange), LINES))
         text, used = await exchange.whole(request.receive)
-        return JSONResponse({**_said(exchange, text), **_done(used)}, headers=exchange.headers)
+        return JSONResponse({**_said(exchange, text), **_done(exchange, used)}, headers=exchange.headers)
 
     return [
         Route("/api/tags", tags, methods=["GET"]),
@@ -93,7 +93,7 @@ async def _stream(exchange: Exchange, stream: Stream) -> None:
             raise
         await put(error_of(of_error(error)))
     else:
-        await put({**_said(exchange, ""), **_done(used)})
+        await put({**_said(exchange, ""), **_done(exchange, used)})
 
 
 def error_of(problem: Response) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _said(exchange: Exchange, text: str) -> dict[str, Any]:
     return {"model": NAME, "created_at": now, "message": {"role": "assistant", "content": text}}
 
 
-def _done(used: Usage) -> dict[str, Any]:
+def _done(exchange: Exchange, used: Usage) -> dict[str, Any]:
     counts = {"prompt_eval_count": used.prompt_tokens, "eval_count": used.completion_tokens}
     times = {"total_duration": 0, "load_duration": 0, "prompt_eval_duration": 0, "eval_duration": 0}
-    return {"done": True, "done_reason": "stop", **counts, **times}
+    return {"done": True, "done_reason": exchange.finish_reason, **counts, **times}

@@ -85,7 +85,7 @@ def routes(api: Api) -> list[Route]:
             return cast("Response", Stream(partial(_stream, exchange, head, with_usage=with_usage)))
         text, used = await exchange.whole(request.receive)
         message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        choice = {"index": 0, "message": message, "finish_reason": exchange.finish_reason}
         body = {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(used)}
         return JSONResponse(body, headers=exchange.headers)
 
@@ -134,7 +134,8 @@ async def _stream(exchange: Exchange, head: dict[str, Any], stream: Stream, *, w
         await put(error_of(of_error(error)))
     else:
         stream.headers.update(exchange.headers)
-        await put({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], **last})
+        end = {"index": 0, "delta": {}, "finish_reason": exchange.finish_reason}
+        await put({**head, "choices": [end], **last})
         if with_usage:
             await put({**head, "choices": [], "usage": _usage(used)})
     await stream.put("data: [DONE]\n\n")

@@ -12,13 +12,15 @@ from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import Vitals
 from klaw.agent.agent import Agent, Recorder
-from klaw.agent.claims import resumed_trail
+from klaw.agent.claims import cut_because, resumed_trail, with_end
 from klaw.agent.conversation import Call, Conversation, describe_failure
+from klaw.agent.conversation import Outcome as ConversationOutcome
 from klaw.chats.build_context import Gatherer
 from klaw.context.inputs import Budget
+from klaw.domain.attachment import Named
 from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.events import Progressed, Step, TextStreamed, ToolUsed, TurnEnded, TurnStarted
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import CUT, ECHO, Kind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
@@ -27,8 +29,8 @@ from klaw.knowledge import citations
 from klaw.llm.client import Meter
 from klaw.llm.errors import ProviderError, ProviderMalformed
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, Delta, Route, TextDelta, ToolCall, ToolDescription
-from klaw.store.kinds import messages
+from klaw.llm.types import ChatMessage, Delta, ReasoningDelta, Route, TakenBack, TextDelta, ToolCall, ToolDescription
+from klaw.store.kinds import attachments, messages
 from klaw.store.kinds.pending import ChatRows, read_rows
 from klaw.toolbox.spec import ToolContext, Trail
 
@@ -67,6 +69,8 @@ class Turn:
     _length: int = 0
     _meter: Meter | None = None
     _answered_by: str = ""
+    _outcome: ConversationOutcome | None = None
+    """Of a conversation that came to its end."""
 
     def stop(self, reason: str) -> None:
         """Cancel it on the user's wish: what was streamed is kept, its messages count as dealt with."""
@@ -139,6 +143,7 @@ class Turn:
                 chat=self.chat,
                 turn=self.id,
                 model=route.name,
+                sees=route.images,
                 before_seq=rows.pending[0].seq,
                 trail=self._trail,
             )
@@ -179,8 +184,14 @@ class Turn:
                 self._receipt["tools"] = recorder.describe(len(tools), earlier)
             if conversation.claims.account is not None:
                 self._receipt["save_claim"] = conversation.claims.account
-        if not outcome.text.strip():
+            if conversation.adapted:
+                self._receipt["adapted"] = list(conversation.adapted)
+        filtered = outcome.finish_reason == "content_filter"  # then a note says so
+        if not outcome.text.strip() and not outcome.images and not filtered:
             raise ProviderMalformed("the model only called tools and gave no answer")
+        if cut_because(outcome.finish_reason) is not None:
+            self._receipt["finish_reason"] = outcome.finish_reason
+        self._outcome = outcome
         return outcome.text
 
     # -- the host of the conversation ------------------------------------------------------------------------------
@@ -217,11 +228,13 @@ class Turn:
 
     def heard(self, delta: Delta) -> None:
         """See ``Host.heard``."""
-        if not isinstance(delta, TextDelta):
+        if isinstance(delta, ReasoningDelta):
             return
+        if isinstance(delta, TakenBack):
+            self._forget_streamed()
         if not self._pieces:
             self.vitals.doing("streaming the answer")
-        text = clean(delta.text)
+        text = clean(delta.text) if isinstance(delta, TextDelta) else ""
         self.agent.core.events.emit(TextStreamed(chat=self.chat, turn=self.id, offset=self._length, text=text))
         self._pieces.append(text)
         self._length += len(text)
@@ -271,11 +284,23 @@ class Turn:
             answer, self._used = self.agent.dialogue.check(answer, self._used)
             self._receipt[KEY] = self._used.written()
             metadata[KEY] = self._used.without_texts().written()
+        files: list[Named] = []
         if status is TurnStatus.STOPPED:
             metadata["stopped"] = True
+        elif (outcome := self._outcome) is not None:
+            files, problems = await self.agent.keep_pictures(self._rows.session.user, outcome.images)
+            answer = with_end("\n\n".join(filter(None, (answer, *problems))), outcome.finish_reason)
+            if outcome.echo is not None:
+                metadata[ECHO] = attrs.asdict(outcome.echo)
+            if (why := cut_because(outcome.finish_reason)) is not None:
+                metadata[CUT] = why
         message = self.agent.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
         record = self._record(self._rows, status, None)
-        await self.agent.core.writer.run(messages.append, [message] if answer.strip() else [], record)
+        core = self.agent.core
+        if files:
+            await core.writer.run(attachments.append, message, files, core.attachments.limits, record)
+        else:
+            await core.writer.run(messages.append, [message] if answer.strip() else [], record)
         self.agent.memory.embedder.nudge()
         self._end(status, None, None)
         return status

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
+from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
 from klaw.errors import ModelError
@@ -15,7 +16,7 @@ from klaw.operations.operation import Noun, OperationError, Shown, argument, siz
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
-    from klaw.llm.trial import ModelCheck, Tried, TriedEndpoint
+    from klaw.llm.trial import ModelCheck
     from klaw.models.build import PullStep
     from klaw.models.catalogue import ModelSpec
     from klaw.models.manifest import Calibration
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 Say: TypeAlias = Callable[..., None]
 NOUN = Noun("models", "fetch, list, test and calibrate models (docs/models.md)", local=True)
 CALIBRATION_THREADS = 2
+TEST_S = 125.0
+"""More than the server's deadline for the questions to one model."""
 _PHASES = {
     "wait": "waiting for another pull",
     "copy": "copying",
@@ -157,7 +160,9 @@ def _tested(answer: dict[str, Any]) -> Shown:
 
 @NOUN.operation("models_test", Asked, cli="test", show=_tested)
 def test(asked: Asked, paths: Paths, say: Say) -> dict[str, Any]:
-    """Ask models a few tiny questions and say what works. The exit code is 1 if one of them does not answer."""
+    """Ask models a few tiny questions and say what works: the running server does, with its keys; without one, or with
+    a configuration that it has not read yet, this command with those of the shell. The exit code is 1 if one of them
+    does not answer."""
     import trio
 
     from klaw.actor import log as logging
@@ -173,8 +178,36 @@ def test(asked: Asked, paths: Paths, say: Say) -> dict[str, Any]:
         rows.append({"model": name, "checks": checks})
         say(f"{name} at {where}" if where else name, *map(_check, checks))
 
-    trio.run(_test, config, paths, _names(config, asked.names), tell)
+    names = _names(config, asked.names)
+    if why := _not_by_server(paths):
+        trio.run(_test, config, paths, names, tell)
+        say(f"Asked with the keys of this shell: {why}.")
+    else:
+        for name in names:
+            tell(name, _test_by_server(paths, name))
+        say("Asked by the running server, with its keys.")
     return {"models": rows}
+
+
+def _not_by_server(paths: Paths) -> str:
+    """Why the running server cannot be asked; empty when it can."""
+    try:
+        if call(paths, "mcp")["config_changed"]:
+            return "the configuration was changed after the server started, which has not read it yet"
+    except NoServer:
+        return "no server is running"
+    except Refused as error:
+        return f"the running server says: {error}"
+    return ""
+
+
+def _test_by_server(paths: Paths, name: str) -> "list[ModelCheck]":
+    from klaw.llm.trial import ModelCheck
+
+    try:
+        return [ModelCheck(**check) for check in call(paths, "models_test", timeout_s=TEST_S, model=name)["checks"]]
+    except (NoServer, Refused) as error:
+        return [ModelCheck("chat", "fails", str(error))]
 
 
 def offer_test(paths: Paths, model: "Model", ask: Callable[[str, str], str], say: Say) -> None:
@@ -227,17 +260,11 @@ async def _test(
     from klaw.llm.local.process import ACTOR_NAME, LocalProcess
     from klaw.llm.local.provider import LocalModel, LocalProvider
     from klaw.llm.router import Router
-    from klaw.llm.trial import endpoints_of, trial_of
+    from klaw.llm.trial import trials_of
 
     local = LocalModel()
     router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s))
-    chatting = {name for _, name in config.routing.places()}
-    trials: list[tuple[str, Tried | TriedEndpoint]] = []
-    for name in names:
-        endpoints = endpoints_of(config, router, name)
-        trials += [(name, endpoint) for endpoint in endpoints]
-        if not endpoints or name in chatting:
-            trials.append((name, trial_of(config, router, name)))
+    trials = [(name, trial) for name in names for trial in trials_of(config, router, name)]
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
         if any(name.partition("/")[0] == LOCAL_PROVIDER for name in names):

@@ -55,7 +55,9 @@ def _serve(arguments: argparse.Namespace) -> None:
     from klaw.config.paths import Paths
 
     paths = Paths.resolve(arguments.home)
-    config_file = Path(arguments.config) if arguments.config else paths.config_file
+    if arguments.config:
+        paths = attrs.evolve(paths, named_config=Path(arguments.config).absolute())
+    config_file = paths.config_file
     config, warnings = load(config_file)
     if arguments.port is not None:
         config = attrs.evolve(config, gateway=attrs.evolve(config.gateway, port=arguments.port))

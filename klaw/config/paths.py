@@ -46,10 +46,14 @@ class Paths:
     """The prompt files (SOUL.md, ...) that a person edits."""
     backups_dir: Path
     """Where ``klaw backup`` keeps what it makes, unless another folder is named."""
+    named_config: Path | None = None
+    """The configuration, where ``--config`` names it."""
 
     @property
     def config_file(self) -> Path:
         """The configuration, by the first of its names that is there; where there is none, where it belongs."""
+        if self.named_config is not None:
+            return self.named_config
         files = [self.config_dir / name for name in CONFIG_NAMES]
         return next((file for file in files if os.path.lexists(file)), files[0])
 

@@ -8,15 +8,13 @@ import attrs
 from klaw.context.inputs import Snapshot
 from klaw.context.request import shorten
 from klaw.domain import tokens
-from klaw.domain.attachment import Attachment, files_of
-from klaw.domain.message import Message
+from klaw.domain.attachment import MAX_PICTURE_BYTES, Attachment, files_of
+from klaw.domain.message import Message, Role
 from klaw.domain.text import quoted
 from klaw.llm.providers.adapt import IMAGE_TOKENS
 
 MAX_PICTURES = 8
 """In one request; the newest."""
-MAX_PICTURE_BYTES = 3_750_000
-"""Of one that a model is given: 5 MB as base64, which is what the strictest providers take."""
 MAX_PICTURES_BYTES = 12_000_000
 """Of all in one request."""
 PICTURES_SHARE = 0.75
@@ -49,17 +47,23 @@ def with_files(snapshot: Snapshot, limit: int) -> Snapshot:
     most = int(limit * PICTURES_SHARE) // IMAGE_TOKENS
     given = [each.sha256 for each in pictures(messages) if each.sha256 in snapshot.pictures][:most]
     at: dict[int, list[str]] = {}
+    shown: dict[int, list[str]] = {}
+    place = None
     for message in reversed(messages):  # each picture stands where it was sent last
+        # Providers take pictures from users only: one of an answer stands beside what the user said to it.
+        place = message.rowid if message.role is Role.USER else place
         own = dict.fromkeys(each.sha256 for each in files_of(message.metadata))
-        at[message.rowid] = [each for each in own if each in given]
-        given = [each for each in given if each not in at[message.rowid]]
+        shown[message.rowid] = [each for each in own if each in given and place is not None]
+        given = [each for each in given if each not in shown[message.rowid]]
+        if place is not None:
+            at[place] = shown[message.rowid] + at.get(place, [])
 
     def read(message: Message, room: int) -> Message:
-        files = files_of(message.metadata)
-        if not files:
+        files, images = files_of(message.metadata), at.get(message.rowid, ())
+        if not files and not images:
             return message
-        images = at[message.rowid]
-        lines = [_line(file, given=file.sha256 in images, sees=snapshot.sees, room=room) for file in files]
+        here = shown[message.rowid]
+        lines = [_line(file, given=file.sha256 in here, sees=snapshot.sees, room=room) for file in files]
         text = "\n".join(filter(None, (message.content, *lines)))
         return attrs.evolve(message, content=text, tokens=tokens.estimate(text) + IMAGE_TOKENS * len(images))
 

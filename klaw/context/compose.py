@@ -9,7 +9,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, user_of
-from klaw.llm.providers.adapt import call_tokens
+from klaw.llm.providers.adapt import call_tokens, echo_of, echo_tokens
 from klaw.llm.types import ToolCall
 
 OWN_CHANNEL = "klaw"
@@ -28,7 +28,7 @@ class Composer:
 
     def own(self, chat: ChatId, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
         """A message that Klaw makes: an answer, a reply to a command, a session break, a round of tools. The
-        arguments of calls in the metadata count as tokens."""
+        arguments of calls in the metadata, and what goes back with them, count as tokens."""
         return self._message(chat, self.new_id(), OWN_CHANNEL, role, kind, text, metadata)
 
     def _message(
@@ -43,7 +43,7 @@ class Composer:
             role=role,
             type=kind,
             content=text,
-            tokens=tokens.estimate(text) + call_tokens(calls),
+            tokens=tokens.estimate(text) + call_tokens(calls) + echo_tokens(echo_of(metadata)),
             created_at=iso(self.clock.now()),
             metadata=metadata,
         )

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from klaw.domain.message import Kind, Message, Role
+from klaw.llm.providers.adapt import echo_of
 from klaw.llm.types import ChatMessage, Image, ToolCall
 
 INTERRUPTED = "[This call was interrupted: it has no result, and whether it had an effect is unknown.]"
@@ -36,17 +37,24 @@ def spoken(messages: Iterable[Message], beside: Mapping[int, tuple[Image, ...]] 
         beside: pictures by the row id of their message.
     """
     found = ((_said(message), beside.get(message.rowid, ())) for message in messages)
-    return [attrs.evolve(said, images=images) if images else said for said, images in found if said is not None]
+    return [
+        attrs.evolve(said, images=images) if images and said.role == "user" else said  # no provider takes others
+        for said, images in found
+        if said is not None
+    ]
 
 
 def _said(message: Message) -> ChatMessage | None:
     match message.role, message.type:
         case (Role.ASSISTANT, Kind.TOOL_CALL):
-            return ChatMessage(role="assistant", content=message.content, tool_calls=calls_of(message))
+            echo = echo_of(message.metadata)
+            return ChatMessage(role="assistant", content=message.content, tool_calls=calls_of(message), echo=echo)
         case (Role.TOOL, Kind.TOOL_RESULT):
             return ChatMessage(role="tool", content=message.content, tool_call_id=str(message.metadata.get("call", "")))
         case (Role.USER | Role.ASSISTANT as role, Kind.TEXT | Kind.SCHEDULED):
-            return ChatMessage(role="user" if role is Role.USER else "assistant", content=message.content)
+            if role is Role.USER:
+                return ChatMessage(role="user", content=message.content)
+            return ChatMessage(role="assistant", content=message.content, echo=echo_of(message.metadata))
         case _:
             return None
 
@@ -120,7 +128,8 @@ def _add(out: list[ChatMessage], message: ChatMessage) -> None:
         return
     content = "\n".join(part for part in (before.content, message.content) if part)
     images = before.images + message.images
-    out[-1] = attrs.evolve(before, content=content, tool_calls=message.tool_calls, images=images)
+    echo = message.echo or (None if message.tool_calls else before.echo)
+    out[-1] = attrs.evolve(before, content=content, tool_calls=message.tool_calls, echo=echo, images=images)
 
 
 def _plain_call(call: ToolCall, taken: set[str]) -> ToolCall:

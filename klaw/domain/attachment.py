@@ -24,6 +24,8 @@ HEAD_BYTES = 65_536
 """Of a file that are looked at: enough for ``DOCUMENT_TOKENS`` in any script."""
 MAX_NAME = 120
 """Characters of a file's name."""
+MAX_PICTURE_BYTES = 3_750_000
+"""Of one that a model is given: 5 MB as base64, which is what the strictest providers take."""
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 TEXT = "text/plain"
 OTHER = "application/octet-stream"

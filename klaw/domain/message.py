@@ -44,6 +44,11 @@ def instant(text: str) -> str:
 Instant: TypeAlias = Annotated[str, Check(instant)]
 """ISO-8601, UTC with milliseconds where Klaw made it."""
 
+ECHO = "echo"
+"""In the metadata of an answer: what the model's provider wants back with it, ``klaw.llm.types.Echo``. It stays inside:
+it is neither shown nor exported."""
+CUT = "cut"
+"""In the metadata of an answer that ended before its end: why, a word of ``Completion.finish_reason``."""
 SHOWN = "forgetting"
 """In the metadata of an answer that showed, in words, what would be forgotten: it goes with the next forgetting."""
 SESSION_PAUSE_S = 3600

@@ -20,7 +20,7 @@ from klaw.domain import tokens, usage
 from klaw.domain.usage import Spent
 from klaw.llm.budget import DailyBudget
 from klaw.llm.endpoint import Endpoint
-from klaw.llm.errors import ContextTooLong, ProviderError
+from klaw.llm.errors import BadCall, ContextTooLong, ProviderError
 from klaw.llm.local.process import LocalProcess
 from klaw.llm.local.provider import LocalModel, LocalProvider
 from klaw.llm.prices import spent_of
@@ -101,6 +101,8 @@ class Meter:
                 except ContextTooLong as error:
                     if place and error.context_tokens is None:
                         error.context_tokens = model.context_tokens
+                    raise
+                except BadCall:  # the model is told of it
                     raise
                 except ProviderError as error:
                     if call.written:

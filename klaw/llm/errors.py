@@ -17,9 +17,9 @@ class ProviderError(KlawError):
     hint = ""
     """What to look at."""
     said = ""
-    """What the provider said, see ``klaw.llm.providers.dialect.shown``."""
+    """What the provider said, see ``klaw.llm.providers.refusals.shown``."""
     known_words = ""
-    """What of it can hold nobody's message, see ``klaw.llm.providers.dialect.loggable``."""
+    """What of it can hold nobody's message, see ``klaw.llm.providers.refusals.loggable``."""
 
     def __str__(self) -> str:
         return self._text(self.known_words)
@@ -55,6 +55,8 @@ class ProviderRefused(ProviderError):
     """The provider answered with an error status. ``status`` is the HTTP status code."""
 
     code = "llm_refused"
+    param = ""
+    """The member of the request that it names."""
 
     def __init__(self, message: str, *, status: int, retryable: bool, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -102,6 +104,12 @@ class ProviderMalformed(ProviderError):
     """The provider's answer is not what its protocol promises."""
 
     code = "llm_malformed"
+
+
+class BadCall(ProviderMalformed):
+    """What the model wrote as a tool call cannot be read; told of it, it may write another one."""
+
+    retryable = False
 
 
 class OverBudget(ProviderError):

@@ -272,6 +272,7 @@ class Service(Generic[C]):
             "error": None if error is None else error.told,
             "error_code": None if error is None else error.code,
             "failed_s": None if error is None else round(now - error.at, 1),
+            "adapted": {model: list(told) for model, told in getattr(self._made, "adapted", {}).items()},
         }
 
     def _note(self, error: ProviderError) -> None:

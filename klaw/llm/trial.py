@@ -52,6 +52,13 @@ def endpoints_of(config: "EngineConfig", router: "Router", name: str) -> "list[T
     ]
 
 
+def trials_of(config: "EngineConfig", router: "Router", name: str) -> "list[Tried | TriedEndpoint]":
+    """All that a model, by its whole name, is asked. Raises ConfigError: there is no such model."""
+    endpoints = endpoints_of(config, router, name)
+    chats = not endpoints or name in {routed for _, routed in config.routing.places()}
+    return [*endpoints, *([trial_of(config, router, name)] if chats else [])]
+
+
 def trial_of(config: "EngineConfig", router: "Router", name: str) -> "Tried":
     """What to ask a model, by its whole name. Raises ConfigError: there is no such model."""
     route = router.route(name, key="NAME", alone=True)

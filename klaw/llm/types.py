@@ -28,6 +28,26 @@ class Image:
 
 
 @attrs.frozen(kw_only=True)
+class Echo:
+    """What a provider wants back, as it came, with a message of its model: signatures, reasoning. Neither shown nor
+    recalled nor exported, and sent to no other model.
+
+    Args:
+        model: whose it is, ``provider/model``.
+        message: members of the message.
+        calls: members of its tool calls, in their order.
+    """
+
+    model: str = ""
+    message: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    calls: tuple[Mapping[str, Any], ...] = attrs.field(default=(), repr=False)
+
+    def of_call(self, place: int, count: int) -> Mapping[str, Any]:
+        """The members of one of ``count`` calls; none where these are others."""
+        return self.calls[place] if len(self.calls) == count else {}
+
+
+@attrs.frozen(kw_only=True)
 class ChatMessage:
     """One message of the request.
 
@@ -36,6 +56,7 @@ class ChatMessage:
         content: the text; may be empty beside tool calls or images.
         tool_calls: only with role assistant.
         tool_call_id: only with role tool: the call that it answers.
+        echo: only with role assistant.
         images: only with role user, and only for a model that takes them (``Route.images``).
         stable_chars: so many characters of the beginning are the same in the chat's next turn; for the prompt caches
             of providers that want to be told. Only read of the first system message.
@@ -45,6 +66,7 @@ class ChatMessage:
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    echo: Echo | None = None
     images: tuple[Image, ...] = ()
     stable_chars: int = 0
 
@@ -128,7 +150,14 @@ class ReasoningDelta:
     text: str
 
 
-Delta: TypeAlias = TextDelta | ReasoningDelta
+@attrs.frozen
+class TakenBack:
+    """All text so far was thinking, as only its end showed: the answer begins anew. ``text`` is what was said."""
+
+    text: str
+
+
+Delta: TypeAlias = TextDelta | ReasoningDelta | TakenBack
 
 
 @attrs.frozen(kw_only=True)
@@ -136,11 +165,15 @@ class Completion:
     """A finished call.
 
     Args:
-        text: the whole answer without thinking; equals the joined ``TextDelta``. May be empty only with tool calls.
+        text: the whole answer without thinking; equals the joined ``TextDelta`` behind the last ``TakenBack``. May be
+            empty only with tool calls or images.
         tool_calls: in the order of the provider's index.
         finish_reason: ``stop``, ``length``, ``tool_calls``, ``content_filter`` or another word of the provider.
         usage: None when the provider does not count.
         model: who answered, ``provider/model``; another one than was asked first if that one failed.
+        echo: what must come back with the message; None for nothing.
+        images: pictures that the model made: files, unchecked.
+        adapted: what the request had to do without or was changed in, because the model refuses it.
     """
 
     text: str
@@ -148,6 +181,9 @@ class Completion:
     finish_reason: str = "stop"
     usage: Usage | None = None
     model: str = ""
+    echo: Echo | None = None
+    images: tuple[bytes, ...] = attrs.field(default=(), repr=False)
+    adapted: tuple[str, ...] = ()
 
 
 OnDelta: TypeAlias = Callable[[Delta], None]

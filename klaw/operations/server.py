@@ -9,7 +9,7 @@ from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, 
 
 if TYPE_CHECKING:
     from klaw.actor.supervisor import Supervisor
-    from klaw.core import Health
+    from klaw.core import Core, Health
     from klaw.store.engine.writer import Writer
     from klaw.store.rebuild.actor import Reindexer, ReindexStatus
     from klaw.toolbox.mcp.servers import McpServers
@@ -18,6 +18,7 @@ HEALTH = Noun("health", "ask whether everything works, for monitoring")
 LOG = Noun("log", "show or set the level of the server's log")
 MCP = Noun("mcp", "show the MCP servers, whose tools models may call (docs/tools.md)")
 REINDEX = Noun("reindex", "rebuild the database from the logs")
+CHANGED = "The configuration was changed after the server started: what it says now is in effect after a restart."
 WRITER_PING_S = 5.0
 """A writer that has not committed an empty transaction after this time counts as stuck."""
 
@@ -102,7 +103,8 @@ def _lines(answer: dict[str, Any]) -> Lines:
         shown += [in_short(server), f"  {', '.join(details)}", *(f"  {tool}" for tool in server["tools"])]
         if server["left_out"]:
             shown.append(f"  and {server['left_out']} more that are left out (maxTools)")
-    return shown or ["no MCP server is switched on; mcp.servers in engine.json names them (docs/tools.md)"]
+    shown = shown or ["no MCP server is switched on; mcp.servers in engine.json names them (docs/tools.md)"]
+    return shown + ([CHANGED] if answer["config_changed"] else [])
 
 
 def in_short(server: dict[str, Any]) -> str:
@@ -110,6 +112,7 @@ def in_short(server: dict[str, Any]) -> str:
     state = server["state"]
     if state == "waiting":
         state = f"not connected: {server['reason']}"
+        state += f": {server['said']}" if server["said"] else ""
         if server["retry_in_s"] is not None:
             state += f"; next attempt in {span(server['retry_in_s'])}"
     return f"{server['name']}: {state}, {plural(len(server['tools']), 'tool')}"
@@ -123,14 +126,15 @@ def servers_json(mcp: "McpServers") -> list[dict[str, Any]]:
 
 
 @MCP.operation("mcp", Mcp, cli="list", show=_lines, scope=Scope.OPERATOR, deadline_s=2)
-async def servers(asked: Mcp, mcp: "McpServers") -> dict[str, Any]:
+async def servers(asked: Mcp, mcp: "McpServers", core: "Core") -> dict[str, Any]:
     """List the MCP servers with their state and their tools."""
     found = servers_json(mcp)
     known = [server["name"] for server in found]
     if not set(asked.names) <= set(known):
         text = f"there is no such MCP server; there are: {', '.join(known) or 'none'}"
         raise OperationError("unknown_server", text, field="names")
-    return {"servers": [server for server in found if not asked.names or server["name"] in asked.names]}
+    chosen = [server for server in found if not asked.names or server["name"] in asked.names]
+    return {"servers": chosen, "config_changed": core.config_changed()}
 
 
 # -- reindex ----------------------------------------------------------------------------------------------------------

@@ -89,7 +89,10 @@ def _provider(provider: dict[str, Any]) -> str:
             said = f"{name}: {calls} in a row"
         case _:
             said = f"{name}: the last call failed" if error else f"{name}: works"
-    return f"{said}, {span(provider['failed_s'])} ago: {error}" if error else said
+    said = f"{said}, {span(provider['failed_s'])} ago: {error}" if error else said
+    for model, refused in provider.get("adapted", {}).items():
+        said += f"; {model} refuses {', '.join(refused)} and is asked without"
+    return said
 
 
 def _coverage(coverage: dict[str, Any]) -> str:

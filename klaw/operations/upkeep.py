@@ -58,13 +58,13 @@ async def models(llm: "Llm") -> dict[str, Any]:
 async def test(asked: Tested, llm: "Llm") -> dict[str, Any]:
     """Ask a model a few tiny questions and say what works; it costs a few tokens."""
     from klaw.errors import ConfigError
-    from klaw.llm.trial import trial_of
+    from klaw.llm.trial import trials_of
 
     try:
-        trial = trial_of(llm.core.config, llm.router, asked.model)
+        trials = trials_of(llm.core.config, llm.router, asked.model)
     except ConfigError as error:
         raise OperationError("bad_model", str(error), field="model") from None
-    return {"model": asked.model, "checks": await trial.run()}
+    return {"model": asked.model, "checks": [check for trial in trials for check in await trial.run()]}
 
 
 @DOCTOR.operation("doctor", Nothing, scope=Scope.OPERATOR, deadline_s=60)

@@ -12,6 +12,7 @@ import trio
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.agent.agent import Agent, Recorder
+from klaw.agent.claims import with_end
 from klaw.agent.conversation import Call, Conversation, Ending, describe_failure
 from klaw.context.inputs import Budget
 from klaw.context.pinned_facts import standing
@@ -111,6 +112,7 @@ class _Course:
             deliver_to=live.target,
             depth=run.depth,
             model=route.name,
+            sees=route.images,
             trail=Trail(outside=run.details.get(OUTSIDE) is True),
         )
         offers = route.tools and agent.core.config.processing.max_tool_call_rounds
@@ -128,10 +130,11 @@ class _Course:
             max_tokens=self.ledger.left(run, self.limits),
         )
         outcome = await conversation.run()
-        live.describe(**attrs.asdict(outcome, filter=attrs.filters.exclude("text")))
+        live.describe(**attrs.asdict(outcome, filter=attrs.filters.exclude("text", "echo", "images")))
         if conversation.claims.account is not None:
             live.describe(save_claim=conversation.claims.account)
         text = clean(outcome.text).strip()
+        text = with_end(text, outcome.finish_reason) if text else text
         reached = self._reached(conversation.reply_tokens) if outcome.ending is Ending.BUDGET else None
         return judge(live.run, text, reached), text
 

@@ -8,18 +8,18 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import attrs
 import structlog
 
 from klaw.actor.failure import error_class
 from klaw.convert import JOURNAL, Bounds, Check
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import ECHO, Kind, Role
 from klaw.domain.names import UserId, user_id
 from klaw.domain.task import Run, TaskName, run_folder, task_name
 from klaw.errors import BadValue, Problem
-from klaw.llm.providers.adapt import request_tokens
+from klaw.llm.providers.adapt import echo_of, request_tokens
 from klaw.llm.types import ChatMessage, ToolCall
 from klaw.store.engine.log_files import TOO_LONG, lines_backwards
 
@@ -56,6 +56,7 @@ class _About:
     run: Annotated[str, Bounds(1, _MAX_RUN_ID)]
     calls: tuple[ToolCall, ...] | None = None
     call: _Text | None = None
+    echo: Any = None
 
 
 @attrs.frozen(kw_only=True)
@@ -79,6 +80,7 @@ def read_line(record: object) -> tuple[str, PastMessage]:
         content=line.content,
         tool_calls=about.calls or () if line.type is Kind.TOOL_CALL else (),
         tool_call_id=about.call if line.role is Role.TOOL else None,
+        echo=echo_of({ECHO: about.echo}) if line.role is Role.ASSISTANT else None,
     )
     return about.run, PastMessage(said=said, ends_a_run=line.role is Role.ASSISTANT and line.type is not Kind.TOOL_CALL)
 

@@ -24,9 +24,9 @@ from klaw.config.paths import below_of_user
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output
 from klaw.errors import BadValue, KlawError
-from klaw.llm.types import ToolCall
+from klaw.llm.types import Image, ToolCall
 from klaw.toolbox.calls import PreparedCall
-from klaw.toolbox.spec import Arguments, Permission, Toolbox, ToolContext, ToolFailure, ToolSpec, call_text
+from klaw.toolbox.spec import Arguments, Permission, Pictured, Toolbox, ToolContext, ToolFailure, ToolSpec, call_text
 
 MAX_CALLS = 32
 """Calls of one round that are carried out."""
@@ -113,6 +113,7 @@ class CallResult:
     Args:
         call: which.
         text: for the model: cleaned, and at most about ``max_output_chars`` long.
+        pictures: for the model, beside the text; they are not stored.
         failed: whether it is an error text.
         origin: see ``ToolSpec.origin``.
         chars: length of the whole output.
@@ -121,11 +122,14 @@ class CallResult:
 
     call: ToolCall
     text: str
+    pictures: tuple[Image, ...] = ()
     failed: bool = False
     origin: str = "tool"
     chars: int = 0
     duration_ms: float = 0.0
 
+
+NOT_SEEN = "[This model cannot see pictures.]"
 
 OnStart: TypeAlias = Callable[[ToolCall], None]
 OnResult: TypeAlias = Callable[[CallResult], Awaitable[None]]
@@ -201,18 +205,19 @@ class Executor:
         begin = trio.current_time()
         outcome = await self._attempt(prepared, context)
         failed = isinstance(outcome, ToolFailure)
-        whole = outcome.text if isinstance(outcome, ToolFailure) else outcome
+        whole = outcome if isinstance(outcome, str) else outcome.text
         spec = self.toolbox.find(prepared.call.name, context)
         return CallResult(
             call=prepared.call,
             text=await self._fit(context, prepared.call.name, whole),
+            pictures=outcome.pictures if isinstance(outcome, Pictured) and context.sees else (),
             failed=failed,
             origin=spec.origin if spec is not None else "tool",
             chars=len(whole),
             duration_ms=(trio.current_time() - begin) * 1000,
         )
 
-    async def _attempt(self, prepared: PreparedCall, context: ToolContext) -> str | ToolFailure:
+    async def _attempt(self, prepared: PreparedCall, context: ToolContext) -> str | Pictured | ToolFailure:
         """The cleaned output of a call, or what went wrong."""
         name = prepared.call.name
         spec = self.toolbox.find(name, context)
@@ -237,7 +242,7 @@ class Executor:
                 _failed(spec, failure)
             raise (rest or group) from None
 
-    async def _invoke(self, spec: ToolSpec, context: ToolContext, arguments: Arguments) -> str | ToolFailure:
+    async def _invoke(self, spec: ToolSpec, context: ToolContext, arguments: Arguments) -> str | Pictured | ToolFailure:
         asked = await permission_asked(spec, context, arguments)
         if asked is not None:
             if self.approve is None:
@@ -258,6 +263,9 @@ class Executor:
         text = _text(spec, output)
         if not isinstance(text, ToolFailure):
             context.trail.succeeded(spec.name, changes=spec.permission is not Permission.READ)
+            if isinstance(output, Pictured):
+                unseen = "" if context.sees else f"\n{NOT_SEEN}"
+                return attrs.evolve(output, text=f"{text}{unseen}")
         return text
 
     def _unknown(self, name: str, context: ToolContext) -> ToolFailure:
@@ -283,6 +291,8 @@ def _text(spec: ToolSpec, output: Any) -> str | ToolFailure:
     """What a tool returned, as text."""
     if isinstance(output, ToolFailure):
         return ToolFailure(clean_output(output.text[:MAX_CHARS]))
+    if isinstance(output, Pictured):
+        output = output.text
     if isinstance(output, str):
         text = clean_output(output[:MAX_CHARS])
     else:

@@ -26,7 +26,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import TaskName
 from klaw.errors import ToolRefused
 from klaw.json_schema import schema_of
-from klaw.llm.types import ToolDescription
+from klaw.llm.types import Image, ToolDescription
 
 _NO_SAVING = frozenset({"send_message", "web_fetch", "web_search"})
 """Tools that may change or reach something, but never keep anything for the user."""
@@ -92,6 +92,8 @@ class ToolContext:
     """0 in a chat's turn and in a task's run, one more for each subagent above."""
     model: str = ""
     """``provider/model`` that asks."""
+    sees: bool = False
+    """Whether it takes pictures."""
     call: str = ""
     """Id of the call, unique in its turn or run; the executor fills it in."""
     before_seq: int | None = None
@@ -115,9 +117,17 @@ class ToolFailure:
         return cls(text if text.endswith((".", "?", "!")) else f"{text}.")
 
 
+@attrs.frozen(kw_only=True)
+class Pictured:
+    """What a tool found, with pictures for models that see. The text says that they are there."""
+
+    text: str
+    pictures: tuple[Image, ...]
+
+
 Arguments: TypeAlias = Mapping[str, Any]
 ToolResult: TypeAlias = Any
-"""A text, a ToolFailure, or anything that JSON can hold (it is shown to the model as JSON)."""
+"""A text, a Pictured, a ToolFailure, or anything that JSON can hold (it is shown to the model as JSON)."""
 Invoke: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[ToolResult]]
 Bind: TypeAlias = Callable[[Arguments], Arguments]
 When: TypeAlias = Callable[[ToolContext], bool]

@@ -54,6 +54,33 @@ async def call(client, name, **arguments):
     return told
 
 
+async def batches(plain, url, headers):
+    """26.D4: several messages at once, of clients that speak 2025-03-26; cursors that are none of ours."""
+
+    async def post(value, **more):
+        return await plain.post(url, json=value, headers={**headers, **more})
+
+    def ask(method, number, **params):
+        return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+    note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    for version in ({}, {"MCP-Protocol-Version": "2025-03-26"}):
+        answer = await post([ask("tools/list", 1), note, ask("ping", "two"), ask("nothing/like/it", 3)], **version)
+        listed, ping, unknown = answer.json()
+        assert (answer.status_code, listed["id"], ping["id"], ping["result"]) == (200, 1, "two", {})
+        assert {tool["name"] for tool in listed["result"]["tools"]} == TOOLS
+        assert (unknown["id"], unknown["error"]["code"]) == (3, -32601)
+    assert (await post([note, note])).status_code == 202
+    assert [each["error"]["code"] for each in (await post([5, ask("initialize", 1)])).json()] == [-32600] * 2
+    for wrong in ([], [note] * 21):
+        answer = await post(wrong)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32600)
+    assert (await post([note], **{"MCP-Protocol-Version": "2025-06-18"})).status_code == 400
+    for method in ("tools/list", "resources/list", "resources/templates/list"):
+        assert (await post(ask(method, 1, cursor="next"))).json()["error"]["code"] == -32602
+        assert "result" in (await post(ask(method, 1))).json()
+
+
 async def refused(client, name, **arguments):
     answer = await client.call_tool(name, arguments)
     assert answer.is_error
@@ -192,4 +219,5 @@ async def test_clients_over_http_are_told_apart_and_share_nothing(tmp_path):
             assert (await plain.get(url, headers=owner)).status_code == 405
             broken = await plain.post(url, content=b"{", headers={**owner, "Content-Type": "application/json"})
             assert broken.status_code == 400
+            await batches(plain, url, owner)
         assert "тюльпан" not in server.stderr.casefold()

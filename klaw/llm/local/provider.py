@@ -15,7 +15,7 @@ from klaw.llm.errors import ProviderError, ProviderNetworkError, ProviderTimeout
 from klaw.llm.providers.http import HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.repetition import RepetitionStop
-from klaw.llm.types import Completion, Delta, OnDelta, Request, TextDelta
+from klaw.llm.types import Completion, Delta, OnDelta, Request, TakenBack, TextDelta
 
 
 class LocalState(enum.StrEnum):
@@ -206,6 +206,9 @@ class _Answer:
         return attrs.evolve(completion, text="".join(self._text))
 
     def _relay(self, delta: Delta) -> None:
+        if isinstance(delta, TakenBack):
+            self._text.clear()
+            self._stop = RepetitionStop()
         if not isinstance(delta, TextDelta):
             self._pass_on(delta)
             return

@@ -1,14 +1,16 @@
 """How large a request is, and making it fit for another model than it was made for. Pure."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from klaw.domain import tokens
+from klaw.domain.message import ECHO
 from klaw.domain.text import one_line, quoted
 from klaw.llm.errors import ContextTooLong
-from klaw.llm.types import ChatMessage, Model, Request, ToolCall, ToolDescription
+from klaw.llm.types import ChatMessage, Echo, Model, Request, ToolCall, ToolDescription
 
 IMAGE_TOKENS = 1_600
 """What the largest image costs with the providers that say so; smaller ones cost less."""
@@ -27,6 +29,11 @@ def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
     Raises:
         ContextTooLong: it surely does not fit into a model that stands in.
     """
+    own = tuple(
+        attrs.evolve(each, echo=None) if each.echo is not None and each.echo.model != model.name else each
+        for each in request.messages
+    )
+    request = attrs.evolve(request, messages=own)
     if stands_in:
         if not model.tools and (request.tools or any(message.role == "tool" for message in request.messages)):
             request = without_tools(request)
@@ -40,31 +47,52 @@ def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
 
 
 def without_tools(request: Request) -> Request:
-    """The request for a model that cannot call tools: calls and results so far become plain text, each a part of what
-    the model, or the user, says."""
-    return attrs.evolve(request, messages=_rounds_as_text(request.messages), tools=(), stable_messages=0)
+    """The request for a model that cannot call tools: calls and results so far become plain text."""
+    return attrs.evolve(request, messages=rounds_as_text(request.messages), tools=(), stable_messages=0)
 
 
-def _rounds_as_text(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+def rounds_as_text(
+    messages: Sequence[ChatMessage], keep: Callable[[ChatMessage], bool] = lambda _message: False
+) -> tuple[ChatMessage, ...]:
+    """The messages with calls and results as plain text, each a part of what the model, or the user, says.
+
+    Args:
+        messages: of a request.
+        keep: whether the calls of a message stay calls, with their results.
+    """
     plain: list[ChatMessage] = []
     names = {call.id: call.name for message in messages for call in message.tool_calls}
+    kept = {call.id for message in messages if message.tool_calls and keep(message) for call in message.tool_calls}
     for message in messages:
-        if message.role == "tool":
+        if message.tool_call_id in kept or (message.tool_calls and message.tool_calls[0].id in kept):
+            plain.append(message)
+        elif message.role == "tool":
             name = names.get(message.tool_call_id or "", "a tool")
-            told = ChatMessage(role="user", content=f"Result of {one_line(name)}:\n{quoted(message.content)}")
+            _join(plain, ChatMessage(role="user", content=f"Result of {one_line(name)}:\n{quoted(message.content)}"))
         elif message.tool_calls:
             used = (f"I use {call.name} with {call.arguments}" for call in message.tool_calls)
             content = "\n".join([message.content, *used]).strip()
-            told = ChatMessage(role="assistant", content=content)
+            _join(plain, ChatMessage(role="assistant", content=content))
         else:
             plain.append(message)
-            continue
-        if plain and plain[-1].role == told.role and not plain[-1].images:
-            # Templates that know no tools want the roles to alternate.
-            before = plain.pop()
-            told = attrs.evolve(before, content=f"{before.content}\n{told.content}")
-        plain.append(told)
     return tuple(plain)
+
+
+def _join(plain: list[ChatMessage], told: ChatMessage) -> None:
+    """Templates that know no tools want the roles to alternate."""
+    if plain and plain[-1].role == told.role and not plain[-1].images and not plain[-1].tool_calls:
+        before = plain.pop()
+        told = attrs.evolve(before, content=f"{before.content}\n{told.content}")
+    plain.append(told)
+
+
+def system_as_user(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """The messages for a template without system messages: they stand at the beginning of what the user says."""
+    told = [message.content for message in messages if message.role == "system"]
+    others = [message for message in messages if message.role != "system"]
+    if not others or others[0].role != "user":
+        return (ChatMessage(role="user", content="\n\n".join(told)), *others)
+    return (attrs.evolve(others[0], content="\n\n".join([*told, others[0].content])), *others[1:])
 
 
 def without_images(request: Request) -> Request:
@@ -97,9 +125,27 @@ def call_tokens(calls: Sequence[ToolCall]) -> int:
     return sum(tokens.estimate(call.name + call.arguments) + tokens.PER_MESSAGE for call in calls)
 
 
+def echo_of(metadata: Mapping[str, Any]) -> Echo | None:
+    """What goes back with a stored message; None: nothing, or nothing that can be read."""
+    kept = metadata.get(ECHO)
+    if not isinstance(kept, dict):
+        return None
+    model, message, calls = kept.get("model"), kept.get("message"), kept.get("calls")
+    if not isinstance(model, str) or not isinstance(message, dict) or not isinstance(calls, list):
+        return None
+    return Echo(model=model, message=message, calls=tuple(call if isinstance(call, dict) else {} for call in calls))
+
+
+def echo_tokens(echo: Echo | None) -> int:
+    """Estimated tokens of what goes back to a provider."""
+    if echo is None:
+        return 0
+    return tokens.estimate(json.dumps([echo.message, echo.calls], ensure_ascii=False))
+
+
 def message_tokens(message: ChatMessage) -> int:
-    images = IMAGE_TOKENS * len(message.images)
-    return tokens.estimate(message.content) + call_tokens(message.tool_calls) + images + tokens.PER_MESSAGE
+    beside = IMAGE_TOKENS * len(message.images) + echo_tokens(message.echo)
+    return tokens.estimate(message.content) + call_tokens(message.tool_calls) + beside + tokens.PER_MESSAGE
 
 
 def request_tokens(messages: Sequence[ChatMessage]) -> int:

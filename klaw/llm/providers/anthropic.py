@@ -6,18 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from klaw.llm.errors import ProviderError, ProviderMalformed
-from klaw.llm.providers.dialect import (
-    CODE,
-    MAX_TOOL_CALLS,
-    Assembly,
-    CallInProgress,
-    count,
-    encode,
-    error_code,
-    parse,
-    refused,
-)
-from klaw.llm.types import ChatMessage, Delta, ReasoningDelta, Request, TextDelta, Usage
+from klaw.llm.providers.dialect import MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, parse
+from klaw.llm.providers.refusals import CODE, error_code, refused, refused_in_stream
+from klaw.llm.types import ChatMessage, Delta, Echo, Request, Usage
 
 BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
@@ -25,6 +16,9 @@ MAX_TOKENS = 4096
 """The API wants a limit; this one where the caller has none."""
 HIGHEST_TEMPERATURE = 1.0
 
+THINKING = "thinking_blocks"
+"""In ``Echo.message``: the blocks of thinking, in their order."""
+_OF_CALL = ("type", "id", "name", "input", "cache_control")
 NO_BEGINNING = "(Earlier messages are left out.)"
 """The API wants a user to begin; a window may begin with an answer."""
 
@@ -140,11 +134,20 @@ def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
         }
         for image in message.images
     ]
+    echo = message.echo or Echo()
     calls: list[dict[str, Any]] = [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": _arguments(call.arguments)}
-        for call in message.tool_calls
+        {
+            **echo.of_call(place, len(message.tool_calls)),
+            "type": "tool_use",
+            "id": call.id,
+            "name": call.name,
+            "input": _arguments(call.arguments),
+        }
+        for place, call in enumerate(message.tool_calls)
     ]
-    return images + text + calls
+    # The API wants its signed thinking back in front of calls; in front of anything else it needs none.
+    thinking = list(echo.message.get(THINKING, ())) if calls else []
+    return thinking + images + text + calls
 
 
 def _arguments(text: str) -> dict[str, Any]:
@@ -162,6 +165,10 @@ class AnthropicAssembly(Assembly):
     def __init__(self, new_id: Callable[[], str]) -> None:
         super().__init__(new_id)
         self._calls: dict[int, CallInProgress] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        """Of thinking."""
+        self._pieces: dict[tuple[int, str], list[str]] = {}
+        """What was added to them, by block and member."""
         self._inputs: dict[int, str] = {}
         """Inputs that came whole with their block; pieces that follow replace them."""
         self._usage: dict[str, int] = {}
@@ -200,6 +207,10 @@ class AnthropicAssembly(Assembly):
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _called(self) -> list[CallInProgress]:
+        for (place, key), pieces in self._pieces.items():
+            self._blocks[place][key] = str(self._blocks[place].get(key) or "") + "".join(pieces)
+        self._pieces.clear()
+        self._echo = {THINKING: [self._blocks[place] for place in sorted(self._blocks)]} if self._blocks else {}
         for index, whole in self._inputs.items():
             if not "".join(self._calls[index].arguments).strip():
                 self._calls[index].arguments = [whole]
@@ -208,18 +219,22 @@ class AnthropicAssembly(Assembly):
     def _begin(self, index: int, block: dict[str, Any]) -> Iterator[Delta]:
         match block.get("type"):
             case "text":
-                yield from self._say(block.get("text"))
-            case "thinking":
-                yield from self._think(block.get("thinking"))
+                yield from self._text_of(block.get("text"))
+            case "thinking" | "redacted_thinking":
+                self._blocks[index] = {**block}
+                yield from self._think(str(block.get("thinking") or ""))
             case "tool_use":
                 self._begin_call(index, block)
 
     def _go_on(self, index: int, delta: dict[str, Any]) -> Iterator[Delta]:
         match delta.get("type"):
             case "text_delta":
-                yield from self._say(delta.get("text"))
-            case "thinking_delta":
-                yield from self._think(delta.get("thinking"))
+                yield from self._text_of(delta.get("text"))
+            case "thinking_delta" | "signature_delta":
+                for key in ("thinking", "signature"):
+                    if isinstance(more := delta.get(key), str) and index in self._blocks:
+                        self._pieces.setdefault((index, key), []).append(more)
+                yield from self._think(str(delta.get("thinking") or ""))
             case "input_json_delta":
                 part = delta.get("partial_json")
                 if not isinstance(part, str | None):
@@ -227,25 +242,20 @@ class AnthropicAssembly(Assembly):
                 if index in self._calls:  # else they belong to a block that the provider itself deals with
                     self._calls[index].arguments.append(self._clean(part or ""))
 
-    def _say(self, text: object) -> Iterator[Delta]:
+    def _text_of(self, text: object) -> Iterator[Delta]:
         if not isinstance(text, str | None):
             raise ProviderMalformed("the LLM provider sent content that is not text")
         if text:
-            self._text.append(self._clean(text))
-            yield TextDelta(self._text[-1])
-
-    def _think(self, thought: object) -> Iterator[Delta]:
-        if isinstance(thought, str) and thought:
-            self._thought = True
-            yield ReasoningDelta(self._clean(thought))
+            yield from self._say(text)
 
     def _begin_call(self, index: int, block: dict[str, Any]) -> None:
         if index not in self._calls and len(self._calls) >= MAX_TOOL_CALLS:
-            raise ProviderMalformed(f"the model asked for more than {MAX_TOOL_CALLS} tool calls at once")
+            return
         call = self._calls[index] = CallInProgress()
         own, name, whole = block.get("id"), block.get("name"), block.get("input")
         call.id = self._clean(own) if isinstance(own, str) else ""
         call.name = self._clean(name) if isinstance(name, str) else ""
+        call.echo = {key: value for key, value in block.items() if key not in _OF_CALL and value is not None}
         if isinstance(whole, dict) and whole:
             self._inputs[index] = self._clean(json.dumps(whole, ensure_ascii=False))
 
@@ -286,4 +296,5 @@ def _index(event: dict[str, Any]) -> int:
 
 
 def _error_in_stream(event: dict[str, Any]) -> ProviderError:
-    return refused(_STATUS.get(error_code(event) or "", 500), event)
+    status = _STATUS.get(error_code(event) or "")
+    return refused_in_stream(event) if status is None else refused(status, event)

@@ -1,57 +1,21 @@
-"""What differs between the APIs that providers speak, what their readers share, and what of a provider's words about a
-failure may be shown and logged. Pure; knows neither HTTP nor Trio.
-
-Nothing that a provider wrote gets into an error's text, except short machine-readable codes; its words go to
-``ProviderError.said``, which ``klaw.llm.providers.http`` masks: they may quote the key and the prompt. Keys are masked
-wherever they stand, parts of them too. The caller's user sees the rest; logs, status and other users only see words of
-a fixed vocabulary, which can hold nobody's message.
-"""
+"""What differs between the APIs that providers speak, and what their readers share. Pure."""
 
 import json
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from klaw.llm.errors import (
-    ContextTooLong,
-    OverQuota,
-    ProviderMalformed,
-    ProviderNetworkError,
-    ProviderRefused,
-    RateLimited,
-)
-from klaw.llm.types import Completion, Delta, Request, ToolCall, Usage
+from klaw.llm.errors import BadCall, ProviderMalformed, ProviderNetworkError
+from klaw.llm.providers.refusals import error_text, is_json, parsed, refused_in_stream
+from klaw.llm.providers.thinking import ThinkSplitter
+from klaw.llm.types import Completion, Delta, Echo, ReasoningDelta, Request, TakenBack, TextDelta, ToolCall, Usage
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 """Text, thinking and tool arguments of one answer together. The largest models write less than 1 MiB."""
 MAX_TOOL_CALLS = 128
-"""What OpenAI allows in tools of one request; a model that asks for more at once is in a loop."""
-
-CODE = re.compile(r"[a-z0-9_.-]{1,64}")
-"""What counts as a machine-readable code of a provider."""
-
-_RETRY_LATER = frozenset({408, 425, 429})
-_TOO_LONG_STATUS = frozenset({400, 413, 422, 500})
-_TOO_LONG = frozenset(
-    {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length", "request_too_large", "1261"}
-)
-"""How providers call a prompt that does not fit: OpenAI and its likes, llama.cpp, Anthropic, GLM."""
-_TOO_LONG_WORDS = re.compile(
-    r"maximum context|context (?:length|window|size|limit)|model token limit"
-    r"|(?:prompt|input|request)(?: length)?(?: is)? too (?:long|large)"
-    r"|(?:prompt|input)\b.{0,60}\bexceed|range of input length|maximum (?:allowed )?input|reduce the length",
-    re.IGNORECASE | re.DOTALL,
-)
-"""The same where there is only a text; most servers that speak OpenAI's API have no code for it."""
-_SPENT = frozenset(
-    {
-        "insufficient_quota", "billing_hard_limit_reached", "billing_error", "insufficient_balance", "arrearage",
-        "1113",
-    }
-)  # fmt: skip
-"""How providers call an empty account; some say so with status 429 or 400. No waiting cures that."""
-_SPENT_WORDS = re.compile(r"credit balance|insufficient (?:balance|credits|funds)|arrearage", re.IGNORECASE)
+"""What OpenAI allows in tools of one request; a model that asks for more at once is in a loop: they are left out."""
+MAX_ECHO_BYTES = 256 * 1024
+"""Of what a provider wants back with one message; of more nothing is kept."""
 
 
 class CallInProgress:
@@ -61,14 +25,22 @@ class CallInProgress:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.echo: dict[str, Any] = {}
+        """See ``Echo.calls``."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its arguments are JSON, so that nothing more can belong to them."""
+        return is_json("".join(self.arguments))
 
 
 class EmptyAnswer(ProviderMalformed):
     """An answer with neither text nor tool calls. It costs like any other; ``usage`` says what, if it was counted."""
 
-    def __init__(self, message: str, usage: Usage | None) -> None:
+    def __init__(self, message: str, usage: Usage | None, finish_reason: str = "stop") -> None:
         super().__init__(message)
         self.usage = usage
+        self.finish_reason = finish_reason
 
 
 class Assembly(ABC):
@@ -84,17 +56,34 @@ class Assembly(ABC):
         self.done = False
         """Whether nothing can follow."""
         self._new_id = new_id
+        self._splitter = ThinkSplitter()
         self._text: list[str] = []
         self._thought = False
         self._finish_reason: str | None = None
+        self._echo: dict[str, Any] = {}
+        """See ``Echo.message``."""
+        self._images: list[bytes] = []
 
     @property
     def complete(self) -> bool:
         """Whether the provider said that the answer is over, in either way."""
         return self.done or self._finish_reason is not None
 
-    def feed_event(self, data: str) -> Iterator[Delta]:
+    @property
+    def unopened(self) -> bool:
+        """Whether the model left out the tag that opens its thinking."""
+        return self._splitter.unopened
+
+    def hold(self) -> None:
+        """It is known to do so; see ``ThinkSplitter``. Before anything is fed."""
+        self._splitter.holds = True
+
+    def feed_event(self, data: str, name: str = "") -> Iterator[Delta]:
         """Take the data of one event. The result must be exhausted.
+
+        Args:
+            data: as it came.
+            name: of the event.
 
         Raises:
             ProviderMalformed: not what the API promises, or too much.
@@ -102,6 +91,8 @@ class Assembly(ABC):
         """
         if data.strip() == "[DONE]":  # what OpenAI's API ends with
             self.done = True
+        elif name == "error":
+            raise refused_in_stream(parsed(data))
         elif data.strip():
             yield from self.feed(parse(data))
 
@@ -113,26 +104,46 @@ class Assembly(ABC):
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
         """Take an answer that came in one piece. Raises like ``feed_event``."""
 
-    def finish(self) -> Iterator[Delta]:
-        """The response is over; give what was held back. Call ``completion`` next."""
-        return iter(())
+    def finish(self, rest: str = "") -> Iterator[Delta]:
+        """The response is over; give what was held back. Call ``completion`` next.
+
+        Args:
+            rest: what came outside of events. It may say why there is no more.
+        """
+        if rest and not self.complete:
+            reason = parsed(rest)
+            if not isinstance(reason, str) and error_text(reason):
+                raise refused_in_stream(reason)
+        for delta in self._splitter.end():
+            yield self._note(delta)
 
     def completion(self) -> Completion:
         """The whole answer, without the name of who gave it.
 
         Raises:
             ProviderNetworkError: the response ended too early.
-            ProviderMalformed: the answer is empty, or a tool call has no name.
+            ProviderMalformed: the answer is empty.
+            BadCall: it should have been a tool call.
         """
         if not self.complete:
             raise ProviderNetworkError("the LLM provider's answer was cut off")
         text, usage = "".join(self._text), self._counted()
-        calls = _finished(self._called(), self._new_id)
+        called = [call for call in self._called() if call.name or call.id or "".join(call.arguments).strip()]
+        calls = _finished(called, self._new_id)
         reason = self._finish_reason or ("tool_calls" if calls else "stop")
-        if not text.strip() and not calls:
+        if not text.strip() and not calls and not self._images:
+            if "function_call" in reason:
+                raise BadCall("what the model wrote as a tool call cannot be read")
             what = "only thinking and no answer" if self._thought else "an empty answer"
-            raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage)
-        return Completion(text=text, tool_calls=calls, finish_reason=reason, usage=usage)
+            raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage, reason)
+        return Completion(
+            text=text,
+            tool_calls=calls,
+            finish_reason=reason,
+            usage=usage,
+            echo=self._echoed([call.echo for call in called]),
+            images=tuple(self._images),
+        )
 
     @abstractmethod
     def _called(self) -> list[CallInProgress]:
@@ -141,6 +152,38 @@ class Assembly(ABC):
     @abstractmethod
     def _counted(self) -> Usage | None:
         """What the provider counted."""
+
+    def _say(self, text: str) -> Iterator[Delta]:
+        """A piece of the text, which may hold thinking."""
+        for delta in self._splitter.feed(self._clean(text)):
+            yield self._note(delta)
+
+    def _think(self, thought: str) -> Iterator[Delta]:
+        """A piece of thinking that the provider sends as such, so that the text holds none."""
+        if thought:
+            self._splitter.holds = False
+            yield self._note(ReasoningDelta(self._clean(thought)))
+
+    def _note(self, delta: Delta) -> Delta:
+        match delta:
+            case TextDelta(text):
+                self._text.append(text)
+            case ReasoningDelta():
+                self._thought = True
+            case TakenBack():
+                self._text.clear()
+                self._thought = True
+        return delta
+
+    def _echoed(self, calls: list[dict[str, Any]]) -> Echo | None:
+        if not self._echo and not any(calls):
+            return None
+        try:
+            text = json.dumps([self._echo, calls], ensure_ascii=False, allow_nan=False)
+            message, plain = json.loads(text.encode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return None
+        return Echo(message=message, calls=tuple(plain)) if len(text) <= MAX_ECHO_BYTES else None
 
     def _clean(self, text: str) -> str:
         """Replace lone surrogates (JSON can carry them, nothing else can). Raises ProviderMalformed at the cap."""
@@ -180,64 +223,11 @@ def encode(body: dict[str, Any], extra: Mapping[str, Any]) -> bytes:
 def parse(text: str) -> object:
     """Decode JSON of a provider. Raises ProviderMalformed."""
     try:
-        parsed: object = json.loads(text)
+        value: object = json.loads(text)
     except (ValueError, RecursionError):
         # Not "from exc": a JSONDecodeError carries the whole document.
         raise ProviderMalformed("the LLM provider sent something that is not JSON") from None
-    return parsed
-
-
-def refused(status: int, payload: object, retry_after_s: float | None = None) -> ProviderRefused:
-    """The error for an error status.
-
-    Args:
-        status: HTTP status code.
-        payload: the decoded body; a text if it is no JSON, None if it is for no reader.
-        retry_after_s: what the provider asks for.
-    """
-    code, text = error_code(payload), _error_text(payload)
-    kind = _kind(status, code, text)
-    retryable = (status in _RETRY_LATER or status >= 500) and kind in (ProviderRefused, RateLimited)
-    detail = f" ({code})" if code is not None and code != str(status) else ""
-    error = kind(
-        f"the LLM provider answered with status {status}{detail}",
-        status=status,
-        retryable=retryable,
-        retry_after_s=retry_after_s,
-    )
-    error.said = text
-    return error
-
-
-def error_code(payload: object) -> str | None:
-    """The machine-readable code of an error object (``{"error": {"code": ...}}``), or None if there is no short one."""
-    error = payload.get("error") if isinstance(payload, dict) else None
-    if isinstance(error, dict):
-        for key in ("code", "type"):
-            value = error.get(key)
-            if isinstance(value, str) and CODE.fullmatch(value):
-                return value
-    return None
-
-
-def _kind(status: int, code: str | None, text: str) -> type[ProviderRefused]:
-    if status == 402 or code in _SPENT or _SPENT_WORDS.search(text):
-        return OverQuota
-    if code in _TOO_LONG or status == 413 or (status in _TOO_LONG_STATUS and _TOO_LONG_WORDS.search(text)):
-        return ContextTooLong
-    return RateLimited if status == 429 else ProviderRefused
-
-
-def _error_text(payload: object) -> str:
-    """What the provider says for people, as it came."""
-    error = payload.get("error", payload) if isinstance(payload, dict) else payload
-    text = error
-    if isinstance(error, dict):
-        text = error.get("message") or error.get("detail") or ""
-        about = error.get("metadata")
-        if isinstance(about, dict) and isinstance(about.get("raw"), str):  # OpenRouter: what the one behind it said
-            text = f"{text}: {about['raw']}"
-    return text[:2000] if isinstance(text, str) else ""
+    return value
 
 
 def count(value: object) -> int | None:
@@ -246,91 +236,21 @@ def count(value: object) -> int | None:
 
 
 def _finished(calls: list[CallInProgress], new_id: Callable[[], str]) -> tuple[ToolCall, ...]:
-    """The calls when the answer is over; each with an id of its own, or results could not be told apart.
-
-    Raises:
-        ProviderMalformed: a call has no name.
-    """
+    """The calls when the answer is over; each with an id of its own, or results could not be told apart. What is wrong
+    with one is told to the model when it is carried out."""
     finished: list[ToolCall] = []
     taken: set[str] = set()
     for call in calls:
-        if not call.name:
-            raise ProviderMalformed("the model called a tool without a name")
         own = call.id if call.id and call.id not in taken else new_id()
         taken.add(own)
-        finished.append(ToolCall(id=own, name=call.name, arguments="".join(call.arguments) or "{}"))
+        finished.append(ToolCall(id=own, name=call.name, arguments=_whole(call.arguments) or "{}"))
     return tuple(finished)
 
 
-MAX_CHARS = 300
-MAX_LOOKED_AT = 2000
-MASK = "***"
-
-_PART = 4
-"""So many characters in a row of a key are masked; services show the last four."""
-_SCHEMES = frozenset({"bearer", "basic", "token"})
-_WORD = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
-_MASKED = re.compile(r"[*•.…]*\0[\0*•.…]*")
-_MIN_WORDS = 2
-_GAP = "…"
-
-_WORDS = """
-a an the this that your you is are was were be been has have had does do did not no or and of for to in on at by with
-from it its as if can cannot could may must should please when only more than too either there any
-incorrect invalid wrong missing expired revoked unknown unauthorized unauthenticated authentication authorization
-authenticate forbidden denied permission access api key keys token tokens header headers credentials provided account
-organization project billing credit credits balance quota plan payment subscription free trial insufficient exceeded
-exceeds exceed reached limit limits limited rate usage upgrade
-request requests body parameter parameters argument field value values required expected got type format json schema
-allowed supported unsupported support enable enabled disabled tool tools function functions image images vision stream
-streaming temperature role content messages message input output prompt context length size window long large small
-many maximum minimum
-model models engine endpoint url path route page resource found exist exists available unavailable deprecated removed
-loaded loading load pull server service services overloaded capacity busy internal error errors failed failure timeout
-timed connection connect refused gateway bad upstream provider returned response temporarily currently try again later
-retry maintenance region country location blocked method
-"""
-"""Grammar; keys and accounts; requests; places and states."""
-_VOCABULARY = frozenset(_WORDS.split())
-
-
-def shown(text: str, secrets: Iterable[str]) -> str:
-    """A provider's text on one line, printable, short, and without any part of the secrets."""
-    plain = "".join(char if char.isprintable() else " " for char in text[:MAX_LOOKED_AT])
-    line = " ".join(masked(" ".join(plain.split()), secrets).split())
-    return line if len(line) <= MAX_CHARS else line[: MAX_CHARS - 1].rstrip() + _GAP
-
-
-def masked(text: str, secrets: Iterable[str]) -> str:
-    """The text with everything hidden that it shares with a secret."""
-    low = text.lower()
-    if len(low) != len(text):  # a few letters grow; then keys are found in the case they have
-        low = text
-    hidden = bytearray(len(text))
-    for part in _parts(secrets):
-        length = min(_PART, len(part))
-        windows = {part[start : start + length] for start in range(len(part) - length + 1)}
-        for start in range(len(low) - length + 1):
-            if low[start : start + length] in windows:
-                hidden[start : start + length] = b"\1" * length
-    if not any(hidden):
-        return text
-    return _MASKED.sub(MASK, "".join("\0" if hide else char for char, hide in zip(text, hidden, strict=True)))
-
-
-def loggable(text: str) -> str:
-    """The words of the fixed vocabulary in it, with a sign where others were left out; empty for hardly any."""
-    kept: list[str] = []
-    count = 0
-    for word in _WORD.findall(text[:MAX_LOOKED_AT]):
-        known = word.lower() in _VOCABULARY
-        count += known
-        if known or kept[-1:] != [_GAP]:
-            kept.append(word if known else _GAP)
-    line = " ".join(kept)
-    return line[:MAX_CHARS] if count >= _MIN_WORDS else ""
-
-
-def _parts(secrets: Iterable[str]) -> Iterable[str]:
-    """The words of secrets, without that of an ``Authorization`` header that is none."""
-    return {word.lower() for secret in secrets for word in secret.split() if word.lower() not in _SCHEMES}
+def _whole(parts: list[str]) -> str:
+    """The arguments of a call. Some servers begin with an empty object before the parts, or repeat all at the end."""
+    whole = "".join(parts)
+    others = ("".join(parts[1:]), parts[-1] if parts else "")
+    if not whole.strip() or is_json(whole):
+        return whole
+    return next((other for other in others if isinstance(parsed(other), dict)), whole)

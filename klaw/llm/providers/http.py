@@ -2,7 +2,7 @@
 
 This is the boundary where httpx2's exceptions become Klaw's, and where an error gets to know whom it is of. Of what a
 provider wrote, an error's text and a log line hold only status codes, short machine-readable codes, and words that can
-hold nobody's message (see ``klaw.llm.providers.dialect``).
+hold nobody's message (see ``klaw.llm.providers.refusals``).
 """
 
 import ipaddress
@@ -13,7 +13,8 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,14 +28,19 @@ from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.llm.errors import (
+    ContextTooLong,
+    OverQuota,
     ProviderError,
     ProviderMalformed,
     ProviderNetworkError,
     ProviderRefused,
     ProviderTimeout,
     ProviderUnreachable,
+    RateLimited,
 )
-from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, loggable, masked, parse, refused, shown
+from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, parse
+from klaw.llm.providers.habits import MAX_TRIES, Habits, is_about_length, learned
+from klaw.llm.providers.refusals import loggable, masked, readable, refused, shown
 from klaw.llm.providers.response import Answer, read_capped
 from klaw.llm.service import parse_retry_after, pause_before_retry
 from klaw.llm.types import Completion, OnDelta, Request
@@ -44,6 +50,8 @@ CLOSE_BUDGET_S = 2.0
 ERROR_BODY_BUDGET_S = 5.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
 MAX_CAUSES = 30
+MAX_REMEMBERED = 256
+"""Models of which is remembered what they refuse."""
 IDLE_S = 600.0
 """Models that think in silence take minutes; their servers send comments meanwhile."""
 
@@ -199,11 +207,7 @@ class HttpClient:
         body = bytearray()
         with trio.move_on_after(ERROR_BODY_BUDGET_S):
             await read_capped(response, body, MAX_ERROR_BODY_BYTES)
-        payload: object = None
-        with suppress(ValueError, RecursionError):
-            payload = json.loads(bytes(body))
-        if payload is None and response.headers.get("content-type", "").startswith("text/plain"):
-            payload = body.decode("utf-8", "replace")
+        payload = readable(bytes(body))
         after = parse_retry_after(response.headers.get("retry-after"), time.time())
         return refused(response.status_code, payload, after)
 
@@ -231,18 +235,58 @@ class HttpClient:
 class HttpProvider(HttpClient):
     """See ``klaw.llm.types.Provider``."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._habits: dict[str, Habits] = {}
+
+    @property
+    def adapted(self) -> Mapping[str, tuple[str, ...]]:
+        """What models turned out to refuse, by their own names."""
+        return {model: told for model, habits in self._habits.items() if (told := habits.told())}
+
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. Retries what may pass, but never after the first delta."""
-        body = self._dialect.body(request, self._settings.extra_body)
-        answer: Answer | None = None
+        """See ``Provider.stream``. Retries what may pass, but never after the first delta. What the model refuses is
+        left out, and remembered when it answers then."""
+        trial, completion = _Trial(request, self._habits.get(request.model, Habits())), None
+        for left in reversed(range(MAX_TRIES)):
+            try:
+                completion = await self._repeating(request.model, partial(self._ask, trial, on_delta), trial.has_begun)
+                break
+            except ProviderError:
+                if trial.next is None or trial.has_begun() or not left:
+                    raise
+                trial = _Trial(request, trial.next)
+        assert completion is not None
+        habits = trial.habits
+        if trial.answer is not None and trial.answer.unopened:
+            habits = attrs.evolve(habits, unopened=True)
+        if habits != self._habits.get(request.model, Habits()):
+            log.info("llm_adapted", provider=self._settings.name, model=request.model, kinds=habits.told())
+            if len(self._habits) >= MAX_REMEMBERED:
+                self._habits.clear()
+            self._habits[request.model] = habits
+        name = f"{self._settings.name}/{request.model}"
+        echo = completion.echo and attrs.evolve(completion.echo, model=name)
+        return attrs.evolve(completion, model=name, echo=echo, adapted=habits.told())
 
-        async def attempt() -> Completion:
-            nonlocal answer
-            answer = Answer(self._dialect.assembly(new_id), on_delta, self._settings.idle_s)
-            return await self._attempt(body, answer)
-
-        completion = await self._repeating(request.model, attempt, lambda: answer is not None and answer.begun)
-        return attrs.evolve(completion, model=f"{self._settings.name}/{request.model}")
+    async def _ask(self, trial: "_Trial", on_delta: OnDelta) -> Completion:
+        request, own = trial.habits.fitted(trial.request), trial.habits.members(trial.request)
+        body = self._dialect.body(request, {**own, **self._settings.extra_body})
+        assembly = self._dialect.assembly(new_id)
+        if trial.habits.unopened:
+            assembly.hold()
+        trial.answer = Answer(assembly, on_delta, self._settings.idle_s)
+        try:
+            return await self._attempt(body, trial.answer)
+        except ProviderRefused as error:
+            too_long = isinstance(error, ContextTooLong) and not is_about_length(error.said)
+            if not too_long and not isinstance(error, OverQuota | RateLimited):
+                fields = frozenset(json.loads(body)) - self._settings.extra_body.keys()
+                said = f"{error.args[0]} {error.param} {error.said}"
+                trial.next = learned(trial.habits, trial.request, status=error.status, text=said, fields=fields)
+                if trial.next is not None:
+                    error.retryable = False
+            raise
 
     async def _attempt(self, body: bytes, answer: Answer) -> Completion:
         with trio.move_on_after(self._settings.max_s):
@@ -259,6 +303,21 @@ class HttpProvider(HttpClient):
             else:
                 raise ProviderMalformed("the LLM provider sent no event stream; is its baseUrl right?")
         return answer.completion()
+
+
+@attrs.define
+class _Trial:
+    """One form of a request."""
+
+    request: Request
+    habits: Habits
+    answer: Answer | None = None
+    next: Habits | None = None
+    """What to try when it was refused."""
+
+    def has_begun(self) -> bool:
+        """Whether anything of the answer was passed on."""
+        return self.answer is not None and self.answer.begun
 
 
 class HttpEndpoint(HttpClient):

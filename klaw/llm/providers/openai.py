@@ -1,17 +1,45 @@
 """OpenAI's chat completions: request bodies out, chunks in. Pure; knows neither HTTP nor Trio."""
 
 import base64
-import enum
+import binascii
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
-from klaw.llm.errors import ProviderError, ProviderMalformed
-from klaw.llm.providers.dialect import CODE, MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, parse, refused
-from klaw.llm.types import ChatMessage, Delta, ReasoningDelta, Request, TextDelta, Usage
+from klaw.llm.errors import ProviderMalformed
+from klaw.llm.providers.dialect import MAX_ECHO_BYTES, MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, parse
+from klaw.llm.providers.refusals import CODE, refused_in_stream
+from klaw.llm.types import ChatMessage, Delta, Echo, Request, ToolCall, Usage
 
-THINK_OPEN = "<think>"
-THINK_CLOSE = "</think>"
+MIN_REPEATED = 3
+"""Characters of a text that is known to be said twice; a shorter one may be meant so."""
+MAX_IMAGES = 4
+"""Pictures of one answer that are kept."""
+_REASONS = {
+    **dict.fromkeys(("end_turn", "eos", "stop_sequence", "complete", "completed", "finished", "done"), "stop"),
+    **dict.fromkeys(
+        ("max_tokens", "model_length", "max_output_tokens", "max_completion_tokens", "token_limit"), "length"
+    ),
+    "model_context_window_exceeded": "length",
+    **dict.fromkeys(("safety", "recitation", "blocklist", "prohibited_content", "spii", "sensitive"), "content_filter"),
+    **dict.fromkeys(("refusal", "content_filtered", "guardrail_intervened", "image_safety"), "content_filter"),
+    **dict.fromkeys(("tool_use", "function_call", "tool_call"), "tool_calls"),
+}
+"""What servers say in place of OpenAI's words."""
+_THINKING = re.compile(r"think|reason|thought", re.IGNORECASE)
+"""In the type of a part of content."""
+_ECHOED = re.compile(r"reason|think|thought|signature|encrypted|extra_content|provider_specific", re.IGNORECASE)
+"""Members of a message that belong to its thinking, or sign it: what providers may want back."""
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_OF_CALL = ("index", "id", "type", "function")
+_OF_FUNCTION = ("name", "arguments")
+_GROWS = frozenset({"text", "summary", "thinking", "data", *_THOUGHTS})
+"""Texts that come in pieces; others come whole."""
+_PLACES = ("image_url", "url", "b64_json", "data", "source")
+"""Where a picture stands in the object that describes it."""
+_DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,")
 
 
 class OpenAiDialect:
@@ -62,12 +90,17 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     if message.tool_calls:
         encoded["content"] = message.content or None
         encoded["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.tool_calls
+            _call(call, message.echo.of_call(place, len(message.tool_calls)) if message.echo is not None else {})
+            for place, call in enumerate(message.tool_calls)
         ]
     if message.tool_call_id is not None:
         encoded["tool_call_id"] = message.tool_call_id
-    return encoded
+    return {**message.echo.message, **encoded} if message.echo is not None else encoded
+
+
+def _call(call: ToolCall, echo: Mapping[str, Any]) -> dict[str, Any]:
+    function = {**echo.get("function", {}), "name": call.name, "arguments": call.arguments}
+    return {**echo, "id": call.id, "type": "function", "function": function}
 
 
 class OpenAiAssembly(Assembly):
@@ -75,9 +108,13 @@ class OpenAiAssembly(Assembly):
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         super().__init__(new_id)
-        self._splitter = ThinkSplitter()
         self._calls: list[tuple[int, CallInProgress]] = []
         """In the order of arrival, with the index that the provider gave or that was made up."""
+        self._open: CallInProgress | None = None
+        """The call that got the last part."""
+        self._raw: list[str] = []
+        """The text as it came, with thinking in it."""
+        self._echo_size = 0
         self._usage: Usage | None = None
 
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
@@ -85,28 +122,28 @@ class OpenAiAssembly(Assembly):
         self.done = True
 
     def feed(self, event: object) -> Iterator[Delta]:
+        if isinstance(event, list) and event:  # Google wraps errors so
+            event = event[0]
         if not isinstance(event, dict):
             raise ProviderMalformed("the LLM provider sent something that is not a chunk of an answer")
-        if event.get("error"):
-            raise _error_in_stream(event)
-        self._take_usage(event.get("usage"))
         choices = event.get("choices")
+        if event.get("error") or (not choices and _is_error(event)):
+            raise refused_in_stream(event)
+        self._take_usage(event.get("usage"))
         if not isinstance(choices, list | None):
             raise ProviderMalformed("the LLM provider sent choices that are not a list")
         for choice in (choices or [])[:1]:
             if not isinstance(choice, dict):
                 raise ProviderMalformed("the LLM provider sent a choice that is not an object")
-            reason = choice.get("finish_reason")
-            if isinstance(reason, str) and reason:
-                self._finish_reason = reason if CODE.fullmatch(reason) else "other"
-            delta = choice.get("delta") or choice.get("message") or {}
-            if not isinstance(delta, dict):
+            if choice.get("error"):
+                raise refused_in_stream(choice)
+            self._take_reason(choice)
+            delta, whole = choice.get("delta") or {}, choice.get("message")
+            if not isinstance(delta, dict) or not isinstance(whole, dict | None):
                 raise ProviderMalformed("the LLM provider sent a delta that is not an object")
+            if not delta or event.get("object") == "chat.completion" or self._repeats(choice, delta):
+                delta = self._unsaid(whole or delta)
             yield from self._take_delta(delta)
-
-    def finish(self) -> Iterator[Delta]:
-        for delta in self._splitter.end():
-            yield self._note(delta)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -116,63 +153,146 @@ class OpenAiAssembly(Assembly):
     def _counted(self) -> Usage | None:
         return self._usage
 
-    def _take_delta(self, delta: dict[str, Any]) -> Iterator[Delta]:
-        thought = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(thought, str):
-            yield self._note(ReasoningDelta(self._clean(thought)))
+    def _take_reason(self, choice: dict[str, Any]) -> None:
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            low = reason.lower()
+            if low == "error":
+                raise refused_in_stream(choice)
+            low = "content_filter" if low.startswith("content_filter") else _REASONS.get(low, low)
+            self._finish_reason = low if CODE.fullmatch(low) else "function_call" if "function_call" in low else "other"
+
+    def _repeats(self, choice: dict[str, Any], delta: dict[str, Any]) -> bool:
+        """Whether the last piece is the whole text once more."""
         text = delta.get("content")
-        if not isinstance(text, str | None):
-            raise ProviderMalformed("the LLM provider sent content that is not text")
-        if text:
-            for piece in self._splitter.feed(self._clean(text)):
-                yield self._note(piece)
-        calls = delta.get("tool_calls")
-        if not isinstance(calls, list | None):
-            raise ProviderMalformed("the LLM provider sent tool calls that are not a list")
-        for call in calls or []:
+        ends = bool(choice.get("finish_reason")) and isinstance(text, str) and len(text) > MIN_REPEATED
+        return ends and text == "".join(self._raw)
+
+    def _unsaid(self, whole: dict[str, Any]) -> dict[str, Any]:
+        """Of a whole message, which some servers send when they have sent all its parts, what did not come before."""
+        text, said = whole.get("content"), "".join(self._raw)
+        if said:
+            text = text[len(said) :] if isinstance(text, str) and text.startswith(said) else None
+        came = {"content": text, "tool_calls": None if self._calls else whole.get("tool_calls")}
+        seen = ("images", "refusal") if said or self._images else ()
+        return {key: value for key, value in {**whole, **came}.items() if key not in (*seen, *self._echo)}
+
+    def _take_delta(self, delta: dict[str, Any]) -> Iterator[Delta]:
+        for key, value in delta.items():
+            if value and isinstance(value, str | list | dict) and _ECHOED.search(key):
+                self._keep(self._echo, key, value)
+        thought = next((text for key in _THOUGHTS if (text := "".join(_texts(delta.get(key))))), "")
+        yield from self._think(thought or "".join(_texts(delta.get("reasoning_details"))))
+        yield from self._take_content(delta.get("content"))
+        if isinstance(refusal := delta.get("refusal"), str):
+            yield from self._take_content(refusal)
+        for image in delta.get("images") or ():
+            yield from self._take_image(image)
+        calls = delta.get("tool_calls") or []
+        if function := delta.get("function_call"):  # as it was before there were tools
+            calls = [{"index": 0, "function": function}]
+        for call in calls if isinstance(calls, list) else [calls]:
             self._take_call(call)
 
-    def _note(self, delta: Delta) -> Delta:
-        match delta:
-            case TextDelta(text):
-                self._text.append(text)
-            case ReasoningDelta():
-                self._thought = True
-        return delta
+    def _take_content(self, content: object) -> Iterator[Delta]:
+        """A text, or a list of parts."""
+        if isinstance(content, str):
+            self._raw.append(content)
+            if content:
+                yield from self._say(content)
+            return
+        if not isinstance(content, list | dict | None):
+            raise ProviderMalformed("the LLM provider sent content that is not text")
+        for part in content if isinstance(content, list) else filter(None, [content]):
+            kind = str(part.get("type", "")) if isinstance(part, dict) else ""
+            if _THINKING.search(kind) or (isinstance(part, dict) and part.get("thought") is True):
+                yield from self._think("".join(_texts(part)))
+            elif "image" in kind:
+                yield from self._take_image(part)
+            else:
+                yield from self._take_content("".join(_texts(part)))
+
+    def _take_image(self, image: object) -> Iterator[Delta]:
+        """A picture as data is kept; one elsewhere is a link in the text, which nothing follows."""
+        place: object = image
+        while isinstance(place, dict):
+            place = next(
+                (place[key] for key in ("image_url", "url", "b64_json", "data", "source") if key in place), None
+            )
+        if not isinstance(place, str):
+            return
+        if place.startswith(("https://", "http://")):
+            yield from self._take_content(f"\n\n[image]({place[:2000]})\n\n")
+            return
+        with suppress(binascii.Error, ValueError):
+            data = base64.b64decode(_DATA_URL.sub("", place, count=1), validate=True)
+            if data and len(self._images) < MAX_IMAGES:
+                self._images.append(data)
+                self.size += 1  # a sign of life; not of the text
 
     def _take_call(self, part: object) -> None:
-        function = part.get("function") if isinstance(part, dict) else None
-        if not isinstance(part, dict) or not isinstance(function, dict | None):
-            raise ProviderMalformed("the LLM provider sent a tool call that is not an object")
-        function = function or {}
-        call = self._call_of(part, function)
+        if not isinstance(part, dict):
+            return
+        function = part.get("function")
+        function = function if isinstance(function, dict) else {}
+        named = function.get("name")
+        name = self._clean(named) if isinstance(named, str) else ""
+        arguments = function.get("arguments")
+        call = self._call_of(part, name, begins=bool(arguments))
+        if call is None:
+            return
+        self._open = call
         if isinstance(part.get("id"), str) and not call.id:
             call.id = self._clean(part["id"])
-        if isinstance(function.get("name"), str) and not call.name:
-            call.name = self._clean(function["name"])
-        arguments = function.get("arguments")
-        if isinstance(arguments, dict):  # Ollama's older servers send the object itself
+        if name.startswith(call.name):  # the first, the same again, or all of it so far
+            call.name = name
+        elif name != call.name and not call.arguments:
+            call.name += name
+        for holder, known, echo in (
+            (part, _OF_CALL, call.echo),
+            (function, _OF_FUNCTION, call.echo.get("function", {})),
+        ):
+            for key, value in holder.items():
+                if key not in known and value is not None:
+                    self._keep(echo, key, value)
+            if holder is function and echo:
+                call.echo["function"] = echo
+        if arguments is not None and not isinstance(arguments, str):  # Ollama's older servers send the object itself
             arguments = json.dumps(arguments, ensure_ascii=False)
-        if not isinstance(arguments, str | None):
-            raise ProviderMalformed("the LLM provider sent tool arguments that are not text")
-        call.arguments.append(self._clean(arguments or ""))
+        if arguments:
+            call.arguments.append(self._clean(arguments))
 
-    def _call_of(self, part: dict[str, Any], function: dict[str, Any]) -> CallInProgress:
-        """Find the call that a part belongs to: the last one of its index (of all, without one).
+    def _call_of(self, part: dict[str, Any], name: str, *, begins: bool) -> CallInProgress | None:
+        """Find the call that a part belongs to: the last one of its index (of all, without one). One without an id and
+        a name belongs to the open call whatever its index. None: there are too many.
 
-        Another id together with a name begins a new call whatever the index: some servers give all calls the same.
+        Another id together with a name begins a new call whatever the index: some servers give all calls the same. So
+        does a name with arguments behind a call that is whole.
         """
-        index = part.get("index")
+        index, own = part.get("index"), part.get("id")
         same = [call for known, call in self._calls if type(index) is not int or known == index]
-        known = same[-1] if same else None
-        other_id = bool(part.get("id")) and known is not None and part.get("id") != known.id
-        if known is not None and not (other_id and (function.get("name") or type(index) is not int)):
-            return known
+        known = same[-1] if same else None if name or own else self._open
+        if known is not None:
+            other_id = bool(own) and bool(known.id) and own != known.id
+            behind = not own and bool(name) and (begins or name != known.name) and known.is_whole
+            if not (other_id and (name or type(index) is not int)) and not behind:
+                return known
         if len(self._calls) >= MAX_TOOL_CALLS:
-            raise ProviderMalformed(f"the model asked for more than {MAX_TOOL_CALLS} tool calls at once")
+            return None
         made = CallInProgress()
         self._calls.append((index if type(index) is int else len(self._calls), made))
         return made
+
+    def _keep(self, echo: dict[str, Any], key: str, value: object) -> None:
+        """A member that is to come back. Of too much nothing is kept."""
+        self.size += 1  # a sign of life; what of it is text counts as that
+        with suppress(RecursionError):
+            self._echo_size += len(value) if isinstance(value, str) else len(json.dumps(value))
+            if self._echo_size <= MAX_ECHO_BYTES:
+                echo[key] = _grown(echo.get(key), value, key)
+
+    def _echoed(self, calls: list[dict[str, Any]]) -> Echo | None:
+        return super()._echoed(calls) if self._echo_size <= MAX_ECHO_BYTES else None
 
     def _take_usage(self, usage: object) -> None:
         if not isinstance(usage, dict):
@@ -190,73 +310,48 @@ class OpenAiAssembly(Assembly):
             )
 
 
-def _error_in_stream(chunk: dict[str, Any]) -> ProviderError:
-    error = chunk["error"]
-    status = error.get("code") if isinstance(error, dict) else None
-    if type(status) is not int or not 400 <= status <= 599:
-        status = 500  # it had begun to answer, so what failed is the provider
-    return refused(status, chunk)
+def _is_error(event: dict[str, Any]) -> bool:
+    """Whether something without choices is an error."""
+    texts = [event.get(key) for key in ("message", "detail", "error_msg", "errors")]
+    named = "error" in (event.get("object"), event.get("type"))
+    return named or any(bool(text) and isinstance(text, str | list) for text in texts)
 
 
-class _At(enum.Enum):
-    """Where in the answer the splitter stands."""
+def _texts(value: object, depth: int = 0) -> Iterator[str]:
+    """The texts in a part of content or of thinking, whatever it is wrapped in."""
+    if isinstance(value, str):
+        yield value
+    elif depth < 4:
+        parts = value if isinstance(value, list) else []
+        if isinstance(value, dict):
+            parts = [value.get(key) for key in ("text", "thinking", "refusal", "reasoning", "summary", "content")][:6]
+            parts = [part for part in parts if part][:1]
+        for part in parts:
+            yield from _texts(part, depth + 1)
 
-    START = enum.auto()
-    """Nothing but white space and perhaps a part of the opening tag so far."""
-    THINKING = enum.auto()
-    AFTER = enum.auto()
-    """Right behind the closing tag; white space is dropped."""
-    ANSWER = enum.auto()
+
+def _grown(known: Any, more: Any, key: str) -> Any:
+    """What is to come back, with the next piece of it."""
+    if isinstance(known, str) and isinstance(more, str):
+        return known + more if key in _GROWS else more
+    if isinstance(known, dict) and isinstance(more, dict):
+        return {**known, **{name: _grown(known.get(name), value, name) for name, value in more.items()}}
+    if isinstance(more, list):
+        parts = list(known) if isinstance(known, list) else []
+        for part in more:
+            if parts and _goes_on(parts[-1], part):
+                parts[-1] = _grown(parts[-1], {name: value for name, value in part.items() if value is not None}, "")
+            else:
+                parts.append(part)
+        return parts
+    return more
 
 
-class ThinkSplitter:
-    """Splits ``<think>...</think>`` at the start of an answer from the answer itself. Feed it text as it arrives.
-
-    A tag may be cut anywhere; only what could be a part of a tag is held back.
-
-    Only thinking at the very start counts: later tags are what the model says about tags.
-    """
-
-    def __init__(self) -> None:
-        self._at = _At.START
-        self._held = ""
-
-    def feed(self, text: str) -> Iterator[Delta]:
-        """Take the next text and give what is certain. The result must be exhausted before the next call."""
-        self._held += text
-        if self._at is _At.START:
-            bare = self._held.lstrip()
-            if bare.startswith(THINK_OPEN):
-                self._at, self._held = _At.THINKING, bare[len(THINK_OPEN) :]
-            elif not THINK_OPEN.startswith(bare):
-                self._at = _At.ANSWER
-        if self._at is _At.THINKING:
-            yield from self._think()
-        if self._at is _At.AFTER:
-            self._held = self._held.lstrip()
-            if self._held:
-                self._at = _At.ANSWER
-        if self._at is _At.ANSWER:
-            yield from self._flush(TextDelta)
-
-    def end(self) -> Iterator[Delta]:
-        """The text is over: give what was held back."""
-        yield from self._flush(ReasoningDelta if self._at is _At.THINKING else TextDelta)
-
-    def _think(self) -> Iterator[Delta]:
-        thought, closed, rest = self._held.partition(THINK_CLOSE)
-        if closed:
-            self._held = thought
-            yield from self._flush(ReasoningDelta)
-            self._at, self._held = _At.AFTER, rest
-            return
-        keep = next((n for n in range(len(THINK_CLOSE) - 1, 0, -1) if thought.endswith(THINK_CLOSE[:n])), 0)
-        tail = thought[len(thought) - keep :]
-        self._held = thought[: len(thought) - keep]
-        yield from self._flush(ReasoningDelta)
-        self._held = tail
-
-    def _flush(self, kind: type[TextDelta] | type[ReasoningDelta]) -> Iterator[Delta]:
-        held, self._held = self._held, ""
-        if held:
-            yield kind(held)
+def _goes_on(part: object, more: object) -> bool:
+    """Whether an entry of a list is the next piece of the entry before it: nothing signed that yet, or it has the same
+    place."""
+    if not isinstance(part, dict) or not isinstance(more, dict) or part.get("type") != more.get("type"):
+        return False
+    if "index" in more or "index" in part:
+        return bool(part.get("index") == more.get("index"))
+    return part.get("id") == more.get("id") and not part.get("signature")

@@ -14,14 +14,17 @@ import httpx2
 import trio
 
 from klaw.llm.errors import ProviderMalformed, ProviderTimeout
-from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Assembly
+from klaw.llm.providers.dialect import Assembly
 from klaw.llm.types import Completion, Delta, OnDelta
 
 AFTER_DONE_S = 0.5
 """How long the response may stay open behind its end before the connection is given up instead of reused."""
-MAX_EVENT_BYTES = 1024 * 1024
-MAX_IDLE_BYTES = 1024 * 1024
+MAX_EVENT_BYTES = 12 * 1024 * 1024
+"""A picture is one event."""
+MAX_IDLE_BYTES = MAX_EVENT_BYTES + 1024 * 1024
 """Between two pieces of content. A provider that shows that it lives sends some bytes every few seconds."""
+MAX_STRAY_BYTES = 8 * 1024
+"""Of what stands outside of events so much is kept: it may be the reason why there are none."""
 MAX_LINES = 1_000_000
 """Of one event stream. The longest answers have two or three lines for each of 128,000 tokens."""
 MAX_STREAM_BYTES = 256 * 1024 * 1024
@@ -48,6 +51,8 @@ class Answer:
     def __init__(self, assembly: Assembly, on_delta: OnDelta, idle_s: float) -> None:
         self.begun = False
         """Whether a delta was passed on."""
+        self.unopened = False
+        """See ``Assembly.unopened``."""
         self._events = EventDecoder(MAX_EVENT_BYTES, MAX_LINES)
         self._assembly = assembly
         self._on_delta = on_delta
@@ -92,21 +97,22 @@ class Answer:
 
     async def read_whole(self, response: httpx2.Response) -> None:
         body = bytearray()
-        if await read_capped(response, body, MAX_REPLY_BYTES):
+        if await read_capped(response, body, MAX_EVENT_BYTES):
             self._take(self._assembly.feed_whole(bytes(body)))
         else:
-            self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
+            self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_EVENT_BYTES} bytes")
 
     def completion(self) -> Completion:
         """The finished answer, or the failure that was noted while reading."""
-        self._take(self._assembly.finish())
+        self._take(self._assembly.finish(self._events.rest()))
         if self._failure is not None:
             raise self._failure
+        self.unopened = self._assembly.unopened
         return self._assembly.completion()
 
     def _deltas(self, chunk: bytes) -> Iterator[Delta]:
-        for data in self._events.feed(chunk):
-            yield from self._assembly.feed_event(data)
+        for name, data in self._events.feed(chunk):
+            yield from self._assembly.feed_event(data, name)
 
     def _take(self, deltas: Iterator[Delta]) -> None:
         if self._failure is not None:
@@ -133,11 +139,11 @@ async def read_capped(response: httpx2.Response, body: bytearray, limit: int) ->
 
 
 class EventDecoder:
-    """Server-sent events: bytes in, the data of each event out. Feed it chunks, cut anywhere.
+    """Server-sent events: bytes in, name and data of each event out. Feed it chunks, cut anywhere.
 
-    Only ``data`` counts; comments and other fields are skipped.
+    Only ``event`` and ``data`` count; comments and other fields are skipped.
 
-    An event that the end of the stream cuts off is dropped, as the standard says.
+    An event that the end of the stream cuts off is dropped, as the standard says; see ``rest``.
 
     Args:
         max_event_bytes: longest event, so that a line without an end cannot fill the memory.
@@ -150,12 +156,20 @@ class EventDecoder:
         self._line: list[bytes] = []
         """Parts of the line that has not ended."""
         self._data: list[bytes] = []
+        self._name = ""
+        self._stray: list[bytes] = []
+        self._stray_left = MAX_STRAY_BYTES
         self._size = 0
         self._after_cr = False
         self._first = True
 
-    def feed(self, chunk: bytes) -> Iterator[str]:
-        """Take the next bytes and give the data of each event that they complete. The result must be exhausted.
+    def rest(self) -> str:
+        """When the stream is over: what came outside of whole events, but for comments."""
+        last = b"".join(self._line).removeprefix(b"data:")
+        return b"\n".join([*self._stray, *self._data, last])[: 2 * MAX_STRAY_BYTES].decode("utf-8", "replace")
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[str, str]]:
+        """Take the next bytes and give each event that they complete. The result must be exhausted.
 
         Bytes that are no UTF-8 become replacement characters.
 
@@ -187,16 +201,25 @@ class EventDecoder:
         if part:
             self._line.append(part)
 
-    def _take(self, line: bytes) -> Iterator[str]:
+    def _take(self, line: bytes) -> Iterator[tuple[str, str]]:
         if self._first:
             self._first, line = False, line.removeprefix(_BOM)
         if not line:
             data, self._data, self._size = self._data, [], 0
+            name, self._name = self._name, ""
             if data:
-                yield b"\n".join(data).decode("utf-8", "replace")
+                yield name, b"\n".join(data).decode("utf-8", "replace")
             return
         field, _, value = line.partition(b":")
         if field == b"data":
             self._data.append(value.removeprefix(b" "))
         else:
             self._size -= len(line)
+            if field == b"event":
+                self._name = value.strip()[:64].decode("utf-8", "replace")
+            elif field == b"error":  # llama.cpp
+                self._name = "error"
+                self._data.append(value.strip())
+            elif line[:1] in b'{}[]" \t' and len(line) <= self._stray_left:
+                self._stray.append(line)
+                self._stray_left -= len(line)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from klaw.domain.attachment import files_of
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import ECHO, Kind, Message, Role
 from klaw.domain.text import one_line
 from klaw.store.rows import dumps
 
@@ -41,7 +41,8 @@ def part(form: Format, chat: Mapping[str, Any], said: Iterable[Message], *, firs
 
 def _json(message: Message) -> dict[str, Any]:
     names = ("seq", "id", "role", "type", "content", "created_at", "segment", "metadata")
-    return {name: getattr(message, name) for name in names}
+    told = {name: getattr(message, name) for name in names}
+    return {**told, "metadata": {name: value for name, value in message.metadata.items() if name != ECHO}}
 
 
 def escaped(text: str) -> str:

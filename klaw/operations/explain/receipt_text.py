@@ -78,6 +78,8 @@ def lines(answer: Mapping[str, Any]) -> Lines:
     if (used := context_used.read(receipt)) is not None:
         out += ["", *_knowledge(used)]
     out += ["", *_tools(receipt["tools"])] if "tools" in receipt else []
+    out += ["", f"ended   before its end: {receipt['finish_reason']}"] if "finish_reason" in receipt else []
+    out += ["", f"refused by the model: {', '.join(receipt['adapted'])}"] if receipt.get("adapted") else []
     out += [f"problem: {problem}" for problem in receipt.get("problems", [])]
     return out
 

@@ -24,6 +24,7 @@ from klaw.domain.attachment import (
 )
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.names import UserId
+from klaw.domain.turn import TurnRecord
 from klaw.errors import AttachmentRefused, StorageError
 from klaw.store import attachments
 from klaw.store.engine.transaction import Transaction
@@ -31,7 +32,9 @@ from klaw.store.kinds import messages
 from klaw.store.kinds.messages import Appended
 
 
-def append(tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig) -> tuple[Appended, ...]:
+def append(
+    tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig, turn: TurnRecord | None = None
+) -> tuple[Appended, ...]:
     """Store a message with files that were kept before; see ``messages.append``.
 
     Raises:
@@ -39,7 +42,7 @@ def append(tx: Transaction, new: NewMessage, files: Sequence[Named], limits: Att
         AttachmentRefused: ``unknown_file``, ``files_too_large``.
         StorageError: a file cannot be read.
     """
-    return messages.append(tx, [with_files(tx, new, files, limits)])
+    return messages.append(tx, [with_files(tx, new, files, limits)], turn)
 
 
 def with_files(tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig) -> NewMessage:

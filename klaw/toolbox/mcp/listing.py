@@ -69,6 +69,9 @@ def described(server: str, text: str) -> str:
 def _is_tool(entry: object) -> bool:
     if not isinstance(entry, dict):
         return False
+    execution = entry.get("execution")
+    if isinstance(execution, dict) and execution.get("taskSupport") == "required":
+        return False  # it can only be called as a task, which Klaw does not do
     name = entry.get("name")
     return isinstance(name, str) and 0 < len(name) <= MAX_NAME and not has_forbidden(name)
 

@@ -10,7 +10,7 @@ import importlib.util
 import math
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import structlog
@@ -26,7 +26,7 @@ from klaw.config.tools import McpServerConfig
 from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
 from klaw.toolbox.mcp.listing import ListedTool, chosen, described, offered_names, parameters_of
 from klaw.toolbox.mcp.state import McpReport, McpState
-from klaw.toolbox.spec import Arguments, Permission, Toolbox, ToolContext, ToolFailure, ToolSpec
+from klaw.toolbox.spec import Arguments, Permission, Pictured, Toolbox, ToolContext, ToolFailure, ToolSpec
 
 if TYPE_CHECKING:
     from klaw.toolbox.mcp.session import Address, McpSession
@@ -53,6 +53,9 @@ STOP_BUDGET_S = 10.0
 log = structlog.get_logger("klaw.mcp")
 
 
+Answer: TypeAlias = str | Pictured | ToolFailure
+
+
 @attrs.frozen(kw_only=True)
 class McpCall:
     """Call a tool by the server's own name for it."""
@@ -60,7 +63,7 @@ class McpCall:
     number: int
     tool: str
     arguments: Mapping[str, Any]
-    reply: Reply[str | ToolFailure]
+    reply: Reply[Answer]
 
 
 class McpServer:
@@ -103,6 +106,8 @@ class McpServer:
         self._running: dict[int, trio.CancelScope] = {}
         self._numbers = count(1)
         self._retry_at: float | None = None
+        self._said: list[str] = []
+        """What the program wrote last, when it has ended."""
         kind = "stdio" if config.command is not None else "http"
         state = McpState.STARTING
         self._report = McpReport(name=name, kind=kind, state=state, since=clock.now(), users=config.users)
@@ -129,12 +134,12 @@ class McpServer:
             return None
         return f"the MCP server {self.name} is not connected: {self._report.reason}; it is tried again automatically"
 
-    async def call(self, tool: str, arguments: Arguments) -> str | ToolFailure:
+    async def call(self, tool: str, arguments: Arguments) -> Answer:
         """Have a tool called. What goes wrong is a ToolFailure.
 
         Cancellation: the call is cancelled, too, and the server told.
         """
-        reply: Reply[str | ToolFailure] = Reply()
+        reply: Reply[Answer] = Reply()
         call = McpCall(number=next(self._numbers), tool=tool, arguments=arguments, reply=reply)
         try:
             if not self.mailbox.tell(call):
@@ -170,7 +175,7 @@ class McpServer:
             self._enter(McpState.STOPPED)
 
     async def _carry_out(self, call: McpCall, places: trio.Semaphore) -> None:
-        outcome: str | ToolFailure | None = None
+        outcome: Answer | None = None
         try:
             if self._session is None or call.reply.resolved:
                 return
@@ -191,6 +196,7 @@ class McpServer:
         """Connect, serve until the connection is lost, wait, and so on; until ``stopping``."""
         failures = 0
         while not stopping.is_set():
+            self._said.clear()
             vitals.doing("connecting")
             self._retry_at = None
             ready_at: list[float] = []
@@ -226,7 +232,7 @@ class McpServer:
         scope = trio.CancelScope(deadline=trio.current_time() + config.start_timeout_s)
         try:
             with scope:
-                async with sdk.opened(self.name, target) as session, trio.open_nursery() as nursery:
+                async with sdk.opened(self.name, target, self._said) as session, trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch_end, session)
                     self._take(await session.tools())
                     scope.deadline = math.inf
@@ -285,7 +291,7 @@ class McpServer:
     def _spec_of(self, tool: ListedTool, name: str) -> ToolSpec:
         parameters = parameters_of(tool.schema)
 
-        async def invoke(_context: ToolContext, arguments: Arguments) -> str | ToolFailure:
+        async def invoke(_context: ToolContext, arguments: Arguments) -> Answer:
             return await self.call(tool.name, arguments)
 
         users = frozenset(self.config.users)
@@ -321,7 +327,9 @@ class McpServer:
     def _ready(self, session: "McpSession") -> None:
         self._session = session
         self._retry_at = None
-        self._report = attrs.evolve(self._report, protocol=session.protocol, connects=self._report.connects + 1)
+        self._report = attrs.evolve(
+            self._report, protocol=session.protocol, connects=self._report.connects + 1, said=None
+        )
         self._enter(McpState.READY)
         log.info("mcp_ready", name=self.name, version=session.protocol, count=len(self._specs))
 
@@ -331,7 +339,8 @@ class McpServer:
         failures = 1 if lived_s >= STABLE_S else failures + 1
         reason, kind = _describe(error)
         log.warning("mcp_not_connected", name=self.name, error=kind, attempt=failures, where=where(error))
-        self._report = attrs.evolve(self._report, last_error=kind)
+        said = "".join(self._said[-1:])
+        self._report = attrs.evolve(self._report, last_error=kind, said=said or None)
         self._enter(McpState.WAITING, reason)
         if not ready_at and failures >= KEEP_TOOLS_FAILURES:
             self._offer((), 0)

@@ -4,9 +4,11 @@ This is the boundary where the SDK's exceptions become Klaw's. Everything is ent
 ``opened``; calls may come from any task while it is open.
 """
 
+import base64
+import binascii
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import attrs
@@ -28,12 +30,14 @@ from pydantic import TypeAdapter, ValidationError
 from klaw import __version__
 from klaw.actor.failure import error_class, leaves, split_cancelled
 from klaw.actor.mailbox import Nudge
+from klaw.domain.attachment import HEAD_BYTES, MAX_PICTURE_BYTES, PICTURES, sniff
 from klaw.errors import McpError
+from klaw.llm.types import Image
 from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writes
 from klaw.toolbox.mcp.http import http_server
 from klaw.toolbox.mcp.listing import ListedTool
 from klaw.toolbox.mcp.stdio import Program, child_process
-from klaw.toolbox.spec import ToolFailure
+from klaw.toolbox.spec import Pictured, ToolFailure
 
 MAX_PAGES = 20
 MAX_LISTED = 2_000
@@ -94,7 +98,7 @@ class McpSession:
             cursor = page.next_cursor
         return tuple(found[:MAX_LISTED])
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | ToolFailure | None:
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | Pictured | ToolFailure | None:
         """Call a tool. What goes wrong is a ToolFailure; None when the connection ended meanwhile.
 
         Cancellation: the server is told, in at most 5 s.
@@ -132,12 +136,13 @@ class McpSession:
 
 
 @asynccontextmanager
-async def opened(name: str, target: Program | Address) -> AsyncIterator[McpSession]:
+async def opened(name: str, target: Program | Address, said: list[str]) -> AsyncIterator[McpSession]:
     """Connect to a server for the body.
 
     Args:
         name: of the server, for the log.
         target: the program to start, or where it is.
+        said: gets the last line that a program wrote to standard error, before the connection is known to be over.
 
     Raises:
         McpError: it cannot be reached, or the connection broke.
@@ -151,7 +156,7 @@ async def opened(name: str, target: Program | Address) -> AsyncIterator[McpSessi
 
     try:
         async with Client(
-            _transport(name, target, link),
+            _transport(name, target, link, said),
             message_handler=on_message,
             client_info=Implementation(name="klaw", version=__version__),
             cache=None,
@@ -169,9 +174,11 @@ async def opened(name: str, target: Program | Address) -> AsyncIterator[McpSessi
 
 
 @asynccontextmanager
-async def _transport(name: str, target: Program | Address, link: Link) -> AsyncIterator[tuple[Reads, Writes]]:
+async def _transport(
+    name: str, target: Program | Address, link: Link, said: list[str]
+) -> AsyncIterator[tuple[Reads, Writes]]:
     inner = (
-        child_process(target, link, name)
+        child_process(target, link, name, said)
         if isinstance(target, Program)
         else http_server(target.url, target.headers, link)
     )
@@ -214,17 +221,21 @@ def _why(link: Link, error: MCPError, otherwise: str) -> str:
 # -- what a tool answered, as text: pictures, sounds and files are described -------------------------------------------
 
 MAX_BLOCKS = 1_000
+MAX_PICTURES = 4
+"""Of one result that a model is given."""
 MAX_SHORT = 300
 NO_TEXT = "It answered without any text."
 
 
-def text_of(result: Mapping[str, Any]) -> str | ToolFailure:
-    """The result of ``tools/call`` as text; a ToolFailure when the server says that it is an error."""
+def text_of(result: Mapping[str, Any]) -> str | Pictured | ToolFailure:
+    """The result of ``tools/call`` as text, with its pictures; a ToolFailure when the server says that it is an
+    error."""
     if result.get("resultType") == "input_required":
         return ToolFailure("The tool wants to ask the user something, which is not possible here. Nothing was done.")
     content = result.get("content")
     blocks = content if isinstance(content, list) else []
-    parts = list(_parts(blocks[:MAX_BLOCKS]))
+    pictures: list[Image] = []
+    parts = list(_parts(blocks[:MAX_BLOCKS], pictures))
     if len(blocks) > MAX_BLOCKS:
         parts.append(f"[{len(blocks) - MAX_BLOCKS} more parts are left out]")
     structured = result.get("structuredContent")
@@ -234,33 +245,50 @@ def text_of(result: Mapping[str, Any]) -> str | ToolFailure:
     text = "\n".join(part for part in parts if part)
     if result.get("isError"):
         return ToolFailure(text or "The tool failed and did not say why.")
-    return text or NO_TEXT
+    return Pictured(text=text, pictures=tuple(pictures)) if pictures else text or NO_TEXT
 
 
-def _parts(blocks: list[Any]) -> Iterator[str]:
+def _parts(blocks: list[Any], pictures: list[Image]) -> Iterator[str]:
+    """The text of blocks; pictures that models take are added to ``pictures``."""
     for block in blocks:
         if not isinstance(block, dict):
             continue
         match block.get("type"):
             case "text":
                 yield str(block.get("text", ""))
+            case "image" if _taken(block.get("data"), pictures):
+                yield f"[picture {len(pictures)}, {pictures[-1].media_type}, {_bytes(block.get('data'))}]"
             case "image" | "audio" as kind:
                 yield f"[{kind}, {_short(block.get('mimeType'))}, {_bytes(block.get('data'))}: cannot be shown]"
             case "resource_link":
                 named = [_short(block[key]) for key in ("name", "uri", "description") if block.get(key)]
                 yield f"[link: {', '.join(named)}]"
             case "resource":
-                yield _resource(block.get("resource"))
+                yield _resource(block.get("resource"), pictures)
             case other:
                 yield f"[content of type {_short(other)}: cannot be shown]"
 
 
-def _resource(resource: object) -> str:
+def _taken(data: object, pictures: list[Image]) -> bool:
+    """Add a picture, if it is one that models take."""
+    if not isinstance(data, str) or len(pictures) >= MAX_PICTURES or len(data) * 3 // 4 > MAX_PICTURE_BYTES:
+        return False
+    with suppress(binascii.Error, ValueError):
+        file = base64.b64decode(data, validate=True)
+        if (kind := sniff(file[:HEAD_BYTES])) in PICTURES:
+            pictures.append(Image(data=file, media_type=kind))  # type: ignore[arg-type]  # one of them
+            return True
+    return False
+
+
+def _resource(resource: object, pictures: list[Image]) -> str:
     if not isinstance(resource, dict):
         return ""
     where = _short(resource.get("uri"))
     if isinstance(resource.get("text"), str):
         return f"[{where}]\n{resource['text']}"
+    if _taken(resource.get("blob"), pictures):
+        return f"[picture {len(pictures)}: {where}, {pictures[-1].media_type}, {_bytes(resource.get('blob'))}]"
     return f"[{where}, {_short(resource.get('mimeType') or 'binary')}, {_bytes(resource.get('blob'))}: cannot be shown]"
 
 

@@ -30,6 +30,7 @@ class McpReport:
         users: who may use them; ``*`` for all.
         protocol: version that was agreed upon; None before.
         reason: why it is not ready, in Klaw's words.
+        said: the last line that its program wrote to standard error before it ended; for the operator only.
         last_error: class of the last error, which stays when it is ready again.
         connects: how often it was connected.
         retry_in_s: until the next attempt, in state waiting.
@@ -44,6 +45,7 @@ class McpReport:
     users: tuple[str, ...] = ()
     protocol: str | None = None
     reason: str | None = None
+    said: str | None = attrs.field(default=None, repr=False)
     last_error: str | None = None
     connects: int = 0
     retry_in_s: float | None = None

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from klaw.errors import McpError
+from klaw.llm.providers.refusals import shown
 from klaw.toolbox.exec.process import signal_group
 from klaw.toolbox.mcp.guard import MAX_MESSAGE_BYTES, Link, Reads, Writes
 
@@ -87,6 +88,11 @@ TERM_S = 1.0
 REAP_S = 2.0
 STOP_S = END_S + TERM_S + REAP_S
 CHUNK_BYTES = 65_536
+TAIL_BYTES = 2_048
+"""Of standard error that are kept."""
+LAST_WORDS_S = 0.5
+SECRET_CHARS = 6
+"""A shorter value of the environment is no secret: masking it would mask common words."""
 MAX_GARBAGE = 200
 """BoundedLines in a row that are no messages. A few are usual: servers print a greeting where they must not."""
 
@@ -107,13 +113,16 @@ class Program:
 
 
 @asynccontextmanager
-async def child_process(program: Program, link: Link, name: str) -> AsyncIterator[tuple[Reads, Writes]]:
+async def child_process(
+    program: Program, link: Link, name: str, said: list[str]
+) -> AsyncIterator[tuple[Reads, Writes]]:
     """Run the server for the body; in the end it and all that it started are gone.
 
     Args:
         program: what to start.
         link: told why it ended.
         name: of the server, for the log.
+        said: gets the last line of its standard error when it has ended.
 
     Raises:
         McpError: it cannot be started.
@@ -124,9 +133,11 @@ async def child_process(program: Program, link: Link, name: str) -> AsyncIterato
     log.info("mcp_process_started", name=name, pid=process.pid)
     to_session, reads = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writes, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    last_words = _LastWords(process, program.environment.values(), said)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_read, process, to_session, link)
-        nursery.start_soon(_write, process, from_session, link)
+        nursery.start_soon(last_words.listen)
+        nursery.start_soon(_read, process, to_session, link, last_words)
+        nursery.start_soon(_write, process, from_session, link, last_words)
         try:
             yield reads, writes
         finally:
@@ -147,7 +158,7 @@ async def _start(program: Program) -> trio.Process:
             [program.command, *program.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env={**environment, **program.environment},
             cwd=program.folder,
             start_new_session=True,
@@ -157,13 +168,49 @@ async def _start(program: Program) -> trio.Process:
         raise McpError(f"its command cannot be started ({why})") from error
 
 
-async def _read(process: trio.Process, sends: MemoryObjectSendStream[SessionMessage | Exception], link: Link) -> None:
+class _LastWords:
+    """What a program writes to standard error, read for its last line.
+
+    Args:
+        process: the program.
+        secrets: what is masked in the line.
+        said: gets it.
+    """
+
+    def __init__(self, process: trio.Process, secrets: Iterable[str], said: list[str]) -> None:
+        self._process = process
+        self._secrets = [secret for secret in secrets if len(secret) >= SECRET_CHARS]
+        self._said = said
+        self._tail = b""
+        self._over = trio.Event()
+
+    async def listen(self) -> None:
+        assert self._process.stderr is not None
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while data := await self._process.stderr.receive_some(CHUNK_BYTES):
+                self._tail = (self._tail + data)[-TAIL_BYTES:]
+        self._over.set()
+
+    async def end(self) -> str:
+        """How the process ended; what it said last is told by then."""
+        reason = await _describe_end(self._process)
+        with trio.move_on_after(LAST_WORDS_S):  # what it started may hold the pipe
+            await self._over.wait()
+        lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
+        told = [line for line in lines if line and not line.startswith("Node.js v")]
+        self._said += [shown(line, self._secrets) for line in told[-1:]]
+        return reason
+
+
+async def _read(
+    process: trio.Process, sends: MemoryObjectSendStream[SessionMessage | Exception], link: Link, last_words: _LastWords
+) -> None:
     """Pass on the server's messages until its stdout ends, or the session does; then read on for nobody."""
     assert process.stdout is not None
     with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
         with sends, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await _pass_on(process.stdout, sends, link)
-            link.end(await _describe_end(process))
+            link.end(await last_words.end())
         while await process.stdout.receive_some(CHUNK_BYTES):
             pass
 
@@ -212,7 +259,9 @@ def _broken_answer(line: bytes) -> SessionMessage | None:
     return None
 
 
-async def _write(process: trio.Process, receives: MemoryObjectReceiveStream[SessionMessage], link: Link) -> None:
+async def _write(
+    process: trio.Process, receives: MemoryObjectReceiveStream[SessionMessage], link: Link, last_words: _LastWords
+) -> None:
     assert process.stdin is not None
     with receives, suppress(anyio.ClosedResourceError):
         async for item in receives:
@@ -220,7 +269,7 @@ async def _write(process: trio.Process, receives: MemoryObjectReceiveStream[Sess
             try:
                 await process.stdin.send_all(line)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                link.end(await _describe_end(process))
+                link.end(await last_words.end())
                 return
 
 

@@ -8,7 +8,7 @@ from klaw.llm.trial import red_square
 from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.memory import endpoints
 from tests.support.programs.anthropic_server import anthropic_error, serve_anthropic
-from tests.support.server import run_klaw, write_home
+from tests.support.server import run_klaw, served, write_home
 
 SERVERS = {"openai": (serve_llm, error_reply), "anthropic": (serve_anthropic, anthropic_error)}
 
@@ -86,6 +86,30 @@ async def test_a_wrong_key_a_wrong_name_and_a_dead_server(tmp_path, kind):
     code, out, _ = await run_klaw("models", "test", "stub", "--home", str(home))
     assert code == 1
     assert out.count("cannot be reached: Connection refused") == 2
+
+
+async def test_a_running_server_asks_with_its_own_keys(tmp_path):
+    """26.D2: not with those of the shell; and a changed file that it has not read yet is told of."""
+    async with serve_llm() as llm:
+        llm.respond = answer
+        home = home_of(tmp_path, "openai", llm.url)
+        file = home / "config" / "engine.json"
+        file.write_text(file.read_text().replace("sk-canary-31c9f0", "${OTHER_KEY}"))
+        async with served(home, environ={"OTHER_KEY": "sk-of-the-server"}):
+            code, out, _ = await run_klaw("models", "test", "--home", str(home))
+            assert code == 0, out
+            assert out.splitlines()[-1] == "Asked by the running server, with its keys."
+            assert {each.headers["authorization"] for each in llm.requests} == {"Bearer sk-of-the-server"}
+            _, listed, _ = await run_klaw("mcp", "list", "--home", str(home))
+            assert "changed" not in listed
+            file.write_text(file.read_text() + "\n")
+            _, listed, _ = await run_klaw("mcp", "list", "--home", str(home))
+            assert "The configuration was changed after the server started" in listed
+            code, out, _ = await run_klaw("models", "test", "--home", str(home))
+            assert code == 1
+            assert "Asked with the keys of this shell: the configuration was changed" in out
+    _, out, _ = await run_klaw("models", "test", "--home", str(home))
+    assert out.splitlines()[-1] == "Asked with the keys of this shell: no server is running."
 
 
 CLOUD = {"provider": "stub", "model": "vec/tor"}

@@ -57,11 +57,11 @@ class Running:
     def names(self, user: UserId = LOCAL_USER) -> list[str]:
         return [spec.name for spec in self.toolbox.offered(context(user))]
 
-    async def call(self, name: str, /, **arguments: Any) -> CallResult:
+    async def call(self, name: str, /, *, sees: bool = False, **arguments: Any) -> CallResult:
         """One call, as the model makes it."""
         call = ToolCall(id="c1", name=name, arguments=json.dumps(arguments))
         prepared = prepare([call], taken=(), new_id=lambda: "c1", most=1)
-        (result,) = await self.executor.run(prepared, context())
+        (result,) = await self.executor.run(prepared, attrs.evolve(context(), sees=sees))
         return result
 
     async def until(self, name: str, state: McpState) -> McpServer:

@@ -222,7 +222,6 @@ FAILURES: dict[str, tuple[Callable[[Api], Reply], type[ProviderError]]] = {
     "only thinking": (lambda _: Reply(steps=(Reasoning("hm"),), finish_reason="length"), EmptyAnswer),
     "10 MB in one event": (lambda api: Reply(steps=(Raw(api.text("я" * (5 * MIB))),)), ProviderMalformed),
     "10 MB in many events": (lambda api: Reply(steps=(Raw(api.text("x" * 1000)),) * 10_500), ProviderMalformed),
-    "a call without a name": (lambda _: tool_reply(Tool("a", "", "{}")), ProviderMalformed),
     "overloaded in the stream": (
         lambda api: Reply(steps=(Text("x"), Raw(api.error("overloaded_error", "SECRET")))),
         ProviderRefused,

@@ -2,13 +2,16 @@
 
 import json
 import os
+import sys
 import tracemalloc
 
 import pytest
 import trio
 
+from klaw.actor.backoff import Backoff
 from klaw.domain.names import UserId
 from klaw.errors import INSTALL_AGAIN
+from klaw.llm.providers.refusals import MAX_CHARS
 from klaw.toolbox.mcp import guard
 from klaw.toolbox.mcp.state import McpState
 from tests.support.programs.mcp_client import alive, children, context, liar, program, running
@@ -32,10 +35,37 @@ async def test_tools_in_two_languages():
         assert (await here.call(russian, parameter="Омск")).text == "В городе Омск снег"
         begin, end = {"x": 1, "y": 2}, {"x": 4, "y": 6}
         assert json.loads((await here.call("one__length", line={"begin": begin, "end": end})).text) == {"length": 7}
-        assert (await here.call("one__picture")).text.startswith("[image, image/png, ")
+        unseen, seen = await here.call("one__picture"), await here.call("one__picture", sees=True)
+        assert (unseen.text, unseen.pictures) == (f"{seen.text}\n[This model cannot see pictures.]", ())
+        assert seen.text == "[picture 1, image/png, 69 bytes]"
+        assert [(each.media_type, each.data[:4]) for each in seen.pictures] == [("image/png", b"\x89PNG")]
         report = here.servers["one"].report()
         assert (report.state, report.protocol, report.connects) == (McpState.READY, "2026-07-28", 1)
     assert here.servers["one"].report().state is McpState.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("import no_such_module_at_all", "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
+        ("import sys; sys.exit('the token sk-canary-77 is wrong\\n\\n')", "the token *** is wrong"),
+        ("import sys; print('x' * 100_000 + 'the end', file=sys.stderr); print('Node.js v22', file=sys.stderr)", None),
+        ("", ""),
+    ],
+)
+async def test_the_last_words_of_a_program_that_dies(script, said):
+    """26.D4: the last line of standard error is told, masked, in one line and bounded; to the operator only."""
+    dies = {"command": sys.executable, "args": ["-c", script], "env": {"TOKEN": "sk-canary-77"}}
+    async with running({"one": dies}, ready=False, backoff=Backoff(60.0, 300.0)) as here:
+        server = await here.until("one", McpState.WAITING)
+        report = server.report()
+        assert report.reason.startswith("its process ended with code")
+        if said is None:
+            assert report.said.startswith("xxx")
+            assert len(report.said) == MAX_CHARS
+        else:
+            assert (report.said or "") == said
+        assert not said or said not in server.problem()
 
 
 async def test_mistakes_are_told_to_the_model():

@@ -4,18 +4,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.llm.providers.openai import ThinkSplitter
-from klaw.llm.types import ReasoningDelta, TextDelta
+from klaw.llm.providers.thinking import ThinkSplitter
+from klaw.llm.types import ReasoningDelta, TakenBack, TextDelta
 
 
-def split(pieces: list[str]) -> tuple[str, str]:
-    splitter = ThinkSplitter()
+def split(pieces: list[str], *, holds: bool = False) -> tuple[str, str]:
+    """Thinking and text, the latter as somebody sees it who obeys ``TakenBack``."""
+    splitter = ThinkSplitter(holds=holds)
     deltas = [delta for piece in pieces for delta in splitter.feed(piece)] + list(splitter.end())
     assert all(delta.text for delta in deltas)
-    thought = "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta))
-    return thought, "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    thought, text = "", ""
+    for delta in deltas:
+        match delta:
+            case ReasoningDelta(more):
+                thought += more
+            case TakenBack(all_of_it):
+                assert text == all_of_it
+                assert not holds
+                thought, text = thought + text, ""
+            case TextDelta(more):
+                text += more
+    return thought, text
 
 
+@pytest.mark.parametrize("holds", [False, True])
 @pytest.mark.parametrize(
     ("answer", "thought", "text"),
     [
@@ -31,15 +43,59 @@ def split(pieces: list[str]) -> tuple[str, str]:
         ("  indented", "", "  indented"),
         ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
         ("", "", ""),
+        # 26.C1: thinking in other forms
+        ("<thought>Add.</thought>\nFour.", "Add.", "Four."),
+        ("<thinking>Add.</thinking>\nFour.", "Add.", "Four."),
+        ("<seed:think>Add.</seed:think>Four.", "Add.", "Four."),
+        ("◁think▷Add.◁/think▷Four.", "Add.", "Four."),
+        ("[THINK]Add.[/THINK]Four.", "Add.", "Four."),
+        ("<|START_THINKING|>Add.<|END_THINKING|>Four.", "Add.", "Four."),
+        ("<think>a</think>\n<think>b</think>\nFour.", "ab", "Four."),
+        ("<|channel|>analysis<|message|>Add.<|end|><|start|>assistant<|channel|>final<|message|>Four.",
+         "Add.", "Four."),
+        ("<|channel|>final<|message|>Four.<|return|>", "", "Four."),
+        ("<|channel|>analysis<|message|>a<|channel|>commentary to=functions.x <|constrain|>json<|message|>{}<|call|>",
+         "a{}", ""),
+        ("<|start|>assistant<|channel|>analysis<|message|>a<|start|>assistant<|channel|>final<|message|>b<|end|>",
+         "a", "b"),
+        ("<|channel|> is a tag", "", "<|channel|> is a tag"),
+        # 26.C1: nothing opened it
+        ("Add them.\n</think>\n\nFour.", "Add them.\n", "Four."),
+        ("Add them.</think>Four.", "Add them.", "Four."),
+        ("Прибавлю.\n</thought>Четыре.", "Прибавлю.\n", "Четыре."),
+        ("</think>\n\nFour.", "", "Four."),
+        ("Four.\n</think>", "", "Four.\n"),
+        ("Write `</think>` at its end.", "", "Write `</think>` at its end."),
+        ("Its end is </think> in a text.", "", "Its end is </think> in a text."),
+        ("```\na\n</think>\n```\nis the end.", "", "```\na\n</think>\n```\nis the end."),
+        ("It begins with <think>,\n</think>\nends it.", "", "It begins with <think>,\n</think>\nends it."),
     ],
-)
-def test_whole_and_letter_by_letter(answer: str, thought: str, text: str) -> None:
-    """Whole, and cut at every letter, the result is the same."""
-    assert split([answer]) == (thought, text)
-    assert split(list(answer)) == (thought, text)
+)  # fmt: skip
+def test_whole_and_letter_by_letter(answer: str, thought: str, text: str, holds: bool) -> None:
+    """Whole, and cut at every letter, the result is the same, whether it is held back or taken back."""
+    assert split([answer], holds=holds) == (thought, text)
+    assert split(list(answer), holds=holds) == (thought, text)
 
 
-@given(st.lists(st.sampled_from(["<think>", "</think>", "<", "/", "think", ">", " ", "\n", "да", "ok"]), max_size=12))
-def test_cutting_never_matters(parts: list[str]) -> None:
+def test_thinking_that_is_seen_as_such_is_not_said_first() -> None:
+    """26.C1: nothing is taken back that need not be said."""
+    assert list(ThinkSplitter().feed("Add them.\n</think>\n\nFour.")) == [
+        ReasoningDelta("Add them.\n"),
+        TextDelta("Four."),
+    ]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["<think>", "</think>", "<", "/", "think", ">", " ", "\n", "да", "ok", ".", "`", "</thought>", "<|end|>",
+             "<|channel|>", "analysis", "final", "<|message|>", "<|start|>assistant"]
+        ),
+        max_size=12,
+    ),
+    st.booleans(),
+)  # fmt: skip
+def test_cutting_never_matters(parts: list[str], holds: bool) -> None:
     """Any cutting of any answer gives what the uncut answer gives."""
-    assert split(parts) == split(["".join(parts)]) == split(list("".join(parts)))
+    whole = split(["".join(parts)], holds=holds)
+    assert split(parts, holds=holds) == whole == split(list("".join(parts)), holds=holds)

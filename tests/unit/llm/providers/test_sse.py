@@ -10,7 +10,7 @@ from klaw.llm.providers.response import EventDecoder
 
 def decode(chunks: list[bytes]) -> list[str]:
     decoder = EventDecoder(1000, 10_000)
-    return [data for chunk in chunks for data in decoder.feed(chunk)]
+    return [data for chunk in chunks for _, data in decoder.feed(chunk)]
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,15 @@ def test_comments_do_not_add_up() -> None:
 def test_lines_without_an_end_are_refused(line: bytes) -> None:
     with pytest.raises(ProviderMalformed, match="too many lines"):
         decode([line * 2000] * 20)
+
+
+def test_names_of_events_and_what_stands_outside_of_them() -> None:
+    """26.C1: an error event is known by its name; a bare error behind the events is kept to be read."""
+    decoder = EventDecoder(1000, 10_000)
+    assert list(decoder.feed(b'event: error\ndata: {"message": "x"}\n\ndata: y\n\n')) == [
+        ("error", '{"message": "x"}'),
+        ("", "y"),
+    ]
+    assert decoder.rest() == ""
+    assert not list(decoder.feed(b': comment\n{"error":\n "over"}'))
+    assert decoder.rest().split() == ['{"error":', '"over"}']

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.llm.providers.dialect import MAX_CHARS, loggable, masked, shown
+from klaw.llm.providers.refusals import MAX_CHARS, loggable, masked, shown
 
 KEY = "sk-proj-Zx81QwPa7LmN00vTyU"
 SECRETS = (KEY, "Bearer hidden-value-77")

@@ -1,5 +1,6 @@
 """Results, lists of tools and lines of MCP servers: pure parts."""
 
+import base64
 import json
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.toolbox.mcp.listing import MAX_DESCRIPTION, ListedTool, chosen, described, fitted
-from klaw.toolbox.mcp.session import NO_TEXT, text_of
+from klaw.toolbox.mcp.session import MAX_PICTURES, NO_TEXT, text_of
 from klaw.toolbox.mcp.stdio import BoundedLines, TooLong
 from klaw.toolbox.spec import ToolFailure
 
@@ -39,6 +40,32 @@ from klaw.toolbox.spec import ToolFailure
 )
 def test_content_as_text(result, text):
     assert text_of(result) == text
+
+
+def test_pictures_of_tools():
+    """26.D4: those that models take are handed on; others are named."""
+    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(60)).decode()
+    image = {"type": "image", "mimeType": "image/png", "data": png}
+    blob = {"type": "resource", "resource": {"uri": "file:///a.png", "blob": png}}
+    svg = {"type": "image", "mimeType": "image/svg+xml", "data": base64.b64encode(b"<svg/>").decode()}
+    found = text_of({"content": [{"type": "text", "text": "Here"}, image, blob, svg, {"type": "image"}]})
+    assert found.text.splitlines() == [
+        "Here",
+        "[picture 1, image/png, 69 bytes]",
+        "[picture 2: file:///a.png, image/png, 69 bytes]",
+        "[image, image/svg+xml, 6 bytes: cannot be shown]",
+        "[image, ?, 0 bytes: cannot be shown]",
+    ]
+    assert [each.media_type for each in found.pictures] == ["image/png"] * 2
+    assert len(text_of({"content": [image] * 9}).pictures) == MAX_PICTURES
+
+
+def test_tools_that_can_only_be_called_as_tasks_are_not_offered():
+    """26.D4"""
+    tools = [{"name": name, "execution": {"taskSupport": name}} for name in ("required", "optional", "forbidden")]
+    assert [tool["name"] for tool in fitted({"tools": tools})["tools"]] == ["optional", "forbidden"]
+    odd = [{"name": "a", "execution": "required"}, {"name": "b", "execution": {"taskSupport": ["required"]}}]
+    assert len(fitted({"tools": odd})["tools"]) == 2
 
 
 def test_errors_of_tools():
