@@ -27,19 +27,21 @@ from klaw.domain.names import UserId
 from klaw.errors import AttachmentRefused, StorageError
 from klaw.store import attachments
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds import messages
+from klaw.store.kinds import message_quota, messages
 from klaw.store.kinds.messages import Appended
 
 
-def append(tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig) -> tuple[Appended, ...]:
-    """Store a message with files that were kept before; see ``messages.append``.
+def append(
+    tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig, most_bytes: int
+) -> tuple[Appended, ...]:
+    """Store a message with files that were kept before; see ``message_quota.append``.
 
     Raises:
-        IdConflict
+        IdConflict, TooMuchToday
         AttachmentRefused: ``unknown_file``, ``files_too_large``.
         StorageError: a file cannot be read.
     """
-    return messages.append(tx, [with_files(tx, new, files, limits)])
+    return message_quota.append(tx, with_files(tx, new, files, limits), most_bytes)
 
 
 def with_files(tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig) -> NewMessage:
