@@ -131,6 +131,16 @@ class IdConflict(StorageError):
     """A message id that the client chose is already used in another chat of the same user."""
 
 
+class TooMuchToday(StorageError):
+    """The user has stored as many bytes of messages today as one user may; ``wait_s`` is how long the day lasts."""
+
+    code = "too_much_today"
+
+    def __init__(self, text: str, wait_s: int) -> None:
+        super().__init__(text)
+        self.wait_s = wait_s
+
+
 class TaskExists(StorageError):
     """The user has a task of this name already."""
 

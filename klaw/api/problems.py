@@ -13,7 +13,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from klaw.actor.failure import error_class, where
-from klaw.errors import ActorStopped, ActorTooSlow, BadValue, HttpRefusal, InvalidName, Problem, StorageError
+from klaw.errors import (
+    ActorStopped,
+    ActorTooSlow,
+    BadValue,
+    HttpRefusal,
+    InvalidName,
+    Problem,
+    StorageError,
+    TooMuchToday,
+)
 from klaw.gateway.answers import refusal
 from klaw.operations.operation import OperationError
 
@@ -33,6 +42,7 @@ _STATUS = {
     "ambiguous_run": 409,
     "several_people": 409,
     "too_many_chats": 409,
+    "too_much_today": 429,
     "file_too_large": 413,
     "files_too_large": 413,
     "files_full": 507,
@@ -85,7 +95,8 @@ def of_error(error: Exception) -> JSONResponse:
         case BadValue(problems=problems):
             return problem(400, "bad_args", str(error), problems)
         case StorageError(code=code) if code:
-            return problem(status_of(code), code, str(error))
+            headers = {"Retry-After": str(error.wait_s)} if isinstance(error, TooMuchToday) else None
+            return problem(status_of(code), code, str(error), headers=headers)
         case InvalidName():
             return problem(400, "bad_args", str(error))
         case ActorTooSlow() | trio.TooSlowError():

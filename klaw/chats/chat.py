@@ -27,7 +27,7 @@ from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
-from klaw.store.kinds import attachments, messages
+from klaw.store.kinds import attachments, message_quota, messages
 from klaw.store.kinds.messages import Appended
 from klaw.store.kinds.pending import read_rows
 
@@ -146,6 +146,11 @@ class _ChatActor:
     def user(self) -> UserId:
         return user_of(self.chat)
 
+    @property
+    def most_bytes(self) -> int:
+        """That the user may store in a day."""
+        return self.agent.core.config.chats.max_user_bytes_per_day
+
     async def loop(self) -> None:
         while True:
             self._show_state()
@@ -216,9 +221,11 @@ class _ChatActor:
             new = self._message(submit, Kind.TEXT)
             if submit.files:
                 limits = self.agent.core.config.attachments
-                storing = await self.agent.core.writer.begin(attachments.append, new, submit.files, limits)
+                storing = await self.agent.core.writer.begin(
+                    attachments.append, new, submit.files, limits, self.most_bytes
+                )
             else:
-                storing = await self.agent.core.writer.begin(messages.append, [new])
+                storing = await self.agent.core.writer.begin(message_quota.append, new, self.most_bytes)
             self._follow(submit, storing)
 
     def _take_at_once(self, message: Msg) -> bool:
@@ -228,7 +235,8 @@ class _ChatActor:
         if self._parse(message) is not None:
             return False
         try:
-            storing = self.agent.core.writer.offer(messages.append, [self._message(message, Kind.TEXT)])
+            new = self._message(message, Kind.TEXT)
+            storing = self.agent.core.writer.offer(message_quota.append, new, self.most_bytes)
         except KlawError as error:
             message.reply.fail(error)
             return True
@@ -276,7 +284,8 @@ class _ChatActor:
         self.vitals.doing("carrying out a command")
         await self._settle()
         try:
-            (appended,) = await self.agent.core.writer.run(messages.append, [self._message(submit, Kind.COMMAND)])
+            new = self._message(submit, Kind.COMMAND)
+            (appended,) = await self.agent.core.writer.run(message_quota.append, new, self.most_bytes)
         except KlawError as error:
             submit.reply.fail(error)
             return

@@ -298,7 +298,7 @@ class Turn:
         record = self._record(self._rows, status, None)
         core = self.agent.core
         if files:
-            await core.writer.run(attachments.append, message, files, core.attachments.limits, record)
+            await core.writer.run(attachments.append, message, files, core.attachments.limits, turn=record)
         else:
             await core.writer.run(messages.append, [message] if answer.strip() else [], record)
         self.agent.memory.embedder.nudge()

@@ -43,6 +43,11 @@ class ChatsConfig:
 
     idle_s: float = key("A chat without work for this long leaves memory.", 900.0, up_to=YEAR_S)
     max_per_user: int = key("Chats that one user may have.", 1000, within=(1, 1_000_000))
+    max_user_bytes_per_day: int = key(
+        "Bytes of messages that one user may send in one day (UTC), as they are stored; 0 = no limit.",
+        256_000_000,
+        within=(0, 1_000_000_000_000_000),
+    )
     mailbox_size: int = key("Requests that may wait for one chat.", 256, within=(1, 100_000))
 
 

@@ -37,6 +37,7 @@ from klaw.errors import (
     ProtocolError,
     StorageFull,
     TooManyChats,
+    TooMuchToday,
 )
 from klaw.wire import frames
 from klaw.wire.codec import encode
@@ -226,6 +227,8 @@ def refusal(error: Exception) -> Error:
     if isinstance(error, InvalidName):
         return Error(code="bad_chat", message=str(error))
     if isinstance(error, AttachmentRefused):
+        return Error(code=error.code, message=str(error))
+    if isinstance(error, TooMuchToday):  # clients would wait for hours without a word with one that they may send again
         return Error(code=error.code, message=str(error))
     for cls, code, message, retryable in _REFUSALS:
         if isinstance(error, cls):

@@ -28,21 +28,28 @@ from klaw.domain.turn import TurnRecord
 from klaw.errors import AttachmentRefused, StorageError
 from klaw.store import attachments
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds import messages
+from klaw.store.kinds import message_quota, messages
 from klaw.store.kinds.messages import Appended
 
 
 def append(
-    tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig, turn: TurnRecord | None = None
+    tx: Transaction,
+    new: NewMessage,
+    files: Sequence[Named],
+    limits: AttachmentsConfig,
+    most_bytes: int = 0,
+    turn: TurnRecord | None = None,
 ) -> tuple[Appended, ...]:
-    """Store a message with files that were kept before; see ``messages.append``.
+    """Store a message with files that were kept before: a user's, see ``message_quota.append``, or with its turn an
+    answer.
 
     Raises:
-        IdConflict
+        IdConflict, TooMuchToday
         AttachmentRefused: ``unknown_file``, ``files_too_large``.
         StorageError: a file cannot be read.
     """
-    return messages.append(tx, [with_files(tx, new, files, limits)], turn)
+    made = with_files(tx, new, files, limits)
+    return message_quota.append(tx, made, most_bytes) if turn is None else messages.append(tx, [made], turn)
 
 
 def with_files(tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig) -> NewMessage:

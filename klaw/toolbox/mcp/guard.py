@@ -15,7 +15,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from klaw.toolbox.mcp.listing import fitted
+from klaw.toolbox.mcp.listing import fitted, shortened
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Longest message of a server. Its JSON takes up to thirty times as much memory while it is read."""
@@ -119,10 +119,11 @@ class StreamGuard:
             self._open.discard(message.id)
 
     def _fit(self, message: JSONRPCResponse | JSONRPCError) -> None:
-        if message.id in self._lists:
+        is_list = message.id in self._lists
+        if message.id is not None:
             self._lists.discard(message.id)
-            if isinstance(message, JSONRPCResponse):
-                message.result = fitted(message.result)
+        if isinstance(message, JSONRPCResponse):
+            message.result = (fitted if is_list else shortened)(message.result)
 
     async def _slow_down(self) -> None:
         now = trio.current_time()

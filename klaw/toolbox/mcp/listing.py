@@ -26,6 +26,10 @@ from klaw.toolbox import calls
 from klaw.toolbox.spec import Arguments
 
 MAX_NAME = 200
+MAX_ENTRIES = 2_000
+"""Of a page of tools that are looked at."""
+MAX_BLOCKS = 1_000
+"""Of what a tool answers: texts, pictures …"""
 MAX_DESCRIPTION = 1_200
 """Characters, about 350 tokens: every request to the model carries all descriptions."""
 
@@ -43,13 +47,24 @@ class ListedTool:
 def fitted(result: Mapping[str, Any]) -> dict[str, Any]:
     """The result of ``tools/list`` with only what Klaw reads of each tool, and without entries that are no tools."""
     entries = result.get("tools")
-    tools = [_tool(entry) for entry in entries if _is_tool(entry)] if isinstance(entries, list) else []
+    looked_at = entries[:MAX_ENTRIES] if isinstance(entries, list) else []
+    tools = [_tool(entry) for entry in looked_at if _is_tool(entry)]
     cursor = result.get("nextCursor")
     return {
         **{key: value for key, value in result.items() if key not in ("tools", "nextCursor")},
         "tools": tools,
         **({"nextCursor": cursor} if isinstance(cursor, str) else {}),
     }
+
+
+def shortened(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of ``tools/call`` with at most ``MAX_BLOCKS`` of content: the SDK makes an object of each."""
+    content = result.get("content")
+    if not isinstance(content, list) or len(content) <= MAX_BLOCKS:
+        return dict(result)
+    kept = content[: MAX_BLOCKS - 1]
+    left_out = {"type": "text", "text": f"[{len(content) - len(kept)} more parts are left out]"}
+    return {**result, "content": [*kept, left_out]}
 
 
 def chosen(listed: Sequence[ListedTool], patterns: Sequence[str], most: int) -> tuple[tuple[ListedTool, ...], int]:

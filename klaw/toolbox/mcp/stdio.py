@@ -18,7 +18,7 @@ import structlog
 import trio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
 from klaw.errors import McpError
 from klaw.llm.providers.refusals import shown
@@ -241,6 +241,8 @@ def _message(line: bytes | TooLong) -> SessionMessage | None:
         text = f"the answer is longer than {MAX_MESSAGE_BYTES // 1024 // 1024} MB and was not read"
         error = ErrorData(code=INTERNAL_ERROR, message=text)
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=line.answers, error=error))
+    with suppress(ValueError):  # what is long is an answer: to try all kinds of messages takes seven times as long
+        return SessionMessage(JSONRPCResponse.model_validate_json(line, by_name=False))
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
