@@ -15,9 +15,8 @@ from klaw.actor.clock import Clock
 from klaw.domain.usage import NANO, Spent, dollars
 from klaw.llm.errors import OverBudget
 
+# What all users may see has no amounts: others have spent them, too.
 _RENEWED = "It is renewed at 00:00 UTC"
-LOW = "The daily LLM budget is running low."
-"""No amounts, here and in refusals: all users may see it, and what is used others have used."""
 
 
 @attrs.frozen(kw_only=True)
@@ -118,7 +117,7 @@ class DailyBudget:
         if self._told or report.share is None or report.share < self._warn_share:
             return None
         self._told = True
-        return f"{LOW} {_RENEWED}; when it is used up, no more is spent until then."
+        return f"The daily LLM budget is running low. {_RENEWED}; when it is used up, no more is spent until then."
 
     # -- start and status --------------------------------------------------------------------------------------------
 
@@ -161,7 +160,7 @@ class DailyBudget:
             )
             found["budget_used_up"] = f"the daily LLM budget {what}. {_RENEWED}"
         elif report.share is not None and report.share >= self._warn_share:
-            found["budget_low"] = LOW
+            found["budget_low"] = "The daily LLM budget is running low."
         if report.limit_nano is not None and report.limit_tokens is None and report.unpriced_tokens:
             found["budget_unpriced"] = (
                 "llm.dailyBudget does not hold models of unknown price: give their prices, or set llm.dailyTokens"
