@@ -144,7 +144,8 @@ def is_old(made: float, now: float) -> bool:
 def failure(folder: Path) -> str | None:
     """Why the last attempt to make a backup failed; None when it did not. Raises OSError."""
     try:
-        return (folder / FAILED).read_text(encoding="utf-8", errors="replace")[:MAX_FAILURE]
+        with (folder / FAILED).open("rb") as file:
+            return file.read(MAX_FAILURE).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
 
