@@ -187,7 +187,8 @@ def chosen(folder: Path, name: str | None) -> tuple[Path, Manifest]:
             raise BrokenBackup(f"{found[-1].problem}; older ones can be named: see klaw backup list")
         name = found[-1].name
     elif name in (".", "..") or "/" in name or not (folder / name).is_dir():
-        raise BackupRefused(f"there is no backup {name} in {folder}: see klaw backup list")
+        hint = "for the folder with the backups say --from" if "/" in name else "see klaw backup list"
+        raise BackupRefused(f"there is no backup {name} in {folder}: {hint}")
     made = manifest.read(folder / name)
     if made.schema > migrations.latest():
         raise BackupRefused(
