@@ -1,4 +1,5 @@
-"""Logging: event name plus key=value fields from an allow-list, never content.
+"""Logging: event name plus key=value fields from an allow-list, never content. A chat, whose name a person chose, is
+a mark in it that is another one after each start; the turn's id leads to the chat (``klaw receipt TURN``).
 
 A field that is not on the list is dropped and its name listed in ``dropped_fields``, so a slip loses a detail instead
 of leaking a message. Whose work it is (user, chat, turn, run, connection) is bound in the task's context where the work
@@ -9,8 +10,10 @@ An event is one line and one write, whatever thread logs it: lines of threads do
 that is killed leaves no line without its end.
 """
 
+import hashlib
 import logging
 import os
+import secrets
 import sys
 import threading
 import time
@@ -57,6 +60,24 @@ def keep_allowed_fields(_logger: object, _method: str, event: MutableMapping[str
     if dropped:
         event["dropped_fields"] = dropped
     return event
+
+
+_KEY = secrets.token_bytes(16)
+_CHAT_ACTOR = "chat "
+"""How the actors of chats are named, before the chat."""
+
+
+def hide_chats(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Structlog processor that puts marks in the place of chats."""
+    if (chat := event.get("chat")) is not None:
+        event["chat"] = _mark(str(chat))
+    if str(actor := event.get("actor", "")).startswith(_CHAT_ACTOR):
+        event["actor"] = _CHAT_ACTOR + _mark(str(actor).removeprefix(_CHAT_ACTOR))
+    return event
+
+
+def _mark(chat: str) -> str:
+    return hashlib.blake2b(chat.encode(), key=_KEY, digest_size=5).hexdigest()
 
 
 class Floods:
@@ -147,6 +168,7 @@ def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             keep_allowed_fields,
+            hide_chats,
             renderer,
             with_priority,
         ],

@@ -25,7 +25,7 @@ from klaw.actor.clock import iso
 from klaw.backup import folder as folders
 from klaw.backup import manifest as manifests
 from klaw.backup.folder import DRAFT, FULL, BackupRefused
-from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, Item, Manifest
+from klaw.backup.manifest import CONFIG, DATA, MAX_DEPTH, WORKSPACE, Item, Manifest
 from klaw.config.paths import Paths
 from klaw.store import attachments, migrations, originals
 from klaw.store.engine.commit_log import COMMIT_LOG, LOG_FOLDERS
@@ -159,12 +159,16 @@ def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[Source]:
 
 
 def _below(root: Path, without: set[Path]) -> Iterator[Path]:
-    """All files and links below a folder, in order, and folders that cannot be read; links are not followed."""
+    """All files and links below a folder, in order, and folders that cannot be read or lie too deep; links are not
+    followed."""
     closed: list[Path] = []
     for name, inner, names in os.walk(root, onerror=lambda error: closed.append(Path(error.filename))):
         here = Path(name)
         inner[:] = sorted(each for each in inner if here / each not in without)
         links = [each for each in inner if (here / each).is_symlink()]
+        if len(here.relative_to(root).parts) >= MAX_DEPTH - 2:  # the part and the name come to it
+            closed.extend(here / each for each in inner if each not in links)
+            inner.clear()
         yield from (here / each for each in sorted([*names, *links]))
     yield from (each for each in closed if each.is_dir())
 
@@ -263,7 +267,11 @@ class Draft:
             return
         if not stat.S_ISREG(kind):
             self._drop(path)
-            what = "a folder that cannot be read" if stat.S_ISDIR(kind) else "a device, a socket or a pipe"
+            what = (
+                "a folder that cannot be read or lies too deep"
+                if stat.S_ISDIR(kind)
+                else "a device, a socket or a pipe"
+            )
             self.left_out.append(f"{path}: it is no file, but {what}")
             return
         descriptor = os.open(source.file, _READ)

@@ -144,7 +144,8 @@ def is_old(made: float, now: float) -> bool:
 def failure(folder: Path) -> str | None:
     """Why the last attempt to make a backup failed; None when it did not. Raises OSError."""
     try:
-        return (folder / FAILED).read_text(encoding="utf-8", errors="replace")[:MAX_FAILURE]
+        with (folder / FAILED).open("rb") as file:
+            return file.read(MAX_FAILURE).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
 
@@ -186,7 +187,8 @@ def chosen(folder: Path, name: str | None) -> tuple[Path, Manifest]:
             raise BrokenBackup(f"{found[-1].problem}; older ones can be named: see klaw backup list")
         name = found[-1].name
     elif name in (".", "..") or "/" in name or not (folder / name).is_dir():
-        raise BackupRefused(f"there is no backup {name} in {folder}: see klaw backup list")
+        hint = "for the folder with the backups say --from" if "/" in name else "see klaw backup list"
+        raise BackupRefused(f"there is no backup {name} in {folder}: {hint}")
     made = manifest.read(folder / name)
     if made.schema > migrations.latest():
         raise BackupRefused(

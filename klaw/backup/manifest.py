@@ -11,7 +11,8 @@ import attrs
 
 from klaw import atomic_file
 from klaw.actor.clock import from_iso
-from klaw.convert import JOURNAL, OMIT, Check
+from klaw.config import guarded
+from klaw.convert import JOURNAL, OMIT, Bounds, Check
 from klaw.errors import BadValue, KlawError
 
 FORM = 1
@@ -22,6 +23,13 @@ PARTS = (CONFIG, WORKSPACE, DATA)
 """Folders in a backup, in the order in which a restore puts them in place: with the last one it is done."""
 
 
+MAX_BYTES = 64 << 20
+"""Of a manifest: a quarter of a million files."""
+MAX_DIGEST = 1_000
+MAX_DEPTH = 200
+"""Folders within one another. What lies deeper is left out of a backup, and no backup is read that has it."""
+
+
 class BrokenBackup(KlawError):
     """A backup cannot be used; the text names the file."""
 
@@ -30,6 +38,8 @@ def _inside(path: str) -> str:
     plain = PurePosixPath(path)
     if len(plain.parts) < 2 or plain.parts[0] not in PARTS or ".." in plain.parts or str(plain) != path:
         raise ValueError("must be a path inside the backup")
+    if len(plain.parts) > MAX_DEPTH:
+        raise ValueError(f"lies in more than {MAX_DEPTH} folders")
     return _name(path)
 
 
@@ -59,7 +69,7 @@ class Item:
     sha256: str = ""
     mode: int = 0o600
     """Permission bits of the owner."""
-    mtime_ns: int = 0
+    mtime_ns: Annotated[int, Bounds(-(2**63), 2**63 - 1)] = 0
     link: Annotated[str, Check(_name), OMIT] = ""
     """Where a symbolic link points to."""
     source: Annotated[tuple[int, ...], OMIT] = ()
@@ -106,21 +116,29 @@ class Manifest:
 
 
 def write(root: Path, manifest: Manifest) -> None:
-    """Raises OSError."""
+    """Raises OSError, BrokenBackup: it holds too many files to be read again."""
     data = json.dumps(JOURNAL.write(manifest), ensure_ascii=False, indent=1).encode()
+    if len(data) > MAX_BYTES:
+        raise BrokenBackup(f"{len(manifest.items):,} files are too many for a backup: keep fewer in the workspace")
     atomic_file.create(root / FILE, data)
     atomic_file.create(root / DIGEST, f"{hashlib.sha256(data).hexdigest()}  {FILE}\n".encode())
     atomic_file.sync(root)
 
 
+def _read(root: Path, name: str, most: int) -> bytes:
+    try:
+        data = guarded.read(root, name, most)
+    except OSError as error:
+        raise BrokenBackup(f"{root.name}: {name} cannot be read: {error.strerror or error}") from error
+    if data is None:
+        raise BrokenBackup(f"{root.name}: {name} is missing")
+    return data
+
+
 def read(root: Path) -> Manifest:
     """Raises BrokenBackup."""
-    try:
-        data = (root / FILE).read_bytes()
-        expected = (root / DIGEST).read_text("ascii", "replace")
-    except OSError as error:
-        raise BrokenBackup(f"{root.name}: {Path(error.filename).name} cannot be read: {error.strerror}") from error
-    if expected != f"{hashlib.sha256(data).hexdigest()}  {FILE}\n":
+    data, expected = (_read(root, name, most) for name, most in ((FILE, MAX_BYTES), (DIGEST, MAX_DIGEST)))
+    if expected != f"{hashlib.sha256(data).hexdigest()}  {FILE}\n".encode():
         raise BrokenBackup(f"{root.name}: {FILE} is not as it was written, or {DIGEST} is not")
     try:
         tree = json.loads(data)

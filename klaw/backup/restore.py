@@ -11,10 +11,11 @@ import attrs
 
 from klaw import atomic_file
 from klaw.backup import folder as folders
-from klaw.backup.create import Tell
+from klaw.backup.create import CHUNK_BYTES, Tell
 from klaw.backup.folder import BackupRefused
 from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, BrokenBackup, Item, Manifest
 from klaw.backup.verify import paths_below, problem_of
+from klaw.config import guarded
 from klaw.config.paths import Paths
 
 
@@ -37,7 +38,7 @@ class Place:
         """By a restore that was cut off behind it."""
         wanted = {path: item for item, path in self.items}
         return set(paths_below(self.target)) == set(wanted) and not any(
-            problem_of(self.target / path, item) for path, item in wanted.items()
+            problem_of(self.target, path, item) for path, item in wanted.items()
         )
 
 
@@ -104,11 +105,15 @@ def _copy(root: Path, item: Item, target: Path) -> None:
         if not target.is_dir():  # older backups hold a link to the workspace and what is in it
             target.symlink_to(item.link)
         return
-    source = root / item.place
-    problem = problem_of(source, item, content=False)
+    problem = problem_of(root, item.place, item, content=False)
     if problem is None:
-        shutil.copyfile(source, target, follow_symlinks=False)
-        problem = problem_of(target, item)
+        with (
+            guarded.opened(root, item.place) as found,
+            os.fdopen(found.fd, "rb", closefd=False) as source,
+            target.open("xb") as new,
+        ):
+            shutil.copyfileobj(source, new, CHUNK_BYTES)
+        problem = problem_of(target.parent, target.name, item)
     if problem is not None:
         raise BrokenBackup(f"{root.name}: {item.path} {problem}; nothing was restored")
     target.chmod(item.mode & 0o700)

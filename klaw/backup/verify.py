@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -14,7 +13,8 @@ import attrs
 from klaw.backup import folder as folders
 from klaw.backup.create import Tell
 from klaw.backup.folder import DRAFT, BackupRefused
-from klaw.backup.manifest import DATA, DIGEST, FILE, Item, Manifest
+from klaw.backup.manifest import DATA, DIGEST, FILE, MAX_DEPTH, Item, Manifest
+from klaw.config import guarded
 from klaw.errors import StorageError, StorageFull
 from klaw.store import migrations
 from klaw.store.engine.commit_log import LOG_FOLDERS
@@ -68,34 +68,39 @@ def differing(root: Path, items: Sequence[Item], tell: Tell = lambda _done, _tot
     """What is not as the manifest says, in words."""
     for done, item in enumerate(items, 1):
         tell(done, len(items))
-        if (problem := problem_of(root / item.place, item)) is not None:
+        if (problem := problem_of(root, item.place, item)) is not None:
             yield f"{item.place} {problem}"
 
 
-def problem_of(file: Path, item: Item, *, content: bool = True) -> str | None:
-    """What is wrong with a file. ``content``: it is also read."""
+def problem_of(root: Path, path: str, item: Item, *, content: bool = True) -> str | None:
+    """What is wrong with a file below a folder; nothing is read through links. ``content``: it is also read."""
+    folder, _, name = path.rpartition("/")
     try:
         if item.link:
-            return None if str(file.readlink()) == item.link else "is another link"
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as opened:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                return "is no plain file"
-            if found.st_size != item.size:
-                return f"has {found.st_size:,} bytes instead of {item.size:,}"
-            if content and hashlib.file_digest(opened, "sha256").hexdigest() != item.sha256:
-                return "has another content than was written"
+            with guarded.opened_folder(root, folder) as parent:
+                return None if os.readlink(name, dir_fd=parent) == item.link else "is another link"
+        with guarded.opened(root, path) as found:
+            size = found.info.st_size
+            if size != item.size:
+                return f"has {size:,} bytes instead of {item.size:,}"
+            with os.fdopen(found.fd, "rb", closefd=False) as file:
+                if content and hashlib.file_digest(file, "sha256").hexdigest() != item.sha256:
+                    return "has another content than was written"
     except FileNotFoundError:
         return "is missing"
+    except guarded.NotPlain as error:
+        return str(error)
     except OSError as error:
         return f"cannot be read: {error.strerror or type(error).__name__}"
     return None
 
 
 def paths_below(root: Path) -> Iterator[str]:
-    """Every file and link below a folder, relative to it."""
+    """Every file and link below a folder, relative to it, and folders that lie too deep to be of a backup."""
     for name, inner, names in os.walk(root):
+        if len(Path(name).relative_to(root).parts) > MAX_DEPTH:
+            yield Path(name).relative_to(root).as_posix()
+            inner.clear()
         for each in (*names, *(each for each in inner if Path(name, each).is_symlink())):
             yield Path(name, each).relative_to(root).as_posix()
 

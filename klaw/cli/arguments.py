@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from klaw.cli import meant
+
 MAX_WORD = 64
 MAX_DIGITS = 7
 _CHOICE = re.compile(r"invalid choice: '(.{1,64}?)' \(choose from")
@@ -18,12 +20,16 @@ class Parser(argparse.ArgumentParser):
     commands: Mapping[str, object] = {}
     """Its own, by their names."""
     options: tuple[str, ...] = ()
+    values: tuple[tuple[str, bool], ...] = ()
+    """Options that take a value, and whether it is a number."""
     group: Any = None
     """Where further commands of it are added."""
 
     def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
         action = super().add_argument(*args, **kwargs)
         self.options = (*self.options, *action.option_strings)
+        if action.option_strings and action.nargs != 0 and action.help != argparse.SUPPRESS:
+            self.values = (*self.values, (action.option_strings[0], action.metavar == "N"))
         return action
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]  # argparse has overloads
@@ -35,14 +41,15 @@ class Parser(argparse.ArgumentParser):
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
             self.error(f"there is no option {unknown}.{hint} `{self.prog} --help` lists the options")
         if rest:
-            self.error(f"{rest[0][:MAX_WORD]!r} is too much; `{self.prog} --help` shows what is taken")
+            word = rest[0][:MAX_WORD]
+            hint = meant.option(word, self.values)
+            self.error(f"unexpected {word!r}.{hint} `{self.prog} --help` shows what is taken")
         return found, rest
 
     def error(self, message: str) -> NoReturn:
         found = _CHOICE.search(message)
         if found is not None and self.commands and "COMMAND" in message:
-            close = difflib.get_close_matches(found[1], self.commands, n=2)
-            hint = f" Did you mean {' or '.join(close)}?" if close else ""
+            hint = meant.command(self.prog.partition(" ")[2], found[1], self.commands)
             if found[1] == "list" and self.get_default("command") is not None:
                 hint = f" `{self.prog}` alone lists them."
             message = f"there is no command {found[1]!r}.{hint} `{self.prog} --help` lists the commands"
@@ -56,7 +63,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Words(argparse.Action):
-    """Several words are one text, so that nobody has to quote it. Takes ``nargs="+"``."""
+    """Several words are one text, so that nobody has to quote it; none are None."""
 
     def __call__(
         self,
@@ -65,7 +72,7 @@ class Words(argparse.Action):
         values: Any,
         option: str | None = None,  # noqa: ARG002
     ) -> None:
-        setattr(namespace, self.dest, " ".join(values))
+        setattr(namespace, self.dest, " ".join(values) if values else None)
 
 
 def add_home(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:

@@ -26,15 +26,19 @@ NICE = 10
 FORGOTTEN = "made before something was forgotten, and still holds it"
 
 
-@attrs.frozen(kw_only=True)
-class Of:
-    to: str | None = argument("the folder with the backups (default: backups/ of the home)", metavar="DIR")
+_HELP = "the folder with the backups (default: backups/ of the home)"
 
 
 @attrs.frozen(kw_only=True)
-class Create(Of):
+class Create:
+    to: str | None = argument(_HELP, metavar="DIR")
     with_secrets: bool = argument("also tokens and environment files: who has the backup has them", default=False)
     whole: bool = argument("share nothing with the backup before, for instance because that is broken", default=False)
+
+
+@attrs.frozen(kw_only=True)
+class Of:
+    folder: str | None = argument(_HELP, metavar="DIR", option="--from", old_option="--to")
 
 
 @attrs.frozen(kw_only=True)
@@ -48,8 +52,8 @@ class Prune(Of):
     forgotten: bool = argument(f"also remove what was {FORGOTTEN}", default=False)
 
 
-def _folder(asked: Of, paths: Paths) -> Path:
-    return Path(asked.to).expanduser().absolute() if asked.to else paths.backups_dir
+def _folder(given: str | None, paths: Paths) -> Path:
+    return Path(given).expanduser().absolute() if given else paths.backups_dir
 
 
 def _marker(paths: Paths) -> Callable[[bool], "Mark"]:
@@ -147,7 +151,7 @@ def create(asked: Create, paths: Paths, progress: ProgressLine) -> dict[str, Any
     how = {"secrets": asked.with_secrets, "whole": asked.whole}
     noting = noting_failure(paths.backups_dir) if paths.data_dir.is_dir() else nullcontext()  # a wrong --home: no trace
     with noting:
-        root, made = create(paths, _folder(asked, paths), _marker(paths), **how, tell=tell)
+        root, made = create(paths, _folder(asked.to, paths), _marker(paths), **how, tell=tell)
     if made.left_out:
         note_failure(paths.backups_dir, f"not in it: {plural(len(made.left_out), 'file')}, {made.left_out[0]}")
     about = {"files": len(made.items), "bytes": made.bytes, "new_bytes": made.new_bytes, "time": made.time}
@@ -160,7 +164,7 @@ def show(asked: Of, paths: Paths) -> dict[str, Any]:
     from klaw.backup.folder import listed, told
     from klaw.store.mark import last_forgetting
 
-    folder, last = _folder(asked, paths), last_forgetting(paths.database)
+    folder, last = _folder(asked.folder, paths), last_forgetting(paths.database)
     with told(folder):
         return {"folder": str(folder), "backups": [_told(each, last) for each in listed(folder)]}
 
@@ -177,7 +181,7 @@ def verify(asked: OfOne, paths: Paths, progress: ProgressLine) -> Any:
 
     log.configure("error", "auto")
     os.nice(NICE)
-    folder = _folder(asked, paths)
+    folder = _folder(asked.folder, paths)
     with told(folder):
         root, found = chosen(folder, asked.name)
     return verify(folder, root, found, partial(progress.show, "files"))
@@ -185,9 +189,7 @@ def verify(asked: OfOne, paths: Paths, progress: ProgressLine) -> Any:
 
 @NOUN.operation("backup_restore", OfOne, cli="restore", show=_restored)
 def restore(asked: OfOne, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
-    """Put a backup in place of an installation that is not there yet: its configuration, workspace and data folder must
-    be empty or missing.
-    """
+    """Restore a backup into an empty home. Its configuration, workspace and data folder must be empty or missing."""
     from klaw.backup.folder import BackupRefused, chosen, told
     from klaw.backup.restore import restore
 
@@ -198,7 +200,7 @@ def restore(asked: OfOne, paths: Paths, progress: ProgressLine) -> dict[str, Any
     else:
         raise BackupRefused("a server is running there: stop it, and move away what it has, or give another --home")
     os.umask(0o077)
-    folder = _folder(asked, paths)
+    folder = _folder(asked.folder, paths)
     with told(folder):
         root, found = chosen(folder, asked.name)
     put = restore(paths, root, found, partial(progress.show, "files"))
@@ -212,7 +214,7 @@ def prune(asked: Prune, paths: Paths) -> dict[str, Any]:
     from klaw.backup.folder import clear, listed, locked, remove, told
     from klaw.store.mark import last_forgetting
 
-    folder, last = _folder(asked, paths), last_forgetting(paths.database)
+    folder, last = _folder(asked.folder, paths), last_forgetting(paths.database)
     with told(folder), locked(folder):
         clear(folder)
         good = [each for each in listed(folder) if each.manifest is not None]

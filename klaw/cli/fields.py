@@ -47,6 +47,9 @@ def add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]")
         how |= many if about.positional else several
     if not about.positional:
         parser.add_argument(typed(field), dest=_dest(field), default=argparse.SUPPRESS, **how)
+        if about.old_option is not None:
+            hidden = {**how, "help": argparse.SUPPRESS}
+            parser.add_argument(about.old_option, dest=_dest(field), default=argparse.SUPPRESS, **hidden)
         return
     if about.upload:
         how |= {"nargs": "+"}

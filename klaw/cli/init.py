@@ -12,7 +12,7 @@ import attrs
 
 from klaw.cli.output import program, warn
 from klaw.config.paths import Paths
-from klaw.operations.operation import Noun, argument
+from klaw.operations.operation import Noun, Shown, argument
 
 if TYPE_CHECKING:
     from klaw.setup.answers import Model, Names, Step
@@ -41,10 +41,15 @@ class Init:
     )
 
 
-@NOUN.operation("init", Init, cli="")
+def _shown(answer: dict[str, Any]) -> Shown:
+    return Shown((), found=answer["config"]["model"] != "not set")  # what was done was said meanwhile
+
+
+@NOUN.operation("init", Init, cli="", show=_shown)
 def init(asked: Init, paths: Paths, home: str | None, say: Callable[..., None], *, quiet: bool) -> dict[str, Any]:
-    """Make a workspace and a configuration. Nothing is written before the last answer, and nothing that exists is ever
-    changed.
+    """Make a workspace and a configuration. Nothing is written before the last answer. What exists is kept, unless it
+    is a configuration that is still as this command made it. The exit code is 1 if a model was chosen and could not be
+    set, because the configuration is another one; the lines for it are printed.
     """
     from klaw.errors import ToolRefused
     from klaw.setup.answers import SetupRefused
@@ -72,7 +77,7 @@ def init(asked: Init, paths: Paths, home: str | None, say: Callable[..., None], 
         raise SetupRefused(f"{paths.workspace}: {error}; the same command goes on when that is mended") from error
     config = make_config(paths, model, small=asked.small, dry_run=asked.dry_run)
     answer = _report(asked, paths, steps, config, model, f" --home {shlex.quote(home)}" if home else "", say)
-    if config.outcome == "made" and not (asked.yes or quiet or asked.dry_run):
+    if config.outcome == "made" and model is not None and not (asked.yes or quiet or asked.dry_run):
         from klaw.cli.models import offer_test
 
         offer_test(paths, model, lambda question, default: _answer(asked, None, question, default, str), say)
@@ -98,14 +103,16 @@ def _names(asked: Init) -> "Names":
     return answers.Names(language=language, agent=agent or answers.DEFAULT_NAME, user=user)
 
 
-def _model(asked: Init, paths: Paths) -> "Model":
+def _model(asked: Init, paths: Paths) -> "Model | None":
+    """The model that is asked for; None: none, since there is a configuration."""
     from klaw.config.llm import LOCAL_PROVIDER
     from klaw.setup import answers
+    from klaw.setup.make import configured, wanted
 
-    if os.path.lexists(paths.config_file):
-        if asked.provider or asked.model or asked.base_url or asked.key_env:
-            warn(f"{paths.config_file} is there and stays as it is; change the model in it")
-        return answers.Model()
+    given = asked.provider or asked.model or asked.base_url or asked.key_env or asked.small
+    there = os.path.lexists(paths.config_file)
+    if there and not given and (asked.yes or configured(paths) != wanted(answers.Model())):
+        return None
     provider = _answer(
         asked,
         asked.provider or None,
@@ -170,7 +177,13 @@ def _answer(
 
 
 def _report(
-    asked: Init, paths: Paths, steps: "list[Step]", config: "Step", model: "Model", home: str, say: Callable[..., None]
+    asked: Init,
+    paths: Paths,
+    steps: "list[Step]",
+    config: "Step",
+    model: "Model | None",
+    home: str,
+    say: Callable[..., None],
 ) -> dict[str, Any]:
     """What was done, and the commands that lead from here to a running server; they can be pasted as they are."""
     from klaw.agent.workspace import Workspace
@@ -178,18 +191,29 @@ def _report(
     from klaw.domain.names import LOCAL_USER
     from klaw.domain.tokens import estimate
     from klaw.setup.answers import count
+    from klaw.setup.make import NOT_SET, config_lines, existing
 
     klaw, tokens = program(), estimate(Workspace(paths.workspace, paths.data_dir).read(LOCAL_USER).system_prompt)
-    built_in = config.outcome == "kept" or model.provider == LOCAL_PROVIDER
+    not_set = config.why == NOT_SET
+    built_in = model is None or model.provider == LOCAL_PROVIDER
     pull = f"{klaw} models pull{home}{'' if built_in else ' multilingual-e5-small'}"
     following = [pull, f"{klaw} models test{home}", f"{klaw} serve{home}"]
     say(f"Workspace {paths.workspace}" + ("  (dry run: nothing is written)" if asked.dry_run else ""))
     say(*map(_line, steps), f"Configuration {paths.config_file}", _line(config))
     if asked.source is not None:
         say(f"{count(steps, 'taken')} taken, {count(steps, 'same', 'kept')} kept, {count(steps, 'skipped')} skipped.")
+    if not_set:
+        assert model is not None
+        say(
+            f"{paths.config_file} already exists: the model was NOT set.", "Write this into it, instead of its routing:"
+        )
+        say(*(f"  {line}" for line in config_lines(model, small=asked.small, like=existing(paths))))
+    if model is not None and model.provider == "ollama":
+        say("Ollama cuts requests at 4096 tokens on most machines, and Klaw counts on 8192: start it with")
+        say("  OLLAMA_CONTEXT_LENGTH=8192 ollama serve")
     if not asked.dry_run:
         say(f"The prompt files take about {tokens} tokens of every request.")
-        if config.outcome == "made" and model.key_env and model.key_env not in os.environ:
+        if model is not None and model.key_env and model.key_env not in os.environ:
             say("Put your key into the environment of the server, in the place of YOUR-KEY:")
             say(f"  export {model.key_env}=YOUR-KEY")
         say("Next:", *(f"  {each}" for each in following))
@@ -197,7 +221,11 @@ def _report(
     return {
         "dry_run": asked.dry_run,
         "workspace": str(paths.workspace),
-        "config": {"file": str(paths.config_file), "outcome": config.outcome},
+        "config": {
+            "file": str(paths.config_file),
+            "outcome": config.outcome,
+            "model": "not set" if not_set else "set" if model is not None else "not asked",
+        },
         "files": steps,
         "prompt_tokens": tokens,
         "next": following,

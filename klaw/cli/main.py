@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from klaw import __version__
-from klaw.cli.arguments import Parser, add_config, add_home, port
+from klaw.cli.arguments import Parser, Words, add_config, add_home, port
 
 LOCAL = ("backup", "config", "doctor", "export", "imports", "init", "models", "reindex", "service", "token", "update")
 """Modules of this package with commands that need no server."""
@@ -18,7 +18,9 @@ EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw init, klaw
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage; of the server 78: see there."""
-    given = sys.argv[1:] if argv is None else argv
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["help"]:
+        given = [*given[1:], "--help"]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that does not know all letters
     arguments = parser(given).parse_args(given)
@@ -104,7 +106,8 @@ def _server_commands(commands: Any) -> None:
     serve.add_argument("--port", metavar="N", type=port, help="listen on this port (default: gateway.port)")
     chat = _command(commands, "chat", "chat in the terminal, ask one question, or chat from a pipe")
     chat.add_argument("--json", action="store_true", help="print JSON")
-    chat.add_argument("question", metavar="QUESTION", nargs="?", help="ask only this, with what is piped in below it")
+    question = "ask only this, with what is piped in below it"
+    chat.add_argument("question", metavar="QUESTION", nargs="*", action=Words, help=question)
     chat.add_argument("--chat", metavar="NAME", default="main", help="which chat (default: main)")
     chat.add_argument("--url", help="address of the server (default: from the configuration, or $KLAW_URL)")
     chat.add_argument("--port", metavar="N", type=port, help="the server's port, if it is not gateway.port")

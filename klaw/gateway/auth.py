@@ -26,6 +26,7 @@ from klaw.config.paths import ensure_private_dir, open_private
 from klaw.domain.names import LOCAL_USER, UserId, user_id
 from klaw.errors import ConfigError, Problem
 
+MAX_FILE_BYTES = 1 << 22
 FILE_NAME = "tokens.json"
 _PREFIX = "klaw_"
 MAX_LOGINS = 32
@@ -87,7 +88,11 @@ def load_access(path: Path) -> Access:
         ConfigError: it cannot be read or is not a tokens file.
     """
     try:
-        tree = json.loads(path.read_bytes())
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise _broken(path, f"has more than {MAX_FILE_BYTES:,} bytes, too many for tokens: restore it")
+        tree = json.loads(data)
         tokens = tuple(_token(entry) for entry in tree["tokens"])
         return Access(tokens=tokens, local=tree.get("allow_local") is True)
     except FileNotFoundError:

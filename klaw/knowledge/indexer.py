@@ -21,7 +21,7 @@ from klaw.actor.mailbox import Nudge
 from klaw.actor.metrics import SECONDS, Metrics
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.domain.knowledge import Document, DocumentId, DocumentState, Source, SourceId, SourceKind
-from klaw.domain.text import plural, span
+from klaw.domain.text import span
 from klaw.errors import StorageError, StorageFull
 from klaw.knowledge import source_state
 from klaw.knowledge.ingest import GoneError, Ingest, NotYetError
@@ -111,8 +111,7 @@ class Indexer(Nudge):
             found["kb_storage_full"] = "the disk is full: documents of knowledge bases are not read"
         now = self._clock.now()
         if self._waiting_since is not None and now - self._waiting_since >= BEHIND_S:
-            waiting = self.counts[DocumentState.WAITING]
-            found["kb_behind"] = f"{plural(waiting, 'document')} of knowledge bases are still to be read"
+            found["kb_behind"] = "documents of knowledge bases have waited to be read for over an hour"
         return found
 
     async def run(self, vitals: Vitals, task_status: Started) -> None:

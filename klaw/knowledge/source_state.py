@@ -1,11 +1,8 @@
 """What a look at a source found, and what of that everybody is told. Pure."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 
 import attrs
-
-from klaw.domain.text import plural
 
 
 @attrs.frozen(kw_only=True)
@@ -33,27 +30,19 @@ class SourceState:
 
 
 _TOLD = {
-    "missing": ("watched folder is not there", "watched folders are not there"),
-    "empty": ("watched folder is suddenly empty", "watched folders are suddenly empty"),
-    "partly_empty": ("watched folder is suddenly empty in part", "watched folders are suddenly empty in part"),
-    "unreadable": ("watched folder cannot be read as a whole", "watched folders cannot be read as a whole"),
-    "not_allowed": ("watched folder may not be read any more", "watched folders may not be read any more"),
-    "too_many": (
-        "watched folder has too many files (kb.maxFiles)",
-        "watched folders have too many files (kb.maxFiles)",
-    ),
-    "gone": ("page of a knowledge base is gone", "pages of knowledge bases are gone"),
-    "unreachable": ("page of a knowledge base cannot be reached", "pages of knowledge bases cannot be reached"),
-    "refused": ("page of a knowledge base may not be fetched", "pages of knowledge bases may not be fetched"),
+    "missing": "a watched folder is not there: what was read of it is kept",
+    "empty": "a watched folder is suddenly empty",
+    "partly_empty": "a watched folder is suddenly empty in part",
+    "unreadable": "a watched folder cannot be read as a whole",
+    "not_allowed": "a watched folder may not be read any more",
+    "too_many": "a watched folder has too many files (kb.maxFiles)",
+    "gone": "a page of a knowledge base is gone: its last copy is kept",
+    "unreachable": "a page of a knowledge base cannot be reached",
+    "refused": "a page of a knowledge base may not be fetched",
 }
 
 
 def problems(states: Collection[SourceState]) -> dict[str, str]:
-    """What does not work, for everybody: names belong to their users."""
-    counts = Counter(state.code for state in states)
-    more = {"missing": ": what was read of it is kept", "gone": ": their last copy is kept"}
-    return {
-        f"kb_{code}": plural(counts[code], one, many) + more.get(code, "")
-        for code, (one, many) in _TOLD.items()
-        if counts[code]
-    }
+    """What does not work, for everybody: names and numbers belong to their users."""
+    found = {state.code for state in states}
+    return {f"kb_{code}": text for code, text in _TOLD.items() if code in found}

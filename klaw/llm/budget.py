@@ -15,6 +15,7 @@ from klaw.actor.clock import Clock
 from klaw.domain.usage import NANO, Spent, dollars
 from klaw.llm.errors import OverBudget
 
+# What all users may see has no amounts: others have spent them, too.
 _RENEWED = "It is renewed at 00:00 UTC"
 
 
@@ -73,7 +74,7 @@ class DailyBudget:
         if (limit := self._limit_nano) is not None and wanted.cost_nano and held.cost_nano + wanted.cost_nano > limit:
             budget = f"the daily budget of {dollars(limit)} (llm.dailyBudget)"
             left = limit - held.cost_nano
-            asked = f"may cost {dollars(wanted.cost_nano)}, and {dollars(left)} of {budget} is left"
+            asked = f"may cost {dollars(wanted.cost_nano)}, more than is left of {budget}"
         elif (
             (limit := self._limit_tokens) is not None
             and wanted.unpriced_tokens
@@ -81,7 +82,7 @@ class DailyBudget:
         ):
             budget = f"the daily budget of {limit:,} tokens (llm.dailyTokens)"
             left = limit - held.unpriced_tokens
-            asked = f"may take {wanted.unpriced_tokens:,} tokens, and {left:,} of {budget} are left"
+            asked = f"may take {wanted.unpriced_tokens:,} tokens, more than are left of {budget}"
         else:
             return None
         return f"this request {asked}. {_RENEWED}" if worst and left > 0 else f"{budget} is used up. {_RENEWED}"
@@ -116,7 +117,7 @@ class DailyBudget:
         if self._told or report.share is None or report.share < self._warn_share:
             return None
         self._told = True
-        return f"{self.used_text(report)} {_RENEWED}; when it is used up, no more is spent until then."
+        return f"The daily LLM budget is running low. {_RENEWED}; when it is used up, no more is spent until then."
 
     # -- start and status --------------------------------------------------------------------------------------------
 
@@ -159,18 +160,12 @@ class DailyBudget:
             )
             found["budget_used_up"] = f"the daily LLM budget {what}. {_RENEWED}"
         elif report.share is not None and report.share >= self._warn_share:
-            found["budget_low"] = self.used_text(report)
+            found["budget_low"] = "The daily LLM budget is running low."
         if report.limit_nano is not None and report.limit_tokens is None and report.unpriced_tokens:
             found["budget_unpriced"] = (
                 "llm.dailyBudget does not hold models of unknown price: give their prices, or set llm.dailyTokens"
             )
         return found
-
-    @staticmethod
-    def used_text(report: BudgetReport) -> str:
-        """How much of the fuller limit is used, in a sentence. No amounts: all users may see it."""
-        percent = int((report.share or 0.0) * 100)
-        return f"{percent} % of the daily LLM budget is used."
 
     # -- inside ------------------------------------------------------------------------------------------------------
 

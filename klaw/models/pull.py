@@ -199,15 +199,14 @@ def _copy(spec: ModelSpec, folder: Path, build: Path, progress: Progress) -> Non
     manifest = load_manifest(folder)
     if not _made_of(spec, manifest):
         raise ModelError(f"{folder}: is {manifest.id} as another version of Klaw makes it")
+    if any(Path(name).name != name for name in manifest.files):
+        raise ModelError(f"{folder}: the manifest names a file outside of the folder")
+    if damage := find_damage(folder, manifest, verify=False):
+        raise ModelError(f"{folder}: {damage}")
     done = 0
     for name in manifest.files:
         progress(PullStep(model=spec.id, phase="copy", done_bytes=done, total_bytes=manifest.total_bytes))
-        if Path(name).name != name:
-            raise ModelError(f"{folder}: the manifest names a file outside of the folder")
-        try:
-            shutil.copyfile(folder / name, build / name)
-        except FileNotFoundError as exc:
-            raise ModelError(f"{folder}: {name} is missing") from exc
+        shutil.copyfile(folder / name, build / name)
         done += manifest.files[name].bytes
     if damage := find_damage(build, manifest, verify=True):
         raise ModelError(f"{folder}: {damage}")

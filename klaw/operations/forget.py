@@ -1,4 +1,4 @@
-"""Forgetting a message, a chat, a topic, a fact or a person, with a proof.
+"""Forgetting a message, a chat, a topic, a fact, a task or a person, with a proof.
 
 The answers hold beginnings of what goes, and of a person its names and the facts that name it, so they never go into a
 log. What a chat is shown is stored in the chat itself, and goes with what is forgotten next.
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from klaw.store.forget.scope import Wanted
 
 NOUN = Noun(
-    "forget", "remove a message, a chat, a topic, a fact or a person from everything, with a proof (docs/memory.md)"
+    "forget",
+    "remove a message, a chat, a topic, a fact, a task or a person from everything, with a proof (docs/memory.md)",
 )
 
 CONFIRM_S = 600.0
@@ -42,6 +43,7 @@ _USAGE = f"""Say what is to be forgotten; nothing goes before you have said /for
   /forget chat        this chat with all its messages and its title; /forget chat:garden another one
   /forget topic:7     a topic with all its messages; /topics lists them
   /forget fact:ID     a fact with its history; /memory lists them
+  /forget task:NAME   a task, also a removed one, with its runs and what they said
   /forget person:NAME somebody you spoke of, with the facts that name them; what was said stays
 With a message go the answer, the tool calls and all else that was made of it. With “with facts” behind it also what was
 kept on purpose: facts, people known by nothing else, core memory, tasks and files.""".split("\n")
@@ -50,7 +52,7 @@ kept on purpose: facts, people known by nothing else, core memory, tasks and fil
 @attrs.frozen(kw_only=True)
 class Forget(OfUser):
     what: Name = required(
-        "a message's id or main#12, chat:NAME, topic:ID, fact:ID, person:ID or person:NAME",
+        "a message's id or main#12, chat:NAME, topic:ID, fact:ID, task:NAME, person:ID or person:NAME",
         metavar="WHAT",
         id_of="message",
     )
@@ -88,8 +90,13 @@ def lines(answer: dict[str, Any]) -> Lines:
         found += _headed("STILL held by:", still)
         if not still and answer["searched"]:
             found.append("a search of all files finds its words nowhere")
+    found += _headed("kept, by name only:", [_name_left(each) for each in answer["names"]])
     aside = [f"  {each['path']}: {each['remedy']}" for each in answer["aside"]]
     return [*found, *_headed("kept aside, and not searched word by word: it may be there in another form", aside)]
+
+
+def _name_left(left: Mapping[str, str]) -> str:
+    return f"  {left['kind']} {left['name']}: in {left['folder']}/, in lines of the logs and in the database"
 
 
 def _naming(answer: dict[str, Any]) -> list[str]:
@@ -153,6 +160,8 @@ def _forgotten(answer: dict[str, Any]) -> list[str]:
     elif not lines and not spared:
         lines.append("Nothing else of yours says it any more.")
     lines += _headed("STILL there, made of it:", [f"  {each['kind']} {each['name']}" for each in spared])
+    names = ", ".join(f"{each['kind']} {each['name']}" for each in answer["names"])
+    lines += [f"STILL there, as a name only: {names}."] if names else []
     return ["Forgotten.", *lines, "What your devices show and what a provider received is beyond me."]
 
 
@@ -193,6 +202,8 @@ MESSAGES = frozenset({"message", "answer", "tool call", "tool result"})
 
 def preview(before: "Preview") -> dict[str, Any]:
     """What goes, and where it is."""
+    from klaw.store.forget.things import names_left
+
     scope, looked, named = before.scope, before.looked, before.named
     return {
         "forgotten": False,
@@ -203,6 +214,7 @@ def preview(before: "Preview") -> dict[str, Any]:
         "topics": scope.topics,
         "summaries": [f"{chat}#{number}" for chat, number in scope.summaries],
         "things": before.things,
+        "names": names_left(scope),
         "people": scope.people,
         "kept_people": scope.kept_people,
         "named": named
@@ -260,7 +272,7 @@ def _positive(counts: Mapping[str, int]) -> dict[str, int]:
     mcp="forget",
 )
 async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forgetter") -> dict[str, Any]:
-    """Remove a message, a chat, a topic, a fact or a person from logs, database and files; show what still holds it.
+    """Remove a message, chat, topic, fact, task or person from logs, database and files; show what still holds it.
 
     It cannot be undone. Without dry_run=false nothing is removed and the answer lists what would go (goes: true): show
     that to the user, and ask again with dry_run=false only after they have agreed.
@@ -282,7 +294,7 @@ async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forg
     slash=Slash(
         word="/forget",
         rest="what",
-        help="forget messages, this chat, a topic, a fact or a person for good: shows first what would go",
+        help="forget messages, this chat, a topic, a fact, a task or a person for good: shows first what would go",
         metadata=lambda answer: {} if answer.get("confirmed") else {message.SHOWN: True},
     ),
 )

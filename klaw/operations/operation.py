@@ -156,6 +156,8 @@ class Argument:
     """It has no option."""
     option: str | None = None
     """Another option than ``--field-name``; of what is true by default it is the one that makes it false."""
+    old_option: str | None = None
+    """What the option was called before; still taken, and not shown."""
     words: bool = False
     """Several words are one text, so that no quotes are needed; an option with several values takes them all."""
     stdin: bool = False

@@ -182,7 +182,8 @@ def _started(answer: dict[str, Any]) -> op.Lines:
 
 
 def _removed(answer: dict[str, Any]) -> op.Lines:
-    return [f"removed {answer['removed']['name']}; its runs stay"]
+    name = answer["removed"]["name"]
+    return [f"removed {name}; its runs stay: `klaw forget task:{name}` removes them and what it asked"]
 
 
 def _heartbeat(answer: dict[str, Any]) -> op.Lines:

@@ -143,7 +143,8 @@ async def usage(
         "by": asked.by,
         "groups": [{"key": group.key, **spent_json(group.spent)} for group in groups],
         "total": spent_json(total),
-        "budget": budget_json(budget.report()) if budget is not None else None,
+        # It sums up what all users spent.
+        "budget": budget_json(budget.report()) if budget is not None and caller.any_user else None,
     }
 
 
@@ -157,12 +158,12 @@ async def chat_usage(chat: ChatId, readers: "Readers", budget: "DailyBudget") ->
     """Show what the chat where this is asked has used, and its user."""
     from klaw.store.kinds import usage
 
-    used, report = await readers.run(usage.of_chat, chat, budget.today()), budget.report()
+    used, problems = await readers.run(usage.of_chat, chat, budget.today()), budget.problems()
     return {
         "chat": spent_json(used.chat),
         "today": spent_json(used.today),
         "lately": spent_json(used.lately),
         "days": usage.DAYS,
         "models": [{"key": group.key, **spent_json(group.spent)} for group in used.models],
-        "budget": None if report.share is None else budget.used_text(report),
+        "budget": problems.get("budget_used_up") or problems.get("budget_low"),
     }

@@ -24,7 +24,6 @@ from klaw.agent.agent import Agent
 from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
-from klaw.domain.text import plural
 from klaw.errors import ActorStopped, KlawError, NotStarted
 from klaw.runs import heartbeat
 from klaw.runs.beginning import Beginner, Job, Spawn
@@ -102,11 +101,10 @@ class Scheduler:
         return ActorSpec(name=self.mailbox.name, mailbox=self.mailbox, run=work, stop_budget_s=grace_s)
 
     def problems(self) -> dict[str, str]:
-        """Whether tasks failed at their last run, or wait. All users see this: a number, no names."""
+        """Whether tasks failed at their last run, or wait. All users see this: no numbers, no names."""
         found = {}
         if self.failing:
-            failed = plural(len(self.failing), "task")
-            found["tasks_failed"] = f"{failed} failed at the last run; /tasks and `klaw runs` say why"
+            found["tasks_failed"] = "tasks failed at their last run; /tasks and `klaw runs` say why"
         if self.clock_doubt is not None:
             found["clock"] = f"{self.clock_doubt}: scheduled tasks wait until it is set"
         return found

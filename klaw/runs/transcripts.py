@@ -163,7 +163,7 @@ def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_to
         if not _collect(folder / file, collector, left):
             break
         if left.parsed <= 0 or left.scanned <= 0:
-            log.warning("history_cut", name=name, bytes=MAX_SCANNED_BYTES - max(0, left.scanned))
+            log.warning("history_cut", bytes=MAX_SCANNED_BYTES - max(0, left.scanned))
             break
     return collector.result()
 
@@ -219,7 +219,7 @@ def _files(folder: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        log.warning("history_unreadable", file=folder.name, error=error_class(error))
+        log.warning("history_unreadable", error=error_class(error))
         return []
     return sorted(names, reverse=True)
 

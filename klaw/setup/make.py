@@ -1,5 +1,6 @@
 """Make the workspace and the configuration. What exists is kept as it is and said to be kept. Blocks."""
 
+import json
 import os
 from importlib import resources
 from pathlib import Path
@@ -7,12 +8,14 @@ from string import Template
 
 import yaml
 
+from klaw.config import guarded
 from klaw.config.llm import LOCAL_PROVIDER
-from klaw.config.load import parse
+from klaw.config.load import MAX_FILE_BYTES, load, parse
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.config.schema import EngineConfig
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import prompt_files, prompt_folders
+from klaw.errors import ConfigError
 from klaw.setup.answers import PRESETS, Language, Model, Names, Step
 from klaw.toolbox.files import writing
 from klaw.toolbox.files.beneath import Root
@@ -71,25 +74,84 @@ SMALL: dict[str, object] = {"embedding": {"threads": 1, "batchTokens": 64}, "sto
 """What keeps the server small: one run of the embedding model at a time, on little text."""
 
 
-def make_config(paths: Paths, model: Model, *, small: bool = False, dry_run: bool) -> Step:
-    """Write engine.json; ``small``: for a board with little memory.
+NOT_SET = "it already exists: the model was NOT set"
+
+
+def make_config(paths: Paths, model: Model | None, *, small: bool = False, dry_run: bool) -> Step:
+    """Write engine.json. One that is there stays, unless it is still as this function made it.
+
+    Args:
+        paths: of the installation.
+        model: that was asked for; None: none, so that what is there is right.
+        small: for a board with little memory.
 
     Raises:
         ConfigError: the answers do not make a valid configuration, or the folder cannot be made private.
     """
-    name = paths.config_file.name
+    name, text = paths.config_file.name, config_text(model or Model(), small=small)
+    parse(text, {model.key_env: "x"} if model is not None and model.key_env else {})
     if os.path.lexists(paths.config_file):
-        return Step(path=name, outcome="kept", why="it was there before")
-    text = config_text(model, small=small)
-    parse(text, {model.key_env: "x"} if model.key_env else {})
+        old = existing(paths)
+        if model is None or old == text or (not small and configured(paths) == wanted(model)):
+            return Step(path=name, outcome="kept", why="it was there before")
+        if not _is_as_made(old):
+            return Step(path=name, outcome="kept", why=NOT_SET)
     if not dry_run:
         ensure_private_dir(paths.config_dir)
-        writing.write(Root(folder=paths.config_dir), name, text.encode("utf-8"), "create")
+        guarded.replace(paths.config_dir, name, text.encode("utf-8"))
     return Step(path=name, outcome="made")
+
+
+def existing(paths: Paths) -> str:
+    """The configuration that is there; empty if it cannot be read."""
+    try:
+        return (guarded.read(paths.config_dir, paths.config_file.name, MAX_FILE_BYTES) or b"").decode()
+    except (OSError, ValueError):
+        return ""
+
+
+def configured(paths: Paths) -> str:
+    """The model that is chosen, as PROVIDER/MODEL; empty if the configuration cannot be read."""
+    try:
+        return load(paths.config_file)[0].routing.default
+    except ConfigError:
+        return ""
+
+
+def wanted(model: Model) -> str:
+    """A model as PROVIDER/MODEL."""
+    return f"{model.provider}/{model.model}" if model.provider != LOCAL_PROVIDER else EngineConfig().routing.default
+
+
+def _is_as_made(text: str) -> bool:
+    """Whether a configuration is one that ``klaw init`` made, and nobody has changed it since."""
+    if not text.startswith(_HEAD):
+        return False
+    try:
+        tree = yaml.safe_load(text)
+        provider, _, model = tree["routing"]["default"].replace("$$", "$").partition("/")
+        own = tree.get("providers", {}).get(provider, {})
+        url, key = own.get("baseUrl", "").replace("$$", "$"), own.get("apiKey", "")[2:-1]
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
+    local = provider == LOCAL_PROVIDER
+    made = Model() if local else Model(provider=provider, model=model, base_url=url, key_env=key)
+    return text in (config_text(made), config_text(made, small=True))
+
+
+def config_lines(model: Model, *, small: bool, like: str) -> list[str]:
+    """What a person writes into a configuration that is there, in the form that it has."""
+    if like.lstrip().startswith("{"):
+        return json.dumps(_tree(model, small=small), indent=2, ensure_ascii=False).splitlines()[1:-1]
+    return config_text(model, small=small).removeprefix(_HEAD).splitlines()
 
 
 def config_text(model: Model, *, small: bool = False) -> str:
     """The configuration for a model, in YAML. The key itself never stands in it."""
+    return _HEAD + yaml.safe_dump(_tree(model, small=small), sort_keys=False, allow_unicode=True)
+
+
+def _tree(model: Model, *, small: bool) -> dict[str, object]:
     if model.provider == LOCAL_PROVIDER:
         tree: dict[str, object] = {"routing": {"default": EngineConfig().routing.default}}
     else:
@@ -106,4 +168,4 @@ def config_text(model: Model, *, small: bool = False) -> str:
             "providers": {model.provider: provider},
             "topics": {"enabled": True},  # written out: it costs calls, and the built-in model is too weak for it
         }
-    return _HEAD + yaml.safe_dump(tree | (SMALL if small else {}), sort_keys=False, allow_unicode=True)
+    return tree | (SMALL if small else {})

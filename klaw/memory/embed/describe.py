@@ -1,7 +1,6 @@
 """What a model folder says about itself: from Klaw's manifest, or worked out from the Hugging Face layout."""
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +17,7 @@ from klaw.models.manifest import (
     find_damage,
     load_manifest,
     read_beside,
+    read_json,
 )
 
 GRAPH_FILE = "model.onnx"
@@ -102,10 +102,5 @@ def _model_id(name: str, version: str, files: list[str], prefixes: Prefixes, poo
 
 def _read_json(path: Path) -> dict[str, object]:
     """An optional file of the layout; {} if it is not there."""
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as exc:
-        raise ModelError(f"{path}: cannot be read as JSON ({type(exc).__name__})") from exc
+    value = read_json(path)
     return value if isinstance(value, dict) else {}

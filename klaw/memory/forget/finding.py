@@ -11,24 +11,26 @@ from pathlib import Path, PurePosixPath
 
 import attrs
 
+from klaw.actor.threads import Threads
 from klaw.config import guarded
 from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.domain.fact import FactId
-from klaw.domain.forget import Thing, beginning
+from klaw.domain.forget import MARK, Thing, beginning
 from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_id, user_of
 from klaw.domain.person import PersonId, normal_name
-from klaw.domain.task import Run, run_folder, task_name
+from klaw.domain.task import Run, TaskName, run_folder, task_name
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidName, KlawError, NoSuchChat
 from klaw.store import overview
+from klaw.store.changes import MEMORY
 from klaw.store.engine.database import Readers
 from klaw.store.engine.log_files import record_of
 from klaw.store.forget import quoting
-from klaw.store.forget.derived import FileMade, effects_of
+from klaw.store.forget.derived import FileMade, TaskMade, effects_of, runs_of_tasks
 from klaw.store.forget.scope import Wanted
-from klaw.store.kinds import chats, facts, imports, messages, people, topics
+from klaw.store.kinds import chats, facts, imports, messages, people, tasks, topics
 from klaw.store.kinds.messages import CONVERSATIONS
 from klaw.store.overview import Target
 
@@ -104,13 +106,17 @@ class NothingToForget(KlawError):
     code, argument = "nothing_to_forget", "what"
 
 
-async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
-    """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, ``import:ID``,
-    a message's id, or its chat and number (``main#12``); a name alone means a person when there is no such message.
+async def find(
+    readers: Readers, text: str, user: UserId, *, data_dir: Path, files: Threads, with_messages: bool = False
+) -> Wanted:
+    """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, ``task:NAME``,
+    ``import:ID``, a message's id, or its chat and number (``main#12``); a name alone means a person when there is no
+    such message.
 
     Args:
         text: what was said.
         user: whose.
+        data_dir, files: where the logs are in which a removed task is looked for, and threads for it.
         with_messages: of a person, also all messages that name it.
 
     Raises:
@@ -122,6 +128,8 @@ async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool
         return await _topic(readers, rest, user)
     if colon and kind == "chat":
         return await _chat(readers, rest, user)
+    if colon and kind == "task":
+        return await _task(readers, rest, user, data_dir, files)
     if colon and kind == "import":
         return await _import(readers, rest, user)
     if colon and kind == "fact":
@@ -171,6 +179,34 @@ async def _chat(readers: Readers, name: str, user: UserId) -> Wanted:
     return Wanted(user=user, rowids=tuple(rowids), deleted=((chat, known.last_seq),))
 
 
+async def _task(readers: Readers, text: str, user: UserId, data_dir: Path, files: Threads) -> Wanted:
+    try:
+        name = task_name(text)
+    except InvalidName as error:
+        raise NothingToForget(f"the task: {error}") from None
+    present = await readers.run(tasks.get, user, name)
+    asked = [present.message] if present is not None else []
+    asked += await files.run(_asked_by, data_dir, user, name)
+    if not asked and not await readers.run(runs_of_tasks, user, [name]):
+        raise NothingToForget("there is no such task, and there was none")
+    return Wanted(user=user, tasks=tuple(TaskMade(name=name, message=each) for each in dict.fromkeys(asked or [""])))
+
+
+def _asked_by(data_dir: Path, user: UserId, name: TaskName) -> list[str]:
+    """All that a task ever asked, as far as the memory journal still says it; it may be a removed one."""
+    found: dict[str, None] = {}
+    mark = f'"what":"{tasks.TASK.what}"'.encode()
+    for path in sorted((data_dir / MEMORY).glob("*.jsonl")):
+        with path.open("rb") as file:
+            for record in (record_of(line) for line in file if mark in line):
+                if record is not None and (record.get("user_id"), record.get("key")) == (user, name):
+                    value = record.get("value")
+                    if isinstance(value, dict) and isinstance(value.get("message"), str):
+                        found[value["message"]] = None
+    found.pop(MARK, None)
+    return list(found)
+
+
 async def _import(readers: Readers, number: str, user: UserId) -> Wanted:
     origin = ImportId(number)
     found = await readers.run(imports.brought, user, origin)
@@ -207,7 +243,7 @@ async def _person(readers: Readers, text: str, user: UserId, *, with_messages: b
     wanted = Wanted(user=user, facts=tuple(named.facts), people=named.people, named=named)
     if not with_messages:
         return wanted
-    others = {kind: number for kind, number in named.others.items() if kind not in ("receipts", "runs")}
+    others = {kind: number for kind, number in named.others.items() if kind not in ("receipts", "runs", "titles")}
     return attrs.evolve(
         wanted,
         rowids=named.messages,
@@ -215,6 +251,7 @@ async def _person(readers: Readers, text: str, user: UserId, *, with_messages: b
         summaries=named.summaries,
         turns=named.turns,
         runs=named.runs,
+        titles=named.titles,
         named=attrs.evolve(named, others=others),
     )
 

@@ -1,5 +1,5 @@
-"""Forgetting with proof: a message, a topic, a fact or a person goes from the logs, the database, its indexes and what
-was made of it, and a search for its bytes shows what still holds it.
+"""Forgetting with proof: a message, a topic, a fact, a task or a person goes from the logs, the database, its indexes
+and what was made of it, and a search for its bytes shows what still holds it.
 
 No actor: admin requests and chats call it. One forgetting at a time.
 """
@@ -95,7 +95,9 @@ class Forgetter:
 
     async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
         """What somebody means; see ``finding.find``."""
-        return await finding.find(self.readers, text, user, with_messages=with_messages)
+        return await finding.find(
+            self.readers, text, user, data_dir=self.data_dir, files=self.files, with_messages=with_messages
+        )
 
     async def newest(self, chat: ChatId, count: int) -> Wanted:
         """The newest messages of a chat that were said in it. Raises NothingToForget."""

@@ -17,7 +17,6 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.domain.names import ChatId, user_of
-from klaw.domain.text import plural
 from klaw.errors import ActorStopped, StorageError, StorageFull
 from klaw.memory.summaries import making
 from klaw.memory.summaries.making import Again, Failed, Made, Maker, Nothing
@@ -88,11 +87,10 @@ class Summarizer(Nudge):
         self.nudge()
 
     def problems(self) -> dict[str, str]:
-        """Whether summaries fail again and again. All users see this: a number, no names."""
+        """Whether summaries fail again and again. All users see this: no numbers, no names."""
         if not self.status.failing_long:
             return {}
-        chats = plural(self.status.failing_long, "chat")
-        return {"summaries_failing": f"no summary could be made for {chats}; older messages are found by search"}
+        return {"summaries_failing": "some chats could not be summarised; older messages are found by search"}
 
     def report(self) -> dict[str, Any]:
         """The status as plain JSON values."""

@@ -49,8 +49,9 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
         lines.append(f"answers of others that were given something of it: {answer['cited_by_others']}")
     if not answer["removed"]:
         return lines
-    lines.append(f"looked for {plural(answer['looked_for'], 'text')} of it; lines of logs cleaned: {answer['lines']}")
     if answer["everywhere"]:
+        looked_for = plural(answer["looked_for"], "text")
+        lines.append(f"looked for {looked_for} of it; lines of logs cleaned: {answer['lines']}")
         held = [
             f"  {each['path']} ({each['kind']}, {each['count']}): {each['remedy']}" for each in answer["still_held"]
         ]
@@ -104,7 +105,7 @@ async def _remove(
         "documents": going.documents,
         "passages": going.passages,
         "cited": [{"chat": name_of(each.chat), "seq": each.seq, "cited": each.cited} for each in going.cited],
-        "cited_by_others": going.others,
+        "cited_by_others": going.others if caller.any_user else None,  # it says what others ask
         "everywhere": caller.any_user,
     }
     if dry_run:
@@ -112,7 +113,8 @@ async def _remove(
     core, graphs = knowledge.core, knowledge.graphs
     done = await removal.remove(going, user, core, graphs, forgetter, everywhere=caller.any_user)
     knowledge.indexer.nudge()
-    return {**answer, "looked_for": len(going.pieces), **_proof(done)}
+    proof = _proof(done)
+    return {**answer, "looked_for": len(going.pieces), **proof, "lines": proof["lines"] if caller.any_user else None}
 
 
 def _proof(done: "Cleaned") -> dict[str, Any]:

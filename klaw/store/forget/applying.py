@@ -132,7 +132,7 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looke
     redact(connection, entry, looked)
     meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
     meta.put(connection, f"{_PENDING}:{entry.entry}", dumps(record(change)))
-    return Forgot(entry=entry, pieces=looked.pieces, own=own, lines=lines(connection, entry))
+    return Forgot(entry=entry, pieces=looked.pieces, own=own)
 
 
 def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEntry) -> list[str]:
@@ -389,4 +389,27 @@ def lines(connection: apsw.Connection, entry: ForgetEntry) -> Lines:
             names = ("message", "result", "note", "error")
             runs[run] = {**dict(zip(names, row[:4], strict=True)), "details": json.loads(row[4]), "change": row[5]}
     past = people.past_values(connection, entry.user, entry.past)
-    return Lines(people=past, receipts=receipts, runs=runs)
+    return Lines(people=past, receipts=receipts, runs=runs, now=_now(connection, entry.user))
+
+
+_STANDING: Mapping[str, str] = {
+    "chat": "SELECT s.name, c.title FROM chats AS c JOIN sessions AS s ON s.chat_id = c.chat_id WHERE c.user_id = ?",
+    "task": "SELECT name, message FROM tasks WHERE user_id = ?",
+    "kb": "SELECT id, name, description FROM kb_bases WHERE user_id = ?",
+    "core": "SELECT '', document FROM core_memory WHERE user_id = ?",
+}
+NO_HISTORY: Mapping[str, tuple[str, ...]] = {
+    "chat": ("title",), "task": ("message",), "kb": ("name", "description"), "core": ("document",)
+}  # fmt: skip
+"""Kinds of the memory journal of which nobody can see or bring back what they said before, and their texts."""
+
+
+def _now(connection: apsw.Connection, user: UserId) -> dict[tuple[str, str], dict[str, Any]]:
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for what, statement in _STANDING.items():
+        for key, *values in connection.execute(statement, (user,)):
+            found[what, key] = dict(zip(NO_HISTORY[what], values, strict=True))
+    for (what, _), texts in found.items():
+        if what == "core":
+            texts["document"] = json.loads(texts["document"])
+    return found

@@ -155,6 +155,16 @@ class Cleaner:
             return {**record, "value": {**value, "message": MARK}}
         return record
 
+    def _without_past(self, record: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+        """Of what has no history only what holds now."""
+        if self.lines.now is None:
+            return record
+        what = str(record["what"])
+        now = self.lines.now.get((what, str(record.get("key") or "")), {})
+        gone = [name for name in applying.NO_HISTORY[what] if value.get(name) and value[name] != now.get(name)]
+        empty: dict[str, Any] = {"document": {}}
+        return {**record, "value": {**value, **{name: empty.get(name, MARK) for name in gone}}} if gone else record
+
     def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
         what, value = record.get("what"), record.get("value")
         if not isinstance(value, dict) or what in (applying.FORGET.what, people.MENTION.what):
@@ -162,6 +172,9 @@ class Cleaner:
         before = record.get("entry", 0) < self.entry.entry
         if what == chats.CHAT.what and self.own and before and record.get("key") in self._deleted:
             return {**record, "value": {name: each for name, each in value.items() if name != "title"}}
+        if what in applying.NO_HISTORY and self.own and before and record.get("key") not in self.entry.knowledge:
+            record = self._without_past(record, value)
+            value = record["value"]
         if what in (tasks.TASK.what, core_memory.CORE.what):
             return self._of_kept(record, value) if self.own and before else record
         if what == people.PERSON.what and self.own and record.get("entry") in self.lines.people:

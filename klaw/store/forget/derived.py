@@ -7,7 +7,7 @@ call was told and what is still there word for word; text alone is none.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -94,7 +94,12 @@ class Derived:
 
 
 def follow(
-    connection: apsw.Connection, user: UserId, named: Sequence[Message], *, with_tasks: bool
+    connection: apsw.Connection,
+    user: UserId,
+    named: Sequence[Message],
+    *,
+    with_tasks: bool,
+    of_runs: Collection[str] = (),
 ) -> tuple[Derived, dict[int, Message]]:
     """Follow every link from messages of a user. Returns also the messages themselves, with those that were made of
     them, by their row ids.
@@ -102,10 +107,11 @@ def follow(
     Args:
         named: the messages.
         with_tasks: also what tasks did that were made of them.
+        of_runs: that go in any case.
     """
     own = {each.rowid: each for each in named}
     turns: set[str] = set()
-    runs: set[str] = set()
+    runs: set[str] = set(of_runs)
     effects = Effects()
     for _ in range(MAX_ROUNDS):
         before = len(own), len(turns), len(runs)
@@ -257,6 +263,14 @@ def _runs_of(
             found |= {str(row[0]) for row in connection.execute(_OF_TASK, (user, made.name, made.message))}
     rows = connection.execute(_CHILDREN, (user, json.dumps(sorted(found)))) if found else ()
     return {str(row[0]) for row in rows}
+
+
+_RUNS_OF = "SELECT id FROM runs WHERE user_id = ?1 AND task IN (SELECT value FROM json_each(?2)) AND kind <> 'spawned'"
+
+
+def runs_of_tasks(connection: apsw.Connection, user: UserId, tasks: Sequence[TaskName]) -> set[str]:
+    """The runs of tasks, whatever they asked; not of subagents of the same name."""
+    return {str(run) for (run,) in connection.execute(_RUNS_OF, (user, json.dumps(tasks)))}
 
 
 def _is_there(connection: apsw.Connection, user: UserId, made: TaskMade) -> bool:

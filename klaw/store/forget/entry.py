@@ -106,6 +106,9 @@ class Lines:
     """By turn."""
     runs: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     """Texts, details and ``change`` of the last state, by run."""
+    now: Mapping[tuple[str, str], Mapping[str, Any]] | None = None
+    """What holds of kinds that have no history (``applying.NO_HISTORY``), by their word and key: what earlier lines say
+    instead goes with any forgetting. None: it is not known."""
 
 
 @attrs.frozen(kw_only=True)

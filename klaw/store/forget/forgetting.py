@@ -17,6 +17,7 @@ from klaw.domain.attachment import FILES
 from klaw.domain.core_memory import Document
 from klaw.domain.forget import FORGOTTEN, most_pieces
 from klaw.domain.names import UserId
+from klaw.domain.person import Finder
 from klaw.errors import CoreUnreadable, StorageError
 from klaw.store import changes
 from klaw.store.engine.journal import Journal
@@ -30,7 +31,7 @@ from klaw.store.forget.cleaner import Cleaner
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines, merged, together
 from klaw.store.forget.quoting import Looked
 from klaw.store.forget.scope import Scope, Wanted, scope, topics_with
-from klaw.store.kinds import attachments, memory_journal, messages, people, tasks
+from klaw.store.kinds import attachments, chats, memory_journal, messages, people, tasks
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
 from klaw.store.kinds.facts import FACT
@@ -75,7 +76,7 @@ def forget(
     if (
         len(found.asked) != len(wanted.rowids)
         or not all(known)
-        or not (found.asked or found.facts or found.people or found.topics or found.summaries or found.deleted)
+        or not any((found.asked, found.facts, found.people, found.topics, found.summaries, found.deleted, wanted.tasks))
     ):
         raise StorageError("what is to be forgotten is not there any more: nothing was changed")
     present, document = _core_without(tx, found)
@@ -85,6 +86,7 @@ def forget(
     rowids_going = {*found.rowids} - set(rest)
     going = sorted(rowids_going)
     # Topics of the rest end with it: the archivist must not find messages without one, and make new ones.
+    gone = {each.name for each in (*wanted.tasks, *(found.tasks if with_facts else ()))}
     topics = found.topics if not rest else tuple(sorted({*wanted.topics, *topics_with(connection, user, going)}))
     forgotten = Forgetting(
         messages=tuple(going),
@@ -94,7 +96,7 @@ def forget(
         people=found.people,
         asked=found.asked,
         ran=found.runs,
-        tasks=(*found.changed_tasks, *(each.name for each in found.tasks if with_facts)),
+        tasks=tuple(sorted({*found.changed_tasks, *gone})),
         core=document is not None,
         turns=wanted.turns,
         runs=wanted.runs,
@@ -104,17 +106,18 @@ def forget(
         used=applying.given_passages(connection, user, [each for each in found.own if each.rowid in rowids_going]),
     )
     done = applying.journal(tx, user, forgotten, at, looked)
-    gone = {each.name for each in found.tasks}
     for name in forgotten.tasks:  # what earlier lines say is taken out of them, so a line says what holds now
         now = tasks.get(connection, user, name)
         if now is not None:
             tx.journal(tasks.TASK.removed(user, name, at) if name in gone else tasks.TASK.put(user, name, now, at))
     if document is not None:
         tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present), at))
+    if wanted.named is not None:
+        chats.take_out_of_titles(tx, user, wanted.titles, Finder(wanted.named.names), at)
     attachments.remove(tx, user, found.attachments)
     # What cannot be written now the next start writes.
     tx.after_commit.append(lambda: core_files.settle(connection, tx.data_dir))
-    return attrs.evolve(done, rest=rest)
+    return attrs.evolve(done, rest=rest, lines=applying.lines(connection, done.entry))
 
 
 def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -> Forgot:
@@ -294,10 +297,14 @@ def texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> lis
 
     texts = heapq.nlargest(most_pieces(len(asked)), contents(), key=len)
     texts += attachments.texts_of(attachments.only_of(connection, entry.user, with_files))
-    if entry.facts:
+    own_tasks = {(entry.user, each) for each in entry.tasks if tasks.get(connection, entry.user, each) is None}
+    if entry.facts or own_tasks:
         for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
-            facts = [each.value for each in _read(path, memory_journal.read) if each.kind is FACT]
-            texts += [fact.text for fact in facts if fact is not None and fact.id in entry.facts]
+            for each in _read(path, memory_journal.read):
+                if each.kind is FACT and each.value is not None and each.value.id in entry.facts:
+                    texts.append(each.value.text)
+                if each.kind is tasks.TASK and each.value is not None and (each.user, each.key) in own_tasks:
+                    texts.append(each.value.message)
     return texts
 
 

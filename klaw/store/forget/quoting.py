@@ -49,10 +49,13 @@ KEPT = (
     ("facts", "facts", "text"),
     ("people", "person_changes", "value"),
     ("core memory", "core_memory", "document"),
-    ("tasks", "tasks", "message"),
+    ("tasks", "tasks", "name || ' ' || message"),
+    ("bases", "kb_bases", "name || ' ' || description"),
     ("memory files", "chunks", "heading || ' ' || text"),
 )
 """What a person keeps on purpose: it is told, and goes only when that is asked for."""
+_NAMES = (("chats", "sessions", "name"), ("sources", "kb_sources", "name || ' ' || place"))
+"""Where else somebody may be named, and nothing else is looked for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -206,6 +209,8 @@ class Named:
     turns: tuple[str, ...]
     """By their receipts."""
     runs: tuple[str, ...]
+    titles: tuple[ChatId, ...]
+    """Chats, by their titles."""
     others: Mapping[str, int]
     """How many rows of anything else."""
 
@@ -219,9 +224,11 @@ WHERE c.user_id = ? ORDER BY 1
 """
 _RECEIPTS = "SELECT turn_id, receipt FROM turns WHERE user_id = ? ORDER BY turn_id"
 _RUNS = """
-SELECT id, message || ' ' || result || ' ' || coalesce(note, '') || ' ' || coalesce(error, '') || ' ' || details
+SELECT id, task || ' ' || message || ' ' || result || ' ' || coalesce(note, '') || ' ' || coalesce(error, '') || ' '
+    || details
 FROM runs WHERE user_id = ? ORDER BY id
 """
+_TITLES = "SELECT chat_id, title FROM chats WHERE user_id = ? ORDER BY chat_id"
 _SUMMARIES = """
 SELECT chat_id, number, text FROM summaries WHERE user_id = ?1
 UNION ALL SELECT chat_id, number, text FROM tool_notes WHERE user_id = ?1
@@ -248,13 +255,16 @@ def _named(connection: apsw.Connection, user: UserId, names: tuple[str, ...], sa
     facts = {FactId(fact): text for fact, text in _naming(connection, finder, _FACTS, user)}
     summaries = {(ChatId(chat), int(number)) for chat, number, _ in _naming(connection, finder, _SUMMARIES, user)}
     topics = {TopicId(row[0]) for each in (_TOPICS, _PAST_TOPICS) for row in _naming(connection, finder, each, user)}
-    turns, runs = (tuple(row[0] for row in _naming(connection, finder, each, user)) for each in (_RECEIPTS, _RUNS))
+    turns, runs, titles = (
+        tuple(row[0] for row in _naming(connection, finder, each, user)) for each in (_RECEIPTS, _RUNS, _TITLES)
+    )
     others = {
         "people": len({row[0] for row in _naming(connection, finder, _PEOPLE, user)} - set(same)),
         "receipts": len(turns),
         "runs": len(runs),
+        "titles": len(titles),
     }
-    for kind, table, column in KEPT[2:]:
+    for kind, table, column in (*KEPT[2:], *_NAMES):
         statement = f"SELECT {column} FROM {table} WHERE user_id = ?"  # noqa: S608 - constants
         others[kind] = sum(1 for _ in _naming(connection, finder, statement, user))
     return Named(
@@ -267,6 +277,7 @@ def _named(connection: apsw.Connection, user: UserId, names: tuple[str, ...], sa
         summaries=tuple(sorted(summaries)),
         turns=turns,
         runs=runs,
+        titles=tuple(map(ChatId, titles)),
         others={kind: number for kind, number in others.items() if number},
     )
 

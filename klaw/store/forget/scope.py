@@ -100,6 +100,10 @@ class Wanted:
     """Whose receipts name the people."""
     runs: tuple[str, ...] = ()
     """That name them."""
+    titles: tuple[ChatId, ...] = ()
+    """Chats whose titles name them."""
+    tasks: tuple[TaskMade, ...] = ()
+    """All that they ever asked; their runs go too."""
     named: Named | None = None
     """Of a person: what names it."""
     deleted: tuple[tuple[ChatId, int], ...] = ()
@@ -131,6 +135,8 @@ class Scope:
     """Known by nothing but the messages, and not to go."""
     tasks: tuple[TaskMade, ...] = ()
     """That are as a call made them; they go with the facts."""
+    asked_tasks: tuple[TaskMade, ...] = ()
+    """That were named; they go."""
     changed_tasks: tuple[TaskName, ...] = ()
     """That a call made, and that are gone or other ones now: of what they were nothing stays."""
     core: tuple[CoreMade, ...] = ()
@@ -183,7 +189,8 @@ def read_said(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) 
         derived = Derived(rowids=tuple(sorted(rowids)), shown=(), turns=(), runs=(), effects=Effects())
         found = {each.rowid: each for each in asked}
     else:
-        derived, found = derivation.follow(connection, user, asked, with_tasks=with_facts)
+        runs = derivation.runs_of_tasks(connection, user, [each.name for each in wanted.tasks])
+        derived, found = derivation.follow(connection, user, asked, with_tasks=with_facts, of_runs=runs)
     own = [*(found[rowid] for rowid in derived.rowids), *messages.by_rowids(connection, derived.shown)]
     alone = attachments.only_of(connection, user, own)
     texts = [*(each.content for each in asked), *attachments.texts_of(alone)]
@@ -191,6 +198,7 @@ def read_said(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) 
         texts = []
     for fact in wanted.facts:
         texts += fact_texts(connection, user, fact)
+    texts += [each.message for each in wanted.tasks]
     return _as_said(user, rowids, derived, own, alone, texts)
 
 
@@ -270,6 +278,7 @@ def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool, said
         people=tuple(sorted({*wanted.people, *(made if with_facts else ())})),
         kept_people=() if with_facts else tuple(sorted(made)),
         tasks=tuple(tasks),
+        asked_tasks=wanted.tasks,
         changed_tasks=tuple(sorted({each.name for each in derived.effects.tasks} - {each.name for each in tasks})),
         core=derived.effects.core,
         files=derived.effects.files,
@@ -314,7 +323,7 @@ class Seen:
         return cls(
             rowid=last["rowid"],
             change=last["change"],
-            entry=meta.last_entry(connection) if wanted.facts or said.derived.effects.tasks else None,
+            entry=meta.last_entry(connection) if wanted.facts or wanted.tasks or said.derived.effects.tasks else None,
             chats=tuple(connection.execute(_LAST_IN, (chats,))),
         )
 

@@ -11,11 +11,12 @@ from klaw.domain.forget import Thing, beginning
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.person import PersonId
+from klaw.domain.task import run_folder
 from klaw.domain.topic import TopicId
 from klaw.errors import CoreUnreadable
 from klaw.store.forget import derived as derivation
 from klaw.store.forget.scope import Scope, fact_texts
-from klaw.store.kinds import chats, facts, people, runs, topics
+from klaw.store.kinds import chats, facts, messages, people, runs, topics
 from klaw.store.kinds.core_memory import read_core
 
 _SUMMARY = "SELECT text FROM summaries WHERE user_id = ? AND chat_id = ? AND number = ?"
@@ -25,6 +26,7 @@ def things_of(connection: apsw.Connection, scope: Scope) -> list[Thing]:
     """Everything but files of the workspace, in the order in which one was made of another."""
     shown = frozenset(scope.shown)
     found = [_chat(connection, scope.user, chat) for chat, _ in scope.deleted]
+    found += [Thing(kind="task", name=each.name, text=beginning(each.message)) for each in scope.asked_tasks]
     found += [_message(each) for each in scope.own if each.rowid not in shown]
     found += _attachments(scope)
     found += _runs(connection, scope)
@@ -40,6 +42,14 @@ def things_of(connection: apsw.Connection, scope: Scope) -> list[Thing]:
         remedy = "what a program or another server did stays: look there"
         found.append(Thing(kind="program", name=program, goes=False, remedy=remedy))
     return found
+
+
+def names_left(scope: Scope) -> list[dict[str, str]]:
+    """Names that stay when all is gone that they named, and the folders that have them."""
+    chats_left = [("chat", name_of(chat), messages.chat_folder(chat)) for chat, _ in scope.deleted]
+    going = {each.name for each in (*scope.asked_tasks, *(scope.tasks if scope.with_facts else ()))}
+    tasks_left = [("task", name, f"{messages.CONVERSATIONS}/{run_folder(scope.user, name)}") for name in sorted(going)]
+    return [{"kind": kind, "name": name, "folder": folder} for kind, name, folder in (*chats_left, *tasks_left)]
 
 
 def _chat(connection: apsw.Connection, user: UserId, chat: ChatId) -> Thing:
@@ -108,6 +118,8 @@ def _summaries(connection: apsw.Connection, user: UserId, ids: Sequence[tuple[Ch
 
 def _tasks(scope: Scope) -> Iterator[Thing]:
     for task in scope.tasks:
+        if task in scope.asked_tasks:
+            continue
         yield Thing(kind="task", name=task.name, text=beginning(task.message), goes=scope.with_facts)
 
 

@@ -10,9 +10,11 @@ import apsw
 import attrs
 
 from klaw.convert import Form, Wire
-from klaw.domain.chat import ChatMark, check
+from klaw.domain.chat import MAX_TITLE, ChatMark, check
+from klaw.domain.forget import MARK
 from klaw.domain.knowledge import BaseId
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name, name_of
+from klaw.domain.person import Finder
 from klaw.errors import InvalidValue, NoSuchChat, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
@@ -163,6 +165,15 @@ def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> 
         NoSuchChat: the user has no such chat.
     """
     return _changed(tx, user, chat, at, title=title)
+
+
+def take_out_of_titles(tx: Transaction, user: UserId, chats: Collection[ChatId], finder: Finder, at: str) -> None:
+    """Put MARK in the place of somebody's names in the titles of a user's chats."""
+    for chat in chats:
+        mark = _mark(tx.connection, user, chat)
+        title = finder.without(mark.title, MARK)
+        if title != mark.title:
+            tx.journal(CHAT.put(user, name_of(chat), attrs.evolve(mark, title=title[:MAX_TITLE]), at))
 
 
 def archive(tx: Transaction, user: UserId, chat: ChatId, at: str, *, archived: bool) -> Chat:

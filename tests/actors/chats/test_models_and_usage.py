@@ -107,11 +107,11 @@ async def test_over_budget_a_turn_is_refused_before_the_call_and_its_message_wai
         ended = await w.turn(2)
         assert (ended.status, ended.code) == (TurnStatus.FAILED, "llm_over_budget")
         assert ended.text is not None
-        for words in ("daily budget of $2.00", "llm.dailyBudget", "$0.0500 of the daily", "00:00 UTC", "/retry"):
+        for words in ("daily budget of $2.00", "llm.dailyBudget", "more than is left", "00:00 UTC", "/retry"):
             assert words in ended.text
         assert len(w.llm.requests) == 1
         warning = await w.reply(1, role=Role.SYSTEM)
-        assert "97 % of the daily LLM budget is used" in warning.content
+        assert "The daily LLM budget is running low." in warning.content
         assert "budget_used_up" in w.app.core.health.problems()
         assert "used up" in await w.command("/status")
     # Raised, and after a restart: what was spent is remembered, and the message is answered.

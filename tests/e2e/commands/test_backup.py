@@ -91,7 +91,7 @@ async def test_what_was_acknowledged_before_is_in_it_in_order_and_once(tmp_path:
         assert holding(backups / listed[-1]["name"], SECRET) == {}
         refused = await klaw("backup", "restore", home=home, code=1)
         assert "is not empty: a restore changes nothing" in refused
-        told = await klaw("backup", "restore", "--to", str(backups), home=new)
+        told = await klaw("backup", "restore", "--from", str(backups), home=new)
         assert f"{listed[-1]['name']} is in place" in told
         async with served(new) as server, talking(server.url) as talk:
             for chat, texts in before.items():
@@ -125,7 +125,7 @@ async def test_the_unit_removes_old_ones_also_when_something_cannot_be_copied(tm
     assert len(json.loads(await klaw("backup", "list", "--json", home=home))["backups"]) == 2
     assert "not in it: 1 file, workspace/труба" in await klaw("doctor", home=home)
     new = str(tmp_path / "new")
-    restored = await run_klaw("backup", "restore", "--to", str(home / "backups"), "--home", new)
+    restored = await run_klaw("backup", "restore", "--from", str(home / "backups"), "--home", new)
     assert (restored[0], "was NOT in it: workspace/труба: it is no file" in restored[2]) == (0, True)
 
 
@@ -143,9 +143,9 @@ async def test_a_card_that_became_read_only_is_backed_up_with_its_latest_lines(t
             await trio.run_process(["mount", "-o", "remount,ro", str(data)])
             await klaw("backup", "create", "--to", str(stick), home=home)
             await trio.run_process(["mount", "-o", "remount,ro", str(stick)])
-            told = await klaw("backup", "verify", "--to", str(stick), home=home)
+            told = await klaw("backup", "verify", "--from", str(stick), home=home)
             assert "there is nothing to compare that with" in told
-            await klaw("backup", "restore", "--to", str(stick), home=new)
+            await klaw("backup", "restore", "--from", str(stick), home=new)
         write_home(new, llm=llm.url)
         async with served(new) as server, talking(server.url) as talk:
             assert said(await talk.history("main")) == texts

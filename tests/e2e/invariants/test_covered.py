@@ -72,7 +72,7 @@ async def test_what_cannot_be_repaired_is_counted_and_shown(tmp_path):
             status = await server.status_when(lambda status: status["coverage"]["whole"])
             assert status["coverage"]["chats"] == {"local:main": 1}
             assert [each["code"] for each in status["degraded"]] == ["uncovered"]
-            assert status["degraded"][0]["text"].startswith("1 message cannot be found by search")
+            assert status["degraded"][0]["text"].startswith("some messages cannot be found by search")
             assert server.events("index_not_repaired")
             assert server.running
 

@@ -334,7 +334,7 @@ def test_a_newest_backup_that_cannot_be_used_is_not_passed_over(paths: Paths, mo
     assert chosen(paths.backups_dir, old.name)[0] == old
     (old / "workspace/SOUL.md").unlink()
     os.mkfifo(old / "workspace/SOUL.md")
-    with pytest.raises(BrokenBackup, match=r"workspace/SOUL\.md is no plain file"):
+    with pytest.raises(BrokenBackup, match=r"workspace/SOUL\.md is not a regular file"):
         restore(Paths.resolve(paths.data_dir.parent / "new"), *chosen(paths.backups_dir, old.name))
 
 

@@ -134,3 +134,15 @@ def test_what_strangers_cause_does_not_fill_the_log():
         {"event": "request_refused", "status": 400, "count": 100 - log.FLOOD_LINES},
         {"event": "request_refused", "status": 400},
     ]
+
+
+def test_names_of_chats_are_not_in_the_log(capsys):
+    """26.B2: a person chose them, and forgetting does not reach the log."""
+    log.configure("info", "json", stream=sys.stderr)
+    for chat in ("anna:divorce", "anna:divorce", "anna:garden"):
+        structlog.get_logger("test").info("said", chat=chat, actor=f"chat {chat}")
+    said = capsys.readouterr().err
+    first, again, other = map(json.loads, said.splitlines())
+    assert "divorce" not in said
+    assert (first["chat"] == again["chat"], first["chat"] == other["chat"]) == (True, False)
+    assert first["actor"] == f"chat {first['chat']}"

@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 
-from klaw.cli.main import parser
+from klaw.cli.main import main, parser
+from klaw.cli.meant import MEANT
 
 
 def parse(*words: str) -> argparse.Namespace:
@@ -38,6 +39,9 @@ def test_texts_need_no_quotes() -> None:
     assert parse("search", "chat", "about", "tea").asked_query == "chat about tea"
     assert parse("--home", "chat", "search", "serve").asked_query == "serve"
     assert parse("kb", "chat", "--chat", "workshop").asked_chat == "workshop"
+    assert parse("chat", "Name", "a", "tree").question == "Name a tree"
+    assert parse("chat", "--chat", "x", "Name", "a tree").question == "Name a tree"
+    assert parse("chat").question is None
     assert parse("--home=chat", "chat", "Tea?").question == "Tea?"
     assert parse("facts", "add", "Anna", "likes", "tea").asked_text == "Anna likes tea"
     assert parse("people", "add", "Анна", "Петрова", "--relation", "sister").asked_name == "Анна Петрова"
@@ -53,7 +57,7 @@ def test_texts_need_no_quotes() -> None:
         (("runs", "list"), "there is no command 'list'. `klaw runs` alone lists them."),
         (
             ("kb", "remove", "Workshop", "lease.pdf"),
-            "kb remove: error: 'lease.pdf' is too much; `klaw kb remove --help`",
+            "kb remove: error: unexpected 'lease.pdf'. `klaw kb remove --help`",
         ),
         (("zzzzzz",), "there is no command 'zzzzzz'. `klaw --help` lists the commands"),
         (("usage", "--by", "modle"), "invalid choice: 'modle'"),
@@ -75,3 +79,45 @@ def test_a_long_typo_is_not_compared(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         parse("x" * 100_000)
     assert "invalid choice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("remember", "I am allergic to nuts"), 'Did you mean klaw facts add "…"?'),
+        (("kb", "chat", "papers"), "unexpected 'papers'. Did you mean --chat papers?"),
+        (("serve", "9000"), "Did you mean --port 9000?"),
+        (("schedule", "add", "x", "every", "1d"), "Did you mean --every …?"),
+        (("start",), "Did you mean klaw serve?"),
+        (("stop",), "Ctrl-C ends klaw serve"),
+        (("uninstall",), "Did you mean klaw service uninstall?"),
+        (("restore",), "Did you mean klaw backup restore?"),
+        (("token", "create", "anna"), "Did you mean add?"),
+        (("kb", "new", "papers"), "Did you mean add or create?"),
+        (("chats", "rm", "garden"), "Did you mean delete?"),
+        (("models", "use", "qwen3:8b"), "Did you mean klaw init --provider NAME --model NAME?"),
+        (("import", "export.zip"), "There are: list, undo, chatgpt, claude"),
+    ],
+)
+def test_what_newcomers_type_is_answered_with_the_command_that_they_mean(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """26.D3"""
+    with pytest.raises(SystemExit):
+        parse(*words)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("meant", [each for each in MEANT.values() if each.startswith("klaw ")])
+def test_the_commands_that_are_suggested_exist(meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for each in meant.split(" or "):
+        words = [word for word in each.split()[1:] if not word.startswith(("-", '"')) and not word.isupper()]
+        with pytest.raises(SystemExit) as ended:
+            parse(*words, "--help")
+        assert ended.value.code == 0
+
+
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "kb", "add"])
+    assert (ended.value.code, "klaw kb add" in capsys.readouterr().out) == (0, True)

@@ -1,6 +1,7 @@
 """json: every error names the file and the key."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,18 @@ def test_the_catalogue_is_consistent() -> None:
     specs = CATALOGUE
     assert len({spec.id for spec in specs}) == len(specs)
     assert all((spec.embedding is not None) == (spec.kind == "embedding") for spec in specs)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: path.write_bytes(b"[" * 100_000), "cannot be read as JSON"),
+        (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40), "has more than 16 MiB"),
+        (os.mkfifo, "is no file"),
+    ],
+)
+def test_a_manifest_of_any_size_costs_little(tmp_path: Path, make, says: str) -> None:
+    """26.B4"""
+    make(tmp_path / "manifest.json")
+    with pytest.raises(ModelError, match=f"manifest.json: {says}"):
+        load_manifest(tmp_path)

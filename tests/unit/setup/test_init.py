@@ -11,13 +11,13 @@ import sys
 import pytest
 
 from klaw.agent.workspace import Workspace
-from klaw.config.load import load
+from klaw.config.load import load, parse
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.text import RECALL_HEADER
 from klaw.domain.tokens import estimate
 from klaw.setup import answers
 from klaw.setup.answers import Model, Names, SetupRefused
-from klaw.setup.make import FILES, config_text, template
+from klaw.setup.make import FILES, config_lines, config_text, template
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
 
@@ -76,7 +76,7 @@ def test_twice_is_as_once_and_nothing_is_overwritten(tmp_path):
     (tmp_path / "workspace" / "USER.md").unlink()
     (tmp_path / "config" / "engine.json").write_text("{}")
     before = snapshot(tmp_path)
-    report = json.loads(init(tmp_path, "--yes", "--language", "ru", "--provider", "ollama", "--json").stdout)
+    report = json.loads(init(tmp_path, "--yes", "--language", "ru", "--json").stdout)
     outcomes = {step["path"]: step["outcome"] for step in report["files"]}
     assert outcomes == dict.fromkeys([*FILES, "memory/", "skills/"], "kept") | {"USER.md": "made"}
     assert report["config"]["outcome"] == "kept"
@@ -337,3 +337,46 @@ def test_a_small_board_gets_a_small_configuration_and_no_built_in_model(tmp_path
     assert (config.embedding.threads, config.embedding.batch_tokens, config.store.readers) == (1, 64, 1)
     assert config.routing.default == "ollama/qwen3:0.6b"
     assert not warnings
+
+
+OLLAMA = ("--yes", "--provider", "ollama", "--model", "qwen3:8b")
+
+
+@pytest.mark.parametrize("first", [("--yes",), ("--yes", "--provider", "deepseek", "--model", "x"), ()])
+def test_a_configuration_that_nobody_changed_gets_the_model(tmp_path, first):
+    """26.D2"""
+    if first:
+        init(tmp_path, *first)
+    done = init(tmp_path, *OLLAMA)
+    assert load(tmp_path / "config" / "engine.json", {})[0].routing.default == "ollama/qwen3:8b"
+    assert "OLLAMA_CONTEXT_LENGTH=8192" in done.stdout
+    again = json.loads(init(tmp_path, *OLLAMA, "--json").stdout)
+    assert (again["config"]["outcome"], again["config"]["model"]) == ("kept", "set")
+
+
+@pytest.mark.parametrize("text", ['{"context": {"slidingWindow": 6}}', "context: {slidingWindow: 6}\n", "{"])
+def test_another_configuration_stays_and_the_command_fails_with_what_to_write(tmp_path, text):
+    """26.D2"""
+    file = tmp_path / "config" / "engine.json"
+    file.parent.mkdir(mode=0o700)
+    file.write_text(text)
+    done = init(tmp_path, *OLLAMA, fails=True)
+    assert (done.returncode, file.read_text()) == (1, text)
+    assert "ollama/qwen3:8b" in done.stdout.partition("already exists: the model was NOT set.\n")[2]
+    assert json.loads(init(tmp_path, *OLLAMA, "--json", fails=True).stdout)["config"]["model"] == "not set"
+
+
+def test_the_lines_that_are_to_be_written_make_a_configuration(tmp_path):
+    model = Model(provider="ollama", model="qwen3:8b", base_url="http://127.0.0.1:11434/v1")
+    as_json = "\n".join(config_lines(model, small=False, like='{"a": 1}'))
+    as_yaml = "\n".join(config_lines(model, small=True, like="a: 1"))
+    for text in (f'{{"context": {{"slidingWindow": 6}},{as_json}}}', f"context: {{slidingWindow: 6}}\n{as_yaml}\n"):
+        found, _ = parse(text, {})
+        assert (found.routing.default, found.context.sliding_window) == ("ollama/qwen3:8b", 6)
+
+
+def test_nothing_is_set_where_nothing_was_asked_for(tmp_path):
+    file = tmp_path / "config" / "engine.json"
+    file.parent.mkdir(mode=0o700)
+    file.write_text("{}")
+    assert json.loads(init(tmp_path, "--yes", "--json").stdout)["config"]["model"] == "not asked"

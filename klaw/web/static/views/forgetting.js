@@ -75,6 +75,7 @@ function proven(proof) {
       : h("p", {}, t(proof.searched ? "Nothing else of yours says it any more." : "The text is too short, or too common, to be looked for elsewhere.")),
     proof.everywhere && proof.searched && !proof.still_held.length ? h("p", {}, t("A search of all files finds its words nowhere.")) : [],
     files(t("Its words are still in:"), proof.still_held),
+    proof.names?.length ? h("p", {}, `${t("Kept as a name only, in folders and logs:")} ${proof.names.map((each) => `${t(each.kind)} ${each.name}`).join(", ")}`) : [],
     files(t("Kept aside and not searched:"), proof.aside),
   ].flat();
 }
