@@ -13,34 +13,15 @@ _ABOUT = frozenset(
         *("reply_to_peer_id", "photo", "photo_file_size", "file", "file_name", "file_size", "thumbnail", "media_type"),
         *("thumbnail_file_size", "mime_type", "duration_seconds", "width", "height", "performer", "title"),
         *("sticker_emoji", "media_spoiler", "self_destruct_period_seconds", "live_location_period_seconds"),
-        *("contact_vcard", "contact_vcard_file_size", "inline_bot_buttons", "reactions", "signature", "boosts_applied"),
-        *(
-            "reply_to_story_id",
-            "reply_to_checklist_item",
-            "topic_id",
-            "reply_markup",
-            "paid_stars_amount",
-            "views",
-            "forwards",
-        ),
-        *(
-            "location_information",
-            "place_name",
-            "address",
-            "game_title",
-            "game_description",
-            "game_link",
-            "entities",
-            "replies",
-            "quote",
-        ),
+        *("contact_vcard", "contact_vcard_file_size", "inline_bot_buttons", "reactions", "signature", "views"),
+        *("reply_to_story_id", "reply_to_checklist_item", "topic_id", "reply_markup", "paid_stars_amount", "quote"),
+        *("forwards", "location_information", "place_name", "address", "game_title", "game_description", "game_link"),
+        *("entities", "replies", "boosts_applied"),
     }
 )
 """What is said elsewhere, or is about a message and no part of it."""
-_WHOLE, _THOUSANDS = (
-    frozenset(["JPY", "KRW", "VND", "CLP", "ISK", "UGX", "PYG", "XTR", "XAF", "XOF", "RWF"]),
-    frozenset(["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"]),
-)
+_WHOLE = frozenset({"JPY", "KRW", "VND", "CLP", "ISK", "UGX", "PYG", "XTR", "XAF", "XOF", "RWF"})
+_THOUSANDS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
 """Currencies without a hundredth part, and those with a thousandth one."""
 
 
@@ -133,23 +114,24 @@ def _dice(kind: str, found: Any) -> str:
     return f"[{kind}: {found.get('emoji') or ''} {found.get('value') or ''}".rstrip() + "]"
 
 
-def _any(kind: str, found: Any) -> str:
-    """What is not known: the words in it. Empty: it has none."""
-    words = [each for each in _scalars(found) if isinstance(each, str) and any(map(str.isalpha, each))]
-    return _told(kind, *_scalars(found)) if words else ""
-
-
 MAX_DEPTH = 20
 
 
-def _scalars(found: Any, depth: int = 0) -> Iterator[object]:
-    """Texts, and numbers with what they are called."""
+def _any(kind: str, found: Any) -> str:
+    """What is not known: the texts in it, and numbers with what they are called. Empty: it has no words."""
+    parts = list(_scalars(found))
+    if not any(isinstance(value, str) and any(map(str.isalpha, value)) for _, value in parts):
+        return ""
+    return _told(kind, *(value if isinstance(value, str) else f"{name} {value}".strip() for name, value in parts))
+
+
+def _scalars(found: Any, depth: int = 0) -> Iterator[tuple[str, object]]:
     pairs = found.items() if isinstance(found, dict) else (("", each) for each in found)
     for name, value in pairs if depth < MAX_DEPTH else ():
         if isinstance(value, dict | list):
             yield from _scalars(value, depth + 1)
         elif value and not isinstance(value, bool):
-            yield f"{name.replace('_', ' ')} {value}" if name and not isinstance(value, str) else value
+            yield name.replace("_", " "), value
 
 
 _KINDS: Mapping[str, Callable[[str, Any], str]] = {

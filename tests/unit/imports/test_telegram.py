@@ -145,7 +145,7 @@ _DAMAGE: dict[str, Callable[[str], str]] = {
     "an escape": lambda text: text.replace("BAD", "\\x0B"),
     "no quotation mark behind": lambda text: text.replace('BAD"', "BAD"),
     "no quotation marks": lambda text: text.replace('"BAD"', "a ]}, [{ b"),
-    "no comma": lambda text: text.replace('"BAD",', '"BAD"'),
+    "no colon": lambda text: text.replace('"text": "BAD"', '"text" "BAD"'),
     "a bracket": lambda text: text.replace('"BAD"', "[}"),
 }
 
