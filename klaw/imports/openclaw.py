@@ -147,4 +147,4 @@ def _shown(text: str, role: Role) -> str:
         said = _TAG.sub("", text)
         return "" if said.strip(" *`.\n") in _SILENCE else said
     said = _ID.sub("", _ABOUT.sub("", text, count=1))
-    return "" if said.lstrip().startswith(_PROMPTS) else said
+    return "" if said.lstrip().startswith(_PROMPTS) else text if said == text else said.strip()
