@@ -5,9 +5,12 @@ server in parts, or without one into the store.
 """
 
 import datetime as dt
+import itertools
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
@@ -17,18 +20,21 @@ from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.domain import names
-from klaw.domain.text import plural
+from klaw.domain.attachment import clean_name
+from klaw.domain.text import cut, plural
 from klaw.errors import KlawError
-from klaw.operations.operation import Noun, OfUser, Shown, argument, minute, required
+from klaw.operations.operation import Noun, OfUser, OperationError, Shown, argument, minute, required
 
 if TYPE_CHECKING:
-    from klaw.imports.events import Event
+    from klaw.imports.events import Document, Event
     from klaw.imports.feed import Ask, Report
     from klaw.imports.files import Export
 
 NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
 ASK_S = 600.0
 """For one part or file; a server that is busy makes it wait."""
+MAX_NAME_CHARS = 60
+"""Of a file or folder: letters of four bytes make 240, of the 255 that a name may have."""
 CHECKPOINT_BYTES = 1 << 22
 """Of the commit log, without a server."""
 
@@ -38,6 +44,14 @@ class Import(OfUser):
     file: str = required("the export: a file, a ZIP or a folder; - for standard input, redirected from a file")
     dry_run: bool = argument("only tell what is in it, and what cannot be read", default=False)
     topics: bool = argument("let the archivist make topics of it, which costs calls to the model", default=False)
+
+
+@attrs.frozen(kw_only=True)
+class Claude(Import):
+    projects: str | None = argument(
+        "write the documents of its projects into this folder, for knowledge bases; it must be empty, or not be there",
+        metavar="DIR",
+    )
 
 
 def _zone_name(name: str) -> str:
@@ -74,6 +88,12 @@ def _shown(answer: dict[str, Any]) -> Shown:
         lines.append(f"{plural(answer['facts'], 'fact')} and {plural(answer['people'], 'person', 'people')}{done}")
     if answer["files"]:
         lines.append(f"{plural(answer['files'], 'file')} of them, {answer['file_bytes']:,} bytes")
+    if answer["documents"]:
+        told = plural(answer["documents"], "document of projects", "documents of projects")
+        how = "--projects DIR writes them into a folder"
+        if answer["projects"]:
+            how = f"in {answer['projects']}, a folder for each project"
+        lines.append(f"{told}: {how}; `klaw kb create NAME` and `klaw kb add NAME FOLDER` make a knowledge base of one")
     if answer["elsewhere"]:
         lines.append(f"{answer['elsewhere']:,} are here in another chat, and were not added")
     if answer["left_out"]:
@@ -86,7 +106,7 @@ def _shown(answer: dict[str, Any]) -> Shown:
     return Shown(
         lines,
         notes=[*notes, *([f"… and {more:,} more"] if more else [])],
-        found=any(answer[name] for name in ("messages", "facts", "people")),
+        found=any(answer[name] for name in ("messages", "facts", "people", "documents")),
     )
 
 
@@ -98,12 +118,13 @@ def chatgpt(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, An
     return _imported(asked, paths, progress, chatgpt.SOURCE, chatgpt.read)
 
 
-@NOUN.operation("import_claude", Import, cli="claude", show=_shown)
-def claude(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
-    """Import an export of Claude: the ZIP that its settings send, a folder, or conversations.json."""
+@NOUN.operation("import_claude", Claude, cli="claude", show=_shown)
+def claude(asked: Claude, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+    """Import an export of Claude: the ZIP that its settings send, a folder, or conversations.json. What it remembered
+    becomes facts."""
     from klaw.imports import claude
 
-    return _imported(asked, paths, progress, claude.SOURCE, claude.read)
+    return _imported(asked, paths, progress, claude.SOURCE, claude.read, asked.projects)
 
 
 @NOUN.operation("import_telegram", People, cli="telegram", show=_shown)
@@ -145,7 +166,12 @@ def _zone(asked: People) -> dt.tzinfo | None:
 
 
 def _imported(
-    asked: Import, paths: Paths, progress: ProgressLine, source: str, read: "Callable[[Export], Iterator[Event]]"
+    asked: Import,
+    paths: Paths,
+    progress: ProgressLine,
+    source: str,
+    read: "Callable[[Export], Iterator[Event]]",
+    projects: str | None = None,
 ) -> dict[str, Any]:
     from klaw.imports.events import ImportRefused
     from klaw.imports.feed import feed
@@ -154,16 +180,46 @@ def _imported(
     now = time.time()
     origin = f"{source}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now * 1000) % 1000:03}"
     tell = partial(progress.show, "messages")
+    folder = _empty(projects) if projects and not asked.dry_run else None
     with opened(asked.file) as export:
         events = read(export)
         if asked.dry_run:
             report = feed(events, source, None, tell)
         else:
-            store = partial(feed, events, source, tell=tell, topics=asked.topics)
+            keep = partial(_keep, folder) if folder is not None else None
+            store = partial(feed, events, source, tell=tell, topics=asked.topics, keep=keep)
             report = _storing(paths, origin, asked.user, store)
-    if not (report.chats or report.facts or report.people or report.unread_count or report.left_out):
+    kept = (report.chats, report.facts, report.people, report.documents, report.unread_count, report.left_out)
+    if not any(kept):
         raise ImportRefused(f"{asked.file}: there is no message of {source} in it")
-    return {"import": origin, "dry_run": asked.dry_run, **attrs.asdict(report)}
+    where = str(folder) if folder is not None else ""
+    return {"import": origin, "dry_run": asked.dry_run, "projects": where, **attrs.asdict(report)}
+
+
+def _empty(given: str) -> Path:
+    """A folder without anything in it."""
+    folder = Path(given).expanduser().absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise OperationError("bad_args", "is not empty: name another folder", field="projects")
+    except OSError as error:
+        raise OperationError("bad_args", f"{folder} cannot be made: {error.strerror}", field="projects") from None
+    return folder
+
+
+def _keep(folder: Path, document: "Document") -> None:
+    """Write a document of a project into the project's folder, under a name that no other has. Raises OSError."""
+    project, name = (clean_name(each).lstrip(".") or "file" for each in (document.project, document.name))
+    below = folder / cut(project, MAX_NAME_CHARS)
+    below.mkdir(mode=0o700, exist_ok=True)
+    stem, dot, ending = cut(name, MAX_NAME_CHARS).rpartition(".")
+    for number in itertools.count(1):
+        numbered = f" {number}" if number > 1 else ""
+        path = below / (f"{stem}{numbered}{dot}{ending}" if stem else f"{ending}{numbered}")
+        with suppress(FileExistsError), path.open("x", encoding="utf-8", errors="replace") as file:
+            file.write(document.text)
+            return
 
 
 def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask], Report]") -> "Report":

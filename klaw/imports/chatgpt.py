@@ -4,6 +4,7 @@ A conversation is a tree of nodes: an edited question, or an answer that was mad
 is the way from the root to ``current_node``; the rest was replaced.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -12,9 +13,11 @@ from typing import Any
 import attrs
 
 from klaw.domain.message import Role
-from klaw.imports.events import Attached, Chat, Event, LeftOut, Message, Unread, moment
+from klaw.imports.events import MADE_BY_TOOLS, REPLACED, Attached, Chat, Event, LeftOut, Message, Unread, moment
 from klaw.imports.files import Export, File
 from klaw.imports.json_stream import chats
+from klaw.imports.marks import unmarked
+from klaw.imports.tree import way
 
 SOURCE = "chatgpt"
 FILES = r"conversations(?:[-_ ]?\d+)?\.json"
@@ -37,14 +40,15 @@ def read(export: Export) -> Iterator[Event]:
     for file in export.files(r"[^/]*file[-_][^/]*") if export.has_several else ():
         if (own := _ID.search(file.name.rpartition("/")[2])) is not None:
             stored.setdefault(own[0], file)
-    return chats(export, FILES, "conversations.json", partial(_chat, stored))
+    return chats(export, FILES, "conversations.json", partial(_chat, stored), frozenset({"mapping"}))
 
 
 def _chat(stored: Mapping[str, File], found: Any, place: str) -> Iterator[Event]:
     try:
         title = str(found.get("title") or "")
         key = found.get("conversation_id") or found.get("id")
-        nodes = _way(found["mapping"], found.get("current_node"))
+        mapping = found["mapping"]
+        nodes = [(name, mapping[name]["message"]) for name in _way(mapping, found.get("current_node"))]
         times = (found.get("create_time"), found.get("update_time"), *(each.get("create_time") for _, each in nodes))
         at = next(filter(None, map(moment, times)), None)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -54,6 +58,7 @@ def _chat(stored: Mapping[str, File], found: Any, place: str) -> Iterator[Event]
         yield Unread(place, "has no id")
         return
     yield Chat(key=key, title=title)
+    reports: set[str] = set()
     for name, message in nodes:
         try:
             made = _message(name, message, at)
@@ -63,47 +68,111 @@ def _chat(stored: Mapping[str, File], found: Any, place: str) -> Iterator[Event]
             made = Unread(f"{place}, message {name}", f"has another form than is known ({type(error).__name__})")
         if isinstance(made, Message):
             at = made.at
+            if message["author"]["role"] == "tool":  # a widget is stored again each time that it changes
+                if made.text in reports:
+                    continue
+                reports.add(made.text)
         if made is not None:
             yield made
+    shown = {name for name, _ in nodes}
+    yield from (LeftOut(REPLACED) for name, node in mapping.items() if name not in shown and _is_said(node))
 
 
-def _way(mapping: Any, current: Any) -> list[tuple[str, Any]]:
-    """The messages from the root to the current node. Without one: to the leaf that was made last."""
-    if current not in mapping:
-        leaves = [name for name, node in mapping.items() if not node.get("children")]
-        current = max(leaves or mapping, key=lambda name: (_made(mapping[name]), name), default=None)
-    way: list[tuple[str, Any]] = []
-    seen: set[str] = set()
-    while current in mapping and current not in seen:
-        seen.add(current)
-        node = mapping[current]
-        if node.get("message"):
-            way.append((current, node["message"]))
-        current = node.get("parent")
-    return way[::-1]
+def _is_said(node: Any) -> bool:
+    """Whether a node is a message of somebody."""
+    try:
+        return isinstance(_message("", node["message"], "2020"), Message)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False
 
 
-def _made(node: Any) -> float:
-    at = (node.get("message") or {}).get("create_time")
-    return at if isinstance(at, (int, float)) else 0.0
+def _way(mapping: Any, current: Any) -> list[str]:
+    """The messages that the user saw. Who follows whom stands in ``parent`` or in ``children``, or in both; where it
+    stands nowhere, the order of the export counts."""
+    parents: dict[str, str | None] = {}
+    made: dict[str, float] = {}
+    named = {child: name for name, node in mapping.items() for child in node.get("children") or ()}
+    last = None
+    for name, node in mapping.items():
+        parent = node.get("parent") or named.get(name)
+        is_linked = named or "parent" in node
+        parents[name] = parent if is_linked else last
+        at = (node.get("message") or {}).get("create_time")
+        made[name] = at if isinstance(at, (int, float)) else 0.0
+        last = name
+    return [name for name in way(parents, made, current) if mapping[name].get("message")]
 
 
 def _message(name: str, message: Any, before: str | None) -> Event | None:
-    role = _SAID.get(message["author"]["role"])
+    role = message["author"]["role"]
     about, content = message.get("metadata") or {}, message["content"]
-    if about.get("is_visually_hidden_from_conversation") or about.get("is_user_system_message"):
+    at = moment(message.get("create_time")) or before
+    recipient = str(message.get("recipient") or "all")
+    is_made = role == "tool" or recipient.startswith("canmore.")
+    if not is_made and (about.get("is_visually_hidden_from_conversation") or about.get("is_user_system_message")):
         return LeftOut("hidden")
-    if role is None or content["content_type"] in _MADE or message.get("recipient") not in (None, "all"):
-        return LeftOut("instructions, tools and thoughts")
+    if role == "tool":
+        text = _report(about, content)
+    elif role == "assistant" and recipient.startswith("canmore."):
+        text = _canvas(content)
+    elif role not in _SAID or content["content_type"] in _MADE or recipient != "all":
+        text = ""
+    else:
+        text = _said(about, content)
+        if not text:
+            return None
+    if not text:
+        return LeftOut(MADE_BY_TOOLS)
+    said = _SAID.get(role, Role.ASSISTANT)
+    return Message(key=name, role=said, text=text, at=at) if at else Unread(f"message {name}", "has no time")
+
+
+def _said(about: Any, content: Any) -> str:
     files = {each.get("id"): each.get("name") for each in about.get("attachments") or ()}
     shown = content.get("parts") or ([content["text"]] if content.get("text") else [])
-    texts = [_text(part, files) for part in shown if part is not None]
+    texts = [unmarked(_text(part, files), about.get("content_references")) for part in shown if part is not None]
     named = [f"[file: {name}]" for name in files.values() if name and not any(f": {name}]" in text for text in texts)]
-    text = "\n".join(each for each in (*texts, *named) if each.strip())
-    if not text:
-        return None
-    at = moment(message.get("create_time")) or before
-    return Message(key=name, role=role, text=text, at=at) if at else Unread(f"message {name}", "has no time")
+    return "\n".join(each for each in (*texts, *named) if each.strip())
+
+
+def _report(about: Any, content: Any) -> str:
+    """What a tool made for the user to read, or to look at: a report, a picture. Of all else: empty."""
+    if about.get("is_async_task_result_message"):
+        return _said(about, content)
+    sdk = about.get("chatgpt_sdk")
+    state = sdk.get("widget_state") if isinstance(sdk, dict) else None
+    try:
+        state = json.loads(state, strict=False) if isinstance(state, str) else state
+    except (ValueError, RecursionError):
+        state = None
+    report = state.get("report_message") if isinstance(state, dict) else None
+    if isinstance(report, dict) and isinstance(report.get("content"), dict):
+        return _said(report.get("metadata") or {}, report["content"])
+    parts = [each for each in content.get("parts") or () if isinstance(each, dict)]
+    return "\n".join(_text(each, {}) for each in parts if _is_drawn(each))
+
+
+def _is_drawn(part: Any) -> bool:
+    about = part.get("metadata")
+    return isinstance(about, dict) and bool(about.get("dalle") or about.get("generation"))
+
+
+def _canvas(content: Any) -> str:
+    """The document that a call of the canvas makes or changes, or its notes on it."""
+    given = content.get("text") or "".join(each for each in content.get("parts") or () if isinstance(each, str))
+    try:
+        call = json.loads(given, strict=False)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    if not isinstance(call, dict):
+        return ""
+    if isinstance(call.get("content"), str):
+        return (
+            f"[document: {call['name']}]\n{call['content']}" if call.get("name") else f"[document]\n{call['content']}"
+        )
+    changes = [str(each["replacement"]) for each in call.get("updates") or () if each.get("replacement")]
+    notes = [str(each["comment"]) for each in call.get("comments") or () if each.get("comment")]
+    return "\n".join([*(f"[document, changed]\n{each}" for each in changes), *(f"[note]\n{each}" for each in notes)])
 
 
 def _files(message: Any, stored: Mapping[str, File]) -> tuple[Attached, ...]:

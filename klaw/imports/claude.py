@@ -1,28 +1,105 @@
-"""Exports of Claude: ``conversations.json``, one list, of a ZIP or a folder. 175 MB of it are nothing unusual."""
+"""Exports of Claude: ``conversations.json``, one list, of a ZIP or a folder. 175 MB of it are nothing unusual.
 
-from collections.abc import Iterator
+Newer ones have memories and projects besides, or come as a list of parts (``manifest-0001.json``), each part a ZIP of
+its own. What an entry is stands in it, so a file that is given alone may be any of them.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import PurePosixPath
 from typing import Any
 
+from klaw.actor.clock import SystemClock, iso
+from klaw.domain.fact import MAX_TEXT, Fact, FactId, FactSource, Origin
 from klaw.domain.message import Role
-from klaw.imports.events import Chat, Event, LeftOut, Message, Unread, moment
-from klaw.imports.files import Export
+from klaw.domain.names import LOCAL_USER
+from klaw.domain.text import clean_output, cut, one_line
+from klaw.imports.events import REPLACED, Chat, Document, Event, ImportRefused, Kept, LeftOut, Message, Unread, moment
+from klaw.imports.files import UNREADABLE, Export, opened
 from klaw.imports.json_stream import chats
+from klaw.imports.tree import way
 
 SOURCE = "claude"
-FILES = r"conversations\.json"
+FILES = r"(?:(?:conversations?|memories|projects|manifest)(?:[-_ ][^/]+|\d+)?|(?:conversations|projects|memories)/[^/]+)\.json"
+_MEMBERS = frozenset({"chat_messages", "conversations_memory", "project_memories", "docs", "data_files"})
+"""By which it is seen what an entry is."""
+_PART = re.compile(r"(?:conversations|memories|projects)-\d{1,6}\.zip", re.IGNORECASE)
+_ROOT = "00000000-0000-4000-8000-000000000000"
+"""The parent of a first message."""
 _SAID = {"human": Role.USER, "assistant": Role.ASSISTANT}
+_TOOLS = "tools and thoughts"
 _MADE = frozenset({"thinking", "redacted_thinking", "tool_use", "tool_result", "token_budget"})
+_TEXTS = frozenset({"text", "voice_note"})
+_STANDS_FOR = re.compile(
+    r"^(?:```[^\n`]*\n+)?(?:This block is not supported on your current device yet"
+    r"|Viewing artifacts created via the Analysis Tool web feature preview isn[’']t yet supported on mobile)"
+    r"\.?[ \t]*(?:\n+```[ \t]*)?$",
+    re.MULTILINE,
+)
+"""What the export has in place of a tool or an artifact: nobody said it."""
+_THOUGHT = re.compile(r"<antThinking>.*?(?:</antThinking>|\Z)", re.DOTALL)
+_ARTIFACT = re.compile(r"</?antArtifact\b[^<>]*>")
 
 
 def read(export: Export) -> Iterator[Event]:
-    """All chats of an export."""
-    return chats(export, FILES, "conversations.json", _chat)
+    """All chats of an export, then what Claude remembered, and the documents of projects."""
+    parts = [each for each in export.files(r"[^/]+\.zip") if _PART.fullmatch(each.name.rpartition("/")[2])]
+    if not export.has_several or not parts or export.files(FILES):
+        yield from chats(export, FILES, "conversations.json", partial(_entry, export), _MEMBERS)
+    if export.has_several:
+        for part in parts:
+            yield from _part(part.name, part.as_export())
+
+
+def _part(name: str, opening: AbstractContextManager[Export]) -> Iterator[Event]:
+    try:
+        with opening as inner:
+            yield from read(inner)
+    except (ImportRefused, *UNREADABLE) as error:
+        yield Unread(name, str(error) or type(error).__name__)
+
+
+def _entry(export: Export, found: Any, place: str) -> Iterator[Event]:
+    is_object = isinstance(found, dict)
+    if is_object and isinstance(found.get("data_files"), list):
+        yield from _parts(export, found["data_files"])
+    elif is_object and ("conversations_memory" in found or "project_memories" in found):
+        yield from _memories(found)
+    elif is_object and "chat_messages" not in found and ("docs" in found or "prompt_template" in found):
+        yield from _project(found, place)
+    else:
+        yield from _chat(found, place)
+
+
+def _parts(export: Export, listed: list[Any]) -> Iterator[Event]:
+    """The parts of an export that is told in a list of them: those of a folder are read with it."""
+    names = [one_line(str(each.get("filename"))) for each in listed if isinstance(each, dict)]
+    found = {name: export.path.parent / name for name in names if _PART.fullmatch(name)}
+    if export.has_several:  # also unpacked
+        files = [each.name.rpartition("/")[2] for each in export.files(r"[^/]+\.(?:zip|json)")]
+        there = {name for name in found if name in files or f"{name.partition('-')[0]}.json" in files}
+    else:
+        there = {name for name, path in found.items() if export.path.name != "-" and path.is_file()}
+    if not there & found.keys() and not export.has_several:
+        told = cut(", ".join(names), 400)
+        raise ImportRefused(
+            f"{export.path}: is only the list of the parts: download them ({told}) into one folder, and name the folder"
+        )
+    for name, path in found.items():
+        if name not in there:
+            yield Unread(name, "is a part of the export, and not beside its list: download it")
+        elif not export.has_several:
+            yield from _part(name, opened(str(path)))
 
 
 def _chat(found: Any, place: str) -> Iterator[Event]:
     try:
         key, title, messages = found["uuid"], str(found.get("name") or ""), list(found["chat_messages"])
         at = moment(found.get("created_at"))
+        shown = _way(messages, found.get("current_leaf_message_uuid"))
     except (AttributeError, KeyError, TypeError) as error:
         yield Unread(place, f"is no chat of Claude ({type(error).__name__})")
         return
@@ -35,19 +112,43 @@ def _chat(found: Any, place: str) -> Iterator[Event]:
             made = list(_message(message, at))
         except (AttributeError, KeyError, TypeError) as error:
             made = [Unread(f"{place}, message {number}", f"has another form than is known ({type(error).__name__})")]
+        if number not in shown:
+            yield from (LeftOut(REPLACED) for each in made if isinstance(each, Message))
+            continue
         for each in made:
             at = each.at if isinstance(each, Message) else at
         yield from made
 
 
+def _way(messages: list[Any], current: Any) -> frozenset[int]:
+    """The numbers of the messages that the user saw: where they name their parents, those on the way to the newest."""
+    known = {number: each for number, each in enumerate(messages, 1) if isinstance(each, dict) and each.get("uuid")}
+    if not any(each.get("parent_message_uuid") for each in known.values()):
+        return frozenset(range(1, len(messages) + 1))
+    parents = {
+        str(each["uuid"]): None if (parent := str(each.get("parent_message_uuid") or "")) == _ROOT else parent
+        for each in known.values()
+    }
+    times = {str(each["uuid"]): moment(each.get("created_at")) or "" for each in known.values()}
+    order = {at: float(number) for number, at in enumerate(sorted({*times.values()}))}
+    shown = {*way(parents, {key: order[at] for key, at in times.items()}, current)}
+    return frozenset(
+        number for number in range(1, len(messages) + 1) if number not in known or str(known[number]["uuid"]) in shown
+    )
+
+
 def _message(message: Any, before: str | None) -> Iterator[Event]:
     key, role = str(message["uuid"]), _SAID[message["sender"]]
-    blocks = [each for each in message.get("content") or () if each is not None]
-    if any(each.get("type") in _MADE for each in blocks):
-        yield LeftOut("tools and thoughts")
-    # `text` repeats the blocks in words of its own: "This block is not supported …".
-    shown = [each.get("text") for each in blocks if each.get("type") == "text"] or [message.get("text")]
-    texts = [str(each or "") for each in shown]
+    content = message.get("content") or ()
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [*filter(None, content)]
+    made = [each for each in blocks if each.get("type") in _MADE]
+    if made:
+        yield LeftOut(_TOOLS)
+    yield from (LeftOut("no text") for each in blocks if each.get("type") not in _MADE | _TEXTS)
+    texts = [str(each.get("text") or "") for each in blocks if each.get("type") in _TEXTS]
+    # `text` repeats the blocks in words of its own.
+    texts = [_shown(each) for each in texts or [str(message.get("text") or "")]]
+    texts += filter(None, map(_document, made))
     texts += [_attached(each) for each in message.get("attachments") or ()]
     texts += [f"[file: {each['file_name']}]" for each in message.get("files") or () if each.get("file_name")]
     text = "\n".join(each for each in texts if each.strip())
@@ -58,6 +159,85 @@ def _message(message: Any, before: str | None) -> Iterator[Event]:
         yield Message(key=key, role=role, text=text, at=at)
 
 
+def _shown(text: str) -> str:
+    """A text without what nobody said."""
+    if "<antThinking>" in text:
+        text = _THOUGHT.sub("", text)
+    if "<antArtifact" in text:
+        text = _ARTIFACT.sub("", text)
+    kept = _STANDS_FOR.sub("", text)
+    return text if kept == text else re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
+
+
+def _document(block: Mapping[str, Any]) -> str:
+    """The document, or the part of one, that a call of a tool wrote for the user to read. Of other calls: empty."""
+    given = block.get("input")
+    if block.get("type") != "tool_use" or not isinstance(given, dict):
+        return ""
+    name = given.get("title") or str(given.get("path") or "").rpartition("/")[2] or given.get("id")
+    if block.get("name") == "artifacts":
+        whole, changed = given.get("content"), given.get("new_str")
+    elif block.get("name") == "create_file":
+        whole, changed = given.get("file_text"), None
+    else:
+        return ""
+    named = f": {one_line(str(name))}" if name else ""
+    if isinstance(whole, str) and whole.strip():
+        return f"[document{named}]\n{whole}"
+    return f"[document, changed{named}]\n{changed}" if isinstance(changed, str) and changed.strip() else ""
+
+
 def _attached(found: Any) -> str:
     """An attachment with the text that was read from it; what is pasted has no name."""
     return f"[file: {found.get('file_name') or 'pasted text'}]\n{found.get('extracted_content') or ''}".rstrip()
+
+
+def _memories(found: Mapping[str, Any]) -> Iterator[Event]:
+    """What Claude remembered: a text for all chats, and one for each project."""
+    texts = [found.get("conversations_memory")]
+    if isinstance(projects := found.get("project_memories"), dict):
+        texts += projects.values()
+    for text in texts:
+        for statement in _statements(text if isinstance(text, str) else ""):
+            yield Kept(_fact(statement))
+
+
+def _statements(text: str) -> Iterator[str]:
+    """The lines of a text that say something: no headings, and not longer than a fact may be."""
+    for line in clean_output(text).splitlines():
+        said = re.sub(r"^(?:[-*+•]|\d{1,3}[.)])\s+", "", line.strip())
+        if said.startswith("#") or re.fullmatch(r"(\*{1,3}|_{1,3})[^*_]+\1:?", said):
+            continue
+        while len(said) > MAX_TEXT:
+            end = said.rfind(". ", 0, MAX_TEXT) + 1 or said.rfind(" ", 0, MAX_TEXT) + 1 or MAX_TEXT
+            yield said[:end].strip()
+            said = said[end:].strip()
+        if any(map(str.isalnum, said)):
+            yield said
+
+
+def _fact(text: str) -> Fact:
+    """A model wrote it down, out of conversations."""
+    now = iso(SystemClock().now())
+    return Fact(
+        id=FactId(f"{SOURCE}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"),
+        user=LOCAL_USER,
+        text=text,
+        category="other",
+        source=FactSource.ARCHIVIST,
+        origin=Origin.ASSISTANT,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _project(found: Mapping[str, Any], place: str) -> Iterator[Event]:
+    """A project: its documents, and its instructions, which are left out."""
+    name = one_line(str(found.get("name") or found.get("uuid") or "project"))
+    if found.get("prompt_template"):
+        yield LeftOut("instructions of a project")
+    for number, each in enumerate(found.get("docs") or (), 1):
+        if isinstance(each, dict) and isinstance(text := each.get("content"), str):
+            yield Document(name, PurePosixPath(str(each.get("filename") or f"{number}.md")).name, text)
+        else:
+            yield Unread(f"{place}, document {number}", "has another form than is known")

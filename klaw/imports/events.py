@@ -86,7 +86,19 @@ class LeftOut:
     why: str
 
 
-Event: TypeAlias = Chat | Message | Kept | Unread | LeftOut
+@attrs.frozen
+class Document:
+    """A text of a project, which knowledge bases are made of."""
+
+    project: str
+    name: str
+    text: str
+
+
+MADE_BY_TOOLS = "instructions, tools and thoughts"
+REPLACED = "replaced by later ones"
+
+Event: TypeAlias = Chat | Message | Kept | Document | Unread | LeftOut
 
 MILLISECONDS = 1e11
 """A larger number is no second of a time to come, but a millisecond."""

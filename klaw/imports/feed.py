@@ -20,7 +20,7 @@ from klaw.domain.names import chat_id
 from klaw.domain.person import Person
 from klaw.domain.text import clean, cut
 from klaw.errors import BadValue, InvalidValue, KlawError
-from klaw.imports.events import Attached, Chat, Event, ImportRefused, Kept, LeftOut, Message, Unread
+from klaw.imports.events import Attached, Chat, Document, Event, ImportRefused, Kept, LeftOut, Message, Unread
 from klaw.imports.files import UNREADABLE
 from klaw.store.kinds.messages import MODEL_CHOICE
 
@@ -62,6 +62,8 @@ class Report:
     people: int = 0
     remembered: int = 0
     """Of facts and people: those that were not known."""
+    documents: int = 0
+    """Of projects."""
     left_out: Counter[str] = attrs.Factory(Counter)
     unread: list[Unread] = attrs.Factory(list)
     """The first of them."""
@@ -74,7 +76,13 @@ class Report:
 
 
 def feed(
-    events: Iterable[Event], source: str, ask: Ask | None, tell: Callable[[int], object], *, topics: bool = False
+    events: Iterable[Event],
+    source: str,
+    ask: Ask | None,
+    tell: Callable[[int], object],
+    *,
+    topics: bool = False,
+    keep: Callable[[Document], object] | None = None,
 ) -> Report:
     """Store what an export holds.
 
@@ -84,6 +92,7 @@ def feed(
         ask: None: only look through it.
         tell: told now and then how many messages are done.
         topics: topics may be made of it.
+        keep: takes the documents of projects, and raises OSError where it cannot; None: they are only counted.
 
     Raises:
         KlawError: what ``ask`` raises; what was stored by then stays.
@@ -105,15 +114,26 @@ def feed(
                     tell(report.messages)
             case Kept():
                 kept.add(event.value)
+            case Document():
+                report.documents += 1
+                _offer(event, keep, report)
             case Unread():
                 report.note(event)
             case LeftOut(why=why):
-                report.left_out[why] += 1
+                report.left_out[why if why in report.left_out or len(report.left_out) < MOST_TOLD else "others"] += 1
     if chat is not None:
         chat.end()
     kept.flush()
     tell(report.messages)
     return report
+
+
+def _offer(document: Document, keep: Callable[[Document], object] | None, report: Report) -> None:
+    try:
+        if keep is not None:
+            keep(document)
+    except OSError as error:
+        report.note(Unread(f"{document.project}, {document.name}", error.strerror or str(error)))
 
 
 class _Part:

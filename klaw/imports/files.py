@@ -82,6 +82,14 @@ class File:
         return Attached(name=PurePosixPath(self.name).name, size=self.size, open=self._open_as_it_is)
 
     @contextmanager
+    def as_export(self) -> Iterator["Export"]:
+        """It as an export of its own: a part that is a ZIP. Raises as ``opened``."""
+        if not isinstance(self._source, Path):
+            raise ImportRefused("is a ZIP in a ZIP: unpack the outer one, and name the folder")
+        with opened(str(self._source)) as inner:
+            yield inner
+
+    @contextmanager
     def _open_as_it_is(self) -> Iterator[IO[bytes]]:
         """Read a file that is no text; raises as ``open``."""
         with self._of.opened(self._source) as stream:

@@ -1,7 +1,8 @@
 """JSON of any size, one value at a time."""
 
+import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import IO, Any
 
@@ -50,7 +51,12 @@ class _Bounded:
             self._rest = whole
             return self.read(count)
         self._rest, whole = whole[end:], whole[:end]
-        return _ESCAPE.sub(_mended, whole) if _HALF.search(whole) else whole
+        return mended(whole)
+
+
+def mended(data: bytes) -> bytes:
+    """JSON with U+FFFD in the place of half a surrogate pair."""
+    return _ESCAPE.sub(_mended, data) if _HALF.search(data) else data
 
 
 def _mended(found: re.Match[bytes]) -> bytes:
@@ -71,15 +77,20 @@ def _escapes(data: bytes, at: int) -> bool:
     return (at + 1 - len(data[: at + 1].rstrip(b"\\"))) % 2 == 1
 
 
-def items(stream: IO[bytes]) -> Iterator[Any]:
-    """The values of a list.
+def items(stream: IO[bytes], alone: frozenset[str] = frozenset()) -> Iterator[Any]:
+    """The values of a list; or the object itself, if it is one of those that may stand alone.
+
+    Args:
+        stream: of the file.
+        alone: such an object has one of these members.
 
     Raises:
         Broken: it is no JSON any more, or a value is too large.
     """
     ijson = import_module("ijson")
     bounded = _Bounded(stream)
-    found = ijson.items(bounded, "item", use_float=True, buf_size=READ_BYTES)
+    is_object = alone and isinstance(stream, io.BufferedReader) and stream.peek(1).lstrip().startswith(b"{")
+    found = ijson.items(bounded, "" if is_object else "item", use_float=True, buf_size=READ_BYTES)
     while True:
         try:
             value = next(found)
@@ -88,7 +99,8 @@ def items(stream: IO[bytes]) -> Iterator[Any]:
         except (ijson.JSONError, UnicodeDecodeError, OverflowError) as error:
             raise _broken(error) from error
         bounded.begin()
-        yield value
+        if not is_object or alone & value.keys():
+            yield value
 
 
 def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
@@ -121,21 +133,34 @@ def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
             bounded.begin()
 
 
-def chats(export: Export, wanted: str, called: str, chat: Callable[[Any, str], Iterator[Event]]) -> Iterator[Event]:
-    """The chats of files that are lists of them. One that cannot be read does not stop the rest.
+def chats(
+    export: Export, wanted: str, called: str, chat: Callable[[Any, str], Iterator[Event]], alone: frozenset[str]
+) -> Iterator[Event]:
+    """The chats of files that are lists of them, or one of them. One that cannot be read does not stop the rest.
 
     Args:
         export, wanted, called: as of ``Export.files``.
         chat: reads one; told how a person finds it.
+        alone: as of ``items``.
     """
     for file in export.files(wanted, called):
         number = 0
         try:
             with file.open() as stream:
-                for number, each in enumerate(items(stream), 1):
+                for number, each in enumerate(_entries(items(stream, alone | {_LIST})), 1):
                     yield from chat(each, f"{file.name}, chat {number}")
         except UNREADABLE as error:
             yield Unread(f"{file.name}, after chat {number}", str(error))
+
+
+_LIST = "conversations"
+"""The list of chats, where a program has put it into an object."""
+
+
+def _entries(found: Iterable[Any]) -> Iterator[Any]:
+    for each in found:
+        inner = each.get(_LIST) if isinstance(each, dict) else None
+        yield from inner if isinstance(inner, list) else [each]
 
 
 def _broken(error: Exception) -> Broken:

@@ -26,6 +26,7 @@ from klaw.store.store import Store
 Read = Callable[[Export], Iterator[Event]]
 FIRST, SECOND, THIRD = (f"source-20261123-06133{n}-512" for n in range(3))
 """Ids of imports."""
+CASES = Path(__file__).parents[1] / "data" / "cases" / "imports"
 START = 1_700_000_000.0
 FILE_BYTES = 20_000_000
 """That a file may have."""

@@ -1,5 +1,6 @@
 """Exports of ChatGPT with their traps."""
 
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ import pytest
 
 from klaw.imports import chatgpt
 from klaw.imports.events import Chat, LeftOut, Message, Unread
-from tests.support.exports import START, chatgpt_export, conversation, events, node, talk, texts, zipped
+from klaw.imports.marks import unmarked
+from tests.support.exports import CASES, START, chatgpt_export, conversation, events, node, talk, texts, zipped
 
 
 def test_the_way_to_the_current_node_is_what_was_said(tmp_path: Path) -> None:
@@ -31,6 +33,8 @@ def test_the_way_to_the_current_node_is_what_was_said(tmp_path: Path) -> None:
         Message(key="q2", role="user", text="Where is my bicycle?", at="2023-11-14T22:13:21.000Z"),  # type: ignore[arg-type]
         Message(key="a1", role="assistant", text="In the shed", at="2023-11-14T22:13:22.000Z"),  # type: ignore[arg-type]
         Message(key="q3", role="user", text="Thanks", at="2023-11-14T22:13:22.000Z"),  # type: ignore[arg-type]
+        LeftOut("replaced by later ones"),
+        LeftOut("replaced by later ones"),
     ]
 
 
@@ -114,3 +118,109 @@ def test_what_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     found = events(tmp_path / "cut.json", chatgpt.read)
     assert [each.text for each in found if isinstance(each, Message)] == ["one"]
     assert [each.what for each in found if isinstance(each, Unread)] == ["cut.json, after chat 1"]
+
+
+def test_marks_of_citations_are_nobodys_words() -> None:
+    """26.C3: the links stay, what only the page of ChatGPT understands does not."""
+    path = CASES / "chatgpt_citation_marks_in_memory"
+    assert texts(path, chatgpt.read)[1::2] == [
+        "assistant: Sunset is at 16:05. ([Almanac](https://almanac.example/riga)) Dress warmly.",
+        "assistant: It says four weeks in section 5. See Winter in Riga and Riga.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Four\ue200cite\ue202turn0search0\ue201.", "Four."),
+        ("Four \ue200cite\ue202turn0sea", "Four"),
+        ("Four.\ue203\ue204", "Four."),
+        ("\ue200filecite\ue202turn0file0\ue202L8-L12\ue201Four", "Four"),
+        ('\ue200image_group\ue202{"query":["a","b"]}\ue201Four', "Four"),
+        ("\ue200url\ue202Winter\ue202https://a.example/x\ue201.", "Winter https://a.example/x."),
+        ("\ue200i\ue202turn0image0\ue202turn0image12\ue201Four", "Four"),
+        ("Four citeturn0search0turn12news3.", "Four."),
+        ("Four【10†L1-L3】 and【3†source】 more", "Four and more"),
+        ("【注意】four【turn0search3】", "【注意】four"),
+        ("Four:contentReference[oaicite:3]{index=3}.", "Four."),
+        (':::writing{variant="email" id="1"}\nDear Anna\n:::\nbye', "Dear Anna\nbye"),
+        ("An apple \uf8ff and \ue300", "An apple \uf8ff and \ue300"),
+    ],
+)
+def test_other_marks(text: str, shown: str) -> None:
+    assert unmarked(text) == shown
+
+
+def test_hostile_marks_cost_no_more_than_their_length() -> None:
+    """26.C3"""
+    for text in ("\ue200" * 300_000, "【" * 300_000, "cite" * 100_000, "【†" * 100_000, "\ue200a\ue202" * 100_000):
+        unmarked(text, [{"matched_text": f"\ue200{n}\ue201", "alt": "x"} for n in range(2_000)])
+
+
+def _without(found: dict[str, Any], *names: str) -> dict[str, Any]:
+    for each in found["mapping"].values():
+        for name in names:
+            each.pop(name, None)
+    return found
+
+
+def test_a_leaf_is_what_is_nobodys_parent(tmp_path: Path) -> None:
+    """26.C3: nodes without ``children``, without ``parent``, without both; a current node that is not the last."""
+    path = CASES / "chatgpt_last_message_lost"
+    assert texts(path, chatgpt.read) == ["user: Name a tree.", "assistant: Oak.", "user: Another?", "assistant: Lime."]
+    for names in (("children",), ("parent",), ("children", "parent")):
+        for current in (None, "gone", "q1", "root"):
+            said = [node(f"q{n}", f"q{n - 1}" if n else "root", "user", f"{n}", None) for n in range(4)]
+            found = conversation("c", "t", *said) | {"current_node": current}
+            if current is None:
+                del found["current_node"]
+            path = chatgpt_export(tmp_path, _without(found, *names))
+            assert texts(path, chatgpt.read) == [f"user: {n}" for n in range(4)]
+
+
+def test_a_lost_node_loses_nothing_before_it(tmp_path: Path) -> None:
+    said = [node(f"q{n}", f"q{n - 1}" if n else "root", "user", f"{n}", START + n) for n in range(4)]
+    found = conversation("c", "t", *said, current="q3")
+    del found["mapping"]["q2"]
+    assert texts(chatgpt_export(tmp_path, found), chatgpt.read) == ["user: 0", "user: 1", "user: 3"]
+
+
+def test_what_was_made_for_the_user_is_kept(tmp_path: Path) -> None:
+    """26.C3: reports, documents of the canvas, their changes and notes, pictures."""
+    assert texts(CASES / "chatgpt_report_and_canvas_lost", chatgpt.read)[2:] == [
+        "assistant: # Report\nThe heat pump pays back in nine years.",
+        "assistant: # Older report\nThe boiler pays back in four years.",
+        "assistant: [document: letter]\nDear landlord, the roof leaks.",
+        "assistant: Done, see the letter.",
+    ]
+    change = '{"updates": [{"pattern": "leaks", "replacement": "leaks badly"}]}'
+    drawn = {
+        "content_type": "image_asset_pointer",
+        "asset_pointer": "sediment://file_1",
+        "metadata": {"dalle": {"a": 1}},
+    }
+    seen = {"content_type": "image_asset_pointer", "asset_pointer": "sediment://file_2"}
+    found = conversation(
+        "c",
+        "t",
+        node("a", "root", "assistant", {"content_type": "text", "parts": [change]}, recipient="canmore.update_textdoc"),
+        node("b", "a", "assistant", '{"comments": [{"comment": "Too short"}]}', recipient="canmore.comment_textdoc"),
+        node("c", "b", "assistant", "no JSON", recipient="canmore.create_textdoc"),
+        node("d", "c", "tool", {"content_type": "multimodal_text", "parts": ["It is shown.", drawn]}),
+        node("e", "d", "tool", {"content_type": "multimodal_text", "parts": ["of a PDF", seen]}),
+    )
+    path = chatgpt_export(tmp_path, found)
+    assert texts(path, chatgpt.read) == [
+        "assistant: [document, changed]\nleaks badly",
+        "assistant: [note]\nToo short",
+        "assistant: [image: file_1]",
+    ]
+    assert [each.what for each in events(path, chatgpt.read) if isinstance(each, Unread)] == [
+        "conversations.json, chat 1, message c"
+    ]
+
+
+def test_one_conversation_that_stands_alone(tmp_path: Path) -> None:
+    for number, found in enumerate((talk("c1", "1", "one"), {"conversations": [talk("c1", "1", "one")]})):
+        (tmp_path / f"{number}.json").write_text(json.dumps(found))
+        assert texts(tmp_path / f"{number}.json", chatgpt.read) == ["user: one"]

@@ -1,13 +1,16 @@
 """Exports of Claude with their traps."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from klaw.domain.fact import Fact, FactSource, Origin, check
 from klaw.imports import claude
-from klaw.imports.events import Chat, LeftOut, Message, Unread
-from tests.support.exports import events, texts, zipped
+from klaw.imports.events import Chat, Document, ImportRefused, Kept, LeftOut, Message, Unread
+from tests.support.exports import CASES, events, texts, zipped
 
 AT = "2024-03-05T10:00:00.123456Z"
 
@@ -66,3 +69,126 @@ def test_one_bad_message_does_not_stop_its_chat(tmp_path: Path, bad: Any) -> Non
     assert texts(path, claude.read) == ["user: one", "user: два"]
     unread = [each.what for each in events(path, claude.read) if isinstance(each, Unread)]
     assert unread == ["conversations.json, chat 1, message 2"]
+
+
+def test_the_way_to_the_newest_answer_is_what_was_said() -> None:
+    """26.C3: replaced by later ones are counted, and not imported."""
+    found = events(CASES / "claude_replaced_answers_imported", claude.read)
+    assert [each.text for each in found if isinstance(each, Message)] == [
+        "Plan a trip to Bergen.",
+        "By bus, rather.",
+        "Thanks.",
+        "Have a good trip.",
+    ]
+    assert found.count(LeftOut("replaced by later ones")) == 3
+
+
+@pytest.mark.parametrize(
+    ("parents", "current", "said"),
+    [
+        ((None, "m0", "m1", "m0"), "m2", "012"),
+        ((None, "m0", "m1", "m0"), None, "03"),
+        ((None, "m0", "m1", "m0"), "gone", "03"),
+        (("gone", "m0", "lost", "m2"), None, "0123"),
+        ((None, None, None, None), None, "0123"),
+        (("m3", "m0", "m1", "m2"), None, "0123"),
+    ],
+)
+def test_ways_through_a_chat(tmp_path: Path, parents: tuple[str | None, ...], current: str | None, said: str) -> None:
+    root = "00000000-0000-4000-8000-000000000000"
+    told = [message(f"m{n}", "human", f"{n}", created_at=f"2024-03-05T10:0{n}:00Z") for n in range(4)]
+    if any(parents):
+        told = [each | {"parent_message_uuid": parent or root} for each, parent in zip(told, parents, strict=True)]
+    path = export(tmp_path, chat(*told) | {"current_leaf_message_uuid": current})
+    assert "".join(each[-1] for each in texts(path, claude.read)) == said
+
+
+def test_what_stands_for_a_tool_is_nobodys_word(tmp_path: Path) -> None:
+    """26.C3: the placeholder is left out wherever it stands; the document that was made is kept; who speaks of the
+    placeholder is heard."""
+    assert texts(CASES / "claude_placeholder_imported", claude.read) == [
+        "user: Make me a table.",
+        "assistant: [document]\na | b",
+        "user: Thanks.",
+        "assistant: Welcome.",
+    ]
+    stands = "This block is not supported on your current device yet."
+    artifact = "Viewing artifacts created via the Analysis Tool web feature preview isn\u2019t yet supported on mobile."
+    tool, written = {"type": "tool_use"}, {"path": "/a/b.md", "file_text": "B"}
+    quoted = f"Why does it say “{stands}”?"
+    path = export(
+        tmp_path,
+        chat(
+            message("1", "assistant", f"Here:\n\n```\n{stands}\n```\n\nDone.", f"```\n{artifact}\n```"),
+            message("2", "assistant", stands),
+            message("3", "human", quoted),
+            message(
+                "4", "assistant", '<antThinking>no</antThinking>It is\n<antArtifact title="x">a plan</antArtifact>'
+            ),
+            message(
+                "5", "human", {"type": "voice_note", "title": "x", "text": "spoken"}, {"type": "new", "text": "no"}
+            ),
+            message("6", "assistant", {**tool, "name": "create_file", "input": written}, text=""),
+            message("7", "assistant", {**tool, "name": "artifacts", "input": {"id": "p", "new_str": "new"}}, text=""),
+        ),
+    )
+    assert texts(path, claude.read) == [
+        "assistant: Here:\n\nDone.",
+        f"user: {quoted}",
+        "assistant: It is\na plan",
+        "user: spoken",
+        "assistant: [document: b.md]\nB",
+        "assistant: [document, changed: p]\nnew",
+    ]
+
+
+def test_a_conversation_memories_and_projects_of_a_file_each() -> None:
+    """26.C3: memories become facts that a model wrote, documents of projects are offered."""
+    assert texts(CASES / "claude_one_conversation_object.json", claude.read) == [
+        "user: One chat alone.",
+        "assistant: Read it.",
+    ]
+    found = events(CASES / "claude_memories_and_projects_ignored.zip", claude.read)
+    assert [each.text for each in found if isinstance(each, Message)] == ["Hello.", "Hi."]
+    (fact,) = (each.value for each in found if isinstance(each, Kept))
+    assert isinstance(fact, Fact)
+    check(fact)
+    assert (fact.text, fact.origin, fact.source) == (
+        "Anna lives in Riga and grows apples.",
+        Origin.ASSISTANT,
+        FactSource.ARCHIVIST,
+    )
+    assert found[-2:] == [
+        LeftOut("instructions of a project"),
+        Document("Garden", "plan.md", "Plant the apple trees in April."),
+    ]
+
+
+def test_memories_of_every_form(tmp_path: Path) -> None:
+    long = "A sentence of a long memory. " * 200
+    text = f"# Work\n**Purpose & context**\n\n- Builds boats.\n2. **Anna** is his sister.\n***\n\x1b[31mred\n{long}"
+    (tmp_path / "memories.json").write_text(
+        json.dumps([{"conversations_memory": text, "project_memories": {"p": "Oak"}}])
+    )
+    found = [each.value for each in events(tmp_path, claude.read) if isinstance(each, Kept)]
+    said = [each.text for each in found if isinstance(each, Fact) and check(each) is None]
+    assert said[:3] == ["Builds boats.", "**Anna** is his sister.", "red"]
+    assert (" ".join(said[3:-1]), said[-1]) == (long.strip(), "Oak")
+
+
+def test_an_export_in_parts(tmp_path: Path) -> None:
+    """26.C3: the list alone says what is to be done; with its parts beside it, packed or not, it is read."""
+    with pytest.raises(
+        ImportRefused, match=r"download them \(conversations-000.zip, memories-000.zip\) into one folder"
+    ):
+        events(CASES / "claude_manifest_alone" / "manifest-0001.json", claude.read)
+    shutil.copy(CASES / "claude_manifest_alone" / "manifest-0001.json", tmp_path)
+    missing = [each.what for each in events(tmp_path, claude.read) if isinstance(each, Unread)]
+    assert missing == ["conversations-000.zip", "memories-000.zip"]
+    zipped(tmp_path / "conversations-000.zip", conversations__json=[chat(message("a", "human", "one"))])
+    for given in (tmp_path, tmp_path / "manifest-0001.json"):
+        found = events(given, claude.read)
+        assert [each.text for each in found if isinstance(each, Message)] == ["one"]
+        assert [each.what for each in found if isinstance(each, Unread)] == ["memories-000.zip"]
+    (tmp_path / "conversations-000.zip").write_bytes(b"PK\3\4 damaged")
+    assert len([each for each in events(tmp_path, claude.read) if isinstance(each, Unread)]) == 2
