@@ -2,7 +2,7 @@
 
 import { get, post, Problem } from "/static/api.js";
 import { h, setCurrent, toast } from "/static/dom.js";
-import { LANGUAGES, currentLanguage, said, setLanguage, t } from "/static/i18n.js";
+import { LANGUAGES, currentLanguage, inShort, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
 
@@ -84,7 +84,7 @@ function degraded() {
   const line = h("span", { role: "status" });
   const place = h("p", { class: "warn", hidden: true }, line, h("button", { class: "quiet", "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
   const show = () => {
-    const text = app.socket.degraded.map((each) => said(each.text, each.code)).join("; ");
+    const text = [...new Set(app.socket.degraded.map(inShort))].join(" ");
     if (text === line.textContent) return;
     line.textContent = text;
     place.hidden = !text;

@@ -260,7 +260,6 @@ class Chat extends HTMLElement {
 
   /** Offer to try again what has no answer. */
   fail(why) {
-    if (!why && this.live.querySelector(".retry")) return;
     this.live.querySelector(".retry")?.remove();
     this.live.append(h("section", { class: "error retry", role: "alert" }, why, " ", h("button", { onclick: () => app.socket.send(this.chat, "/retry") }, t("Retry"))));
     this.follow();
@@ -350,8 +349,8 @@ const TAKES = {
       this.hideLive();
       this.live.querySelectorAll(".approval").forEach((each) => each.remove());
     }
-    if (frame.state in words) this.live.querySelector(".retry")?.remove();
-    else if (!this.detached && this.body.lastElementChild?.matches("article.user.text")) this.fail("");
+    if (frame.state !== "failed") this.live.querySelector(".retry")?.remove();
+    else if (!frame.ended) this.fail(said(frame.details?.message ?? "", frame.details?.code)); // an error frame told that one
   },
   approval(frame) {
     this.showApproval(frame);

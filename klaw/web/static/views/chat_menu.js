@@ -10,13 +10,12 @@ const at = (chat) => `/chats/${encodeURIComponent(chat.name)}`;
 /** The menu of a chat (`name`, `title`, `archived`). `changed` is called after a change; `open`: the chat is shown. */
 export function chatMenu(chat, changed, open = false) {
   const change = (word, body) => post(`${at(chat)}/${word}`, body).catch((error) => toast(error.message)).then(changed);
-  const say = (text) => () => app.socket.send(chat.name, text);
   const rename = () => {
     const title = h("input", { value: chat.title || chat.name, maxLength: 200, "aria-label": t("Title") });
     asked(title, () => change("rename", { title: title.value.trim() }));
   };
   return menu(`${t("Menu")}: ${chat.title || chat.name}`, [
-    ...(open ? [[t("Answer again"), say("/retry")], [t("Begin a new segment"), say("/new")]] : []),
+    ...(open ? [[t("Begin a new segment"), () => app.socket.send(chat.name, "/new")]] : []),
     [t("Rename"), rename],
     [t("Knowledge"), () => opened("knowledge/binding").then((view) => view.bind(chat, changed))],
     chat.archived ? [t("Restore"), () => change("restore")] : [t("Archive"), () => change("archive")],
