@@ -2,7 +2,7 @@
 
 import { app } from "/static/app.js";
 import { get, post, remove } from "/static/api.js";
-import { h, menu, opened, toast } from "/static/dom.js";
+import { h, menu, moveTo, opened, showDialog, toast } from "/static/dom.js";
 import { t } from "/static/i18n.js";
 
 const at = (chat) => `/chats/${encodeURIComponent(chat.name)}`;
@@ -29,18 +29,17 @@ export function chatMenu(chat, changed, open = false) {
 function gone(chat, changed) {
   for (const key of ["draft", "seen", "files"]) localStorage.removeItem(`klaw.${key}.${chat.name}`);
   app.socket.chats.delete(chat.name);
-  if (location.hash.startsWith(`#${at(chat)}`)) location.hash = "#/chats";
+  if (location.hash.startsWith(`#${at(chat)}`)) moveTo("#/chats");
   changed();
 }
 
 /** Ask for one text in a dialog; `done` is called when it is to be saved. */
 export function asked(field, done) {
   const dialog = h("dialog", { class: "ask", "aria-label": field.getAttribute("aria-label"),
-    onclose: () => { if (dialog.returnValue === "yes" && field.value.trim()) done(); dialog.remove(); } },
+    onclose: () => dialog.returnValue === "yes" && field.value.trim() && done() },
   h("form", { method: "dialog" }, field, h("div", { class: "buttons" },
     h("button", { value: "yes", class: "main" }, t("Save")), h("button", { value: "no", formNoValidate: true }, t("Cancel")))));
-  document.body.append(dialog);
-  dialog.showModal();
+  showDialog(dialog);
   field.select();
 }
 
