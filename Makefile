@@ -27,7 +27,7 @@ deb: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.make_deb
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # With a third of the CPU.
 test-slow: $(VENV)/.installed-dev
@@ -56,18 +56,22 @@ lock-check: $(VENV)/.installed-dev
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
+# Each step is one line; what goes wrong is shown.
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 2) and "Klaw needs Python 3.11.2 or newer")'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 2) and "Klaw needs Python 3.11.2 or newer")'
+	@echo "Making $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-local: pyproject.toml requirements.txt | $(VENV)/bin/python
+	@echo "Installing $$(grep -c == requirements.txt) packages: a minute or two …"
+	@$(PIP) install -qq --require-hashes --requirement requirements.txt
 	@echo "Installing Klaw …"
-	$(PIP) install --require-hashes --requirement requirements.txt
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml requirements.txt requirements-dev.txt | $(VENV)/bin/python
-	@echo "Installing Klaw with what its tests need …"
-	$(PIP) install --require-hashes --requirement requirements-dev.txt
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@echo "Installing $$(grep -c == requirements-dev.txt) packages, with what tests need: some minutes …"
+	@$(PIP) install -qq --require-hashes --requirement requirements-dev.txt
+	@echo "Installing Klaw …"
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@

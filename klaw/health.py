@@ -30,7 +30,7 @@ _WORKS_AGAIN = {
     "vectors_incomplete": "search by meaning works for all messages",
     "no_llm": "the local model works",
     "no_local_llm": "the local model works",
-    "llm": "the LLM provider {name} works again",
+    "llm": "the LLM provider {name} is not known to fail any more",
     "mcp": "the MCP server {name} works again",
     "graph": "the graph {name} of a knowledge base can be asked again",
     "actor": "{name} works again",

@@ -321,7 +321,7 @@ class _ChatActor:
             return "The answer is being made."
         rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
         if rows is None:
-            return "Everything is answered."
+            return "Nothing to retry."
         self.debounce = self.debounce.hurry(trio.current_time())
         return "Trying again."
 

@@ -18,9 +18,9 @@ from klaw.domain import names
 from klaw.domain.attachment import Named
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.turn import TurnRecord
+from klaw.domain.turn import TurnRecord, kept_text
 from klaw.errors import ActorStopped, ChatBusy, TooManyChats
-from klaw.store.kinds import chats, messages, turns
+from klaw.store.kinds import chats, messages, pending, turns
 from klaw.store.kinds.chats import Chat
 from klaw.store.kinds.messages import Appended, Session
 
@@ -158,6 +158,16 @@ class ChatDirectory:
         if self._supervisor.state(_actor_name(chat)) is State.FAILED:
             return {"state": "failed"}
         return handle.status()
+
+    async def unanswered(self, chat: ChatId) -> dict[str, Any] | None:
+        """``chat_status`` of a chat in which a message has no answer, as long as nothing is done about that: with the
+        ``code`` and ``message`` of why. It is read from the store: a restart changes nothing."""
+        found = await self._agent.core.readers.run(pending.unanswered, chat)
+        if isinstance(found, TurnRecord):
+            why = found.receipt.get("reason", "the answer failed")
+            return {"state": "failed", "turn": found.id, "code": found.error, "message": kept_text(why)}
+        none = {"state": "failed", "code": "unanswered", "message": kept_text("there is no answer yet")}
+        return none if found else None
 
     def health(self) -> dict[str, Any]:
         """What is degraded now, for welcome and status frames: code -> text."""

@@ -23,7 +23,7 @@ from klaw.domain.events import Progressed, Step, TextStreamed, ToolUsed, TurnEnd
 from klaw.domain.message import CUT, ECHO, Kind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean
-from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.domain.turn import TurnRecord, TurnStatus, kept_text
 from klaw.errors import ActorStopped, StorageFull
 from klaw.knowledge import citations
 from klaw.llm.client import Meter
@@ -309,14 +309,14 @@ class Turn:
         """Record a failure and tell the user what to do; the messages stay pending."""
         code, why = describe_failure(error)
         told = error.told() if isinstance(error, ProviderError) else why
-        text = f"{told}. Your message is kept: send another one or /retry to try again."
         log.warning("turn_failed", code=code, error=error_class(error), where=where(error))
         if self._rows is not None:
+            self._receipt["reason"] = why
             try:
                 await self.agent.core.writer.run(messages.append, [], self._record(self._rows, TurnStatus.FAILED, code))
             except StorageFull:
                 log.error("turn_not_recorded", code="storage_full")
-        self._end(TurnStatus.FAILED, code, text)
+        self._end(TurnStatus.FAILED, code, kept_text(told))
         return TurnStatus.FAILED
 
     def _record(self, rows: ChatRows, status: TurnStatus, error: str | None) -> TurnRecord:

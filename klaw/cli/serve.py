@@ -67,12 +67,14 @@ def _serve(arguments: argparse.Namespace) -> None:
     logging.log_what_nobody_caught()
 
     def ready(url: str) -> None:
+        if config.gateway.http.enabled:
+            url = url.replace("ws://", "http://").removesuffix("ws")
         given = [
             f" --{name} {shlex.quote(str(value))}"
             for name in ("home", "config", "port")
             if (value := getattr(arguments, name)) is not None
         ]
-        print(f"Klaw listens on {url}", flush=True)
+        print(f"Klaw listens on {url}{'  (open it in a browser)' if config.gateway.http.enabled else ''}", flush=True)
         print(f"Chat in another terminal:  {program()} chat{''.join(given)}", flush=True)
 
     async def run() -> None:

@@ -39,6 +39,12 @@ class TurnRecord:
     error: str | None
     """Error code of a failed turn."""
     receipt: dict[str, Any]
+    """Of a failed turn also ``reason``: what went wrong, in words that quote nobody."""
     usage: dict[str, Any]
     timings: dict[str, Any]
     """Milliseconds by step."""
+
+
+def kept_text(why: str) -> str:
+    """What people are told of a message without an answer. Args: ``why`` there is none."""
+    return f"{why}. Your message is kept: send another one or /retry to try again."

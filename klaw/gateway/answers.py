@@ -166,10 +166,15 @@ def approval_text(approval: Approval) -> str:
 
 
 def chat_status(name: str, status: Mapping[str, Any]) -> Status:
-    """What a chat does now, as ``ChatDirectory.chat_status`` says."""
+    """What a chat does now, as ``ChatDirectory.chat_status`` or ``unanswered`` says."""
     details = {key: value for key, value in status.items() if key not in ("state", "turn", "doing")}
     turn, doing = status.get("turn"), status.get("doing")
     return Status(chat=name, state=str(status["state"]), turn=turn, doing=doing, details=details or None)
+
+
+def at_rest(status: Mapping[str, Any], unanswered: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The status of a chat that does nothing is that something has no answer, if that is so."""
+    return unanswered if unanswered is not None and status["state"] in ("idle", "failed") else status
 
 
 def degraded(health: Mapping[str, Any]) -> list[Degraded]:

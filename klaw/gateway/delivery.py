@@ -8,6 +8,7 @@ awaited between the last page's end and that.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import attrs
 import structlog
@@ -17,7 +18,7 @@ from klaw.chats.directory import ChatDirectory
 from klaw.domain.events import Approval, ApprovalAsked, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
-from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
+from klaw.gateway.answers import StoredOnce, approval_text, at_rest, chat_status, event_texts, message_text
 from klaw.gateway.hub import ChatEvent, Hub, Subscriber
 from klaw.gateway.outbox import Outbox
 from klaw.store.kinds.messages import Appended
@@ -52,6 +53,8 @@ class _Cursor:
     """Up to this ``seq`` messages are marked as replayed."""
     announce: bool = False
     """Say ``caught_up`` when the catch-up has ended."""
+    unanswered: dict[str, Any] | None = None
+    """See ``ChatDirectory.unanswered``; for that."""
     ref: str | None = None
     missed_text: bool = False
     """Streamed text was left out meanwhile."""
@@ -147,6 +150,8 @@ class Delivery:
     async def _watch(self, chat: ChatId, name: str, seq: int | None, ref: str | None) -> None:
         async with self._watching:
             cursor = await self._locate(chat)
+            head, unanswered = cursor.head, await self._chats.unanswered(chat)
+            cursor.unanswered = unanswered if cursor.head == head else None  # else an answer may have come meanwhile
             if seq is not None:
                 if seq > cursor.head:
                     text = "the server has fewer messages of this chat than that; load its history again"
@@ -244,6 +249,7 @@ class Delivery:
         message = stored.message
         cursor = self._cursors[message.chat]
         cursor.head = max(cursor.head, message.seq)
+        cursor.unanswered = None
         if cursor.next_seq is None or cursor.behind or message.seq < cursor.next_seq:
             return
         if message.seq == cursor.next_seq and self._outbox.has_room(LIVE_SHARE):
@@ -329,7 +335,8 @@ class Delivery:
         if cursor.announce:
             assert cursor.next_seq is not None  # set by watch
             self._put(encode(CaughtUp(chat=name, seq=cursor.next_seq - 1, ref=cursor.ref)), name)
-            self._put(encode(chat_status(name, self._chats.chat_status(cursor.chat))), name)
+            status = at_rest(self._chats.chat_status(cursor.chat), cursor.unanswered)
+            self._put(encode(chat_status(name, status)), name)
             cursor.announce, cursor.ref = False, None
         for text in cursor.held:
             self._put(text, name)

@@ -75,7 +75,9 @@ async def answer(request: RequestFrame, user: UserId, chats: ChatDirectory) -> A
             if name is None:
                 return Status(state="degraded" if degraded else "ok", degraded=degraded, ref=ref)
             await _known(name, user, chats)
-            status = answers.chat_status(name, chats.chat_status(chat_id(user, name)))
+            chat = chat_id(user, name)
+            now = answers.at_rest(chats.chat_status(chat), await chats.unanswered(chat))
+            status = answers.chat_status(name, now)
             return attrs.evolve(status, degraded=degraded, ref=ref)
         case _:
             assert_never(request)

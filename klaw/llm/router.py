@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
+import trio
 
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 _NOTHING_WORKS = frozenset({401, 402, 403})
 """What an account without a right key or without credit gets for every call."""
+
+PASSES_S = 300.0
+"""A failure is of so long ago that it says nothing of now."""
 
 Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
 """What a call is for; decides on the models."""
@@ -105,10 +109,15 @@ class Router:
                 await service.ready()
 
     def problems(self) -> Mapping[str, str]:
-        """Providers that refuse everything, lack a secret or are left alone for a while, as a health source."""
+        """Providers that refuse everything, lack a secret or are left alone for a while, as a health source. It passes
+        when a try succeeds, or ``PASSES_S`` after the last one; not what stands in the way of a route."""
         refusing, paused, unset = {}, {}, {}
+        now, routed = trio.current_time(), {name.partition("/")[0] for _, name in self._config.routing.places()}
         for name, service in self._all().items():
             error = service.error
+            is_old = error is not None and now - error.at >= PASSES_S and not service.breaker.retry_in_s(now)
+            if is_old and (service.problem is None or name not in routed):
+                continue
             if service.problem is not None:
                 unset[f"llm:{name}"] = f"the LLM provider {name} cannot be asked: {service.problem}"
             if service.breaker.state is not BreakerState.CLOSED:

@@ -36,6 +36,7 @@ PART_CHARS = 500_000
 @attrs.frozen(kw_only=True)
 class ChatsList(op.Paged):
     archived: bool = op.argument("those that are archived, instead of the others", default=False)
+    chat: op.Name | None = op.argument("only this one, whether it is archived or not", metavar="NAME", hidden=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -132,8 +133,14 @@ async def list_chats(asked: ChatsList, user: UserId, readers: "Readers") -> dict
     """List the chats, the last used first."""
     from klaw.store.kinds import chats
 
-    count = await readers.run(chats.count, user, archived=asked.archived)
-    found = await readers.run(chats.listed, user, asked.limit, asked.offset, archived=asked.archived)
+    only = op.chat_of(asked.chat, user)
+    if only is None:
+        count = await readers.run(chats.count, user, archived=asked.archived)
+        found = await readers.run(chats.listed, user, asked.limit, asked.offset, archived=asked.archived)
+    else:
+        one = await readers.run(chats.get, user, only)
+        found = [one] if one is not None else []
+        count = len(found)
     said = await readers.run(chats.count_said, user, [each.chat for each in found])
     return {
         "user": user,

@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import trio
 
-from tests.support.llm_server import error_reply, serve_llm
+from klaw.wire.frames import GetStatus, Status, Watch
+from tests.support.llm_server import error_reply, serve_llm, text_reply
+from tests.support.reindexing import differing, run
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import Talk, talking
 
@@ -75,3 +78,53 @@ async def test_a_wrong_model_and_a_dead_server(tmp_path):
             llm.stop()
             told = await failed(talk, "Hello")
             assert told.startswith(f"stub/gpt-none at {url}: the LLM provider cannot be reached: Connection refused")
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+async def test_the_reason_is_kept_with_the_turn(tmp_path, prompt):
+    """26.D1.1: after a restart, for every client, without what anybody wrote; a reindex gives the same, also after a
+    message was forgotten that says just the same."""
+    async with serve_llm() as llm:
+        home = home_of(tmp_path, llm.url)
+        config = json.loads((home / "config" / "engine.json").read_text())
+        (home / "config" / "engine.json").write_text(json.dumps({**config, "recovery": {"answerPendingSeconds": 0}}))
+        llm.respond = lambda request: error_reply(
+            401, "invalid_api_key", f"Incorrect API key provided: {KEY}. Prompt: {request.last_user}"
+        )
+        async with served(home) as server:
+            async with talking(server.url) as talk:
+                await failed(talk, prompt)
+            await server.terminate()
+            await server.start()
+            async with talking(server.url) as talk:
+                status = await talk.client.request(GetStatus(chat="main"))
+                assert (status.state, status.details["code"]) == ("failed", "llm_refused")
+                why, _, rest = status.details["message"].partition(". Your message is kept")
+                assert why.startswith(f"stub/gpt-none at {llm.url}: the LLM provider answered with status 401")
+                assert "Incorrect API key provided" in why
+                assert rest.endswith("/retry to try again.")
+                assert all(each not in why for each in (*prompt.split()[-1:], KEY, KEY[:6]))
+                watched = await watched_status(talk)
+                assert (watched.state, watched.details) == (status.state, status.details)
+                await failed(talk, why.partition(" (invalid")[0])
+            code, told, _ = await run_klaw("receipt", "--home", str(home))
+            assert code == 0
+            assert f"failed (llm_refused: {why.partition(' (invalid')[0]}" in told
+            code, _, problem = await run_klaw("forget", "main#2", "--yes", "--home", str(home))
+            assert code == 0, problem
+            llm.respond = lambda _request: text_reply("Yes.")
+            async with talking(server.url) as talk:
+                await talk.send("/retry")
+                await talk.until(lambda: any(each.role == "assistant" for each in talk.entries))
+                status = await talk.client.request(GetStatus(chat="main"))
+                assert (status.state, status.details) == ("idle", None)
+            await server.terminate()
+        assert differing(await trio.to_thread.run_sync(run, server.data)) == set()
+
+
+async def watched_status(talk: Talk) -> Status:
+    """What follows ``caught_up``."""
+    await talk.client.request(Watch(chat="main", seq=0))
+    return await talk.until(
+        lambda: next((each for each in talk.events if isinstance(each, Status) and each.chat == "main"), None)
+    )

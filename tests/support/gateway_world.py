@@ -169,6 +169,9 @@ class FakeChats:
     def chat_status(self, chat):
         return {"state": "thinking", "turn": "t1"} if chat in self.running else {"state": "idle"}
 
+    async def unanswered(self, chat):
+        await trio.lowlevel.checkpoint()
+
     def health(self):
         return dict(self.degraded)
 

@@ -30,7 +30,7 @@ class Parts:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("llm:zai", "the LLM provider zai works again"),
+        ("llm:zai", "the LLM provider zai is not known to fail any more"),
         ("mcp:notes", "the MCP server notes works again"),
         ("actor:a chat", "a chat works again"),
         ("budget_used_up", "there is room in the daily LLM budget again"),
@@ -59,5 +59,5 @@ async def test_what_becomes_worse_is_never_said_to_work(mock_clock: MockClock) -
         ("budget_used_up", "used up", {"state": "degraded"}),
         ("llm:zai", "zai is down", {"state": "degraded"}),
         ("budget_used_up", "there is room in the daily LLM budget again", {"state": "recovered"}),
-        ("llm:zai", "the LLM provider zai works again", {"state": "recovered"}),
+        ("llm:zai", "the LLM provider zai is not known to fail any more", {"state": "recovered"}),
     ]

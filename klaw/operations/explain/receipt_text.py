@@ -57,7 +57,7 @@ def lines(answer: Mapping[str, Any]) -> Lines:
     """The receipt as text."""
     receipt = answer["receipt"]
     out: list[Line] = [_turn(answer)]
-    if not receipt:
+    if "layers" not in receipt:
         return [*out, "", "No context was put together for this turn."]
     layers = [
         [each["name"], str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in receipt["layers"]
@@ -124,7 +124,8 @@ def _ran(ran: Ran) -> str:
 
 def _turn(answer: Mapping[str, Any]) -> Table:
     timings = ", ".join(f"{step} {spent:g} ms" for step, spent in answer["timings"].items())
-    error = f" ({answer['error']})" if answer["error"] else ""
+    reason = f": {answer['receipt']['reason']}" if "reason" in answer["receipt"] else ""
+    error = f" ({answer['error']}{reason})" if answer["error"] else ""
     return Table(
         [
             ["turn", answer["id"]],

@@ -8,6 +8,7 @@ import attrs
 from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
 from klaw.domain.summary import Summary
+from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import chats, messages, summaries, turns
 from klaw.store.kinds.chats import Bound
@@ -87,6 +88,16 @@ def read_next(
         summarised_to=covered,
         bound=chats.bound(connection, session.user, session.chat),
     )
+
+
+def unanswered(connection: apsw.Connection, chat: ChatId) -> TurnRecord | bool:
+    """Whether something is pending in a chat; the turn that failed at it, if that was the last one."""
+    with snapshot(connection):
+        session = messages.session(connection, chat)
+        if session is None or not messages.pending(connection, chat, session.segment_start, 1):
+            return False
+        last = turns.last(connection, chat)
+    return last if last is not None and last.status is TurnStatus.FAILED else True
 
 
 _TOOL_KINDS = (Kind.TOOL_CALL, Kind.TOOL_RESULT)

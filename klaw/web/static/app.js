@@ -1,8 +1,8 @@
 // The page: who is there, which view is open, what holds for all of them.
 
 import { get, post, Problem } from "/static/api.js";
-import { h, setCurrent, toast } from "/static/dom.js";
-import { LANGUAGES, currentLanguage, said, setLanguage, t } from "/static/i18n.js";
+import { h, opensOver, setCurrent, toast } from "/static/dom.js";
+import { LANGUAGES, currentLanguage, inShort, setLanguage, t } from "/static/i18n.js";
 import { Socket } from "/static/socket.js";
 import { VIEWS } from "/static/views.js";
 
@@ -81,10 +81,10 @@ function tools(given = {}) {
 
 /** What does not work as it should, for everybody, as soon as the server says it. */
 function degraded() {
-  const line = h("span", { role: "status" });
-  const place = h("p", { class: "warn", hidden: true }, line, h("button", { class: "quiet", "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
+  const line = h(app.me.operator ? "a" : "span", { href: app.me.operator && "#/system" });
+  const place = h("p", { class: "degraded", hidden: true }, h("span", { role: "status" }, line), h("button", { class: "quiet", "aria-label": t("Close"), onclick: () => { place.hidden = true; } }, "✕"));
   const show = () => {
-    const text = app.socket.degraded.map((each) => said(each.text, each.code)).join("; ");
+    const text = [...new Set(app.socket.degraded.map(inShort))].join(" ");
     if (text === line.textContent) return;
     line.textContent = text;
     place.hidden = !text;
@@ -98,8 +98,13 @@ function showFrame() {
   const place = h("main", { id: "view" });
   const links = VIEWS.filter((view) => !view.operator || app.me.operator)
     .map((view) => h("a", { href: `#/${view.path}` }, h("span", { "aria-hidden": "true" }, view.sign), " ", t(view.name)));
+  let closed = () => null;
+  const more = tools({ id: "tools", popover: "auto", ontoggle: ({ newState }) => {
+    closed();
+    if (newState === "open") closed = opensOver(more, () => more.hidePopover());
+  } });
   document.body.replaceChildren(h("nav", { class: "views", "aria-label": t("Menu") }, h("strong", {}, "Klaw"), links,
-    h("button", { class: "more", popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), tools({ id: "tools", popover: "auto" })), h("div", { class: "frame" }, degraded(), place));
+    h("button", { class: "more", popovertarget: "tools" }, h("span", { "aria-hidden": "true" }, "⋯"), " ", t("More")), more), h("div", { class: "frame" }, degraded(), place));
   let missed = ""; // the address that could not be opened without a connection
   const show = async () => {
     const [path, ...rest] = decodeURI(location.hash.replace(/^#\/?/, "")).split("/");

@@ -36,17 +36,59 @@ export function markdown(text, done = () => null) {
   return shown;
 }
 
+let over = []; // what is open over the view, the last opened last: Back closes it before it leaves the view
+let depth = history.state?.over || 0; // how many the entry of the history stands for; more than there are, once some were closed otherwise
+let address = location.href;
+
+/** Let Back close something that was just opened over the view. Returns what is to be called when it is closed. */
+export function opensOver(element, close) {
+  const mine = { element, close };
+  over = [...over.filter((each) => each.element.isConnected), mine];
+  if (depth < over.length) {
+    depth = over.length;
+    if (!history.state) history.replaceState({ over: 0 }, "");
+    history.pushState({ over: depth }, "");
+  }
+  return () => { over = over.filter((each) => each !== mine); };
+}
+
+addEventListener("popstate", ({ state }) => {
+  const before = depth, stays = location.href === address;
+  depth = state?.over || 0;
+  address = location.href;
+  over = over.filter((each) => each.element.isConnected);
+  if (over.length > depth) over.splice(depth).reverse().forEach((each) => each.close());
+  else if (stays && state && depth < before) history.back(); // nothing of it was open any more
+});
+
+/** Go on at another address, under what is open: what was shown is gone. */
+export function moveTo(hash) {
+  history.replaceState(history.state, "", hash);
+  address = location.href;
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+/** Show a dialog over the view; it is gone once it is closed. */
+export function showDialog(dialog) {
+  document.body.append(dialog);
+  const closed = opensOver(dialog, () => dialog.close());
+  dialog.addEventListener("close", () => {
+    closed();
+    dialog.remove();
+  });
+  dialog.showModal();
+}
+
 /** Ask for a yes or no in a dialog of the page; resolves to whether it was yes. */
 export function confirmed(text, yes, no) {
   return new Promise((resolve) => {
-    const dialog = h("dialog", { class: "ask", onclose: () => { resolve(dialog.returnValue === "yes"); dialog.remove(); } },
+    const dialog = h("dialog", { class: "ask", onclose: () => resolve(dialog.returnValue === "yes") },
       h("form", { method: "dialog" },
         h("p", {}, text),
         h("div", { class: "buttons" },
           h("button", { value: "no" }, no),
           h("button", { value: "yes", class: "main" }, yes))));
-    document.body.append(dialog);
-    dialog.showModal();
+    showDialog(dialog);
   });
 }
 
@@ -69,10 +111,14 @@ export function setCurrent(link, current) {
   else link.removeAttribute("aria-current");
 }
 
-/** A menu behind a button. Escape, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
+/** A menu behind a button. Escape, Back, a click elsewhere and the choice of an entry close it. `entries` are [text, what to do]. */
 export function menu(label, entries) {
   const summary = h("summary", { role: "button", "aria-label": label, title: label }, "⋯");
-  const close = () => { made.open = false; };
+  let closed = () => null;
+  const close = () => {
+    made.open = false;
+    closed();
+  };
   const made = h("details", { class: "menu",
     onkeydown: (event) => {
       if (event.key === "Escape" && made.open) {
@@ -82,7 +128,12 @@ export function menu(label, entries) {
       }
     },
     onfocusout: (event) => made.contains(event.relatedTarget) || event.relatedTarget === null || close(),
-    ontoggle: () => made.open && addEventListener("pointerdown", (event) => made.contains(event.target) || close(), { once: true }) },
+    ontoggle: () => {
+      closed();
+      if (!made.open) return;
+      closed = opensOver(made, close);
+      addEventListener("pointerdown", (event) => made.contains(event.target) || close(), { once: true });
+    } },
   summary, h("div", {}, entries.map(([text, act]) => h("button", { type: "button", onclick: () => { close(); act(); } }, text))));
   return made;
 }

@@ -1,6 +1,6 @@
 // Forms and dialogs that several views have.
 
-import { h } from "/static/dom.js";
+import { h, showDialog } from "/static/dom.js";
 import { t } from "/static/i18n.js";
 
 let made = 0;
@@ -9,21 +9,25 @@ let made = 0;
  * A form. An error of the server stands beside the field that it names.
  *
  * `fields`: of each its `name`, `label` and `value`; `rows` makes it a long text, `choices` a list ([value, text]), a
- * `value` of true or false a box to tick; all else goes to the element. `send` gets the values by their names.
+ * `value` of true or false a box to tick; all else goes to the element. `send` gets the values by their names; with
+ * `edits`, when something is there already, only those that were changed, and without a change its dialog is closed.
  */
-export function form(fields, send, { button = t("Save"), more = [] } = {}) {
+export function form(fields, send, { button = t("Save"), more = [], edits = false } = {}) {
   const told = h("p", { class: "error", role: "alert" });
   const inputs = new Map(fields.map((field) => [field.name, input(field)]));
+  const values = () => [...inputs].map(([name, each]) => [name, each.value()]), before = Object.fromEntries(values());
   const save = h("button", { class: "main" }, button);
   const whole = h("form", { class: "fields", noValidate: true }, [...inputs.values()].map((each) => each.row), told,
     h("div", { class: "buttons" }, more, save));
   whole.addEventListener("submit", async (event) => {
     event.preventDefault();
+    const given = values().filter(([name, value]) => !edits || value !== before[name]);
+    if (edits && !given.length) return whole.closest("dialog")?.close();
     inputs.forEach((each) => each.complain(""));
     told.textContent = "";
     save.disabled = true;
     try {
-      await send(Object.fromEntries([...inputs].map(([name, each]) => [name, each.value()])));
+      await send(Object.fromEntries(given));
     } catch (error) {
       const wrong = (error.fields || []).filter(({ field }) => inputs.has(firstOf(field)));
       wrong.forEach(({ field, message }) => inputs.get(firstOf(field)).complain(message));
@@ -57,13 +61,12 @@ function input({ name, label, value = "", rows, choices, hint, ...how }) {
   };
 }
 
-/** A dialog with a title and a place for what it shows; it is gone once it is closed. */
+/** A dialog with a title and a place for what it shows: that something is loading, until it is there. */
 export function openDialog(title, ...content) {
-  const body = h("div", { class: "dialog-body" }, content);
-  const dialog = h("dialog", { class: "wide", "aria-label": title, onclose: () => dialog.remove() },
+  const body = h("div", { class: "dialog-body" }, content.length ? content : h("p", { class: "hint", role: "status" }, t("Loading …")));
+  const dialog = h("dialog", { class: "wide", "aria-label": title },
     h("header", {}, h("h1", {}, title), h("button", { class: "icon", "aria-label": t("Close"), onclick: () => dialog.close() }, "✕")), body);
-  document.body.append(dialog);
-  dialog.showModal();
+  showDialog(dialog);
   return { body, show: (...more) => body.replaceChildren(...more.flat()), close: () => dialog.close() };
 }
 

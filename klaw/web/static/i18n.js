@@ -25,13 +25,30 @@ function formsOf(words) {
  * braces is a text of the server itself where its name has a capital; all else may be a name that somebody gave. */
 export function said(text, code) {
   if (!text || RU[text]) return RU[text] || text;
+  const [, what, hint] = /^(.+) \(([^()]+)\)$/s.exec(text) || [];
+  if (hint && said(hint) !== hint) return `${said(what, code)} (${said(hint)})`;
   forms ||= formsOf(RU);
   for (const [form, pattern] of text.length < 2000 ? forms : []) {
     const values = pattern.exec(text)?.groups;
-    if (values) return t(form, Object.fromEntries(Object.entries(values).map(([name, value]) => [name, /^[A-Z]/.test(name) ? said(value) : value])));
+    if (values) return t(form, Object.fromEntries(Object.entries(values).map(([name, value]) => [name, /^[A-Z]/.test(name) ? said(value, code) : value])));
   }
-  return RU[`#${code}`] || text;
+  const [, model, why] = /^([\w-]+\/\S+): (.+)$/s.exec(text) || [];
+  if (why) return `${model}: ${said(why, code)}`;
+  return RU[`#${code}`] || RU[`#${code?.split(":")[0]}`] || text;
 }
+
+/** What does not work, in a few words; of what has a name in its `code` or a cause of its own, without the cause. */
+export function inShort({ code, text }) {
+  const [kind, ...name] = code.split(":");
+  return Object.hasOwn(IN_SHORT, kind) ? t(IN_SHORT[kind], { name: name.join(":") }) : said(text, code);
+}
+
+const MEANING = "Search by meaning does not work now: only words are looked for.", BUILT_IN = "The built-in model does not work now.";
+const IN_SHORT = {
+  llm: "{name}: the last try failed.", mcp: "The tools of {name} are not connected.", graph: "The graph {name} cannot be asked now.",
+  actor: "A part of the server is being started again.", no_embeddings: MEANING, embeddings_failing: MEANING, no_llm: BUILT_IN, no_local_llm: BUILT_IN,
+  backup_failed: "The last backup failed.",
+};
 
 export function currentLanguage() {
   return language;

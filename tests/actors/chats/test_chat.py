@@ -164,7 +164,7 @@ async def test_stop_before_the_turn_leaves_the_messages_unanswered(tmp_path: Pat
     async with world(tmp_path, processing={"debounceMs": 60_000, "debounceMaxMs": 60_000}) as w:
         await w.send("never mind")
         assert await w.command("/stop") == "Stopped."
-        assert await w.command("/retry", 2) == "Everything is answered."
+        assert await w.command("/retry", 2) == "Nothing to retry."
         assert not w.llm.requests
 
 
@@ -180,7 +180,7 @@ async def test_stop_while_waiting_for_a_slot_leaves_the_messages_unanswered(tmp_
                 await trio.lowlevel.checkpoint()
         assert await w.app.chats.stop(LOCAL_USER, "main")
         gate.set()
-        assert await w.command("/retry") == "Everything is answered."
+        assert await w.command("/retry") == "Nothing to retry."
         assert len(w.llm.requests) == 1
 
 

@@ -13,6 +13,8 @@ const PAGE = 50;
 const MOST = 300;
 const DRAFT = "klaw.draft.";
 const NEAR = 80;
+/** Whether there is a mouse, and so a keyboard. */
+const isFine = () => matchMedia("(pointer: fine)").matches;
 
 class Chat extends HTMLElement {
   chat = "";
@@ -50,6 +52,7 @@ class Chat extends HTMLElement {
     this.onOnline = ({ detail }) => {
       this.offline.hidden = detail;
       if (!detail) this.setState("", false);
+      else if (!this.written) this.know();
     };
     app.socket.addEventListener("frame", this.onFrame);
     app.socket.addEventListener("online", this.onOnline);
@@ -57,19 +60,28 @@ class Chat extends HTMLElement {
     this.onVisible = () => this.read();
     document.addEventListener("visibilitychange", this.onVisible);
     this.typed();
-    this.named();
+    this.know();
     this.show(this.at);
-    if (!this.at && matchMedia("(pointer: fine)").matches) this.field.focus({ preventScroll: true });
+    if (!this.at && isFine()) this.field.focus({ preventScroll: true });
   }
 
-  /** Take what the list of chats knows of this one. */
+  /** Ask what the server knows of this chat; until then there is no menu, which would be that of another state. */
+  async know() {
+    const found = await get("/chats", { chat: this.chat }).catch(() => null);
+    if (found && this.isConnected) this.named(found.chats[0]);
+  }
+
+  /** Take what is known of this chat; by default, that it is new. */
   named(chat = { name: this.chat, title: "" }) {
     const bases = chat.bases || [], written = JSON.stringify([chat.title || "", Boolean(chat.archived), bases]);
     if (written === this.written || this.menu.querySelector("[open]")) return; // nobody's menu closes under the finger
     this.written = written;
     this.heading.textContent = chat.title || chat.name;
     this.known.replaceChildren(...bases.map((base) => h("a", { href: `#/knowledge/${base}`, title: t("Knowledge"), "aria-label": t("Knowledge") }, "❐")));
-    this.menu.replaceChildren(chatMenu(chat, () => this.closest("klaw-chats")?.refresh(), true));
+    this.menu.replaceChildren(chatMenu(chat, () => {
+      this.know();
+      this.closest("klaw-chats")?.refresh();
+    }, true));
   }
 
   disconnectedCallback() {
@@ -260,7 +272,6 @@ class Chat extends HTMLElement {
 
   /** Offer to try again what has no answer. */
   fail(why) {
-    if (!why && this.live.querySelector(".retry")) return;
     this.live.querySelector(".retry")?.remove();
     this.live.append(h("section", { class: "error retry", role: "alert" }, why, " ", h("button", { onclick: () => app.socket.send(this.chat, "/retry") }, t("Retry"))));
     this.follow();
@@ -280,7 +291,8 @@ class Chat extends HTMLElement {
   }
 
   key(event) {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    const sends = event.ctrlKey || event.metaKey || (!event.shiftKey && isFine()); // a phone has no other key for a new line
+    if (event.key === "Enter" && sends && !event.isComposing) {
       event.preventDefault();
       this.submit(event);
     }
@@ -350,8 +362,8 @@ const TAKES = {
       this.hideLive();
       this.live.querySelectorAll(".approval").forEach((each) => each.remove());
     }
-    if (frame.state in words) this.live.querySelector(".retry")?.remove();
-    else if (!this.detached && this.body.lastElementChild?.matches("article.user.text")) this.fail("");
+    if (frame.state !== "failed") this.live.querySelector(".retry")?.remove();
+    else if (!frame.ended) this.fail(said(frame.details?.message ?? "", frame.details?.code)); // an error frame told that one
   },
   approval(frame) {
     this.showApproval(frame);

@@ -2,7 +2,7 @@
 
 import { app } from "/static/app.js";
 import { get, post, remove } from "/static/api.js";
-import { h, menu, opened, toast } from "/static/dom.js";
+import { h, menu, moveTo, opened, showDialog, toast } from "/static/dom.js";
 import { t } from "/static/i18n.js";
 
 const at = (chat) => `/chats/${encodeURIComponent(chat.name)}`;
@@ -10,13 +10,12 @@ const at = (chat) => `/chats/${encodeURIComponent(chat.name)}`;
 /** The menu of a chat (`name`, `title`, `archived`). `changed` is called after a change; `open`: the chat is shown. */
 export function chatMenu(chat, changed, open = false) {
   const change = (word, body) => post(`${at(chat)}/${word}`, body).catch((error) => toast(error.message)).then(changed);
-  const say = (text) => () => app.socket.send(chat.name, text);
   const rename = () => {
     const title = h("input", { value: chat.title || chat.name, maxLength: 200, "aria-label": t("Title") });
     asked(title, () => change("rename", { title: title.value.trim() }));
   };
   return menu(`${t("Menu")}: ${chat.title || chat.name}`, [
-    ...(open ? [[t("Answer again"), say("/retry")], [t("Begin a new segment"), say("/new")]] : []),
+    ...(open ? [[t("Begin a new segment"), () => app.socket.send(chat.name, "/new")]] : []),
     [t("Rename"), rename],
     [t("Knowledge"), () => opened("knowledge/binding").then((view) => view.bind(chat, changed))],
     chat.archived ? [t("Restore"), () => change("restore")] : [t("Archive"), () => change("archive")],
@@ -30,18 +29,17 @@ export function chatMenu(chat, changed, open = false) {
 function gone(chat, changed) {
   for (const key of ["draft", "seen", "files"]) localStorage.removeItem(`klaw.${key}.${chat.name}`);
   app.socket.chats.delete(chat.name);
-  if (location.hash.startsWith(`#${at(chat)}`)) location.hash = "#/chats";
+  if (location.hash.startsWith(`#${at(chat)}`)) moveTo("#/chats");
   changed();
 }
 
 /** Ask for one text in a dialog; `done` is called when it is to be saved. */
 export function asked(field, done) {
   const dialog = h("dialog", { class: "ask", "aria-label": field.getAttribute("aria-label"),
-    onclose: () => { if (dialog.returnValue === "yes" && field.value.trim()) done(); dialog.remove(); } },
+    onclose: () => dialog.returnValue === "yes" && field.value.trim() && done() },
   h("form", { method: "dialog" }, field, h("div", { class: "buttons" },
     h("button", { value: "yes", class: "main" }, t("Save")), h("button", { value: "no", formNoValidate: true }, t("Cancel")))));
-  document.body.append(dialog);
-  dialog.showModal();
+  showDialog(dialog);
   field.select();
 }
 

@@ -86,7 +86,8 @@ class Chats extends HTMLElement {
       this.pages += 1;
       this.refresh();
     };
-    this.place.firstElementChild?.named(chats.find((chat) => chat.name === this.where[0]));
+    const open = this.place.firstElementChild, known = chats.find((chat) => chat.name === open?.chat);
+    if (known) open.named(known);
     const shown = chats.map((chat) => ({ ...chat, unread: this.unread(chat) }));
     const written = JSON.stringify([this.archived, shown]);
     if (written === this.written) return this.mark();

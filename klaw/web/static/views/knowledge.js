@@ -55,7 +55,7 @@ class Knowledge extends Panel {
       dialog.close();
       if (base) this.refresh();
       else location.hash = `#/knowledge/${encodeURIComponent(made.base.id)}`;
-    }));
+    }, { edits: Boolean(base) }));
   }
 
   // -- one base --------------------------------------------------------------------------------------------------------

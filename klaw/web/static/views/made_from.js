@@ -37,7 +37,7 @@ const NUMBERS = {
 };
 /** Open what a turn's answer was made from. `changed` is called when something was forgotten. */
 export async function showMadeFrom(chat, turn, changed) {
-  const dialog = openDialog(t("Made from"), h("p", { class: "hint", role: "status" }, t("Loading …")));
+  const dialog = openDialog(t("Made from"));
   const load = async () => {
     try {
       dialog.show(...sections(chat, await get("/receipt", { turn, texts: true }), () => { changed(); load(); }));
@@ -50,9 +50,10 @@ export async function showMadeFrom(chat, turn, changed) {
 
 function sections(chat, told, changed) {
   const { receipt, texts, usage } = told;
-  const head = h("p", { class: "hint" }, t("{model}, {input} tokens in, {output} out",
-    { model: told.model || "–", input: number(usage.prompt_tokens ?? 0), output: number(usage.completion_tokens ?? 0) }));
-  if (!receipt.layers) return [head, h("p", {}, t("No context was put together for this turn.")), whyNot(chat, told)];
+  const head = (usage.models?.length ? usage.models : [{ ...usage, model: told.model || "–" }]).map((each) => h("p", { class: "hint" },
+    t(each.calls > 1 ? "{model}, {calls} calls, together {input} tokens in, {output} out" : "{model}, {input} tokens in, {output} out",
+      { model: each.model, calls: number(each.calls ?? 1), input: number(each.prompt_tokens ?? 0), output: number(each.completion_tokens ?? 0) })));
+  if (!receipt.layers) return [...head, h("p", {}, t("No context was put together for this turn.")), whyNot(chat, told)];
   const { recall, window } = receipt, topics = receipt.topics ? receipt.topics.candidates : [];
   const message = (each) => messageLine(chat, each, recall, texts.messages[each.seq], changed);
   const topic = (each) => topicLine(each, texts.topics[each.id], changed);
@@ -97,18 +98,19 @@ function nothing(guard) {
 }
 
 function bar({ layers, budget }) {
+  const counted = (tokens) => number(Math.round(tokens * (budget.correction ?? 1))); // from Klaw's estimate to the model's own tokens
   const shown = layers.filter((each) => each.tokens > 0);
   const free = { name: "free", tokens: Math.max(0, budget.usable_tokens - budget.used_tokens) };
   const name = (each) => t(LAYERS[each.name] || (each.name === "free" ? "Free" : each.name));
-  const spent = t("{used} of {usable} tokens", { used: number(budget.used_tokens), usable: number(budget.usable_tokens) });
+  const spent = t("{used} of {usable} tokens", { used: counted(budget.used_tokens), usable: counted(budget.usable_tokens) });
   const parts = [...shown, free].map((each) => {
-    const part = h("span", { class: `layer ${each.name}`, title: `${name(each)}: ${number(each.tokens)}` });
+    const part = h("span", { class: `layer ${each.name}`, title: `${name(each)}: ${counted(each.tokens)}` });
     part.style.flexGrow = each.tokens;
     return part;
   });
   return [h("div", { class: "bar", role: "img", "aria-label": spent }, parts), h("p", { class: "hint" }, spent),
     h("ul", { class: "legend" }, shown.map((each) => h("li", {}, h("span", { class: `layer ${each.name}` }),
-      `${name(each)}: ${number(each.tokens)}${each.shortened ? ` (${t("shortened")})` : ""}`)))];
+      `${name(each)}: ${counted(each.tokens)}${each.shortened ? ` (${t("shortened")})` : ""}`)))];
 }
 
 function group(title, lines) {
@@ -184,7 +186,7 @@ function correct(path, name, value, changed) {
     dialog.close();
     toast(t("Corrected."));
     changed();
-  }));
+  }, { edits: true }));
 }
 
 /** Ask what became of a message of one's choice: by its number, or found by its words. */

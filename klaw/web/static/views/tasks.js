@@ -2,7 +2,7 @@
 
 import { get, patch, post, Problem, remove } from "/static/api.js";
 import { h, markdown, toast } from "/static/dom.js";
-import { form, openDialog } from "/static/forms.js";
+import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, number, said, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
 
@@ -72,11 +72,12 @@ class Tasks extends Panel {
   // -- the form --------------------------------------------------------------------------------------------------------
 
   async edit(task) {
+    const dialog = openDialog(task ? `${t("Task")} ${task.name}` : t("New task"));
     let chats = [];
     try {
       chats = (await get("/chats", { limit: 100 })).chats;
     } catch (error) {
-      return toast(error.message);
+      return dialog.show(failure(error));
     }
     const before = valuesOf(task), zones = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
     const choices = [["cron", t("by a calendar")], ["every", t("at intervals")], ["at", t("once")]];
@@ -104,7 +105,7 @@ class Tasks extends Panel {
     const times = h("ol", { class: "times", "aria-live": "polite", "aria-label": t("Next times") });
     row("zone").after(h("p", { class: "hint" }, t("Next times")), times);
     const list = (id, values) => h("datalist", { id }, values.map((value) => h("option", { value })));
-    const dialog = openDialog(task ? `${t("Task")} ${task.name}` : t("New task"), made, list("chats", chats.map((chat) => chat.name)), list("zones", zones));
+    dialog.show(made, list("chats", chats.map((chat) => chat.name)), list("zones", zones));
     const arrange = () => TIMES.forEach((name) => { row(name).hidden = !shownFor(made.elements.kind.value).includes(name); });
     arrange();
     previewTimes(made, times);

@@ -58,5 +58,5 @@ function write(fact) {
     const told = fact ? await patch(`/facts/${fact.id}`, given) : await post("/facts", given);
     dialog.close();
     done(told.added === false ? t("Known already.") : t("Done."), () => post(`/facts/${told.fact.id}/undo`));
-  }));
+  }, { edits: Boolean(fact) }));
 }

@@ -1,8 +1,8 @@
 // People a user speaks of: list, show, add, edit, merge, remove, history, undo, forget.
 
 import { get, patch, post, remove } from "/static/api.js";
-import { h } from "/static/dom.js";
-import { form, openDialog } from "/static/forms.js";
+import { h, moveTo } from "/static/dom.js";
+import { failure, form, openDialog } from "/static/forms.js";
 import { t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
 import { attempt, done, paged, showHistory } from "/static/views/memory.js";
@@ -40,7 +40,7 @@ async function showPerson(place, id) {
         await remove(path);
         done(t("Removed."), () => post(`${path}/undo`), ALL);
       }) }, t("Delete")),
-      h("button", { onclick: () => forgetting(`person:${person.id}`, () => { location.hash = ALL; }) }, t("Forget"))),
+      h("button", { onclick: () => forgetting(`person:${person.id}`, () => moveTo(ALL)) }, t("Forget"))),
     mentions.length ? [h("h2", {}, t("Named in")), h("ul", { class: "lines" }, mentions.map((each) => h("li", {}, when(each.at), " ",
       each.topic !== null && h("a", { href: `#/memory/topics/${each.topic}` }, `${t("topic")} ${each.topic}`), each.day)))] : []].flat(2));
 }
@@ -53,20 +53,25 @@ function write(person) {
     { name: "name", label: t("Name"), value: person ? person.name : "" },
     { name: others, label: t("Other names"), value: aliases.join(", "), hint: t("separated by commas") },
     { name: "relation", label: t("Who it is to you"), value: person ? person.relation : "" },
-  ], async ({ name, relation, [others]: said }) => {
+  ], async ({ name, relation, [others]: said = aliases.join(",") }) => {
     const wanted = said.split(",").map((each) => each.trim()).filter(Boolean);
     const told = person ? await patch(pathOf(person), {
-      ...(name === person.name ? {} : { name }), relation,
+      name, relation,
       add_aliases: wanted.filter((each) => !aliases.includes(each)), remove_aliases: aliases.filter((each) => !wanted.includes(each)),
     }) : await post("/people", { name, aliases: wanted, relation });
     dialog.close();
     done(t("Done."), () => post(`${pathOf(told.person)}/undo`));
-  }));
+  }, { edits: Boolean(person) }));
 }
 
 async function merge(person) {
   const dialog = openDialog(t("Merge"));
-  const others = (await get("/people", { limit: 100 })).people.filter((each) => each.id !== person.id);
+  let others;
+  try {
+    others = (await get("/people", { limit: 100 })).people.filter((each) => each.id !== person.id);
+  } catch (error) {
+    return dialog.show(failure(error));
+  }
   if (!others.length) return dialog.show(h("p", {}, t("There is nobody else.")));
   const choices = others.map((each) => [each.id, [each.name, each.relation].filter(Boolean).join(", ")]);
   return dialog.show(form([{ name: "into", label: t("Same person as"), choices, hint: t("All names go to the other one.") }], async ({ into }) => {

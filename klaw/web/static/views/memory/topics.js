@@ -1,7 +1,7 @@
 // Topics: a time line, one with its messages, search, edit, merge, split, history, undo, forget.
 
 import { get, patch, post } from "/static/api.js";
-import { h, nameOf, placeOf } from "/static/dom.js";
+import { h, moveTo, nameOf, placeOf } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, t, when } from "/static/i18n.js";
 import { forgetting } from "/static/views/forgetting.js";
@@ -69,7 +69,7 @@ async function showTopic(place, id) {
     h("div", { class: "buttons start" },
       h("button", { onclick: () => edit(topic) }, t("Edit")),
       h("button", { onclick: () => changes(topic.id) }, t("History")),
-      h("button", { onclick: () => forgetting(`topic:${topic.id}`, () => { location.hash = "#/memory/topics"; }) }, t("Forget")),
+      h("button", { onclick: () => forgetting(`topic:${topic.id}`, () => moveTo("#/memory/topics")) }, t("Forget")),
       messages.length > 1 && h("button", { onclick: split }, t("Split"))), problem,
     messages.length > 1 ? h("p", { class: "hint" }, t("Tick where a new topic begins; without a tick a model decides.")) : "",
     h("ul", { class: "lines" }, messages.map((each, index) => h("li", {},
@@ -85,7 +85,7 @@ function edit(topic) {
     await patch(`/topics/${topic.id}`, given);
     dialog.close();
     done(t("Done."), () => post("/topics/undo"));
-  }));
+  }, { edits: true }));
 }
 
 function merge(topics) {
