@@ -274,6 +274,7 @@ MCP = {
     "users": ["local"],
     "protocol": "2026-07-28",
     "reason": None,
+    "said": None,
     "last_error": None,
     "connects": 1,
     "retry_in_s": None,
@@ -286,14 +287,15 @@ GONE = MCP | {
     "left_out": 3,
     "users": ["*"],
     "protocol": None,
-    "reason": "it cannot be reached",
+    "reason": "its program has ended",
+    "said": "ImportError: no module named notes",
     "last_error": "McpError",
     "retry_in_s": 256.0,
 }
 
 
 def test_mcp_servers_as_text(golden: Golden) -> None:
-    golden("tables/mcp", "\n".join(server._lines({"servers": [GONE, MCP]})))
+    golden("tables/mcp", "\n".join(server._lines({"servers": [GONE, MCP], "config_changed": True})))
 
 
 def test_a_receipt_never_tells_of_more_room_than_the_context_has() -> None:
