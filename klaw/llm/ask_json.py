@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 import attrs
 import structlog
 
-from klaw.convert import Converter, Form
+from klaw.convert import MOST_ENTRIES, Converter, Form
 from klaw.domain.text import clean_output
 from klaw.errors import BadAnswer, BadValue
 from klaw.json_schema import schema_of
@@ -23,8 +23,8 @@ MAX_ANSWER_CHARS = 1_000_000
 """More is not read."""
 MAX_QUOTED_CHARS = 4_000
 """Of an answer that could not be used the model is shown so much."""
-MAX_ENTRIES = 20_000
-"""Of a list without bounds, and of one whose entries are read each by itself."""
+MAX_ENTRIES = 10_000
+"""Of a list without bounds."""
 _WHOLE = re.compile(r"\s*[#+]?\d{1,9}\s*")
 _FENCE = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)
 _ANSWERS = Converter(lenient=True, most=MAX_ENTRIES)
@@ -72,7 +72,7 @@ def usable(value: object, cls: type[T]) -> Usable[T]:
     if not isinstance(value, list):
         raise TypeError("must be a list")
     entries = []
-    for each in value[:MAX_ENTRIES]:
+    for each in value[:MOST_ENTRIES]:
         try:
             entries.append(_ANSWERS.read(each, cls))
         except BadValue:

@@ -34,7 +34,7 @@ MAX_REASON = 500
 
 _MAX_SILENT = 4096
 """A longer text is a message, whatever it looks like."""
-_FENCE = re.compile(r"\A```[ \t]*(?:json)?[ \t]*\r?\n(.*)\n[ \t]*```\Z", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"\A```[ \t]*+(?:json[ \t]*+)?\r?\n(.*)\n[ \t]*```\Z", re.DOTALL | re.IGNORECASE)
 
 
 @attrs.frozen(kw_only=True)
