@@ -1,5 +1,5 @@
-"""Texts of messages as HTML: each request has a child process (``klaw.web.child``), which ends with it. Texts can be made
-so that they take minutes, and a thread cannot be ended.
+"""Texts of messages as HTML. Each request has a child process (``klaw.web.child``), which ends with it: texts can be
+made so that they take minutes, and a thread cannot be ended.
 """
 
 import json

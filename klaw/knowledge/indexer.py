@@ -2,13 +2,16 @@
 
 Who sends to it: whoever changes a source nudges it, and so do the system's watches of folders; besides it looks by
 itself every ``kb.scanSeconds``. A look says which documents are to be read, and which are gone; that is kept in the
-database, so a kill loses nothing. Beside it, one document after the other is read (``ingest``), some of each source in
-turn, so that a large folder does not hold up an upload.
+database, so a kill loses nothing. Beside it, of each user one document after the other is read (``ingest``), some of
+each source in turn, so that a large folder does not hold up an upload. Users take turns: nobody's documents, and no
+large one, keep those of others waiting.
 
 The files are their own source: nothing of the documents is in the logs. Log lines have ids and codes, never names.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from pathlib import PurePosixPath
 
 import structlog
@@ -21,7 +24,8 @@ from klaw.actor.mailbox import Nudge
 from klaw.actor.metrics import SECONDS, Metrics
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.domain.knowledge import Document, DocumentId, DocumentState, Source, SourceId, SourceKind
-from klaw.domain.text import span
+from klaw.domain.names import UserId
+from klaw.domain.text import plural, span
 from klaw.errors import StorageError, StorageFull
 from klaw.knowledge import source_state
 from klaw.knowledge.ingest import GoneError, Ingest, NotYetError
@@ -36,7 +40,13 @@ ACTOR_NAME = "knowledge.indexer"
 PAGES_S = 300.0
 """Between two looks whether a page is old enough to be fetched again."""
 IN_TURN = 10
-"""Documents of a source that are read before another source's."""
+"""Documents of a source that are read before another source's, and another user's."""
+TURN_S = 10.0
+"""After which another user's are read, too."""
+AT_ONCE = 2
+"""Documents of different users; each may take half a gigabyte."""
+LARGE_BYTES = 8 << 20
+"""Of documents that are larger, one is read at a time: there is a place for small ones beside it."""
 NOT_YET = Backoff(2.0, 60.0)
 STORAGE_PAUSE_S = 30.0
 COUNT_S = 2.0
@@ -76,6 +86,9 @@ class Indexer(Nudge):
         self._again: set[SourceId] = set()
         self._pages_again: set[SourceId] = set()
         self._to_fetch, self._to_read = Nudge(), Nudge()
+        self._users: dict[UserId, Nudge] = {}
+        """Of each user who has sources, the loop that reads their documents."""
+        self._places, self._large = trio.CapacityLimiter(AT_ONCE), trio.CapacityLimiter(1)
         self._not_yet: Pauses[DocumentId] = Pauses(NOT_YET)
         self._storage_full = False
         self._waiting_since: float | None = None
@@ -132,8 +145,8 @@ class Indexer(Nudge):
 
     async def wait_done(self) -> None:
         """Return when there is nothing to look at or to read."""
-        await self.wait_idle()
-        await self._to_read.wait_idle()
+        for loop in (self, self._to_read, *self._users.values()):
+            await loop.wait_idle()
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -188,11 +201,23 @@ class Indexer(Nudge):
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def _read_all(self, vitals: Vitals) -> None:
-        """Read what waits, and wait for more."""
-        while True:
+        """Read what waits of each user, and wait for more."""
+        self._users.clear()
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._to_read.wait_for_news()
+                for user in {source.user for source in self._sources.values()}:
+                    if user not in self._users:
+                        self._users[user] = Nudge()
+                        nursery.start_soon(self._read_of, user, vitals)
+                    self._users[user].nudge()
+
+    async def _read_of(self, user: UserId, vitals: Vitals) -> None:
+        """Read what waits of a user, and wait for more, as long as there are sources."""
+        while own := [source for source in self._sources.values() if source.user == user]:
             try:
                 read = 0
-                for source in sorted(self._sources.values(), key=lambda each: each.kind is SourceKind.FOLDER):
+                for source in sorted(own, key=lambda each: each.kind is SourceKind.FOLDER):
                     read += await self._read_some(source, vitals)
                 await self._count()
                 self._storage_full = False
@@ -204,22 +229,28 @@ class Indexer(Nudge):
                 continue
             if not read:
                 vitals.doing("idle")
-                await self._to_read.wait_for_news(self._pause_s())
+                await self._users[user].wait_for_news(self._pause_s())
+        del self._users[user]
 
     async def _read_some(self, source: Source, vitals: Vitals) -> int:
-        """Read some documents of a source. Returns how many. Raises StorageError."""
+        """Read some documents of a source, when it is the user's turn. Returns how many. Raises StorageError."""
         state = self._looker.states.get(source.id)
         if (state is not None and not state.can_be_read) or (source.kind is SourceKind.WEB and not source.sha256):
             return 0
         now = trio.current_time()
         found = await self._readers.run(documents.waiting, source.id, IN_TURN + self._not_yet.count())
         batch = [document for document in found if not self._not_yet.waits(document.id, now)][:IN_TURN]
-        for document in batch:
-            if trio.current_time() >= self._counted_at + COUNT_S:
-                await self._count()
-            vitals.doing(f"reading documents: {self.counts[DocumentState.WAITING]} wait")
-            with self._seconds.timed():
-                await self._read_one(source, document)
+        left = deque(batch)
+        while left:
+            large = left[0].size > LARGE_BYTES
+            async with self._large if large else nullcontext(), self._places:
+                ends = trio.current_time() + TURN_S
+                while left and (large or left[0].size <= LARGE_BYTES) and trio.current_time() < ends:
+                    if trio.current_time() >= self._counted_at + COUNT_S:
+                        await self._count()
+                    vitals.doing(f"reading documents: {self.counts[DocumentState.WAITING]} wait")
+                    with self._seconds.timed():
+                        await self._read_one(source, left.popleft())
         return len(batch)
 
     async def _read_one(self, source: Source, document: Document) -> None:

@@ -68,7 +68,7 @@ LoadGraph: TypeAlias = Callable[[Source], Awaitable[Loaded]]
 
 
 class Ingest:
-    """Reads documents, one at a time.
+    """Reads documents.
 
     Args:
         data_dir: has what was uploaded and fetched.
@@ -89,7 +89,7 @@ class Ingest:
         self._data_dir, self._readers, self._writer, self._clock = data_dir, readers, writer, clock
         self._load_graph = load_graph
         self._limits = limits or Limits()
-        self._threads = Threads("documents of bases", 1)
+        self._threads = Threads("documents of bases", 2)
 
     async def read(self, source: Source, document: Document) -> Document:
         """Read a waiting document, unless its bytes are those of before. Returns its row now.
@@ -154,7 +154,7 @@ class Ingest:
             document = attrs.evolve(document, stamp=stamp, size=info.st_size, sha256=sha256)
             if same:
                 return await self._finish(attrs.evolve(document, state=DocumentState.READ))
-            async with Reading(file, name=_name(source, document), limits=self._limits) as reading:
+            async with Reading(file, name=_name(source, document), limits=self._limits.of(info.st_size)) as reading:
                 read = await self._store(document, reading)
             if scan.stamp(await self._threads.run(os.fstat, file)) != scan.stamp(info):  # changed, or replaced
                 raise NotYetError

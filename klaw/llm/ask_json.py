@@ -23,7 +23,7 @@ MAX_ANSWER_CHARS = 1_000_000
 """More is not read."""
 MAX_QUOTED_CHARS = 4_000
 """Of an answer that could not be used the model is shown so much."""
-MAX_ENTRIES = 10_000
+MAX_ENTRIES = 20_000
 """Of a list without bounds."""
 _WHOLE = re.compile(r"\s*[#+]?\d{1,9}\s*")
 _FENCE = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)

@@ -1,16 +1,15 @@
 """26.A3: texts that are made so that Markdown or the colours of code take minutes, beside the texts of others."""
 
-import os
-import signal
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import httpx2
 import trio
 
 from tests.e2e.test_http import http, token_for, until_served, world
+from tests.support.children import children, stopped
 from tests.support.waiting import until
 
+CHILD = "klaw.web.child"
 RENDER = "/api/v1/render"
 SPACES = " " * 8_000
 AUTOIT = f"**a**\n\n```autoit\n{SPACES}\n```\n"
@@ -38,28 +37,15 @@ async def ask(client, *texts):
         await client.post(RENDER, json={"texts": texts})
 
 
-def children_of(server):
-    """The processes that render."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            stat, command = (each / "stat").read_text(), (each / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(stat.rpartition(")")[2].split()[1]) == server.process.pid and b"klaw.web.child" in command:
-            found.append(int(each.name))
-    return found
-
-
 @asynccontextmanager
 async def stopped_child(server, client):
     """A client whose texts are being rendered by a child that never ends by itself."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask, client, AUTOIT)
-        [child] = await until(lambda: children_of(server))
-        os.kill(child, signal.SIGSTOP)
-        yield nursery
-        nursery.cancel_scope.cancel()
+        async with stopped(CHILD, server.process.pid):
+            yield nursery
+            nursery.cancel_scope.cancel()
+            await until(lambda: not (server.running and children(CHILD, server.process.pid)))
 
 
 async def test_a_hostile_text_loses_its_colours_or_is_shown_as_it_is_and_the_others_are_rendered(tmp_path):
@@ -83,18 +69,16 @@ async def test_texts_of_others_do_not_wait_for_one_user(tmp_path):
         for _ in range(6):  # more than there are places
             nursery.start_soon(ask, anna, *[AUTOIT] * 100)
         assert await html_of(boris, "*you*") == ["<p><em>you</em></p>\n"]
-        assert len(children_of(server)) == 1, "one user's texts wait for each other"
+        assert len(children(CHILD, server.process.pid)) == 1, "one user's texts wait for each other"
 
 
 async def test_a_client_that_goes_ends_the_rendering(tmp_path):
     async with two_users(tmp_path) as (server, anna, _boris):
         async with stopped_child(server, anna):
-            pass  # leaving it closes the connection
-        await until(lambda: not children_of(server))
+            pass  # leaving it closes the connection, and waits for the end of the child
         assert await html_of(anna, "*me*") == ["<p><em>me</em></p>\n"]
 
 
 async def test_a_stop_does_not_wait_for_the_rendering(tmp_path):
-    async with two_users(tmp_path) as (server, anna, _boris):
-        async with stopped_child(server, anna):
-            assert await server.terminate() == 0
+    async with two_users(tmp_path) as (server, anna, _boris), stopped_child(server, anna):
+        assert await server.terminate() == 0

@@ -66,30 +66,35 @@ class World:
         """A page of the web."""
         return await self._put(SourceKind.WEB, url, where=url)
 
-    async def upload(self, name: str, data: bytes) -> Source:
+    async def upload(self, name: str, data: bytes, base: Base | None = None) -> Source:
         """An uploaded file; one that ends with .ttl is a graph."""
         guarded.replace(self.store_dir, f"knowledge/{_id(name)}", data)
         kind = SourceKind.RDF if name.endswith(".ttl") else SourceKind.FILE
-        return await self._put(kind, name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+        return await self._put(kind, name, base, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+
+    async def base_of(self, user: str) -> Base:
+        """Another user's."""
+        made = Base(id=BaseId(f"kb-{user}"), user=UserId(user), name="Договоры", created_at=AT, updated_at=AT)
+        return await self.store.writer.run(bases.create, made)
 
     @property
     def store_dir(self) -> Path:
         return self.root / "data"
 
-    async def _put(self, kind: SourceKind, name: str, **fields: object) -> Source:
-        now = iso(time.time())
+    async def _put(self, kind: SourceKind, name: str, base: Base | None = None, **fields: object) -> Source:
+        now, base = iso(time.time()), base or self.base
         made = Source(
             id=SourceId(_id(name)),
-            user=ANNA,
-            base=self.base.id,
+            user=base.user,
+            base=base.id,
             kind=kind,
             name=name,
-            added_by=ANNA,
+            added_by=base.user,
             created_at=now,
             updated_at=now,
             **fields,  # type: ignore[arg-type]
         )
-        made = await self.store.writer.run(sources.put, ANNA, made)
+        made = await self.store.writer.run(sources.put, base.user, made)
         self.indexer.nudge()
         return made
 

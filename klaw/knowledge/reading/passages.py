@@ -185,7 +185,7 @@ def _paragraphs(block: Block) -> Iterator[str]:
 
 
 _SENTENCE_END = re.compile(
-    r"(?:[.!?…]+[\"'”’»)\]]*(?=\s+[\"'“‘«„(\[—–-]*\s?[A-ZА-ЯЁ0-9])|[。！？]|[!?…](?=\s)|\n\s*\n)"
+    r"(?:(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?=\s+[\"'“‘«„(\[—–-]*\s?[A-ZА-ЯЁ0-9])|[。！？]|[!?…](?=\s)|\n\s*\n)"
 )
 _ABBREVIATED = re.compile(
     r"(?:^|[\s(\[\"«“])(?:[A-Za-zА-Яа-яЁё]|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|Figs|Eq|Sec|vs|cf|al|Inc|Ltd|Co|approx|e\.g|i\.e"

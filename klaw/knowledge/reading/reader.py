@@ -37,6 +37,9 @@ MAX_LINE_BYTES = 1_000_000
 MAX_RESTARTS = 5
 """Pages of one document that may each end the child."""
 STOP_S = 5.0
+LEAST_S, S_FOR_MB = 120.0, 30.0
+LEAST_CHARS, CHARS_FOR_BYTE = 2_000_000, 50
+"""A sheet is packed to a tenth, and says the names of its columns in each row."""
 
 log = structlog.get_logger("klaw.knowledge")
 _opening = Threads("documents", 2)
@@ -60,6 +63,17 @@ class Limits:
     """Of the child."""
     unpacked_bytes: int = 512 * 1024 * 1024
     """Of all that is in an archive (DOCX, PPTX, XLSX, EPUB)."""
+
+    def of(self, size: int) -> Self:
+        """Those of a document of so many bytes: one that is small takes little time, and has little text, however often
+        it repeats itself."""
+        more_s = S_FOR_MB * size / 1_000_000
+        return attrs.evolve(
+            self,
+            seconds=min(self.seconds, LEAST_S + more_s),
+            parsing_s=min(self.parsing_s, (LEAST_S + more_s) / 2),
+            text_chars=min(self.text_chars, LEAST_CHARS + CHARS_FOR_BYTE * size),
+        )
 
 
 class Reading:

@@ -11,12 +11,15 @@ import trio
 
 from klaw.domain.knowledge import DocumentId, DocumentState
 from klaw.knowledge import scan
+from klaw.knowledge.indexer import LARGE_BYTES
 from klaw.store.kinds.knowledge import document_steps, documents, sources
 from klaw.store.kinds.knowledge.documents import Known
 from tests.conftest import CANARY
+from tests.support.children import stopped
 from tests.support.knowledge_world import ANNA, AT, knowledge_world, old
 from tests.support.waiting import HANG_S, until
 
+WAITING = "SELECT count(*) FROM kb_documents WHERE state = 'waiting'"
 TEXT = "# Аренда\n\nСрок аренды составляет один год.\n\n# Tenant\n\nThe tenant pays within five days.\n"
 
 
@@ -197,6 +200,22 @@ async def test_small_documents_are_read_before_large_ones(tmp_path: Path) -> Non
     async with knowledge_world(tmp_path) as world:
         found = await world.settled(await world.folder(), "a.md", "z.md")
         assert found["z.md"].read_at < found["a.md"].read_at
+
+
+async def test_nobodys_document_and_no_large_one_keep_those_of_others_waiting(tmp_path: Path) -> None:
+    """26.A6: the process that reads the first document is stopped, as if it took hours."""
+    async with knowledge_world(tmp_path) as world:
+        boris, clara = await world.base_of("boris"), await world.base_of("clara")
+        large = b"word " * (LARGE_BYTES // 4)
+        await world.upload("large.txt", large)
+        async with stopped("klaw.knowledge.reading.child"):
+            await world.upload("larger.txt", large, clara)
+            await world.upload("small.txt", b"Behind the large one of the same user.")
+            small = await world.upload("boris.md", TEXT.encode(), boris)
+            assert (await world.settled(small, "boris.md"))["boris.md"].passages
+            assert await world.count(WAITING) == 3
+        await world.indexer.wait_done()
+        assert await world.count(WAITING) == 0
 
 
 async def test_too_many_files_klaws_own_folders_and_forbidden_ones(tmp_path: Path) -> None:

@@ -44,12 +44,16 @@ def read_epub(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
             output.title(title.text)
         if "META-INF/encryption.xml" in archive.names and b"font" not in archive.read("META-INF/encryption.xml"):
             raise UnreadableError("encrypted", "is protected against copying (DRM)")
+        known = set()
         items = {item.get("id"): item for item in package.iter(f"{_OPF}item")}
         for number, reference in enumerate(package.iter(f"{_OPF}itemref"), 1):
             item = items.get(reference.get("idref"))
             if item is None or item.get("media-type") not in _PAGES:
                 continue
             name = posixpath.normpath(posixpath.join(posixpath.dirname(where), unquote(item.get("href", ""))))
+            if name in known:
+                continue
+            known.add(name)
             try:
                 _read_page(decode(archive.read(name, MAX_PAGE_BYTES), None), output, is_title=False)
             except UnreadableError as error:

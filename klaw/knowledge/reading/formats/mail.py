@@ -3,7 +3,8 @@
 import email
 import email.policy
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from email.message import EmailMessage
+from typing import Any, BinaryIO, cast
 
 from klaw.domain.charset import decode
 from klaw.domain.text import plural
@@ -12,16 +13,27 @@ from klaw.knowledge.reading.output import Output, UnreadableError
 from klaw.toolbox.web.convert import convert
 
 MAX_PARTS = 1000
+MAX_HEADER_CHARS = 20_000
+"""Some five hundred addresses: the library takes quadratic time for one, and a minute for 20,000 parameters."""
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
+
+
+class _Policy(email.policy.EmailPolicy):
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        return super().header_fetch_parse(name, value[:MAX_HEADER_CHARS])
 
 
 def read(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
     """One message."""
-    message = email.message_from_binary_file(file, policy=email.policy.default)
+    message = cast("EmailMessage", email.message_from_binary_file(file, policy=_Policy()))
     if sum(1 for _ in message.walk()) > MAX_PARTS:
         raise UnreadableError("too_much_text", f"has more than {MAX_PARTS:,} parts")
     if not any(name in message for name in _HEADERS):
         raise UnreadableError("broken", "is no message: it has no sender, no date and no subject")
+    if any(len(value) > MAX_HEADER_CHARS for _, value in message.raw_items()):
+        output.problem(
+            "header_cut", f"has headers of more than {MAX_HEADER_CHARS:,} characters; their rest is left out"
+        )
     subject = str(message.get("Subject", ""))
     headings = (subject,) if subject.strip() else ()
     output.title(subject)

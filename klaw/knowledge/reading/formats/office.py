@@ -25,7 +25,8 @@ def read_docx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
     with Archive(file, request["unpacked_bytes"]) as archive:
         document = Document(archive.slim())
     output.title(document.core_properties.title)
-    levels = {style.style_id: _level(style) for style in document.styles}
+    styles = {style.get(f"{_W}styleId"): style for style in document.styles.element.iterchildren(f"{_W}style")}
+    levels: dict[str | None, int | None] = {}
     path: list[tuple[int, str]] = []
     for element in _content(document.element.body):
         headings = tuple(text for _, text in path)
@@ -35,7 +36,8 @@ def read_docx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
             continue
         text = _text(element).strip()
         style = element.find(f"{_W}pPr/{_W}pStyle")
-        level = levels.get(style.get(f"{_W}val")) if style is not None else None
+        named = style.get(f"{_W}val") if style is not None else None
+        level = levels[named] = levels[named] if named in levels else _level(named, styles)
         if level is not None and text:
             if level == 0:
                 output.title(text)
@@ -44,27 +46,37 @@ def read_docx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
             path.append((level, text))
             headings = tuple(text for _, text in path)
         output.block(text, headings=headings)
-    for relation in document.part.rels.values():
-        if not relation.is_external and relation.reltype.endswith(("/footnotes", "/endnotes")):
-            for note in parse_xml(relation.target_part.blob):
-                output.block(_text(note))
+    notes = {
+        relation.target_part
+        for relation in document.part.rels.values()
+        if not relation.is_external and relation.reltype.endswith(("/footnotes", "/endnotes"))
+    }
+    for part in sorted(notes, key=lambda each: each.partname):
+        for note in parse_xml(part.blob):
+            output.block(_text(note))
 
 
-def _level(style: Any) -> int | None:
+def _level(named: str | None, styles: Mapping[str, Any]) -> int | None:
     """Of a heading; 0 for a title, None for anything else."""
     for _ in range(MAX_BASES):
+        style = styles.get(named or "")
         if style is None:
             break
-        name = style.name or ""
+        name = _value(style, "name") or ""
         if name == "Title":
             return 0
         if found := _STYLE.match(name):
             return int(found[1])
-        outline = style.element.find(f"{_W}pPr/{_W}outlineLvl")
-        if outline is not None and (outline.get(f"{_W}val") or "9") in "012345678":
-            return int(outline.get(f"{_W}val")) + 1
-        style = getattr(style, "base_style", None)
+        if (outline := _value(style, "pPr", "outlineLvl")) and outline in "012345678":
+            return int(outline) + 1
+        named = _value(style, "basedOn")
     return None
+
+
+def _value(element: Any, *path: str) -> str | None:
+    found = element.find("/".join(f"{_W}{part}" for part in path))
+    value: str | None = found.get(f"{_W}val") if found is not None else None
+    return value
 
 
 def _content(body: Any) -> Iterator[Any]:
@@ -104,7 +116,11 @@ def read_pptx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
     with Archive(file, request["unpacked_bytes"]) as archive:
         presentation = Presentation(archive.slim())
     output.title(presentation.core_properties.title)
+    known = set()
     for number, slide in enumerate(presentation.slides, 1):
+        if slide.part in known:
+            continue
+        known.add(slide.part)
         output.page(number)
         try:
             _read_slide(slide, number, output)
@@ -125,7 +141,8 @@ def _read_slide(slide: Any, number: int, output: Output) -> None:
         if shape.has_text_frame:
             output.block(_lines(shape.text_frame.text), page=number, headings=headings)
         elif getattr(shape, "has_table", False):
-            rows = ([cell.text for cell in row.cells] for row in shape.table.rows)
+            # Its collections make a list of all rows for each row.
+            rows = ([cell.text for cell in row.tc_lst] for row in shape.table._tbl.tr_lst)
             output.block(table_lines(rows), page=number, headings=headings, kind="table")
     if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame) is not None:
         output.block(_lines(notes.text), page=number, headings=headings)

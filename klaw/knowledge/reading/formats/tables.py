@@ -5,8 +5,7 @@ import datetime as dt
 import io
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from klaw.knowledge.reading.archive import Archive
@@ -18,6 +17,12 @@ MAX_ROW_CHARS = 1_000_000
 DELIMITERS = ",;\t|"
 ROWS_AT_ONCE = 10_000
 """After so many rows the parent is told that there is progress, even if all were empty."""
+MAX_CELLS = 10_000_000
+"""Of all sheets, also those without a value."""
+MAX_CELL_CHARS = 32_767
+"""No more can be in one; a text that is kept once may stand in a million of them, and is cleaned once."""
+MAX_NAME_CHARS = 200
+"""Of a column: it is repeated in each row."""
 _FORMULA = re.compile(
     rb"""<c\s(?![^<>]*\bt="str")[^<>]*>\s*<f(?:\s[^<>]*)?(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"""
 )
@@ -38,16 +43,17 @@ class Rows:
         self._output = output
         self._page = page
         self._headings = headings
-        self._header: Sequence[str] = ()
+        self._header: Mapping[int, str] = {}
         self._lines: list[str] = []
         self._size = 0
 
-    def add(self, cells: Sequence[str]) -> None:
-        """A row; an empty one is nothing."""
-        cells = [one_line(cell) for cell in cells]
-        if not self._header and _are_names(cells):
-            self._header = cells
-        line = "; ".join(self._named(cells))
+    def add(self, cells: Iterable[tuple[int, str]]) -> None:
+        """A row: its columns by their numbers. Columns without a text may be left out; an empty row is nothing."""
+        row = {column: text for column, cell in cells if (text := one_line(cell))}
+        if not self._header and _are_names(row.values()):
+            self._header = row
+        names = {} if row == self._header else self._header
+        line = "; ".join(f"{names[column]}: {text}" if column in names else text for column, text in row.items())
         if line:
             self._lines.append(line)
             self._size += len(line)
@@ -58,17 +64,13 @@ class Rows:
         self._output.block("\n".join(self._lines), page=self._page, headings=self._headings, kind="table")
         self._lines, self._size = [], 0
 
-    def _named(self, cells: Sequence[str]) -> Iterator[str]:
-        if cells == self._header:
-            return iter(filter(None, cells))
-        names = self._header[: len(cells)]
-        pairs = zip_longest(names, cells, fillvalue="")
-        return (f"{name}: {cell}" if name else cell for name, cell in pairs if cell)
 
-
-def _are_names(cells: Sequence[str]) -> bool:
-    named = [cell for cell in cells if cell]
-    return len(named) > 1 and len(set(named)) == len(named) and not any(map(_NUMBER.fullmatch, named))
+def _are_names(cells: Collection[str]) -> bool:
+    return (
+        1 < len(cells) == len(set(cells))
+        and max(map(len, cells)) <= MAX_NAME_CHARS
+        and not any(map(_NUMBER.fullmatch, cells))
+    )
 
 
 def read_csv(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
@@ -83,7 +85,7 @@ def read_csv(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> Non
     rows, number = Rows(output), 0
     try:
         for number, row in enumerate(csv.reader(_lines(text), delimiter=delimiter), 1):  # noqa: B007 - told below
-            rows.add(row)
+            rows.add(enumerate(row))
     except csv.Error:
         output.problem("part_broken", f"is damaged from row {number + 1:,} on: is a quotation mark not closed?")
     rows.flush()
@@ -108,15 +110,22 @@ def read_xlsx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
 
     book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
     output.title(book.properties.title)
+    known: set[str] = set()
+    strings: list[str] = []
+    cells = 0
     for number, sheet in enumerate(book.worksheets, 1):
+        if sheet._worksheet_path in known:
+            continue
+        known.add(sheet._worksheet_path)
         output.page(number)
         headings = (sheet.title,)
         output.block(sheet.title, page=number, headings=headings)
         rows = Rows(output, number, headings)
         try:
-            sheet.reset_dimensions()  # what the sheet says of its size need not be true
-            for count, row in enumerate(sheet.iter_rows(values_only=True), 1):
-                rows.add([_written(cell) for cell in row])
+            strings = strings or [one_line(str(each)[:MAX_CELL_CHARS]) for each in sheet._shared_strings]
+            for count, row in enumerate(_rows(book, sheet, strings), 1):
+                rows.add((cell["column"], _written(cell["value"])) for cell in row if cell["value"] is not None)
+                cells = _counted(cells + len(row))
                 if count % ROWS_AT_ONCE == 0:
                     output.page(number)
         except (MemoryError, UnreadableError):
@@ -126,10 +135,32 @@ def read_xlsx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
         rows.flush()
 
 
+def _rows(book: Any, sheet: Any, strings: Sequence[str]) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """The cells that a sheet has. What openpyxl gives to everybody is filled with empty ones, up to the last column and
+    row that the sheet names: a million rows with one cell in the last column take an hour."""
+    from openpyxl.worksheet._reader import WorkSheetParser
+
+    with sheet._get_source() as source:
+        parser = WorkSheetParser(
+            source,
+            strings,
+            data_only=True,
+            epoch=book.epoch,
+            date_formats=book._date_formats,
+            timedelta_formats=book._timedelta_formats,
+        )
+        for _, row in parser.parse():
+            yield row
+
+
+def _counted(cells: int) -> int:
+    if cells > MAX_CELLS:
+        raise UnreadableError("too_much_text", f"has more than {MAX_CELLS:,} cells")
+    return cells
+
+
 def _written(value: object) -> str:
     match value:
-        case None:
-            return ""
         case float():
             return f"{value:.15g}"
         case dt.datetime():

@@ -77,11 +77,11 @@ def read_markdown(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -
     Markdown(output).read(lines(open_text(file)))
 
 
-_HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)\s*$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _ROW = re.compile(r"\s*\|")
-_RULE = re.compile(r"[\s|:+-]*-[\s|:+-]*$")
+_RULE = re.compile(r"(?=.*-)[\s|:+-]*+$")
 """Below the first row of a table."""
 
 
@@ -123,7 +123,7 @@ class Markdown:
     def _line(self, line: str) -> None:
         if heading := _HEADING.match(line):
             self._flush()
-            self._heading(len(heading[1]), heading[2])
+            self._heading(len(heading[1]), heading[2].rstrip().rstrip("#").rstrip())
         elif len(self._kept) == 1 and not self._is_table and (under := _UNDERLINE.match(line)):
             title = self._kept.pop()
             self._heading(1 if under[1][0] == "=" else 2, title)
