@@ -25,7 +25,7 @@ from klaw.actor.metrics import SECONDS, Metrics
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.domain.knowledge import Document, DocumentId, DocumentState, Source, SourceId, SourceKind
 from klaw.domain.names import UserId
-from klaw.domain.text import plural, span
+from klaw.domain.text import span
 from klaw.errors import StorageError, StorageFull
 from klaw.knowledge import source_state
 from klaw.knowledge.ingest import GoneError, Ingest, NotYetError
