@@ -134,6 +134,8 @@ class Transcript:
         if answer is not None and rest is None:
             self._screen.correct(answer.text, entry.content)
         self._said(rest or "")
+        for file in entry.files or ():
+            self._screen.line(label(file), Style.FAINT)
         if answer is not None:
             self._answer = None
         if entry.kind != Kind.TOOL_CALL:

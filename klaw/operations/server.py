@@ -104,7 +104,7 @@ def _lines(answer: dict[str, Any]) -> Lines:
         if server["left_out"]:
             shown.append(f"  and {server['left_out']} more that are left out (maxTools)")
     shown = shown or ["no MCP server is switched on; mcp.servers in engine.json names them (docs/tools.md)"]
-    return shown + ([CHANGED] if answer["config_changed"] else [])
+    return shown + ([CHANGED] if answer.get("config_changed") else [])
 
 
 def in_short(server: dict[str, Any]) -> str:
@@ -112,7 +112,7 @@ def in_short(server: dict[str, Any]) -> str:
     state = server["state"]
     if state == "waiting":
         state = f"not connected: {server['reason']}"
-        state += f": {server['said']}" if server["said"] else ""
+        state += f": {server['said']}" if server.get("said") else ""
         if server["retry_in_s"] is not None:
             state += f"; next attempt in {span(server['retry_in_s'])}"
     return f"{server['name']}: {state}, {plural(len(server['tools']), 'tool')}"

@@ -18,7 +18,9 @@ _TAGS = {
 }
 """How thinking begins in the templates of models, and how it ends then."""
 _ENDS = tuple(_TAGS.values())
-_END = re.compile("|".join(map(re.escape, _ENDS)))
+_SIGNS = frozenset(end[0] for end in _ENDS)
+MAX_TAG = 24
+"""More characters than any end of thinking has."""
 
 _CHANNEL = re.compile(
     r"(?:<\|start\|>assistant[^<]{0,80})?<\|channel\|>\s*(\w+)(?:(?!<\|message\|>).){0,160}<\|message\|>", re.DOTALL
@@ -169,8 +171,9 @@ def _first(text: str, tags: Sequence[str]) -> tuple[int, str] | None:
 
 def _begun(text: str, tags: Sequence[str]) -> int:
     """How much of the end of the text may be the beginning of a tag."""
-    longest = max(map(len, tags), default=1) - 1
-    return next((n for n in range(min(longest, len(text)), 0, -1) if any(t.startswith(text[-n:]) for t in tags)), 0)
+    tail = text[-MAX_TAG:]
+    begins = (tail[at:] for at, sign in enumerate(tail) if sign in _SIGNS)
+    return next((len(begun) for begun in begins if any(tag.startswith(begun) for tag in tags)), 0)
 
 
 def _closes(before: str, after: str) -> bool:
