@@ -90,7 +90,9 @@ def lines(answer: dict[str, Any]) -> Lines:
         found += _headed("STILL held by:", still)
         if not still and answer["searched"]:
             found.append("a search of all files finds its words nowhere")
-    found += _headed("kept, by name only:", [_name_left(each) for each in answer["names"]])
+    names = [_name_left(each) for each in answer["names"][:SHOWN]]
+    names += [f"  … and {len(answer['names']) - SHOWN} more"] if len(answer["names"]) > SHOWN else []
+    found += _headed("kept, by name only:", names)
     aside = [f"  {each['path']}: {each['remedy']}" for each in answer["aside"]]
     return [*found, *_headed("kept aside, and not searched word by word: it may be there in another form", aside)]
 
@@ -160,8 +162,9 @@ def _forgotten(answer: dict[str, Any]) -> list[str]:
     elif not lines and not spared:
         lines.append("Nothing else of yours says it any more.")
     lines += _headed("STILL there, made of it:", [f"  {each['kind']} {each['name']}" for each in spared])
-    names = ", ".join(f"{each['kind']} {each['name']}" for each in answer["names"])
-    lines += [f"STILL there, as a name only: {names}."] if names else []
+    names = ", ".join(f"{each['kind']} {each['name']}" for each in answer["names"][:SHOWN])
+    more = " …" if len(answer["names"]) > SHOWN else ""
+    lines += [f"STILL there, as a name only: {names}{more}."] if names else []
     return ["Forgotten.", *lines, "What your devices show and what a provider received is beyond me."]
 
 

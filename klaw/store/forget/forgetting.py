@@ -117,7 +117,9 @@ def forget(
     attachments.remove(tx, user, found.attachments)
     # What cannot be written now the next start writes.
     tx.after_commit.append(lambda: core_files.settle(connection, tx.data_dir))
-    return attrs.evolve(done, rest=rest, lines=applying.lines(connection, done.entry))
+    if not wanted.followed:  # else those of the first entry say it
+        done = attrs.evolve(done, lines=applying.lines(connection, done.entry))
+    return attrs.evolve(done, rest=rest)
 
 
 def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -> Forgot:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from klaw.backup import manifest as manifests
+from klaw.backup.create import _below
 from klaw.backup.folder import chosen
 from klaw.backup.manifest import MAX_DEPTH, BrokenBackup, Item, Manifest
 from klaw.backup.restore import restore
@@ -51,6 +52,16 @@ def restored(tmp_path: Path) -> list[Path]:
     return restore(Paths.resolve(tmp_path / "home", {}), root, found)
 
 
+def nested(root: Path) -> None:
+    """1,500 folders, one in another."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(1_500):
+        os.mkdir("d", dir_fd=here)
+        here, above = os.open("d", os.O_RDONLY, dir_fd=here), here
+        os.close(above)
+    os.close(here)
+
+
 def test_a_file_in_thousands_of_folders_is_refused_by_its_place_in_the_manifest(tmp_path: Path) -> None:
     root = backup(tmp_path / "backups", item("workspace/a"))
     rewritten(root, lambda tree: tree["items"][0].update(path="workspace/" + "d/" * 2_000 + "a"))
@@ -60,16 +71,22 @@ def test_a_file_in_thousands_of_folders_is_refused_by_its_place_in_the_manifest(
 
 def test_folders_that_no_manifest_names_are_found_however_deep_they_are(tmp_path: Path) -> None:
     root = backup(tmp_path / "backups")
-    here = os.open(root, os.O_RDONLY)
-    for _ in range(1_500):
-        os.mkdir("d", dir_fd=here)
-        here, above = os.open("d", os.O_RDONLY, dir_fd=here), here
-        os.close(above)
-    os.close(here)
+    nested(root)
     _, found = chosen(tmp_path / "backups", NAME)
     (problem,) = verify(tmp_path / "backups", root, found).problems
     assert problem.endswith("/d is not in the manifest")
     subprocess.run(["rm", "-rf", root], check=True)  # what removes the tests' folders is recursive
+
+
+def test_what_lies_too_deep_is_told_when_a_backup_is_made(tmp_path: Path) -> None:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    (root / "a").write_bytes(DATA)
+    nested(root)
+    first, deep = _below(root, set())
+    assert (first, deep.is_dir()) == (root / "a", True)
+    assert manifests._inside(f"workspace/{(deep.parent / 'a').relative_to(root)}")
+    subprocess.run(["rm", "-rf", root], check=True)
 
 
 def test_a_backup_is_not_read_through_links(tmp_path: Path) -> None:
