@@ -13,6 +13,7 @@ from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 import attrs
 import structlog
 
+from klaw.actor.threads import read_input
 from klaw.convert import MOST_ENTRIES, Converter, Form
 from klaw.domain.text import clean_output
 from klaw.errors import BadAnswer, BadValue
@@ -24,7 +25,7 @@ MAX_ANSWER_CHARS = 1_000_000
 MAX_QUOTED_CHARS = 4_000
 """Of an answer that could not be used the model is shown so much."""
 MAX_ENTRIES = 20_000
-"""Of a list without bounds."""
+"""Of a list without bounds: small models go on and on."""
 _WHOLE = re.compile(r"\s*[#+]?\d{1,9}\s*")
 _FENCE = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)
 _ANSWERS = Converter(lenient=True, most=MAX_ENTRIES)
@@ -105,13 +106,14 @@ async def ask_json(
     schema = JsonSchema(name=name, schema=schema_of(answer, closed=True))
     said = await say(messages, schema)
     try:
-        return read(read_answer(said, answer))
+        return read(await read_input(len(said), read_answer, said, answer))
     except BadAnswer as error:
         again = f"This answer cannot be used: {error}. Answer again, with JSON of the form that was asked for only."
     quoted = said[:MAX_QUOTED_CHARS].strip() or "(nothing)"
     messages += (ChatMessage(role="assistant", content=quoted), ChatMessage(role="user", content=again))
     try:
-        return read(read_answer(await say(messages, schema), answer))
+        said = await say(messages, schema)
+        return read(await read_input(len(said), read_answer, said, answer))
     except BadAnswer:
         log.info("answer_refused", name=name)
         return None
