@@ -105,9 +105,8 @@ class Client:
         """
         named = tuple(Named(sha256=each.sha256, name=each.name) for each in files) or None
         frame = Send(id=message_id or self._ids(), chat=chat_name(chat), text=text, files=named)
-        limit = self.welcome.limits.max_frame_bytes if self.welcome else math.inf
-        if len(encode(frame).encode()) > limit:
-            raise RequestRefused("frame_too_large", f"a message is too long: at most {limit} bytes")
+        if (refused := self._too_large(frame)) is not None:
+            raise refused
         async with self._slots:
             self._check()
             if frame.id in self._unacked:
@@ -220,6 +219,10 @@ class Client:
         self._tell_change()
         self._link += 1
         again, self.welcome = self.welcome is not None, welcome
+        for unacked in self._unacked.values():
+            if (refused := self._too_large(unacked.frame)) is not None:  # the server would close each connection for it
+                unacked.link = self._link
+                unacked.reply.fail(refused)
         self._streams.connected()
         self._inbox.offer(Connected(welcome=welcome, again=again))
         self.ready.set(welcome)
@@ -292,6 +295,11 @@ class Client:
         self.ended.set()
 
     # -- bookkeeping -----------------------------------------------------------------------------------------------
+
+    def _too_large(self, frame: Send) -> RequestRefused | None:
+        size, limit = len(encode(frame).encode()), self.welcome.limits.max_frame_bytes if self.welcome else math.inf
+        text = f"a message is too long: at most {limit} bytes; this one has {size}"
+        return RequestRefused("frame_too_large", text) if size > limit else None
 
     def _check(self) -> None:
         if self._failure is not None:

@@ -25,6 +25,17 @@ _BOLD, _FAINT, _CODE = "1", "2", "36"
 _LOOKS = {"strong": _BOLD, "em": "3", "s": "9", "link": "4"}
 _COLOURS = {"Comment": _FAINT, "Keyword": "35", "Literal.String": "32", "Literal.Number": "36", "Name.Function": _BOLD}
 """Of code: by type of token."""
+MAX_CHARS = 20_000
+"""A longer block is shown as it is: markdown-it takes quadratic time for some, seconds for 400,000 brackets."""
+MAX_CODE_CHARS = 2_000
+"""Longer code has no colours …"""
+COLOURED = frozenset({
+    "bash", "c", "c++", "cpp", "css", "diff", "dockerfile", "go", "html", "ini", "java", "javascript", "js", "json",
+    "kotlin", "lua", "make", "makefile", "php", "powershell", "py", "python", "rb", "rs", "ruby", "rust", "sh", "shell",
+    "sql", "swift", "toml", "ts", "typescript", "xml", "yaml", "yml", "zsh",
+})  # fmt: skip
+"""… nor has that in other languages: lexers of Pygments may take quadratic time and more. ``tools/lexers.py`` tries
+them."""
 _SEQUENCES = re.compile("\x1b\\[[0-9;]*m")
 _LEAST = 2
 """Cells of a column; a character may take two."""
@@ -39,6 +50,8 @@ def whole_blocks(text: str) -> int:
 
 def render(text: str, columns: int) -> list[str]:
     """The rows of foreign Markdown: printable characters, and sequences for colour and weight only."""
+    if len(text) > MAX_CHARS:
+        return _flow([(harmless(text).rstrip("\n"), "")], max(columns, _LEAST))
     return _blocks(SyntaxTreeNode(_PARSER.parse(text)).children, columns)
 
 
@@ -114,13 +127,12 @@ def _table(node: SyntaxTreeNode, columns: int) -> list[str]:
 def _code(text: str, info: str) -> Iterator[Span]:
     from pygments.lexers import get_lexer_by_name
     from pygments.token import string_to_tokentype
-    from pygments.util import ClassNotFound
 
-    try:
-        lexer = get_lexer_by_name(info.split(maxsplit=1)[0] if info.strip() else "", stripnl=False, ensurenl=False)
-    except ClassNotFound:
+    language = info.split(maxsplit=1)[0].lower() if info.strip() else ""
+    if language not in COLOURED or len(text) > MAX_CODE_CHARS:
         yield text, _CODE
         return
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     for kind, part in lexer.get_tokens(text):
         yield part, next((look for name, look in _COLOURS.items() if kind in string_to_tokentype(name)), "")
 

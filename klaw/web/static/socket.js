@@ -1,7 +1,23 @@
 // The WebSocket of the page (docs/protocol.md): connects again by itself, resumes every watched chat where it was, and
 // keeps what was typed until the server has acknowledged it, also when the page is closed.
 
-const UNSENT = "klaw.unsent.";
+const UNSENT = "klaw.unsent.", DRAFT = "klaw.draft.", FILES = "klaw.files.";
+
+/** What was typed in a chat and not sent. */
+export const draftOf = (chat) => localStorage.getItem(DRAFT + chat) || "";
+export const keepDraft = (chat, text) => keep(DRAFT + chat, text);
+
+/** The files that go with the next message of a chat. */
+export const filesOf = (chat) => JSON.parse(localStorage.getItem(FILES + chat) || "[]");
+export const keepFiles = (chat, files) => keep(FILES + chat, files.length ? JSON.stringify(files) : "");
+
+/** The browser keeps some 5 MB; what does not fit is there as long as the page is. */
+function keep(key, value) {
+  localStorage.removeItem(key);
+  try {
+    if (value) localStorage.setItem(key, value);
+  } catch { /* full */ }
+}
 
 export class Socket extends EventTarget {
   constructor() {
@@ -46,6 +62,7 @@ export class Socket extends EventTarget {
       this.attempt = 0;
       this.degraded = frame.degraded;
       this.limits = frame.limits;
+      this.unsent.filter((each) => this.excess(each)).forEach((each) => this.takeBack(each));
       this.setOnline(true);
       this.unsent.forEach((each) => this.raw(each));
     }
@@ -72,10 +89,30 @@ export class Socket extends EventTarget {
     this.raw({ type: "watch", chat, seq }); // also before the welcome: hello, already sent, did not name it
   }
 
+  /** What a message is sent as. */
+  frame(chat, text, files) {
+    return { type: "send", id: newId(), chat, text, ...(files && files.length ? { files } : {}) };
+  }
+
+  /** How many bytes a frame has, if these are more than the server takes; else 0. A longer one closes the connection. */
+  excess(frame) {
+    const bytes = new TextEncoder().encode(JSON.stringify(frame)).length;
+    return bytes > this.limits.max_frame_bytes ? bytes : 0;
+  }
+
+  /** Make a message that was not sent a draft again. */
+  takeBack(frame) {
+    const { id, chat, text, files = [] } = frame;
+    this.settle(id);
+    keepDraft(chat, [draftOf(chat), text].filter(Boolean).join("\n\n"));
+    keepFiles(chat, [...filesOf(chat), ...files]);
+    this.say("returned", frame);
+  }
+
   send(chat, text, files) {
-    const frame = { type: "send", id: newId(), chat, text, ...(files && files.length ? { files } : {}) };
+    const frame = this.frame(chat, text, files);
     this.unsent.push(frame);
-    localStorage.setItem(UNSENT + frame.id, JSON.stringify(frame));
+    keep(UNSENT + frame.id, JSON.stringify(frame));
     if (this.online) this.raw(frame);
     return frame;
   }

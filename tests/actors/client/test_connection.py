@@ -227,6 +227,25 @@ async def test_refusals_become_exceptions_with_code() -> None:
         assert len(server.sends) == 1
 
 
+async def test_a_message_that_has_become_too_long_is_given_back() -> None:
+    """26.A6: each connection would be closed for it."""
+    server = FakeServer()
+
+    async def take_less(link: Link, frame: object) -> bool:
+        if server.max_frame_bytes > 500:
+            server.max_frame_bytes = 500
+            await link.cut()
+            return True
+        return False
+
+    server.on_send = take_less
+    async with server.serving(), connect(server.url, backoff=FAST) as client:
+        with trio.fail_after(HANG_S):
+            with pytest.raises(RequestRefused, match="too long: at most 500 bytes"):
+                await client.send("main", "x" * 1_000)
+            assert await client.send("main", "hello") == 1
+
+
 async def test_a_request_fails_with_its_connection() -> None:
     server = FakeServer()
     async with server.serving(), connect(server.url, backoff=Backoff(30, 30)) as client:

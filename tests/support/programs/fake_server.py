@@ -73,6 +73,7 @@ class FakeServer:
         self.approvals: list[Approve] = []
         self.degraded: list[Degraded] = []
         self.frame_budget: Callable[[], int] = lambda: 1_000_000
+        self.max_frame_bytes = MAX_FRAME_BYTES
         self.on_hello: Callable[[Link, Hello], Awaitable[bool]] | None = None
         """Answers a hello itself if it returns true."""
         self.on_send: Callable[[Link, Send], Awaitable[bool]] | None = None
@@ -160,7 +161,7 @@ class FakeServer:
         self.hellos.append(hello)
         if self.on_hello is not None and await self.on_hello(link, hello):
             return
-        limits = Limits(max_frame_bytes=MAX_FRAME_BYTES, messages_per_second=100, burst=100, history=200)
+        limits = Limits(max_frame_bytes=self.max_frame_bytes, messages_per_second=100, burst=100, history=200)
         await link.give(
             Welcome(version=1, server="fake 1", user="local", session="s", degraded=self.degraded, limits=limits)
         )

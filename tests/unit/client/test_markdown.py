@@ -136,3 +136,13 @@ def test_only_what_draws_on_a_terminal_imports_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_what_would_take_long_is_shown_as_it_is() -> None:
+    """26.A3. Brackets take quadratic time; so do the colours of some languages, which took minutes for these blanks."""
+    assert "".join(rows("[" * 400_000, 80)) == "[" * 400_000
+    code = "x" + " " * 8_000 + "y"
+    for language in ("autoit", "autohotkey", "csharp", "python"):
+        shown = render(f"```{language}\n{code}\n```", 80)
+        assert "\x1b[36mx" in shown[0], language
+    assert "\x1b[35mimport" in render("```python\nimport this\n```", 80)[0]

@@ -4,14 +4,14 @@
 import { app } from "/static/app.js";
 import { get } from "/static/api.js";
 import { h, markdown, opened, toast } from "/static/dom.js";
-import { said, t, when } from "/static/i18n.js";
+import { said, size, t, when } from "/static/i18n.js";
+import { draftOf, keepDraft } from "/static/socket.js";
 import { chatMenu } from "/static/views/chat_menu.js";
 import { setSeen } from "/static/views/chats.js";
 import { shownFiles } from "/static/views/files.js";
 
 const PAGE = 50;
 const MOST = 300;
-const DRAFT = "klaw.draft.";
 const NEAR = 80;
 /** Whether there is a mouse, and so a keyboard. */
 const isFine = () => matchMedia("(pointer: fine)").matches;
@@ -30,19 +30,20 @@ class Chat extends HTMLElement {
     this.state = h("p", { class: "state", role: "status" });
     this.newest = h("button", { class: "newest", hidden: true, onclick: () => this.load() }, t("The newest"));
     this.field = h("textarea", { rows: 1, placeholder: t("Write a message"), "aria-label": t("Write a message"),
-      value: localStorage.getItem(DRAFT + this.chat) || "", oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
+      value: draftOf(this.chat), oninput: () => this.typed(), onkeydown: (event) => this.key(event) });
     this.button = h("button", { class: "main", type: "submit" }, t("Send"));
     this.stop = h("button", { type: "button", hidden: true, onclick: () => app.socket.ask({ type: "stop", chat: this.chat }) }, t("Stop"));
     this.composer = h("form", { class: "composer", onsubmit: (event) => this.submit(event) }, this.field, this.button);
     this.files = Object.assign(document.createElement("klaw-files"), { chat: this.chat, field: this.field });
     this.files.listen(this);
     this.offline = h("p", { class: "offline", role: "status", hidden: true }, t("Offline: what you write is kept and sent later."));
+    this.tooLong = h("p", { class: "offline", role: "alert", hidden: true });
     this.heading = h("h1", {}, this.chat);
     this.known = h("span", {});
     this.menu = h("span", { class: "menu-place" });
     this.replaceChildren(
       h("header", {}, h("a", { href: "#/chats", class: "back", "aria-label": t("Chats") }, "‹"), this.heading, this.known, this.menu),
-      this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.files, this.composer);
+      this.scroll, this.newest, h("div", { class: "doing" }, this.state, this.stop), this.offline, this.tooLong, this.files, this.composer);
     this.composer.prepend(this.files.button);
     this.body = h("div", { class: "body" });
     this.scroll.replaceChildren(this.body, this.live, this.pending);
@@ -54,6 +55,8 @@ class Chat extends HTMLElement {
       if (!detail) this.setState("", false);
       else if (!this.written) this.know();
     };
+    this.onReturned = ({ detail }) => detail.chat === this.chat && this.takeBack(detail);
+    app.socket.addEventListener("returned", this.onReturned);
     app.socket.addEventListener("frame", this.onFrame);
     app.socket.addEventListener("online", this.onOnline);
     this.offline.hidden = app.socket.online;
@@ -85,6 +88,7 @@ class Chat extends HTMLElement {
   }
 
   disconnectedCallback() {
+    app.socket.removeEventListener("returned", this.onReturned);
     app.socket.removeEventListener("frame", this.onFrame);
     app.socket.removeEventListener("online", this.onOnline);
     document.removeEventListener("visibilitychange", this.onVisible);
@@ -285,7 +289,8 @@ class Chat extends HTMLElement {
   // -- what is written -------------------------------------------------------------------------------------------------
 
   typed() {
-    localStorage.setItem(DRAFT + this.chat, this.field.value);
+    this.tooLong.hidden = true;
+    keepDraft(this.chat, this.field.value);
     this.field.style.height = "auto";
     this.field.style.height = `${Math.min(this.field.scrollHeight + 2, 240)}px`;
   }
@@ -298,16 +303,40 @@ class Chat extends HTMLElement {
     }
   }
 
+  /** Leave what is too long in the field, and say what can be done. */
+  refuse(bytes) {
+    const text = this.field.value, file = new File([text], "text.txt", { type: "text/plain" });
+    const attach = () => this.files.attach(file, () => {
+      if (this.field.value !== text) return;
+      this.field.value = "";
+      this.typed();
+      this.field.focus();
+    });
+    this.tooLong.replaceChildren(t("This is too long for a message and was not sent: {size}, at most {most}. Shorten it, or attach it as a file.",
+      { size: size(bytes), most: size(app.socket.limits.max_frame_bytes) }), " ", h("button", { type: "button", onclick: attach }, t("Attach as a file")));
+    this.tooLong.hidden = false;
+  }
+
+  /** Show a message again that the server would not take. */
+  takeBack(frame) {
+    this.field.value = draftOf(this.chat);
+    (frame.files || []).forEach((file) => this.files.keep(file));
+    this.typed();
+    this.refuse(app.socket.excess(frame));
+    this.showPending();
+  }
+
   submit(event) {
     event.preventDefault();
     const text = this.field.value;
     if (this.files.busy) return toast(t("A file is still being uploaded."));
     if (!text.trim() && !this.files.named.length) return;
+    const bytes = app.socket.excess(app.socket.frame(this.chat, text, this.files.named));
+    if (bytes) return this.refuse(bytes);
     app.socket.send(this.chat, text, this.files.named);
     this.files.clear();
     this.field.value = "";
     this.typed();
-    localStorage.removeItem(DRAFT + this.chat);
     if (this.detached) this.load();
     else {
       this.showPending();

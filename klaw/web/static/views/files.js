@@ -4,8 +4,8 @@
 import { app } from "/static/app.js";
 import { h, toast } from "/static/dom.js";
 import { said, size, t } from "/static/i18n.js";
+import { filesOf, keepFiles } from "/static/socket.js";
 
-const KEPT = "klaw.files.";
 const AGAIN = [0, 429, 503];
 const PHOTO_BYTES = 3500000, PHOTO_SIDE = 2048;
 
@@ -24,7 +24,7 @@ class Files extends HTMLElement {
     this.button = h("button", { type: "button", class: "attach", title: t("Attach a file"), "aria-label": t("Attach a file"),
       onclick: () => this.picker.click() }, "+");
     this.replaceChildren(this.picker);
-    for (const file of JSON.parse(localStorage.getItem(KEPT + this.chat) || "[]")) this.show(file.name, file.bytes).file = file;
+    filesOf(this.chat).forEach((file) => this.keep(file));
     this.changed();
   }
 
@@ -61,11 +61,14 @@ class Files extends HTMLElement {
   }
 
   async take(files) {
-    for (const given of [...files]) {
-      const file = await scaled(given), refused = this.refusal(file);
-      if (refused) toast(`${file.name}: ${refused}`);
-      else this.upload(file, this.show(file.name, file.size));
-    }
+    for (const given of [...files]) this.attach(await scaled(given));
+  }
+
+  /** Upload a file, and call `done` when the server has it. */
+  attach(file, done = () => null) {
+    const refused = this.refusal(file);
+    if (refused) toast(`${file.name}: ${refused}`);
+    else this.upload(file, Object.assign(this.show(file.name, file.size), { done }));
   }
 
   refusal(file) {
@@ -78,9 +81,15 @@ class Files extends HTMLElement {
     return "";
   }
 
+  /** Take a file that the server has. */
+  keep(file) {
+    this.show(file.name, file.bytes || 0).file = file;
+    this.changed();
+  }
+
   show(name, bytes) {
     const told = { bytes, file: null, progress: h("progress", { max: bytes, value: 0, "aria-label": name }) };
-    const chip = h("span", { class: "chip" }, h("span", { class: "name" }, name), " ", h("small", {}, size(bytes)), told.progress,
+    const chip = h("span", { class: "chip" }, h("span", { class: "name" }, name), " ", bytes > 0 && h("small", {}, size(bytes)), told.progress,
       h("button", { type: "button", class: "quiet", "aria-label": `${t("Remove the file")} ${name}`, onclick: () => {
         told.request?.abort();
         clearTimeout(told.timer);
@@ -111,6 +120,7 @@ class Files extends HTMLElement {
         this.chips.delete(told.chip);
       }
       this.changed();
+      if (told.file) told.done();
     };
     request.send(file);
   }
@@ -118,8 +128,7 @@ class Files extends HTMLElement {
   changed() {
     this.chips.forEach((told) => { told.progress.hidden = Boolean(told.file); });
     this.hidden = !this.chips.size;
-    if (this.kept.length) localStorage.setItem(KEPT + this.chat, JSON.stringify(this.kept));
-    else localStorage.removeItem(KEPT + this.chat);
+    keepFiles(this.chat, this.kept);
   }
 }
 
