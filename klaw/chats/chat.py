@@ -307,7 +307,7 @@ class _ChatActor:
         match Command(asked.command):
             case Command.NEW:
                 await self._stop("/new")
-                text = "A new segment begins. What was said before is kept."
+                text = "Fresh start. Earlier messages stay searchable."
                 return SlashAnswer(text, before=(self._system(Kind.SESSION_BREAK, "", {}),))
             case Command.STOP:
                 return SlashAnswer("Stopped." if await self._stop("/stop") else "There was nothing to stop.")

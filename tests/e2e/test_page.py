@@ -168,7 +168,7 @@ async def test_what_can_be_done_with_a_chat(tmp_path):
         other = page.context.new_page()
         other.goto(page.url)
         other.wait_for_selector("article[data-seq='6']")
-        entry(page, "Begin a new segment")
+        entry(page, "Start fresh")
         other.wait_for_selector("article[data-seq='7']")
         page.bring_to_front()  # a tab behind is drawn once a second
 

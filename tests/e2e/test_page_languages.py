@@ -29,14 +29,14 @@ WORDS = {
     "ru-RU": {
         "chat": "сад",
         "said": "Код калитки в саду",
-        "made": "Из чего сделано",
+        "made": "На чём основан ответ",
         "menu": "Удалить",
         "person": "Анна",
     },
     "en-GB": {
         "chat": "garden",
         "said": "The code of the gate",
-        "made": "Made from",
+        "made": "Why this answer",
         "menu": "Delete",
         "person": "Anna",
     },

@@ -211,7 +211,7 @@ async def test_new_begins_a_segment_and_ends_the_running_turn(tmp_path: Path) ->
         w.llm.replies.append(Reply(steps=(Text("old"), Wait(trio.Event()))))
         await w.send("before")
         await w.watcher.until(lambda events: [e for e in events if isinstance(e, TextStreamed)])
-        assert "new segment" in await w.command("/new")
+        assert "Fresh start" in await w.command("/new")
         await w.send("after")
         await w.turn(2)
         assert w.contents() == ["after"]

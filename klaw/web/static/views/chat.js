@@ -132,7 +132,7 @@ class Chat extends HTMLElement {
     this.more = page.more;
     this.detached = Boolean(query.before);
     this.newest.hidden = !this.detached;
-    if (!page.messages.length) this.body.replaceChildren(h("p", { class: "hint empty" }, t("No messages yet. Say something.")));
+    if (!page.messages.length) this.body.replaceChildren(h("p", { class: "hint empty" }, t("What's on your mind?")));
     if (!this.detached) {
       app.socket.watch(this.chat, this.last);
       this.toEnd();
@@ -413,7 +413,7 @@ const TAKES = {
 function messageRow(chat, message, changed) {
   const row = h("article", { class: `${message.role} ${message.kind}`, "data-seq": message.seq });
   if (message.kind === "session_break") {
-    row.append(h("p", { class: "hint" }, t("A new segment begins here.")));
+    row.append(h("p", { class: "hint" }, t("A fresh start.")));
     return row;
   }
   const calls = message.calls || [];
@@ -434,7 +434,7 @@ function messageRow(chat, message, changed) {
   row.append(text, message.files ? shownFiles(message.files) : "", h("footer", {}, h("time", { dateTime: message.created_at }, when(message.created_at)),
     message.task && h("a", { href: "#/tasks" }, `${t("task")} ${message.task}`),
     message.role === "assistant" && message.turn && h("button", { class: "quiet", onclick: () => opened("made_from").then((view) => view.showMadeFrom(chat, message.turn, changed)) },
-      t("Made from"))), ...folds);
+      t("Why this answer"))), ...folds);
   return row;
 }
 

@@ -15,14 +15,14 @@ export function chatMenu(chat, changed, open = false) {
     asked(title, () => change("rename", { title: title.value.trim() }));
   };
   return menu(`${t("Menu")}: ${chat.title || chat.name}`, [
-    ...(open ? [[t("Begin a new segment"), () => app.socket.send(chat.name, "/new")]] : []),
+    ...(open ? [[t("Start fresh"), () => app.socket.send(chat.name, "/new")]] : []),
     [t("Rename"), rename],
     [t("Knowledge"), () => opened("knowledge/binding").then((view) => view.bind(chat, changed))],
     chat.archived ? [t("Restore"), () => change("restore")] : [t("Archive"), () => change("archive")],
     [t("Save as Markdown"), () => exported(chat, "markdown", "md")],
     [t("Save as JSON"), () => exported(chat, "json", "json")],
     [t("Delete"), () => opened("forgetting").then((view) => view.forgetting(null, () => gone(chat, changed), {
-      title: `${t("Delete this chat")}: ${chat.title || chat.name}`, ask: ({ dry_run, with_facts }) => remove(at(chat), { dry_run, with_facts }) }))],
+      title: `${t("Delete this chat")}: ${chat.title || chat.name}`, deed: t("Delete"), ask: ({ dry_run, with_facts }) => remove(at(chat), { dry_run, with_facts }) }))],
   ]);
 }
 

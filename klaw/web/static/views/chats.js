@@ -30,7 +30,7 @@ class Chats extends HTMLElement {
     this.search = h("input", { type: "search", placeholder: t("Search all"), "aria-label": t("Search"),
       oninput: () => this.findSoon() });
     this.more = h("button", { class: "quiet", hidden: true }, t("More"));
-    this.place = h("div", { class: "chat-place", "data-hint": t("Choose a chat, or begin a new one.") });
+    this.place = h("div", { class: "chat-place", "data-hint": t("Ask anything, or pick a chat.") });
     this.side = h("section", { class: "side", "aria-label": t("Chats") }, h("h1", { class: "unseen" }, t("Chats")),
       h("div", { class: "row" }, h("button", { class: "main", onclick: () => this.begin() }, t("New chat")), this.search),
       this.list, this.more,

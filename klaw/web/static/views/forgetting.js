@@ -8,7 +8,7 @@ import { said, t } from "/static/i18n.js";
 const MOST = 50;
 
 /** Show what forgetting would take, and do it when that is wanted. `done` is called once it is done. */
-export function forgetting(what, done = () => null, { title = t("Forget"), ask = (given) => post("/forget", { what, ...given }) } = {}) {
+export function forgetting(what, done = () => null, { title = t("Forget"), deed = title, ask = (given) => post("/forget", { what, ...given }) } = {}) {
   const dialog = openDialog(title);
   const asked = { with_facts: false, with_messages: false };
   const look = async () => {
@@ -28,7 +28,7 @@ export function forgetting(what, done = () => null, { title = t("Forget"), ask =
     const problem = h("div", { role: "status" });
     const button = h("button", { class: "main danger", disabled: !going.length, onclick: async () => {
       button.disabled = true;
-      problem.replaceChildren(t("It is being forgotten …"));
+      problem.replaceChildren(t("Deleting …"));
       try {
         const proof = await ask({ ...asked, dry_run: false });
         done();
@@ -38,14 +38,14 @@ export function forgetting(what, done = () => null, { title = t("Forget"), ask =
         problem.replaceChildren(failure(error));
         button.disabled = false;
       }
-    } }, t("Forget"));
+    } }, deed);
     dialog.show(
-      going.length ? [h("h2", {}, t("This goes, for good:")), things(going)] : h("p", {}, t("Nothing goes.")),
+      going.length ? [h("h2", {}, t("This will be deleted permanently:")), things(going)] : h("p", {}, t("Nothing goes.")),
       staying.length ? [h("h2", {}, t("This stays:")), things(staying)] : [],
       again(found),
       found.named && found.named.messages ? h("p", {}, `${t("Messages that name them and stay:")} ${found.named.messages}`) : [],
       found.searched ? [] : h("p", { class: "hint" }, t("The text is too short, or too common, to be looked for elsewhere.")),
-      box("with_facts", t("Also facts, people, files and tasks that were made of it")),
+      box("with_facts", t("Also delete facts, people, files and tasks that came from it")),
       found.named || asked.with_messages ? box("with_messages", t("Also the messages that name them")) : [],
       problem, h("p", { class: "hint" }, t("This cannot be undone.")),
       h("div", { class: "buttons" }, h("button", { onclick: () => dialog.close() }, t("Cancel")), button));

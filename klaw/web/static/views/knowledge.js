@@ -39,7 +39,7 @@ class Knowledge extends Panel {
         h("h2", {}, h("a", { href: `#${of(base.id).replace("/kb", "/knowledge")}` }, base.name)),
         base.description && h("p", { class: "clamp" }, base.description),
         h("p", { class: "hint" }, [counted(base), roleOf(base)].join(" · "))))) :
-        h("p", { class: "hint" }, t("A base holds documents, web pages and graphs. A chat that is bound to it is answered from them, with the place of every statement.")),
+        h("p", { class: "hint" }, t("A base holds documents, web pages and graphs. Linked chats answer from these and cite the page.")),
     ];
   }
 

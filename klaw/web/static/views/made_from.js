@@ -37,7 +37,7 @@ const NUMBERS = {
 };
 /** Open what a turn's answer was made from. `changed` is called when something was forgotten. */
 export async function showMadeFrom(chat, turn, changed) {
-  const dialog = openDialog(t("Made from"));
+  const dialog = openDialog(t("Why this answer"));
   const load = async () => {
     try {
       dialog.show(...sections(chat, await get("/receipt", { turn, texts: true }), () => { changed(); load(); }));
@@ -62,11 +62,11 @@ function sections(chat, told, changed) {
   const cut = [...recall.candidates.filter((each) => !isKept(each)).map(message), ...topics.filter((each) => !isChosen(each)).map(topic)];
   return [
     head, bar(receipt),
-    group(t("Facts in every prompt"), facts.shown.map((each) => factLine(each, texts.facts[each.id], changed))),
+    group(t("Facts Klaw always keeps in mind"), facts.shown.map((each) => factLine(each, texts.facts[each.id], changed))),
     receipt.context_used && fromKnowledge(receipt.context_used),
     group(t("Recalled"), recall.candidates.filter(isKept).map(message)) || h("p", {}, nothing(recall.guard)),
     group(t("Topics"), topics.filter(isChosen).map(topic)),
-    window.messages ? h("p", {}, t("Messages {first} to {last} of this chat were shown whole; left out: {out}.",
+    window.messages ? h("p", {}, t("The model saw messages {first}–{last} in full.",
       { first: window.first_seq, last: window.last_seq, out: window.left_out })) : null,
     [...recall.degraded, ...(receipt.problems || [])].map((each) => h("p", { class: "error" }, said(each, each))),
     cut.length || facts.left_out ? h("details", { class: "cut" }, h("summary", {}, `${t("What was cut")}: ${cut.length + facts.left_out}`),
@@ -94,7 +94,7 @@ function fromKnowledge({ query, passages, nothing: why, removed, uncited, sparql
 
 function nothing(guard) {
   if (guard === "disabled") return t("Recall is switched off.");
-  return guard === "all_in_context" ? t("Nothing had to be recalled: the whole segment was in the window.") : t("Nothing was recalled.");
+  return guard === "all_in_context" ? t("The whole conversation fitted, so nothing had to be looked up.") : t("Nothing was recalled.");
 }
 
 function bar({ layers, budget }) {
@@ -198,7 +198,7 @@ function whyNot(chat, told) {
     answer.replaceChildren(h("p", {}, h("a", { href: placeOf(of, seq) }, `${nameOf(of)}#${seq}`)),
       ...found.text.map((text) => h("p", {}, said(text))), numbers && h("p", { class: "hint" }, numbers));
   };
-  const asking = form([{ name: "why", label: t("Message"), hint: t("Its number, chat#number, or words that it has") }], async ({ why }) => {
+  const asking = form([{ name: "why", label: t("Message"), hint: t("Message number, or a few words from it") }], async ({ why }) => {
     answer.replaceChildren();
     if (/^#?\d+$|#\d+$|^\w{16,}$/.test(why)) return tell(why.replace(/^#/, ""));
     const { results } = await get("/search", { query: why, chat, limit: 20 });
@@ -206,5 +206,5 @@ function whyNot(chat, told) {
     answer.replaceChildren(found.length ? h("ul", { class: "lines" }, found.map((each) => h("li", {}, h("button", { class: "quiet",
       onclick: () => tell(each.seq).catch((error) => answer.replaceChildren(failure(error))) }, `#${each.seq} ${each.snippet}`)))) : t("Nothing was found."));
   }, { button: t("Ask") });
-  return h("section", { class: "why" }, h("h2", {}, t("Why not that one?")), asking, answer);
+  return h("section", { class: "why" }, h("h2", {}, t("Why wasn't a message used?")), asking, answer);
 }

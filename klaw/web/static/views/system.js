@@ -30,19 +30,19 @@ class System extends Panel {
   }
 
   degraded(problems) {
-    return h("section", {}, h("h2", {}, t("Degraded")),
+    return h("section", {}, h("h2", {}, t("Status")),
       problems.length ? h("ul", { class: "degraded-list" }, problems.map((each) => h("li", { class: "warn" }, said(each.text, each.code), " ", h("small", {}, `${t("since")} ${when(each.since)}`))))
-        : h("p", {}, t("Everything works.")));
+        : h("p", {}, t("All good")));
   }
 
   server({ version, started_at: started, rss_bytes: memory, disk, connections, counts, llm, coverage }) {
     const row = (name, value) => [h("dt", {}, t(name)), h("dd", {}, value)];
     const found = coverage.error ? t("The indexes cannot be read.")
-      : coverage.uncovered ? `${number(coverage.uncovered)} / ${number(coverage.searchable)} ${t("messages cannot be found")}` : t("Every message can be found.");
+      : coverage.uncovered ? `${number(coverage.uncovered)} / ${number(coverage.searchable)} ${t("messages cannot be found")}` : t("complete");
     return h("section", {}, h("h2", {}, t("Server")), h("dl", {},
       row("Server", `Klaw ${version}, ${t("up since")} ${when(started)}`),
       row("Stored", ["messages: {count}", "chats: {count}", "users: {count}"].map((text, place) => t(text, { count: number([counts.messages, counts.chats, counts.users][place]) })).join(", ")),
-      row("Coverage", found + (coverage.whole || coverage.error ? "" : ` (${t("checked so far")}: ${number(coverage.messages)})`)),
+      row("Search index", found + (coverage.whole || coverage.error ? "" : ` (${t("checked so far")}: ${number(coverage.messages)})`)),
       row("Spent today", `${dollars(llm.today.cost_nano / 1e9)}, ${t("calls")}: ${number(llm.today.calls)}`),
       row("Connections", number(connections)),
       row("RAM", size(memory)), row("Database", size(disk.database_bytes + disk.wal_bytes)), row("Free on disk", size(disk.free_bytes))));
@@ -74,7 +74,7 @@ class System extends Panel {
 
   tokens({ tokens, allow_local: isOpen }) {
     const cells = (each) => [each.login_of ? t("login") : t("token") + (each.operator ? ` ${t("of an operator")}` : ""), when(each.created_at), each.expires_at ? when(each.expires_at) : ""];
-    return h("section", {}, h("h2", {}, t("Tokens and logins")), isOpen && h("p", {}, t("This machine is served without a token.")),
+    return h("section", {}, h("h2", {}, t("Tokens and logins")), isOpen && h("p", {}, t("No login needed on this computer.")),
       tokens.length ? table(["User", "Kind", "Made", "Until", ""], tokens.map((each) => h("tr", {},
         h("th", { scope: "row" }, each.user, " ", h("code", {}, each.id)), cells(each).map((cell) => h("td", {}, cell)),
         h("td", {}, h("button", { "data-key": `revoke ${each.id}`, "aria-label": `${t("Revoke")}: ${each.user} ${each.id}`,

@@ -44,7 +44,7 @@ class Tasks extends Panel {
       h("header", { class: "row" }, h("h1", {}, t("Tasks")),
         h("button", { class: "main", "data-key": "new", onclick: () => this.edit() }, t("New task")),
         h("a", { href: path("*") }, t("All runs"))),
-      !tasks.length && h("p", { class: "hint" }, t("No tasks yet. A task asks the model something at the times that you choose.")),
+      !tasks.length && h("p", { class: "hint" }, t("No tasks yet. Schedule a reminder or a question, once or repeating.")),
       h("ul", { class: "cards" }, tasks.map((task) => this.card(task))),
     ];
   }
@@ -59,7 +59,7 @@ class Tasks extends Panel {
       h("p", { class: "clamp" }, task.message),
       h("dl", {},
         h("dt", {}, t("Next")), h("dd", {}, next),
-        task.inject_into && [h("dt", {}, t("Chat that gets the results")), h("dd", {}, task.inject_into)],
+        task.inject_into && [h("dt", {}, t("Post results to")), h("dd", {}, task.inject_into)],
         last && [h("dt", {}, t("Last run")), h("dd", {}, h("a", { href: path(name, last.id) }, `${status(last)}, ${when(last.started_at)}`))]),
       task.warning && h("p", { class: "warn" }, said(task.warning)),
       h("div", { class: "buttons" },
@@ -80,7 +80,7 @@ class Tasks extends Panel {
       return dialog.show(failure(error));
     }
     const before = valuesOf(task), zones = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
-    const choices = [["cron", t("by a calendar")], ["every", t("at intervals")], ["at", t("once")]];
+    const choices = [["cron", t("On a schedule")], ["every", t("Every …")], ["at", t("Once")]];
     const field = (name, label, more) => ({ name, label: t(label), value: before[name], autocomplete: "off", ...more });
     const made = form([
       ...(task ? [] : [field("name", "Name", { hint: t("a-z, 0-9, _ and -") })]),
@@ -90,9 +90,9 @@ class Tasks extends Panel {
       field("every", "Interval", { hint: t("for instance 30m, 2h or 1d") }),
       field("at", "Time", { type: "datetime-local" }),
       field("zone", "Time zone", { list: "zones" }),
-      field("injectInto", "Chat that gets the results", { list: "chats" }),
+      field("injectInto", "Post results to", { list: "chats" }),
       field("model", "Model", { hint: t("provider/model; empty: the default") }),
-      field("timeout", "One run takes at most", { hint: t("for instance 5m") }),
+      field("timeout", "Time limit per run", { hint: t("for instance 5m") }),
       field("maxTokens", "Tokens of one run", { inputMode: "numeric" }),
       field("dailyTokens", "Tokens of one day", { inputMode: "numeric" }),
     ], async (values) => {

@@ -76,10 +76,10 @@ class Usage extends Panel {
       const height = highest ? (96 * value) / highest : 0;
       return svg("rect", { x: place * 10 + 1, y: 100 - height, width: 8, height }, svg("title", {}, `${dayText(date)}: ${measure.text(value)}`));
     });
-    const label = `${t(measure.name)}, ${dayText(dates[0])} – ${dayText(dates.at(-1))}, ${t("at most")} ${measure.text(highest)}`;
+    const label = `${t(measure.name)}, ${dayText(dates[0])} – ${dayText(dates.at(-1))}, ${t("max.")} ${measure.text(highest)}`;
     return h("figure", {}, svg("svg", { class: "chart", viewBox: `0 0 ${days * 10} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label }, ...bars),
       h("figcaption", { class: "hint", "aria-hidden": "true" }, h("span", {}, dayText(dates[0])),
-        h("span", {}, `${t("at most")} ${measure.text(highest)}`), h("span", {}, dayText(dates.at(-1)))));
+        h("span", {}, `${t("max.")} ${measure.text(highest)}`), h("span", {}, dayText(dates.at(-1)))));
   }
 }
 

@@ -51,9 +51,9 @@ function write(fact) {
   const dialog = openDialog(fact ? t("Edit") : t("Add"));
   const known = [...new Set([...CATEGORIES, ...(fact ? [fact.category] : [])])];
   dialog.show(form([
-    { name: "text", label: t("Text"), rows: 3, value: fact ? fact.text : "", hint: t("one statement that makes sense alone") },
+    { name: "text", label: t("Text"), rows: 3, value: fact ? fact.text : "", hint: t("One complete sentence") },
     { name: "category", label: t("Category"), value: fact ? fact.category : "other", choices: known.map((each) => [each, t(each)]) },
-    { name: "importance", label: t("Importance"), type: "number", value: fact ? fact.importance : 50, min: 0, max: 100, hint: t("0 to 100; from 90 on it is part of every prompt") },
+    { name: "importance", label: t("Importance"), type: "number", value: fact ? fact.importance : 50, min: 0, max: 100, hint: t("90 and above: always used") },
   ], async (given) => {
     const told = fact ? await patch(`/facts/${fact.id}`, given) : await post("/facts", given);
     dialog.close();

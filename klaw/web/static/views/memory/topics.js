@@ -14,7 +14,7 @@ export async function showTopics(place, id) {
   const none = t("No topics yet. Klaw makes them of finished conversations where topics.enabled is set.");
   search.onchange = () => attempt(async () => line(list, search.value.trim() ? (await get("/topics/search", { query: search.value.trim(), limit: 30 })).topics : all, chosen, search.value.trim() ? t("Nothing was found.") : none));
   place.append(h("div", { class: "row" }, search),
-    h("div", { class: "buttons start" }, h("button", { onclick: () => merge([...chosen]) }, t("Merge the chosen")), h("button", { onclick: () => changes() }, t("History"))), list);
+    h("div", { class: "buttons start" }, h("button", { onclick: () => merge([...chosen]) }, t("Merge selected")), h("button", { onclick: () => changes() }, t("History"))), list);
   const all = [], more = h("button", { onclick: () => attempt(load) }, t("More"));
   const load = async () => {
     const { count, topics } = await get("/topics", { limit: 100, before: all.at(-1)?.last_rowid });
