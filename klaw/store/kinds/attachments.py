@@ -32,7 +32,7 @@ from klaw.store.kinds.messages import Appended
 
 
 def append(
-    tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig, most_bytes: int
+    tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig, most_bytes: int = 0
 ) -> tuple[Appended, ...]:
     """Store a message with files that were kept before; see ``message_quota.append``.
 
