@@ -51,7 +51,12 @@ class _Bounded:
             self._rest = whole
             return self.read(count)
         self._rest, whole = whole[end:], whole[:end]
-        return _ESCAPE.sub(_mended, whole) if _HALF.search(whole) else whole
+        return mended(whole)
+
+
+def mended(data: bytes) -> bytes:
+    """JSON with U+FFFD in the place of half a surrogate pair."""
+    return _ESCAPE.sub(_mended, data) if _HALF.search(data) else data
 
 
 def _mended(found: re.Match[bytes]) -> bytes:

@@ -5,20 +5,24 @@ A chat of many years is one list, so its messages are read one by one, and what 
 
 import datetime as dt
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import attrs
 
 from klaw.domain.message import Role
 from klaw.domain.text import cut, normalized, one_line
-from klaw.imports.events import Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
+from klaw.imports import telegram_text
+from klaw.imports.events import Broken, Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
 from klaw.imports.files import UNREADABLE, Export, File
 from klaw.imports.json_stream import walk
+from klaw.imports.salvage import Damaged, Head, Own, salvaged
 
 SOURCE = "telegram"
 FILES = r"result\.json"
 _LISTS = ("", "chats.list.item.", "left_chats.list.item.")
 _MESSAGES = frozenset(f"{each}messages.item" for each in _LISTS)
+_MESSAGE = "messages.item"
 _HEADS = {f"{each}{name}": name for each in _LISTS for name in ("name", "type", "id")}
 _OWN_ID = "personal_information.user_id"
 MOST_NAMED = 12
@@ -39,9 +43,13 @@ def read(export: Export, me: str | None, zone: dt.tzinfo | None) -> Iterator[Eve
     for file in export.files(FILES, "result.json"):
         reader = _Reader(file, me, zone)
         try:
-            with file.open() as stream:
-                for place, value in walk(stream, _MESSAGES):
-                    yield from reader.take(place, value)
+            try:
+                with file.open() as stream:
+                    for place, value in walk(stream, _MESSAGES):
+                        yield from reader.take(place, value)
+            except Broken:
+                with file.open() as stream:
+                    yield from reader.salvage(salvaged(stream))
             yield from reader.begin()
         except UNREADABLE as error:
             yield Unread(f"{file.name}, after message {reader.last} of {reader.title}", str(error))
@@ -57,6 +65,10 @@ class _Reader:
     """The account's own ``from_id``, where the export has it."""
     _head: dict[str, Any] = attrs.Factory(dict)
     _begun: bool = True
+    _chats: int = 0
+    """That have begun."""
+    _names: dict[str, str] = attrs.Factory(dict)
+    """Of senders, by their ids."""
 
     @property
     def title(self) -> str:
@@ -83,18 +95,49 @@ class _Reader:
                 what = f"{self.title}, message {self.last}"
                 yield Unread(what, f"has another form than is known ({type(error).__name__})")
 
+    def salvage(self, found: Iterator[Head | Own | Damaged | dict[str, Any]]) -> Iterator[Event]:
+        """Take what could be read of a damaged file, behind what was taken before."""
+        taken = (self._chats, self.last) if self._chats else None
+        chats, is_new, head, damaged = 0, False, self._head, 0
+        for each in found:
+            match each:
+                case Own():
+                    self._own = f"user{each.id}"
+                case Head():
+                    head, is_new = each.values, True
+                case _:
+                    chats, was_new, is_new = chats + is_new, is_new, False
+                    if taken is not None:
+                        taken = None if taken == (chats, each.get("id") if isinstance(each, dict) else None) else taken
+                        continue
+                    if was_new:
+                        self._head, self._begun = head, False
+                    yield from self.begin()
+                    if isinstance(each, dict):
+                        yield from self.take(_MESSAGE, each)
+                    else:
+                        damaged += 1
+                        yield Unread(f"{self.title}, message {each.id}", "is damaged: it is no JSON")
+        if not damaged:
+            yield Unread(self._file.name, "is damaged JSON between its messages, which were read")
+
     def begin(self) -> Iterator[Event]:
         """Begin the chat whose head was read, unless that was done."""
         if not self._begun:
             self._begun = True
+            self._chats += 1
             yield Chat(key=str(self._head.get("id", self.title)), title=self.title, people=True)
 
     def _message(self, found: Any) -> Iterator[Event]:
         if found.get("type") != "message":
-            yield LeftOut("notices")
+            is_notice = found.get("type") == "service"
+            yield LeftOut("notices" if is_notice else "messages that Telegram does not export")
             return
-        text = _text(found)
+        text, rest = telegram_text.text_of(found)
+        yield from (LeftOut(each) for each in rest)
         if not text:
+            if not rest:
+                yield LeftOut("messages without text")
             return
         at = moment(_number(found.get("date_unixtime"))) or moment(found.get("date"), self._zone)
         if at is None:
@@ -107,11 +150,20 @@ class _Reader:
                 files.append(file)
             else:
                 yield Unread(f"{self.title}, message {self.last}", f"{cut(one_line(name), 60)} is not in the export")
-        own, sender = self._is_own(found), one_line(str(found.get("from") or "Deleted account"))
+        own, sender = self._is_own(found), self._sender(found)
         role = Role.USER if own else Role.ASSISTANT
         yield Message(
             key=str(found["id"]), role=role, text=text if own else f"{sender}: {text}", at=at, files=tuple(files)
         )
+
+    def _sender(self, found: Any) -> str:
+        """What a sender is called, also where only another message, or the chat, tells it."""
+        own = str(found.get("from_id") or "")
+        if name := one_line(str(found.get("from") or "")):
+            self._names[own] = name
+            return name
+        is_other = self._head.get("type") == "personal_chat" and own == f"user{self._head.get('id')}"
+        return self._names.get(own) or (self._head.get("name") if is_other else None) or "Deleted account"
 
     def _is_own(self, found: Any) -> bool:
         """Whether the person whose export it is wrote a message."""
@@ -130,7 +182,7 @@ class _Reader:
 
     def _senders(self) -> str:
         names: dict[str, None] = {}
-        with self._file.open() as stream:
+        with suppress(*UNREADABLE), self._file.open() as stream:
             for place, value in walk(stream, _MESSAGES):
                 if place in _MESSAGES and isinstance(value, dict) and value.get("from"):
                     names[cut(one_line(str(value["from"])), 40)] = None
@@ -155,34 +207,3 @@ def _files(found: Any) -> list[str]:
     if found.get("media_type") == "sticker":
         return []
     return [name for key in ("photo", "file") if isinstance(name := found.get(key), str) and not name.startswith("(")]
-
-
-def _text(found: Any) -> str:
-    """What a message says; media are named."""
-    parts = found.get("text") or found.get("text_entities") or ""
-    said = "".join(map(_part, parts if isinstance(parts, (str, list)) else [parts]))
-    named = []
-    if found.get("forwarded_from"):
-        named.append(f"[forwarded from {one_line(str(found['forwarded_from']))}]")
-    for key, kind in (("photo", "photo"), ("file", found.get("media_type") or "file")):
-        if found.get(key):
-            name = str(found.get("file_name") or found[key])
-            named.append(
-                f"[{str(kind).replace('_', ' ')}{'' if name.startswith('(') else ': ' + name.rpartition('/')[2]}]"
-            )
-    if found.get("poll"):
-        named.append(f"[poll: {found['poll'].get('question', '')}]")
-    if found.get("location_information"):
-        place = found["location_information"]
-        named.append(f"[place: {place.get('latitude')}, {place.get('longitude')}]")
-    if found.get("contact_information"):
-        named.append(f"[contact: {' '.join(str(each) for each in found['contact_information'].values() if each)}]")
-    return "\n".join([*named, *([said] if said.strip() else [])])
-
-
-def _part(part: Any) -> str:
-    """A piece of a text: a string, or what it is besides."""
-    if isinstance(part, str):
-        return part
-    text, link = str(part.get("text") or ""), part.get("href")
-    return f"{text} ({link})" if link and link != text else text

@@ -1,6 +1,7 @@
 """Exports of Telegram Desktop with their traps."""
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from klaw.imports import telegram
 from klaw.imports.events import Chat, ImportRefused, LeftOut, Message, Unread
-from tests.support.exports import Read, events, texts
+from tests.support.exports import CASES, Read, events, texts
 
 BERLIN = ZoneInfo("Europe/Berlin")
 DACHA: dict[str, Any] = {"kind": "private_group", "name": "Дача", "of": 50}
@@ -128,3 +129,116 @@ def test_what_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     assert [each.what for each in events(path, reading()) if isinstance(each, Unread)] == [
         "result.json, after message 1 of Анна"
     ]
+
+
+@pytest.mark.parametrize("case", ["one_bad_escape", "unquoted_value"])
+def test_one_damaged_message_is_named_and_the_rest_is_read(case: str) -> None:
+    """26.C3"""
+    found = events(CASES / f"telegram_{case}_loses_the_rest", partial(telegram.read, me=None, zone=BERLIN))
+    assert [each.what for each in found if isinstance(each, Unread)] == ["Boris, message 2"]
+    said = [each.text for each in found if isinstance(each, Message)]
+    assert said[1] in ("Thanks, I bought it.", "Indeed.")
+    assert (len(said), len([each for each in found if isinstance(each, Chat)])) == (3, 1)
+
+
+_DAMAGE: dict[str, Callable[[str], str]] = {
+    "an escape": lambda text: text.replace("BAD", "\\x0B"),
+    "no quotation mark behind": lambda text: text.replace('BAD"', "BAD"),
+    "no quotation marks": lambda text: text.replace('"BAD"', "a ]}, [{ b"),
+    "no colon": lambda text: text.replace('"text": "BAD"', '"text" "BAD"'),
+    "a bracket": lambda text: text.replace('"BAD"', "[}"),
+}
+
+
+@pytest.mark.parametrize("damage", _DAMAGE)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_damage_in_one_chat_of_several(tmp_path: Path, damage: str, number: int) -> None:
+    """26.C3: in the first message, in one between, and in the last, behind which the next chat begins."""
+    texts_ = [["one", "two", "three"], ["four", "five", "six"], ["seven"]]
+    texts_[1][number] = "BAD"
+    chats = [
+        chat(*(message(n, "Анна", text) for n, text in enumerate(said)), name=f"{at}", of=7)
+        for at, said in enumerate(texts_)
+    ]
+    path = written(tmp_path, account(*chats[:2], left=[chats[2]]))
+    (path / "result.json").write_text(_DAMAGE[damage]((path / "result.json").read_text()))
+    found = events(path, reading())
+    assert [each.title for each in found if isinstance(each, Chat)] == ["0", "1", "2"]
+    said = [each.text.removeprefix("Анна: ") for each in found if isinstance(each, Message)]
+    assert said == [each for part in texts_ for each in part if each != "BAD"]
+    assert [each.what for each in found if isinstance(each, Unread)] == [f"1, message {number}"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda text: text.replace('"x", "id": 5', '"\\q", "id": 5'), "result.json"),
+        (lambda text: text.replace('"name": "Анна"', '"name": "Ан\\x0Bна"'), "result.json"),
+        (lambda text: text.replace("one", "o\nn\te"), "result.json"),
+    ],
+)
+def test_damage_beside_the_messages(tmp_path: Path, damage: Callable[[str], str], named: str) -> None:
+    """A contact, a chat's name, a line end within a text: all messages are read."""
+    path = written(tmp_path, account(chat(message(1, "Анна", "one"), message(2, "Пётр", "two", of=1))))
+    (path / "result.json").write_text(damage((path / "result.json").read_text()))
+    found = events(path, reading())
+    assert [each.role for each in found if isinstance(each, Message)] == ["assistant", "user"]
+    assert [each.what for each in found if isinstance(each, Unread)] == [named]
+
+
+def test_bytes_that_are_no_text_cost_no_message(tmp_path: Path) -> None:
+    path = written(tmp_path, chat(message(1, "Анна", "BAD"), message(2, "Анна", "two")))
+    (path / "result.json").write_bytes((path / "result.json").read_bytes().replace(b"BAD", b"a\xffb"))
+    assert texts(path, reading()) == ["assistant: Анна: a\ufffdb", "assistant: Анна: two"]
+
+
+def test_a_large_damaged_export_is_read_in_linear_time(tmp_path: Path) -> None:
+    """The parts of it that lie in the buffer are not copied for each message."""
+    said = [message(n, "Анна", "BAD" if n == 5_000 else f"{n} " * 50) for n in range(30_000)]
+    path = written(tmp_path, chat(*said))
+    (path / "result.json").write_text((path / "result.json").read_text().replace("BAD", "\\x0B"))
+    assert len(texts(path, reading())) == 29_999
+
+
+def test_all_that_is_no_text_is_told_as_text_or_counted() -> None:
+    """26.C3"""
+    found = events(CASES / "telegram_things_dropped_silently", partial(telegram.read, me=None, zone=BERLIN))
+    assert [each.text for each in found if isinstance(each, Message)] == [
+        "Boris: [poll: Where do we meet?]\n- At the lake (2, chosen)\n- In town (0)",
+        "Boris: [place: Café Osiris, Barona 31, Riga, 56.95, 24.12]",
+        "Boris: [contact: Cora Doe +000 1]",
+        "Boris: [to-do list: For the trip]\n- Buy tent pegs\n- Book ferry",
+        "Boris: [game: Chess, Play]",
+        "Boris: [invoice: Tickets, 2 seats, 10.00 EUR]",
+        "Boris: [file: lease.pdf]",
+        "Boris: Who am I?",
+        "Boris: Answered.",
+        "[forwarded from a deleted account]\nFwd text",
+        "here (https://a.example/x) secretCora",
+        "Boris: [voice message: audio_1.ogg]",
+        "Boris: [dice: 🎲 5]",
+    ]
+    assert [each.why for each in found if isinstance(each, LeftOut)] == [
+        "messages that Telegram does not export",
+        "content of the kind story",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"file": "(File not included.)", "media_type": "sticker", "sticker_emoji": "😀"}, "[sticker: 😀]"),
+        ({"file": "a/b.mp3", "media_type": "audio_file", "performer": "A", "title": "B"}, "[audio file: A – B]"),
+        ({"giveaway_information": {"quantity": 5, "additional_prize": "a mug"}}, "[giveaway: quantity 5, a mug]"),
+        (
+            {"todo_list": {"title": [{"type": "bold", "text": "T"}], "answers": [{"text": "a", "completed": 1}]}},
+            "[to-do list: T]\n- a (done)",
+        ),
+        ({"invoice_information": {"title": "T", "amount": 5, "currency": "JPY"}}, "[invoice: T, 5 JPY]"),
+        ({"something_new": {"a": {"b": "words"}, "c": True}}, "[something new: words]"),
+        ({"something_new": {"a": 5}, "text": "t"}, "t"),
+    ],
+)
+def test_other_content(tmp_path: Path, given: dict[str, Any], said: str) -> None:
+    path = written(tmp_path, chat(message(1, "Анна", "") | given))
+    assert texts(path, reading()) == [f"assistant: Анна: {said}"]
