@@ -7,42 +7,27 @@ is decided over the whole file: by a number over 12, else by the order in which 
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterator
 
 import attrs
 
 from klaw.domain.message import Role
 from klaw.domain.text import cut, normalized, one_line
+from klaw.imports import whatsapp_words as words
 from klaw.imports.events import Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
 from klaw.imports.files import UNREADABLE, Export, File
+from klaw.imports.whatsapp_time import FIRST_YEAR, MARKS, PLACES, Order, Stamp, split, stamp
 
 SOURCE = "whatsapp"
 FILES = r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt"
-Order: TypeAlias = Literal["dmy", "mdy", "ymd"]
 MOST_NAMED = 12
 MAX_LINE = 1 << 20
 """Bytes; a longer one is several."""
+MOST_SPAN = 3
+"""So many times as long as read otherwise, a chat is not read so: where its years might be its days."""
 
-_MARKS = "\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
-"""Directions of writing, which telephones put before and into lines."""
-_HEAD = re.compile(
-    rf"[{_MARKS}]*(?P<open>\[)?(?P<a>\d{{1,4}})(?P<by>[./-])(?P<b>\d{{1,2}})(?P=by)(?P<c>\d{{1,4}})(?:\s?г\.|\sà)?,?[\s{_MARKS}]+"
-    r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"
-    rf"(?:\s*(?P<half>[apдп]\.?\s?[mмп]\.?))?(?P<close>(?(open)\]|\s+[-–]))[ {_MARKS}]*(?P<rest>.*)",
-    re.IGNORECASE | re.DOTALL,
-)
-_SENDER = re.compile(rf"[{_MARKS}~\s]{{0,9}}(?P<name>[^:\n]{{1,100}}?):(?:[ {_MARKS}]|$)(?P<text>.*)", re.DOTALL)
-_ATTACHED = re.compile(
-    rf"[{_MARKS}]*<(?:attached|прикреплено|вложение|файл|Anhang|adjunto|pièce jointe|allegato|anexado)[^:>]{{0,20}}:"
-    rf"\s*(?P<a>[^>]{{1,255}})>|^[{_MARKS}]*(?P<b>\S.{{0,255}}?\.\w{{2,5}}) \((?:file attached|файл добавлен|"
-    r"файл прикреплён|файл прикреплен|Datei angehängt|archivo adjunto|fichier joint|file allegato|arquivo anexado)\)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_NOTICE = re.compile(
-    "end-to-end encrypted|сквозным шифрованием|сквозное шифрование|Ende-zu-Ende-verschlüsselt|cifrados de extremo a"
-    " extremo|chiffrés de bout en bout|crittografati end-to-end|criptografia de ponta a ponta",
-    re.IGNORECASE,
+_SENDER = re.compile(
+    rf"[{MARKS}~\s]{{0,9}}(?P<name>[^:\n]{{1,100}}?)\s?:(?:[ \u00a0]|(?=[{MARKS}])|$)(?P<text>.*)", re.DOTALL
 )
 _TITLE = re.compile(
     r"^(?:whatsapp chat (?:with|-) ?|whatsapp-chat (?:mit|-) |(?:chat|discussion|conversa) (?:de |do )?whatsapp "
@@ -55,13 +40,21 @@ _TITLE = re.compile(
 class _Line:
     """The first line of a message, or of a notice."""
 
-    numbers: tuple[int, int, int]
+    stamp: Stamp
     style: tuple[str, bool]
-    """What separates the numbers, and whether there are brackets: the same in a whole file."""
-    time: tuple[int, int, int]
+    """How its date is written, and whether in brackets: the same in a whole file."""
     sender: str
     """Empty: a notice of the program."""
     text: str
+
+    @property
+    def is_marked(self) -> bool:
+        """An iPhone puts U+200E before what stands under a name and is not of the person."""
+        return self.style[1]
+
+    @property
+    def is_of_person(self) -> bool:
+        return bool(self.sender) and words.is_of_person(self.text, self.is_marked)
 
 
 def read(
@@ -86,6 +79,9 @@ def read(
             if not facts.messages:
                 yield Unread(file.name, "has no message of WhatsApp in it")
                 continue
+            if facts.odd:
+                much = f"{len(facts.odd):,} lines begin with a time that is written in words that are not known"
+                yield Unread(file.name, f"{much}: they were taken for parts of the messages before them")
             named = title or facts.title(file.stem) or facts.title(export.path.stem)
             found = _Reading(file, me, order or facts.order(file.name), zone, named, facts)
             for event in found.events():
@@ -101,32 +97,44 @@ def _lines(file: File) -> Iterator[str]:
             yield line.decode("utf-8", "replace").rstrip("\r\n")
 
 
-def _heads(file: File) -> Iterator[tuple[_Line | None, str]]:
+def _heads(file: File, odd: list[str] | None = None) -> Iterator[tuple[_Line | None, str]]:
     """The lines of a file, each with what it is the head of. What somebody pasted from another chat is no head: it is
-    written in another way than the file, or has a date that does not exist."""
+    written in another way than the file, or has a date that does not exist. ``odd`` gets the stamps that differ from
+    the others in words only: in words for the halves of a day that are not known, it may be."""
     style = None
     for text in _lines(file):
-        head = _parse(text)
-        style = style or (head.style if head is not None else None)
-        is_head = head is not None and head.style == style and any(_when(head, order) for order in _PLACES)
-        yield head if is_head else None, text
+        head = _parse(text, style)
+        if head is not None and any(head.stamp.at(order) for order in PLACES):
+            style = head.style
+        elif style is not None and odd is not None and (other := _parse(text, None)) is not None:
+            head = None
+            if other.style != style and _shape(other.style) == _shape(style):
+                odd.append(other.stamp.style)
+        else:
+            head = None
+        yield head, text
 
 
-def _parse(line: str) -> _Line | None:
-    """The head of a message; None: the line goes on with the one before."""
-    head = _HEAD.match(line)
-    if head is None:
-        return None
-    hour, half = int(head["hour"]), (head["half"] or "").casefold()[:1]
-    if half:
-        hour = hour % 12 + (12 if half in ("p", "п") else 0)
-    said = _SENDER.match(head["rest"])
-    time = hour, int(head["minute"]), int(head["second"] or 0)
-    if time > (23, 59, 59) or time[1] > 59 or time[2] > 59:
-        return None
-    numbers = int(head["a"]), int(head["b"]), int(head["c"])
-    sender, text = (one_line(said["name"]), said["text"]) if said else ("", head["rest"])
-    return _Line(numbers, (head["by"], head["open"] is not None), time, sender, text)
+def _shape(style: tuple[str, bool]) -> tuple[str, bool]:
+    return re.sub(r"[^\W\d_]+|\.(?=\||$)|\s", "", style[0]), style[1]
+
+
+def _parse(line: str, style: tuple[str, bool] | None) -> _Line | None:
+    """The head of a message; None: the line goes on with the one before, or is written in another style."""
+    for written, rest in split(line):
+        found = stamp(written)
+        if found is None:
+            continue
+        own = found.style, written.startswith("[")
+        if style in (None, own):
+            said = _SENDER.match(rest)
+            sender, text = (one_line(_bare(said["name"])), said["text"]) if said else ("", rest)
+            return _Line(found, own, sender, text)
+    return None
+
+
+def _bare(text: str) -> str:
+    return re.sub(f"[{MARKS}]", "", text)
 
 
 @attrs.define
@@ -134,36 +142,57 @@ class _Facts:
     """What only the whole file tells."""
 
     messages: int = 0
-    senders: Counter[str] = attrs.Factory(Counter)
+    heard: Counter[str] = attrs.Factory(Counter)
+    """What stands before a colon, in lines that are no notices."""
+    groups: Counter[str] = attrs.Factory(Counter)
+    """Under which notices stand."""
     orders: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
     """Whether all dates can be read so."""
+    likely: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
+    """Whether none of them is then before there was WhatsApp."""
     sorted: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
     """Whether they then ascend."""
+    odd: list[str] = attrs.Factory(list)
+    """Stamps with words that are not known."""
+    first: dict[Order, dt.datetime] = attrs.Factory(dict)
+    last: dict[Order, dt.datetime] = attrs.Factory(dict)
+    short: bool = False
+    """The first number has at most two digits."""
+    senders: dict[str, int] = attrs.Factory(dict)
 
     @classmethod
     def of(cls, file: File) -> "_Facts":
         found = cls()
-        last: dict[Order, dt.datetime] = {}
-        for line in filter(None, (head for head, _ in _heads(file))):
+        for line in filter(None, (head for head, _ in _heads(file, found.odd))):
             found.messages += bool(line.sender)
-            if line.sender and not _NOTICE.search(line.text):
-                found.senders[line.sender] += 1
-            for order, possible in found.orders.items():
-                at = _when(line, order) if possible else None
-                # Between full stops the day stands first, and a year that stands first has four digits.
-                unusual = {"mdy": line.style[0] == ".", "ymd": line.numbers[0] < 1000}
-                if at is None or unusual.get(order, False):
-                    found.orders[order] = False
-                else:
-                    found.sorted[order] &= at >= last.get(order, at)
-                    last[order] = at
+            if line.sender:
+                (found.heard if line.is_of_person else found.groups)[line.sender] += 1
+            found._date(line.stamp)
+        found.senders = {name: count for name, count in found.heard.items() if words.is_sender(name, found.heard)}
         return found
+
+    def _date(self, of: Stamp) -> None:
+        self.short |= of.numbers[0] < 100
+        for order, possible in self.orders.items():
+            at = of.at(order) if possible and of.may_be(order) else None
+            if at is None:
+                self.orders[order] = False
+                continue
+            self.likely[order] &= FIRST_YEAR <= at.year < FIRST_YEAR + 40
+            self.sorted[order] &= at >= self.last.get(order, at)
+            self.first[order] = min(at, self.first.get(order, at))
+            self.last[order] = max(at, self.last.get(order, at))
 
     def order(self, name: str) -> Order:
         """Raises ImportRefused."""
         possible: list[Order] = [order for order, whether in self.orders.items() if whether]
         if not possible:
             raise ImportRefused(f"{name}: its dates cannot be read, in whatever order their numbers are")
+        possible = [order for order in possible if self.likely[order]] or possible
+        if self.short and len(possible) > 1 and "ymd" in possible:
+            spans = {order: self.last[order] - self.first[order] for order in possible}
+            is_ymd = spans["ymd"] * MOST_SPAN < min(spans[order] for order in possible if order != "ymd")
+            possible = ["ymd"] if is_ymd else [order for order in possible if order != "ymd"]
         ascending = [order for order in possible if self.sorted[order]]
         if len(possible) > 1 and len(ascending) == 1:
             possible = ascending
@@ -172,6 +201,11 @@ class _Facts:
                 f"{name}: its dates may be day/month or month/day, which nothing tells: give --dates dmy or mdy"
             )
         return possible[0]
+
+    @property
+    def group(self) -> str:
+        """The name of a group whose notices stand under it; empty: none is seen."""
+        return next((name for name, _ in self.groups.most_common() if name not in self.senders), "")
 
     def title(self, stem: str) -> str:
         """The chat's name by that of a file; empty: that says nothing."""
@@ -182,23 +216,9 @@ class _Facts:
 
     def named(self) -> str:
         """Those who speak, as they are told to a person."""
-        names = [cut(name, 40) for name, _ in self.senders.most_common(MOST_NAMED)]
+        often = sorted(self.senders, key=self.senders.__getitem__, reverse=True)
+        names = [cut(name, 40) for name in often[:MOST_NAMED]]
         return ", ".join(names) + (" and others" if len(self.senders) > MOST_NAMED else "")
-
-
-_PLACES: Mapping[Order, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
-"""Of year, month and day."""
-
-
-def _when(line: _Line, order: Order) -> dt.datetime | None:
-    """The moment on the telephone's clock; None: there is no such day."""
-    year, month, day = (line.numbers[place] for place in _PLACES[order])
-    if 100 <= year < 1000 or max(month, day) > 31:
-        return None
-    try:
-        return dt.datetime(year + (2000 if year < 100 else 0), month, day, *line.time)  # noqa: DTZ001 - see its zone
-    except ValueError:
-        return None
 
 
 @attrs.define(eq=False)
@@ -216,7 +236,7 @@ class _Reading:
     def events(self) -> Iterator[Event]:
         is_own = self._whose()
         others = sorted(name for name in self._facts.senders if not is_own(name))
-        title = self._title or ", ".join(others[:3]) or "WhatsApp"
+        title = self._title or self._facts.group or ", ".join(others[:3]) or "WhatsApp"
         yield Chat(key=title.casefold(), title=title, people=True)
         line: _Line | None = None
         said: list[str] = []
@@ -234,6 +254,8 @@ class _Reading:
         names = {name: normalized("NFC", name).casefold() for name in senders}
         if me is None and len(names) == 2 and self._title.casefold() in names.values():
             (me,) = (name for name, own in names.items() if own != self._title.casefold())
+        if me is None and [*names.values()] == [self._title.casefold()]:  # who only listened
+            return lambda _name: False
         if me is None:
             raise ImportRefused(f"{self._file.name}: who are you? Give --me NAME; in it are {self._facts.named()}")
         wanted = normalized("NFC", one_line(me)).casefold()
@@ -245,14 +267,13 @@ class _Reading:
         if line is None:
             return
         text = "\n".join(said)
-        if not line.sender or _NOTICE.search(text):
+        if line.sender not in self._facts.senders:
             yield LeftOut("notices")
             return
-        named = [(each["a"] or each["b"]).strip() for each in _ATTACHED.finditer(text)]
-        text = _ATTACHED.sub(lambda found: f"[file: {(found['a'] or found['b']).strip()}]", text)
-        text = re.sub(f"[{_MARKS}]", "", text).strip()
-        at = _when(line, self._order)
+        text, named = words.said(text, line.is_marked)
+        at = line.stamp.at(self._order)
         if not text or at is None:
+            yield LeftOut("messages that were deleted, or not exported" if line.is_of_person else "notices")
             return
         # Nothing numbers the messages: by the telephone's clock, the sender and the text they are known again, and by
         # their order where somebody said the same twice in a minute.

@@ -8,8 +8,8 @@ import pytest
 
 from klaw.imports import whatsapp
 from klaw.imports.events import Chat, ImportRefused, LeftOut, Message, Unread
-from klaw.imports.whatsapp import Order
-from tests.support.exports import Read, events, texts, zipped
+from klaw.imports.whatsapp_time import Order, stamp
+from tests.support.exports import CASES, Read, events, texts, zipped
 
 ANDROID = """\
 12.03.2024, 14:05 - Сообщения и звонки защищены сквозным шифрованием.
@@ -111,3 +111,222 @@ def test_a_text_that_is_no_chat_is_named(tmp_path: Path) -> None:
     assert [each for each in events(path, reading("A")) if isinstance(each, Unread)] == [
         Unread("chat_notes.txt", "has no message of WhatsApp in it")
     ]
+
+
+def said(path: Path, me: str | None = None) -> list[str]:
+    """Times and texts, of a telephone in UTC."""
+    read = partial(whatsapp.read, me=me, order=None, zone=ZoneInfo("UTC"), title=None)
+    return [f"{each.at[:19]} {each.text}" for each in events(path, read) if isinstance(each, Message)]
+
+
+@pytest.mark.parametrize("case", sorted(each.name for each in (CASES / "whatsapp_dates_not_read").iterdir()))
+def test_dates_of_other_countries(case: str) -> None:
+    """26.C3"""
+    found = said(CASES / "whatsapp_dates_not_read" / case / "WhatsApp Chat with Boris.txt")
+    assert [each[:16] for each in found] == ["2026-03-01T15:04", "2026-03-01T15:05", "2026-03-21T09:05"]
+    assert ["Boris: " in each for each in found] == [False, True, False]
+
+
+STAMPS = [line.split("\t") for line in (CASES.parents[1] / "whatsapp_stamps.tsv").read_text().splitlines()]
+"""Of CLDR 47, for the languages of the apps, with either clock: what stands before messages of four moments."""
+
+
+@pytest.mark.parametrize("locale", sorted({each[0] for each in STAMPS}))
+def test_dates_of_every_locale_that_the_apps_have(tmp_path: Path, locale: str) -> None:
+    """26.C3"""
+    path = tmp_path / "_chat.txt"
+    for _, *stamps in (each for each in STAMPS if each[0] == locale):
+        path.write_text("\n".join(f"{each}Anna: x" for each in stamps))
+        times = [each[:16] for each in said(path, "Anna")]
+        assert times == ["2026-03-01T15:04", "2026-03-21T09:05", "2026-03-22T00:07", "2026-03-22T12:08"], stamps
+
+
+@pytest.mark.parametrize(
+    ("written", "at"),
+    [
+        ("21/3/2569 09:05", "2026-03-21T09:05"),
+        ("21/3/69 09:05", "2026-03-21T09:05"),
+        ("๒๑/๓/๒๕๖๙ ๐๙:๐๕", "2026-03-21T09:05"),
+        ("۱۴۰۵/۱/۱، ۹:۰۵ ق.ظ.", "2026-03-21T09:05"),
+        ("1403/12/30, 09:05", "2025-03-20T09:05"),
+        ("令和8年3月21日 9:05", "2026-03-21T09:05"),
+        ("115/3/21 上午9:05", "2026-03-21T09:05"),
+        ("民國115年3月21日 晚上9:05", "2026-03-21T21:05"),
+        ("2026年3月21日 凌晨12:05", "2026-03-21T00:05"),
+        ("2026年3月21日下午9:05", "2026-03-21T21:05"),
+        ("26. 3. 21. 오후 9:05", "2026-03-21T21:05"),
+        ("26/3/21 09:05", "2026-03-21T09:05"),
+        ("21.3.2026 klo 9.05", "2026-03-21T09:05"),
+        ("21.03.2026 kl. 09.05.07", "2026-03-21T09:05"),
+        ("09:05, 21/3/2026", "2026-03-21T09:05"),
+        ("21/3/2026, 9:05 a.\u202fm.", "2026-03-21T09:05"),
+        ("21/3/2026, 9:05 p.\u00a0m.", "2026-03-21T21:05"),
+        ("21/3/2026 à 9 h 05", "2026-03-21T09:05"),
+        ("21/3/2026 9:05 da noite", "2026-03-21T21:05"),
+        ("3/21/26, 9:05 at night", "2026-03-21T21:05"),
+        ("2026/03/21, 09:05", "2026-03-21T09:05"),
+        ("1447/9/2, 9:05", None),
+        ("3.4.5 - 2", None),
+        ("1.3.2026 at 9:05 in the very long meeting room of ours", None),
+    ],
+)
+def test_other_calendars_and_words(written: str, at: str | None) -> None:
+    found = stamp(written)
+    read = found and next(
+        (when for order in ("ymd", "dmy", "mdy") if (when := found.at(order)) and when.year > 2009), None
+    )
+    assert (read and read.isoformat()[:16]) == at
+
+
+def test_two_digits_of_a_year_that_stands_first(tmp_path: Path) -> None:
+    """Read as a day it would make two neighbours years apart; else the day stands first, as with most."""
+    path = tmp_path / "_chat.txt"
+    path.write_text("26/3/12, 10:00 - A: x\n26/3/13, 10:00 - B: y\n")
+    assert [each[:10] for each in said(path, "A")] == ["2026-03-12", "2026-03-13"]
+    path.write_text("12.03.24, 10:00 - A: x\n13.03.24, 10:00 - B: y\n")
+    assert [each[:10] for each in said(path, "A")] == ["2024-03-12", "2024-03-13"]
+
+
+def test_words_of_times_that_are_not_known_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "_chat.txt"
+    path.write_text("13/01/2026 3:04 UTO - A: x\n13/01/2026 9:05 KIX - A: y\n[13/01/2026 9:05 KIX] A: pasted\n")
+    (unread,) = (each for each in events(path, reading("A")) if isinstance(each, Unread))
+    assert unread.why.startswith("1 lines begin with a time that is written in words that are not known")
+
+
+def test_notices_are_nobodys_words() -> None:
+    """26.C3: on an iPhone they stand behind U+200E, under the name of a person or of the group."""
+    path = CASES / "whatsapp_notices_as_words"
+    assert [each[20:] for each in said(path, "Anna")] == ["Boris: We meet at nine.", "Good.", "Boris: At ten, rather."]
+    found = events(path, reading("Anna"))
+    assert found[0] == Chat(key="hiking club", title="Hiking club", people=True)
+    assert len([each for each in found if isinstance(each, LeftOut)]) == 9
+    with pytest.raises(ImportRefused, match=r"in it are Boris, Anna$"):
+        events(path, reading())
+
+
+def test_a_notice_with_a_colon_is_no_sender() -> None:
+    """26.C3"""
+    path = CASES / "whatsapp_notice_with_colon_is_a_sender"
+    assert [each[20:] for each in said(path)] == ["Boris: We meet at nine.", "Good."]
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        'Boris changed the subject from "Trip: Riga" to "Trip: Oslo"',
+        "Boris changed the subject to “Trip: Oslo”",
+        "Борис изменил(а) тему на «Поездка: Осло»",
+        "Boris hat den Betreff zu „Reise: Oslo“ geändert",
+        "You created group “Trip: Riga”",
+        "Boris hat die selbstlöschenden Nachrichten geändert: neue Nachrichten verschwinden nach 90 Tagen",
+        "Boris cambió los mensajes temporales: los mensajes nuevos desaparecerán",
+        "Boris zrobił coś zupełnie nowego: a tego nikt nie zna",
+        "Boris's security code changed: tap to learn more",
+        "Вы изменили настройки группы: теперь пишут все",
+    ],
+)
+def test_notices_with_colons_in_several_languages(tmp_path: Path, notice: str) -> None:
+    path = tmp_path / "_chat.txt"
+    lines = ["Boris: one", notice, "Anna: two", "Boris: three", "Anna Maria: four", "Anna van den Berg: five"]
+    path.write_text("".join(f"14/08/2026, 21:0{n} - {line}\n" for n, line in enumerate(lines)))
+    assert [each[20:] for each in said(path, "Anna")] == [
+        "Boris: one",
+        "two",
+        "Boris: three",
+        "Anna Maria: four",
+        "Anna van den Berg: five",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<Media omitted>",
+        "<Без медиафайлов>",
+        "<Medien ausgeschlossen>",
+        "<Multimedia omitido>",
+        "<Médias omis>",
+        "<미디어 파일 제외됨>",
+        "<メディアなし>",
+        "<省略多媒体文件>",
+        "<تم استبعاد الوسائط>",
+        "<המדיה לא נכללה>",
+        "<मीडिया के बिना>",
+        "<ไฟล์สื่อถูกลบ>",
+        "<bỏ qua tệp phương tiện>",
+        "<Pominięto multimedia>",
+        "<Medya dahil edilmedi>",
+        "This message was deleted",
+        "You deleted this message.",
+        "Данное сообщение удалено",
+        "Diese Nachricht wurde gelöscht.",
+        "Se eliminó este mensaje.",
+        "تم حذف هذه الرسالة",
+        "이 메시지는 삭제되었습니다.",
+        "此消息已删除。",
+        "Missed voice call",
+        "Пропущенный видеозвонок",
+        "Waiting for this message. This may take a while.",
+        "Ожидание данного сообщения. Это может занять время.",
+        "null",
+    ],
+)
+def test_what_stands_for_a_message_is_nobodys_word(tmp_path: Path, text: str) -> None:
+    """26.C3: on Android, where no mark tells it."""
+    path = tmp_path / "_chat.txt"
+    path.write_text(f"14/08/2026, 21:00 - Anna: {text}\n14/08/2026, 21:01 - Boris: hi\n")
+    assert [each[20:] for each in said(path, "Anna")] == ["Boris: hi"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("<Media omitted>\nthe caption", "the caption"),
+        ("At ten. <This message was edited>", "At ten."),
+        ("В десять. <Сообщение изменено>", "В десять."),
+        ("Um zehn. <Diese Nachricht wurde bearbeitet.>", "Um zehn."),
+        ("a <b> c <tag>", "a <b> c <tag>"),
+        ("<3", "<3"),
+        ("null and void", "null and void"),
+        ("I deleted this message was deleted", "I deleted this message was deleted"),
+        ("POLL:\nWhere?\nOPTION: Lake (2 votes)", "POLL:\nWhere?\nOPTION: Lake (2 votes)"),
+        ("location: https://maps.google.com/?q=1,2", "location: https://maps.google.com/?q=1,2"),
+        ("IMG-20260814-WA0001.jpg (kaust on lisatud)", "[file: IMG-20260814-WA0001.jpg]"),
+        ("\u200eplan.pdf (zzz yyy)\nread it", "[file: plan.pdf]\nread it"),
+    ],
+)
+def test_what_people_say_on_android(tmp_path: Path, text: str, kept: str) -> None:
+    path = tmp_path / "_chat.txt"
+    path.write_text(f"14/08/2026, 21:00 - Anna: {text}\n14/08/2026, 21:01 - Boris: hi\n")
+    assert [each[20:] for each in said(path, "Anna")] == [kept, "Boris: hi"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("\u200eбилиберда на неизвестном языке", None),
+        ("\u200eimage omitted", None),
+        ("\u200eimage omitted\nthe caption", "the caption"),
+        ("the caption \u200eimage omitted", "the caption"),
+        ("the caption \u200e<xyz: 00000007-PHOTO.jpg>", "the caption [file: 00000007-PHOTO.jpg]"),
+        ("lease.pdf • \u200e3 pages \u200edocument omitted", "[file: lease.pdf]"),
+        ("\u200elease.pdf • \u200e3 Seiten \u200eDokument weggelassen", "[file: lease.pdf]"),
+        ("lease.pdf • \u200e3 pages \u200e<attached: 00000008-lease.pdf>", "[file: 00000008-lease.pdf]"),
+        ("\u200eUMFRAGE:\nWo?\n\u200eOPTION: See (\u200e2 Stimmen)", "UMFRAGE:\nWo?\nOPTION: See (2 Stimmen)"),
+        ("\u200eStandort: https://maps.google.com/?q=1,2", "Standort: https://maps.google.com/?q=1,2"),
+        ("At ten \u200e<zzz yyy>", "At ten"),
+        ("call \u2068Boris\u2069 and\u200e go", "call Boris and go"),
+    ],
+)
+def test_what_people_say_on_an_iphone(tmp_path: Path, text: str, kept: str | None) -> None:
+    path = tmp_path / "_chat.txt"
+    path.write_text(f"[14.08.2026, 21:00:01] Anna: {text}\r\n[14.08.2026, 21:01:02] Boris: hi\r\n")
+    me = "Boris"
+    assert [each[20:] for each in said(path, me)] == [*([f"Anna: {kept}"] if kept else []), "hi"]
+
+
+def test_who_only_listened_needs_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "WhatsApp Chat with Boris.txt"
+    path.write_text("14/08/2026, 21:00 - Boris: one\n14/08/2026, 21:00 - Boris: two\n")
+    assert [each[20:] for each in said(path)] == ["Boris: one", "Boris: two"]
