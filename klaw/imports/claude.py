@@ -145,7 +145,7 @@ def _message(message: Any, before: str | None) -> Iterator[Event]:
     made = [each for each in blocks if each.get("type") in _MADE]
     if made:
         yield LeftOut(_TOOLS)
-    yield from (LeftOut("parts that are no text") for each in blocks if each.get("type") not in _MADE | _TEXTS)
+    yield from (LeftOut("no text") for each in blocks if each.get("type") not in _MADE | _TEXTS)
     texts = [str(each.get("text") or "") for each in blocks if each.get("type") in _TEXTS]
     # `text` repeats the blocks in words of its own.
     texts = [_shown(each) for each in texts or [str(message.get("text") or "")]]
@@ -236,7 +236,7 @@ def _project(found: Mapping[str, Any], place: str) -> Iterator[Event]:
     """A project: its documents, and its instructions, which are left out."""
     name = one_line(str(found.get("name") or found.get("uuid") or "project"))
     if found.get("prompt_template"):
-        yield LeftOut("instructions of projects")
+        yield LeftOut("instructions of a project")
     for number, each in enumerate(found.get("docs") or (), 1):
         if isinstance(each, dict) and isinstance(text := each.get("content"), str):
             yield Document(name, PurePosixPath(str(each.get("filename") or f"{number}.md")).name, text)

@@ -96,7 +96,7 @@ class Document:
 
 
 MADE_BY_TOOLS = "instructions, tools and thoughts"
-REPLACED = "replaced questions and answers"
+REPLACED = "replaced by later ones"
 
 Event: TypeAlias = Chat | Message | Kept | Document | Unread | LeftOut
 

@@ -6,6 +6,7 @@ was said, and what lies beside it was replaced.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -108,13 +109,42 @@ def _message(entry: Mapping[str, Any], number: int, place: str) -> Iterator[Even
         yield LeftOut("tools")
         return
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    texts = [str(each.get("text") or "") for each in blocks if each.get("type") == "text"]
+    texts = [_shown(str(each.get("text") or ""), role) for each in blocks if each.get("type") == "text"]
     texts += ["[image]" for each in blocks if each.get("type") == "image"]
     text = "\n".join(each for each in texts if each.strip())
+    if any(each.get("type") not in ("text", "image") for each in blocks):
+        yield LeftOut("tools and thoughts")
     if not text:
+        if any(each.get("type") == "text" and each.get("text") for each in blocks):
+            yield LeftOut("notices")
         return
     at = moment(entry.get("timestamp")) or moment(message.get("timestamp"))
     if at is None:
         yield Unread(place, "has no time")
     else:
         yield Message(key=str(entry.get("id") or f"line {number}"), role=role, text=text, at=at)
+
+
+_ABOUT = re.compile(
+    r"^(?:[A-Z][a-z]+(?: [a-z]+){0,3} \(untrusted(?: metadata|, for context)\):\n```json\n[^`]*\n```\s*"
+    r"|System: \[[^\]\n]{4,60}\][^\n]*(?:\n|\Z)"
+    r"|\[(?:Telegram|WhatsApp|Signal|Discord|Slack|iMessage|BlueBubbles|WebChat|Matrix|Teams|Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+    r" (?:[^\]\n]{0,200} )?\d{4}-\d{2}-\d{2}[ T]\d{1,2}:\d{2}[^\]\n]{0,30}\] ?)+"
+)
+"""Before what somebody wrote: who it is, when, and what happened meanwhile."""
+_ID = re.compile(r"^\[message_id: [^\]\n]{1,200}\]\s*$\n?", re.MULTILINE)
+_TAG = re.compile(r"\[\[ ?(?:reply_to(?:_current)?(?: ?: ?[^\]\n]{1,100})?|audio_as_voice) ?\]\] ?")
+_PROMPTS = (
+    *("Read HEARTBEAT.md if it exists", "A new session was started via /new or /reset", "Pre-compaction memory flush"),
+    "[cron:",
+)
+_SILENCE = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
+
+
+def _shown(text: str, role: Role) -> str:
+    """What was said, without what the program writes around it and for the model alone."""
+    if role is Role.ASSISTANT:
+        said = _TAG.sub("", text)
+        return "" if said.strip(" *`.\n") in _SILENCE else said
+    said = _ID.sub("", _ABOUT.sub("", text, count=1))
+    return "" if said.lstrip().startswith(_PROMPTS) else text if said == text else said.strip()

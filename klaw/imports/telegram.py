@@ -131,13 +131,13 @@ class _Reader:
     def _message(self, found: Any) -> Iterator[Event]:
         if found.get("type") != "message":
             is_notice = found.get("type") == "service"
-            yield LeftOut("notices" if is_notice else "messages that Telegram does not export")
+            yield LeftOut("notices" if is_notice else "not exported by Telegram")
             return
         text, rest = telegram_text.text_of(found)
         yield from (LeftOut(each) for each in rest)
         if not text:
             if not rest:
-                yield LeftOut("messages without text")
+                yield LeftOut("without text")
             return
         at = moment(_number(found.get("date_unixtime"))) or moment(found.get("date"), self._zone)
         if at is None:

@@ -46,7 +46,7 @@ def text_of(found: Mapping[str, Any]) -> tuple[str, list[str]]:
         if told:
             named.append(told)
         else:
-            rest.append(f"content of the kind {kind[:40]}")
+            rest.append(f"of the kind {kind[:40]}")
     said = _said(found.get("text") or found.get("text_entities"))
     return "\n".join([*named, *([said] if said.strip() else [])]), rest
 

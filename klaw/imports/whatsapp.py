@@ -273,7 +273,7 @@ class _Reading:
         text, named = words.said(text, line.is_marked)
         at = line.stamp.at(self._order)
         if not text or at is None:
-            yield LeftOut("messages that were deleted, or not exported" if line.is_of_person else "notices")
+            yield LeftOut("deleted or not exported" if line.is_of_person else "notices")
             return
         # Nothing numbers the messages: by the telephone's clock, the sender and the text they are known again, and by
         # their order where somebody said the same twice in a minute.

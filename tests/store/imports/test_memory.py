@@ -11,13 +11,13 @@ from klaw.domain.fact import Fact, FactId
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.person import Person, PersonId
 from klaw.errors import KlawError
-from klaw.imports import klaw_export
+from klaw.imports import claude, klaw_export
 from klaw.imports.feed import Report, feed
 from klaw.imports.files import opened
 from klaw.operations.perform import OPERATOR, operations, perform, read
 from klaw.store.kinds import facts, imports, messages, people
 from klaw.store.store import Store
-from tests.support.exports import FIRST, SECOND, THIRD, imported
+from tests.support.exports import CASES, FIRST, SECOND, THIRD, imported
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
 from tests.support.people import people_of
@@ -237,3 +237,21 @@ async def test_two_of_one_name_in_an_export_stay_two(tmp_path: Path) -> None:
         assert (await moved(store, path)).remembered == 2
         found: list[Person] = await store.readers.run(people.by_names, LOCAL_USER, ["anna"])
         assert [each.id for each in found] == ["who1", "who2"]
+
+
+async def test_memories_of_claude_become_facts_of_the_import(tmp_path: Path) -> None:
+    """26.C3"""
+    path = CASES / "claude_memories_and_projects_ignored.zip"
+    async with running_store(tmp_path / "data") as store:
+        report = await imported(store, "claude", path, reader=claude.read)
+        assert (report.added, report.facts, report.remembered, report.documents) == (2, 1, 1, 1)
+        (fact_,) = await store.readers.run(facts.of_user, LOCAL_USER)
+        assert (fact_.text, fact_.origin, fact_.imported) == (
+            "Anna lives in Riga and grows apples.",
+            "assistant",
+            FIRST,
+        )
+        again = await imported(store, "claude", path, SECOND, reader=claude.read)
+        assert (again.added, again.remembered) == (0, 0)
+        await undo(store, tmp_path / "data")
+        assert await known(store) == ([], [])

@@ -10,7 +10,8 @@ from klaw.cli import imports
 from klaw.cli.main import main
 from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
-from klaw.imports.events import ImportRefused
+from klaw.imports.events import Document, ImportRefused
+from klaw.operations.operation import OperationError
 
 
 @pytest.mark.parametrize("source", ["chatgpt", "claude", "telegram", "openclaw", "klaw"])
@@ -31,3 +32,24 @@ def test_the_zone_of_times_that_name_none(
     where = ("--me", "A", "--dry-run", "--json", "--home", str(tmp_path))
     assert main(["import", "whatsapp", str(file), "--zone", zone, *where]) == 0
     assert json.loads(capsys.readouterr().out)["first_at"] == f"2024-03-05T{at}:00.000Z"
+
+
+def test_documents_of_projects_are_written_where_they_harm_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """26.C3: names of an export lead nowhere else, and take the place of no file."""
+    folder = imports._empty(str(tmp_path / "projects"))
+    given = [("Garden", "plan.md", "1"), ("Garden", "plan.md", "2"), ("../..", "../../x", "3"), ("/", ".bashrc", "4")]
+    given += [("я" * 300, f"{'😀' * 300}.md", "5"), ("Garden", "..", "6"), ("a\0b", "c\n\ud800d", "\ud800")]
+    for each in given:
+        imports._keep(folder, Document(*each))
+    found = {str(each.relative_to(folder)): each.read_text() for each in folder.rglob("*") if each.is_file()}
+    assert len(found) == len(given)
+    assert (found["Garden/plan.md"], found["Garden/plan 2.md"]) == ("1", "2")
+    assert [each.name for each in tmp_path.iterdir()] == ["projects"]
+    with pytest.raises(OperationError, match="is not empty"):
+        imports._empty(str(folder))
+    export = tmp_path / "projects.json"
+    export.write_text(json.dumps([{"name": "Garden", "docs": [{"filename": "a.md", "content": "x"}]}]))
+    assert main(["import", "claude", str(export), "--dry-run", "--home", str(tmp_path)]) == 0
+    assert "1 document of projects: --projects DIR writes them into a folder" in capsys.readouterr().out

@@ -33,8 +33,8 @@ def test_the_way_to_the_current_node_is_what_was_said(tmp_path: Path) -> None:
         Message(key="q2", role="user", text="Where is my bicycle?", at="2023-11-14T22:13:21.000Z"),  # type: ignore[arg-type]
         Message(key="a1", role="assistant", text="In the shed", at="2023-11-14T22:13:22.000Z"),  # type: ignore[arg-type]
         Message(key="q3", role="user", text="Thanks", at="2023-11-14T22:13:22.000Z"),  # type: ignore[arg-type]
-        LeftOut("replaced questions and answers"),
-        LeftOut("replaced questions and answers"),
+        LeftOut("replaced by later ones"),
+        LeftOut("replaced by later ones"),
     ]
 
 

@@ -72,7 +72,7 @@ def test_one_bad_message_does_not_stop_its_chat(tmp_path: Path, bad: Any) -> Non
 
 
 def test_the_way_to_the_newest_answer_is_what_was_said() -> None:
-    """26.C3: replaced questions and answers are counted, and not imported."""
+    """26.C3: replaced by later ones are counted, and not imported."""
     found = events(CASES / "claude_replaced_answers_imported", claude.read)
     assert [each.text for each in found if isinstance(each, Message)] == [
         "Plan a trip to Bergen.",
@@ -80,7 +80,7 @@ def test_the_way_to_the_newest_answer_is_what_was_said() -> None:
         "Thanks.",
         "Have a good trip.",
     ]
-    assert found.count(LeftOut("replaced questions and answers")) == 3
+    assert found.count(LeftOut("replaced by later ones")) == 3
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_conversation_memories_and_projects_of_a_file_each() -> None:
         FactSource.ARCHIVIST,
     )
     assert found[-2:] == [
-        LeftOut("instructions of projects"),
+        LeftOut("instructions of a project"),
         Document("Garden", "plan.md", "Plant the apple trees in April."),
     ]
 

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from klaw.imports import openclaw
 from klaw.imports.events import Chat, LeftOut, Message, Unread
 from tests.support.exports import events, texts
@@ -87,3 +89,34 @@ def test_a_bad_line_does_not_stop_the_rest(tmp_path: Path) -> None:
         "s1.jsonl, line 4",
         "s1.jsonl, line 5",
     ]
+
+
+ENVELOPE = 'Conversation info (untrusted metadata):\n```json\n{"sender": "Anna"}\n```\n\n'
+
+
+@pytest.mark.parametrize(
+    ("role", "text", "said"),
+    [
+        ("user", f"{ENVELOPE}Hello", "Hello"),
+        ("user", "[Telegram Anna id:5 2026-03-01 10:00 UTC] Hello\n[message_id: 77]", "Hello"),
+        ("user", "System: [2026-03-01 10:00:00 UTC] Node connected\nHello", "Hello"),
+        ("user", "[Mon 2026-03-02 10:00 GMT+1] Hello", "Hello"),
+        ("user", "[WhatsApp] is down, see 10:00", "[WhatsApp] is down, see 10:00"),
+        ("user", "[Meeting 2026-03-01 10:00] book it", "[Meeting 2026-03-01 10:00] book it"),
+        ("user", "Read HEARTBEAT.md if it exists (workspace context). Follow it strictly.", None),
+        ("user", "A new session was started via /new or /reset. Greet the user.", None),
+        ("user", "[cron:ab-12 water] Water the plants", None),
+        ("assistant", "HEARTBEAT_OK", None),
+        ("assistant", "NO_REPLY", None),
+        ("assistant", "[[reply_to_current]] Yes", "Yes"),
+        ("assistant", "It answers HEARTBEAT_OK", "It answers HEARTBEAT_OK"),
+    ],
+)
+def test_what_the_program_writes_is_nobodys_word(tmp_path: Path, role: str, text: str, said: str | None) -> None:
+    """26.C3"""
+    entry = {"type": "message", "id": "1", "timestamp": "2024-03-05T10:00:00Z"}
+    content = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": text}]
+    (tmp_path / "s.jsonl").write_text(json.dumps({**entry, "message": {"role": role, "content": content}}))
+    assert texts(tmp_path, openclaw.read) == ([f"{role}: {said}"] if said else [])
+    left = [each.why for each in events(tmp_path, openclaw.read) if isinstance(each, LeftOut)]
+    assert left == ["tools and thoughts", *([] if said else ["notices"])]

@@ -219,8 +219,8 @@ def test_all_that_is_no_text_is_told_as_text_or_counted() -> None:
         "Boris: [dice: 🎲 5]",
     ]
     assert [each.why for each in found if isinstance(each, LeftOut)] == [
-        "messages that Telegram does not export",
-        "content of the kind story",
+        "not exported by Telegram",
+        "of the kind story",
     ]
 
 
