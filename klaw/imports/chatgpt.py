@@ -107,9 +107,10 @@ def _message(name: str, message: Any, before: str | None) -> Event | None:
     role = message["author"]["role"]
     about, content = message.get("metadata") or {}, message["content"]
     at = moment(message.get("create_time")) or before
-    if role != "tool" and (about.get("is_visually_hidden_from_conversation") or about.get("is_user_system_message")):
-        return LeftOut("hidden")
     recipient = str(message.get("recipient") or "all")
+    is_made = role == "tool" or recipient.startswith("canmore.")
+    if not is_made and (about.get("is_visually_hidden_from_conversation") or about.get("is_user_system_message")):
+        return LeftOut("hidden")
     if role == "tool":
         text = _report(about, content)
     elif role == "assistant" and recipient.startswith("canmore."):

@@ -23,9 +23,7 @@ from klaw.imports.json_stream import chats
 from klaw.imports.tree import way
 
 SOURCE = "claude"
-FILES = (
-    r"(?:(?:conversations|memories|projects|manifest)(?:[-_ ]?\d+)?|(?:conversations|projects|memories)/[^/]+)\.json"
-)
+FILES = r"(?:(?:conversations?|memories|projects|manifest)(?:[-_ ][^/]+|\d+)?|(?:conversations|projects|memories)/[^/]+)\.json"
 _MEMBERS = frozenset({"chat_messages", "conversations_memory", "project_memories", "docs", "data_files"})
 """By which it is seen what an entry is."""
 _PART = re.compile(r"(?:conversations|memories|projects)-\d{1,6}\.zip", re.IGNORECASE)
@@ -141,7 +139,8 @@ def _way(messages: list[Any], current: Any) -> frozenset[int]:
 
 def _message(message: Any, before: str | None) -> Iterator[Event]:
     key, role = str(message["uuid"]), _SAID[message["sender"]]
-    blocks = [each for each in message.get("content") or () if each is not None]
+    content = message.get("content") or ()
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [*filter(None, content)]
     made = [each for each in blocks if each.get("type") in _MADE]
     if made:
         yield LeftOut(_TOOLS)

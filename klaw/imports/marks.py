@@ -7,7 +7,7 @@ from typing import Any
 
 _MARK = re.compile(
     r"( ?)(\ue200[^\ue200\ue201]*\ue201|【[^【】\n]{1,200}】|:contentReference\[oaicite:\d+\](?:\{index=\d+\})?"
-    r"|\b(?:file)?cite(?:turn\d{1,4}[a-z]{1,20}\d{1,4})+)"
+    r"|(?:file)?cite(?:turn\d{1,4}[a-z]{1,20}\d{1,4})+)"
 )
 _REST = re.compile(r" ?\ue200\w{0,20}(?:\ue202[^\s\ue200-\ue20f]*)*|[\ue200-\ue20f]")
 """What is left of damaged ones."""
@@ -34,7 +34,7 @@ def _placed(space: str, mark: str, shown: Mapping[str, str]) -> str:
     words = shown.get(mark)
     if not words and mark[0] == "\ue200":
         words = _words(mark[1:-1])
-    elif words is None and mark[0] == "【" and "†" not in mark:  # so some languages quote
+    elif words is None and mark[0] == "【" and not re.search(r"†|turn\d", mark):  # so some languages quote
         words = mark
     return f"{space}{words}" if words else ""
 

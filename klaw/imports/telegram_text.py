@@ -42,11 +42,12 @@ def text_of(found: Mapping[str, Any]) -> tuple[str, list[str]]:
         if key in _ABOUT or not value or not isinstance(value, dict | list | str):
             continue
         kind = " ".join(re.findall(r"[a-z]+", key.removesuffix("_information"))) or "content"
+        kind = kind[:MOST_KIND]
         told = "" if isinstance(value, str) else _KINDS.get(key, _any)(kind, value)
         if told:
             named.append(told)
         else:
-            rest.append(f"of the kind {kind[:40]}")
+            rest.append(f"of the kind {kind}")
     said = _said(found.get("text") or found.get("text_entities"))
     return "\n".join([*named, *([said] if said.strip() else [])]), rest
 
@@ -114,7 +115,7 @@ def _dice(kind: str, found: Any) -> str:
     return f"[{kind}: {found.get('emoji') or ''} {found.get('value') or ''}".rstrip() + "]"
 
 
-MAX_DEPTH = 20
+MAX_DEPTH, MOST_KIND = 20, 40
 
 
 def _any(kind: str, found: Any) -> str:

@@ -8,6 +8,7 @@ import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import attrs
 
@@ -27,7 +28,9 @@ MOST_SPAN = 3
 """So many times as long as read otherwise, a chat is not read so: where its years might be its days."""
 
 _SENDER = re.compile(
-    rf"[{MARKS}~\s]{{0,9}}(?P<name>[^:\n]{{1,100}}?)\s?:(?:[ \u00a0]|(?=[{MARKS}])|$)(?P<text>.*)", re.DOTALL
+    rf"[{MARKS}~\s]{{0,9}}(?P<name>(?:[^:\n]|:(?![ \u00a0{MARKS}]|$)){{1,100}}?)\s?:"
+    rf"(?:[ \u00a0]|(?=[{MARKS}])|$)(?P<text>.*)",
+    re.DOTALL,
 )
 _TITLE = re.compile(
     r"^(?:whatsapp chat (?:with|-) ?|whatsapp-chat (?:mit|-) |(?:chat|discussion|conversa) (?:de |do )?whatsapp "
@@ -97,21 +100,22 @@ def _lines(file: File) -> Iterator[str]:
             yield line.decode("utf-8", "replace").rstrip("\r\n")
 
 
-def _heads(file: File, odd: list[str] | None = None) -> Iterator[tuple[_Line | None, str]]:
+def _style(file: File) -> tuple[str, bool] | None:
+    """How most of its first messages are dated: somebody may have pasted others before them."""
+    found = filter(None, (_parse(line) for line in _lines(file)))
+    return next((style for style, _ in Counter(each.style for each in islice(found, 1_000)).most_common(1)), None)
+
+
+def _heads(
+    file: File, style: tuple[str, bool] | None, odd: list[str] | None = None
+) -> Iterator[tuple[_Line | None, str]]:
     """The lines of a file, each with what it is the head of. What somebody pasted from another chat is no head: it is
     written in another way than the file, or has a date that does not exist. ``odd`` gets the stamps that differ from
     the others in words only: in words for the halves of a day that are not known, it may be."""
-    style = None
     for text in _lines(file):
         head = _parse(text, style)
-        if head is not None and any(head.stamp.at(order) for order in PLACES):
-            style = head.style
-        elif style is not None and odd is not None and (other := _parse(text, None)) is not None:
-            head = None
-            if other.style != style and _shape(other.style) == _shape(style):
-                odd.append(other.stamp.style)
-        else:
-            head = None
+        if head is None and odd is not None and (other := _parse(text)) is not None:
+            odd += [other.stamp.style] if style and _shape(other.style) == _shape(style) else []
         yield head, text
 
 
@@ -119,11 +123,11 @@ def _shape(style: tuple[str, bool]) -> tuple[str, bool]:
     return re.sub(r"[^\W\d_]+|\.(?=\||$)|\s", "", style[0]), style[1]
 
 
-def _parse(line: str, style: tuple[str, bool] | None) -> _Line | None:
+def _parse(line: str, style: tuple[str, bool] | None = None) -> _Line | None:
     """The head of a message; None: the line goes on with the one before, or is written in another style."""
     for written, rest in split(line):
         found = stamp(written)
-        if found is None:
+        if found is None or not any(found.at(order) for order in PLACES):
             continue
         own = found.style, written.startswith("[")
         if style in (None, own):
@@ -141,6 +145,7 @@ def _bare(text: str) -> str:
 class _Facts:
     """What only the whole file tells."""
 
+    style: tuple[str, bool] | None
     messages: int = 0
     heard: Counter[str] = attrs.Factory(Counter)
     """What stands before a colon, in lines that are no notices."""
@@ -162,8 +167,8 @@ class _Facts:
 
     @classmethod
     def of(cls, file: File) -> "_Facts":
-        found = cls()
-        for line in filter(None, (head for head, _ in _heads(file, found.odd))):
+        found = cls(_style(file))
+        for line in filter(None, (head for head, _ in _heads(file, found.style, found.odd))):
             found.messages += bool(line.sender)
             if line.sender:
                 (found.heard if line.is_of_person else found.groups)[line.sender] += 1
@@ -240,7 +245,7 @@ class _Reading:
         yield Chat(key=title.casefold(), title=title, people=True)
         line: _Line | None = None
         said: list[str] = []
-        for head, text in _heads(self._file):
+        for head, text in _heads(self._file, self._facts.style):
             if head is None:
                 said.append(text)
                 continue

@@ -174,7 +174,7 @@ def split(line: str) -> Iterator[tuple[str, str]]:
 @lru_cache(maxsize=512)
 def stamp(text: str) -> Stamp | None:
     """A date and a time; None: it is something else."""
-    plain = "".join(map(_plain, normalize("NFKC", text))).casefold().strip(" ,")
+    plain = (text if text.isascii() else "".join(map(_plain, normalize("NFKC", text)))).casefold().strip(" ,")
     date = _DATE.search(plain)
     if date is None:
         return None
@@ -211,6 +211,8 @@ _SEPARATORS = re.compile(r"[\s,،()\[\]\0日일]+")
 
 def _half(words: str, is_behind: bool) -> tuple[int, str] | None:
     """Where words before or behind a time name a half of the day: its first hour, or ``NIGHT``, and the other words."""
+    if not any(map(str.isalpha, words)):
+        return None
     pieces = list(filter(None, _SEPARATORS.split(words)))
     for size in range(min(len(pieces), 4), 0, -1):
         for first in range(len(pieces) - size + 1):

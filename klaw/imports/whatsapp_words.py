@@ -67,6 +67,13 @@ _PROGRAMS = re.compile(
     r"|hujung ke hujung|เข้ารหัสจากต้นทาง",
     re.IGNORECASE,
 )
+_MESSAGES = re.compile(
+    r"\W*(?:messages|сообщения|nachrichten|los mensajes|les messages|i messaggi|as (?:suas )?mensagens|повідомлення"
+    r"|mesajlar|wiadomości|消息|訊息|メッセージ|메시지|pesan|ה?הודעות|الرسائل|پیام|zprávy|správy|berichten|beskeder|meldinger|meddelanden"
+    r"|az üzenetek|mesajele|tin nhắn|मैसेज|मेसेज|মেসেজ|τα μηνύματα|viestit|poruke|mesej|ข้อความ)",
+    re.IGNORECASE,
+)
+"""So begins what WhatsApp says of encryption."""
 _COLON = re.compile(
     r"disappearing message|security code|исчезающ|код безопасности|selbstlöschend|Sicherheits(?:nummer|code)"
     r"|mensajes temporales"
@@ -74,15 +81,20 @@ _COLON = re.compile(
     r"|mensagens temporárias|zelfverwijder"
     r"|beveiligingscode|зникаюч|код безпеки|znikając|kod zabezp|kaybolan mesaj|süreli mesaj|güvenlik kod|mizící"
     r"|bezpečnostní kód"
-    r"|this group|the group|the subject|ответил\(а\) на|изменил\w*(?:\(а\))? (?:тему|назван|описан|настройк)",
+    r"|(?:changed|updated) (?:this group|the group|the subject|their)"
+    r"|ответил\(а\) на|изменил\w*(?:\(а\))? (?:тему|назван|описан|настройк)",
     re.IGNORECASE,
 )
-_YOU = re.compile(r"(?:you|you're|вы|du|sie|vous|tú|usted|você|tu|hai|ви|siz|u|jij) \S+ \S+", re.IGNORECASE)
+_YOU = frozenset(
+    ["you", "you're", "вы", "du", "sie", "vous", "tú", "usted", "você", "tu", "hai", "ви", "siz", "u", "jij"]
+)
 _QUOTES = (("“", "”"), ("„", "“”"), ("«", "»"), ("「", "」"), ("『", "』"), ("‘", "’"))
 MOST_WORDS = 8
 """Of a name."""
-MOST_PLACEHOLDER = 60
+MOST_PLACEHOLDER, MOST_GONE = 60, 120
 """Characters."""
+_SIGNS = re.compile(r"[<(\u200e]")
+"""Without one of them it is a text alone."""
 
 _GONE = """
     this message was deleted | you deleted this message | message deleted | הודעה זו נמחקה | ההודעה הזו נמחקה |
@@ -179,16 +191,23 @@ _WAITING = tuple(_listed(_BEGINS))
 
 
 def _is_gone(text: str) -> bool:
+    if len(text) > MOST_GONE:
+        return False
     plain = _normal(text[:200])
     return plain in GONE or plain.startswith(_WAITING)
 
 
+def _is_programs(text: str) -> bool:
+    return _is_gone(text) or bool(_MESSAGES.match(text) and _PROGRAMS.search(text[:100]))
+
+
 def is_of_person(text: str, is_marked: bool) -> bool:
-    """Whether somebody sent what is told under a name, if only what was deleted or not exported. ``is_marked``
-    is that of ``said``."""
+    """Whether somebody sent what is told under a name, if only what was deleted or not exported; see ``said``."""
     first = text.partition("\n")[0][:100]
     is_placeholder = len(first) < MOST_PLACEHOLDER and ("<" in first or (is_marked and "\u200e" in first))
-    return bool(_is_gone(text) or (is_placeholder and LEFT_OUT.search(first)) or said(text, is_marked)[0])
+    return bool(
+        not text.strip() or _is_gone(text) or (is_placeholder and LEFT_OUT.search(first)) or said(text, is_marked)[0]
+    )
 
 
 def is_sender(name: str, known: dict[str, int]) -> bool:
@@ -198,13 +217,19 @@ def is_sender(name: str, known: dict[str, int]) -> bool:
         name: it.
         known: how often each stands before one in the chat.
     """
-    words = name.split()
     if any(name.rfind(opening) > max(map(name.rfind, closing)) for opening, closing in _QUOTES) or name.count('"') % 2:
         return False
-    if _COLON.search(name) is not None or _YOU.match(name) or len(words) > MOST_WORDS:
+    words, count = name.split(), known.get(name, 0)
+    if _COLON.search(name) is not None or (len(words) > MOST_WORDS and count < 2):
         return False
-    others = (" ".join(words[:size]).removesuffix("'s").removesuffix("’s") for size in range(1, len(words) - 2))
-    return not any(known.get(each, 0) > known.get(name, 0) for each in others)
+    for size in range(1, len(words) - 1):
+        other = " ".join(words[:size])
+        if sum(each[0].isupper() for each in words[size:]) * 2 >= len(words) - size:
+            continue  # so go names on, and no sentences
+        is_known = known.get(other.removesuffix("'s").removesuffix("’s"), 0) > count and len(words) - size > 2
+        if is_known or other.casefold() in _YOU:
+            return False
+    return True
 
 
 def said(text: str, is_marked: bool) -> tuple[str, list[str]]:
@@ -214,6 +239,8 @@ def said(text: str, is_marked: bool) -> tuple[str, list[str]]:
         text: what stands under the person's name.
         is_marked: it is of an iPhone, which puts U+200E before what the program writes.
     """
+    if not _SIGNS.search(text):
+        return "" if _is_programs(text) else re.sub(f"[{MARKS}]", "", text).strip(), []
     files: list[str] = []
 
     def file(found: re.Match[str]) -> str:
@@ -236,6 +263,6 @@ def said(text: str, is_marked: bool) -> tuple[str, list[str]]:
         before, _, behind = first.rpartition("\u200e")
         if len(behind) < MOST_PLACEHOLDER and LEFT_OUT.search(behind):
             text = "\n".join(filter(None, (before.rstrip(), more)))
-    if _is_gone(text) or _PROGRAMS.search(text[:300]):
+    if _is_programs(text):
         text = ""
     return re.sub(f"[{MARKS}]", "", text).strip(), files

@@ -141,7 +141,7 @@ def test_marks_of_citations_are_nobodys_words() -> None:
         ("\ue200i\ue202turn0image0\ue202turn0image12\ue201Four", "Four"),
         ("Four citeturn0search0turn12news3.", "Four."),
         ("Four【10†L1-L3】 and【3†source】 more", "Four and more"),
-        ("【注意】four", "【注意】four"),
+        ("【注意】four【turn0search3】", "【注意】four"),
         ("Four:contentReference[oaicite:3]{index=3}.", "Four."),
         (':::writing{variant="email" id="1"}\nDear Anna\n:::\nbye', "Dear Anna\nbye"),
         ("An apple \uf8ff and \ue300", "An apple \uf8ff and \ue300"),

@@ -228,14 +228,15 @@ def test_a_notice_with_a_colon_is_no_sender() -> None:
 )
 def test_notices_with_colons_in_several_languages(tmp_path: Path, notice: str) -> None:
     path = tmp_path / "_chat.txt"
-    lines = ["Boris: one", notice, "Anna: two", "Boris: three", "Anna Maria: four", "Anna van den Berg: five"]
+    names = ("Anna Maria", "Anna Maria von der Heide", "Anna :)", "Du Thi Lan", "The group")
+    lines = ["Boris: one", notice, "Anna: two", "Boris: three", "Anna: four", *(f"{each}: five" for each in names)]
     path.write_text("".join(f"14/08/2026, 21:0{n} - {line}\n" for n, line in enumerate(lines)))
     assert [each[20:] for each in said(path, "Anna")] == [
         "Boris: one",
         "two",
         "Boris: three",
-        "Anna Maria: four",
-        "Anna van den Berg: five",
+        "four",
+        *(f"{each}: five" for each in names),
     ]
 
 
@@ -289,6 +290,7 @@ def test_what_stands_for_a_message_is_nobodys_word(tmp_path: Path, text: str) ->
         ("a <b> c <tag>", "a <b> c <tag>"),
         ("<3", "<3"),
         ("null and void", "null and void"),
+        ("Is it end-to-end encrypted?", "Is it end-to-end encrypted?"),
         ("I deleted this message was deleted", "I deleted this message was deleted"),
         ("POLL:\nWhere?\nOPTION: Lake (2 votes)", "POLL:\nWhere?\nOPTION: Lake (2 votes)"),
         ("location: https://maps.google.com/?q=1,2", "location: https://maps.google.com/?q=1,2"),
@@ -324,6 +326,12 @@ def test_what_people_say_on_an_iphone(tmp_path: Path, text: str, kept: str | Non
     path.write_text(f"[14.08.2026, 21:00:01] Anna: {text}\r\n[14.08.2026, 21:01:02] Boris: hi\r\n")
     me = "Boris"
     assert [each[20:] for each in said(path, me)] == [*([f"Anna: {kept}"] if kept else []), "hi"]
+
+
+def test_what_was_pasted_first_is_not_how_the_chat_is_dated(tmp_path: Path) -> None:
+    path = tmp_path / "_chat.txt"
+    path.write_text("[1/2/24, 9:05:07 PM] X: pasted\n14.08.2026, 21:00 - Anna: x\n15.08.2026, 21:00 - Boris: y\n")
+    assert [each[20:] for each in said(path, "Anna")] == ["x", "Boris: y"]
 
 
 def test_who_only_listened_needs_no_name(tmp_path: Path) -> None:
