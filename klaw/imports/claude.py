@@ -23,7 +23,10 @@ from klaw.imports.json_stream import chats
 from klaw.imports.tree import way
 
 SOURCE = "claude"
-FILES = r"(?:(?:conversations?|memories|projects|manifest)(?:[-_ ][^/]+|\d+)?|(?:conversations|projects|memories)/[^/]+)\.json"
+FILES = (
+    r"(?:(?:conversations?|memories|projects|manifest)(?:[-_ ][^/]+|\d+)?"
+    r"|(?:conversations|projects|memories)/[^/]+)\.json"
+)
 _MEMBERS = frozenset({"chat_messages", "conversations_memory", "project_memories", "docs", "data_files"})
 """By which it is seen what an entry is."""
 _PART = re.compile(r"(?:conversations|memories|projects)-\d{1,6}\.zip", re.IGNORECASE)

@@ -1,6 +1,7 @@
 """JSON of any size, one value at a time."""
 
 import io
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
@@ -146,9 +147,13 @@ def chats(
     for file in export.files(wanted, called):
         number = 0
         try:
-            with file.open() as stream:
-                for number, each in enumerate(_entries(items(stream, alone | {_LIST})), 1):
-                    yield from chat(each, f"{file.name}, chat {number}")
+            try:
+                with file.open() as stream:
+                    for number, each in enumerate(_entries(items(stream, alone | {_LIST})), 1):
+                        yield from chat(each, f"{file.name}, chat {number}")
+            except Broken as error:
+                with file.open() as stream:
+                    yield from _salvaged(stream, file.name, number, chat, error)
         except UNREADABLE as error:
             yield Unread(f"{file.name}, after chat {number}", str(error))
 
@@ -161,6 +166,66 @@ def _entries(found: Iterable[Any]) -> Iterator[Any]:
     for each in found:
         inner = each.get(_LIST) if isinstance(each, dict) else None
         yield from inner if isinstance(inner, list) else [each]
+
+
+_FIRST = re.compile(rb'\s*\[\s*\{\s*"(\w{1,40})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[^,{}\[\]"]{0,40})\s*,\s*"(\w{1,40})"\s*:')
+
+
+def _salvaged(
+    stream: IO[bytes], name: str, done: int, chat: Callable[[Any, str], Iterator[Event]], error: Broken
+) -> Iterator[Event]:
+    """The chats behind a damaged one, which is named: each begins with the same two members as the first. Raises
+    ``error``: the file is cut off, or its chats are not told apart."""
+    first = _FIRST.match(stream.peek(1)) if isinstance(stream, io.BufferedReader) else None
+    if first is None:
+        raise error
+    mark = re.compile(
+        rb'\{\s*"%b"\s*:\s*(?:"(?:[^"\\]|\\.){0,2000}"|[^,{}\[\]"]{0,40})\s*,\s*"%b"\s*:' % first.groups()
+    )
+    for number, (piece, is_last) in enumerate(pieces(stream, mark)):
+        if number < max(done, 1):
+            continue
+        value, behind = decoded(piece)
+        if is_last and not piece.rstrip().endswith(b"]"):
+            raise error
+        if value is None or behind.strip() not in ("", ",", "]"):
+            yield Unread(f"{name}, chat {number + (value is not None)}", "is too large, or damaged: it is no JSON")
+        if value is not None and number > done:
+            yield from chat(value, f"{name}, chat {number}")
+
+
+DECODER = json.JSONDecoder(strict=False)
+
+
+def decoded(piece: bytes) -> tuple[Any, str]:
+    """The value with which a piece of damaged JSON begins, and what stands behind it; None, and all of it: it cannot be
+    read."""
+    text = mended(piece).decode(errors="replace")
+    try:
+        value, end = DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        return None, text
+    return value, text[end:]
+
+
+PIECE_BYTES, MARK_BYTES = 1 << 20, 8_192
+"""That are read at once; of a beginning that is cut by the end of what was read."""
+
+
+def pieces(stream: IO[bytes], mark: re.Pattern[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """What stands before the first place where something begins, then each with what stands behind it; the last is told
+    as such. Of one that is too long only the beginning and the end."""
+    rest, looked = b"", 0
+    while data := stream.read(PIECE_BYTES):
+        rest, begin = rest + data, 0
+        for found in mark.finditer(rest, looked):
+            yield rest[begin : found.start()], False
+            begin, looked = found.start(), 0
+        rest = rest[begin:]
+        if len(rest) > MAX_VALUE_BYTES:
+            rest = rest[:MARK_BYTES] + rb"\x" + rest[-PIECE_BYTES:]  # no JSON, within a text and without
+        looked = max(1, len(rest) - MARK_BYTES)
+    yield rest, True
 
 
 def _broken(error: Exception) -> Broken:

@@ -4,7 +4,6 @@ A program that writes JSON by hand now and then forgets a quotation mark or an e
 is still seen: within a text the quotation marks of such a place would be escaped.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from typing import IO, Any
@@ -12,19 +11,15 @@ from typing import IO, Any
 import attrs
 
 from klaw.imports.events import Broken
-from klaw.imports.json_stream import MAX_VALUE_BYTES, mended
+from klaw.imports.json_stream import DECODER, decoded, pieces
 
-READ_BYTES = 1 << 20
 _MESSAGE = re.compile(rb'\{\s*"id"\s*:\s*(-?\d{1,20})\s*,\s*"type"\s*:\s*"')
-MARK_BYTES = 200
-"""Of a beginning that is cut by the end of what was read."""
 HEAD_CHARS = 8_192
 """In which the head of a chat stands."""
 _OWN = re.compile(r'"personal_information"\s*:\s*\{[^{}]{0,2000}?"user_id"\s*:\s*(\d{1,20})')
 _HEAD = re.compile(r'\{((?:[^{}"\[\]]|"(?:[^"\\]|\\.)*+"){0,200})"messages"\s*:\s*\[\s*\Z', re.DOTALL)
 _MEMBER = re.compile(r'"(name|type|id)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?\d{1,20}))')
 _BAD_ESCAPE = re.compile(r'\\(?:(u[0-9a-fA-F]{4}|[bfnrt"\\/])|.?)', re.DOTALL)
-_DECODER = json.JSONDecoder(strict=False)
 
 
 @attrs.frozen
@@ -54,18 +49,16 @@ def salvaged(stream: IO[bytes]) -> Iterator[Head | Own | Damaged | dict[str, Any
     Raises:
         Broken: it is cut off, or reading it raised that.
     """
-    for number, (piece, is_last) in enumerate(_pieces(stream)):
+    for number, (piece, is_last) in enumerate(pieces(stream, _MESSAGE)):
         between = piece.decode(errors="replace")
         is_cut = is_last and not between.rstrip().endswith("}")
-        if number:
-            try:
-                value, end = _DECODER.raw_decode(mended(piece).decode(errors="replace"))
+        begin = _MESSAGE.match(piece) if number else None
+        if begin is not None:
+            value, between = decoded(piece)
+            if value is not None:
                 yield value
-                between = between[end:]
-            except (ValueError, RecursionError):
-                begin = _MESSAGE.match(piece)
-                if not is_cut:
-                    yield Damaged(begin[1].decode() if begin else "")
+            elif not is_cut:
+                yield Damaged(begin[1].decode())
         if is_cut:
             raise Broken("is cut off: nothing behind that was read")
         if (own := _OWN.search(between)) is not None:
@@ -77,20 +70,4 @@ def salvaged(stream: IO[bytes]) -> Iterator[Head | Own | Damaged | dict[str, Any
 def _value(member: re.Match[str]) -> Any:
     if member[3]:
         return int(member[3])
-    return _DECODER.decode(_BAD_ESCAPE.sub(lambda found: found[0] if found[1] else "\ufffd", f'"{member[2]}"'))
-
-
-def _pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """What stands before the first message, then each message with what stands behind it; the last is told as such. Of
-    one that is too long only the beginning and the end."""
-    rest, looked = b"", 1
-    while data := stream.read(READ_BYTES):
-        rest, begin = rest + data, 0
-        for found in _MESSAGE.finditer(rest, looked):
-            yield rest[begin : found.start()], False
-            begin = found.start()
-        rest = rest[begin:]
-        if len(rest) > MAX_VALUE_BYTES:
-            rest = rest[:MARK_BYTES] + rest[-READ_BYTES:]
-        looked = max(1, len(rest) - MARK_BYTES)
-    yield rest, True
+    return DECODER.decode(_BAD_ESCAPE.sub(lambda found: found[0] if found[1] else "\ufffd", f'"{member[2]}"'))

@@ -195,3 +195,23 @@ def test_what_is_nested_too_deep_is_not_read(tmp_path: Path, opening: str) -> No
     ]
     (tmp_path / "result.json").write_text(f'{{"name": "x", "messages": [{opening * 100_000}')
     assert [type(each) for each in events(tmp_path, partial(telegram.read, me=None, zone=None))] == [Unread]
+
+
+@pytest.mark.parametrize("damage", ["\\x0B", '"', "too large"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_one_damaged_chat_does_not_cost_those_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, number: int
+) -> None:
+    """26.C3"""
+    said = ["BAD" if n == number else f"{n}" for n in range(3)]
+    text = json.dumps([talk(f"c{n}", "t", each) for n, each in enumerate(said)], indent=1)
+    if damage == "too large":
+        monkeypatch.setattr(json_stream, "MAX_VALUE_BYTES", 100_000)
+        monkeypatch.setattr(json_stream, "PIECE_BYTES", 60_000)
+        damage = "x" * 200_000
+    (tmp_path / "conversations.json").write_text(text.replace("BAD", damage))
+    found = events(tmp_path, chatgpt.read)
+    texts_ = [each.text for each in found if isinstance(each, Message)]
+    unread = [each.what for each in found if isinstance(each, Unread)]
+    assert texts_ == [each for each in said if each != "BAD"]
+    assert unread == [f"conversations.json, chat {number + 1}"]
