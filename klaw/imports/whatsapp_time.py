@@ -186,6 +186,7 @@ def stamp(text: str) -> Stamp | None:
     before, behind = rest[: time.start()], rest[time.end() :]
     if any(map(str.isdecimal, before + behind)) or sum(map(str.isalpha, before + behind)) > MOST_LETTERS:
         return None
+    before = before.partition("\0")[2] if "\0" in before else before  # of the day's name, if anything
     if (half := _half(behind, True)) is not None:
         hour, behind = _of_day(hour, half[0]), half[1]
     elif (half := _half(before, False)) is not None:

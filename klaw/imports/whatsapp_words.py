@@ -10,7 +10,7 @@ LEFT_OUT = re.compile(
     r"|izostav|izpu[sš]č"
     r"|vynech|pominię|utes?l|utelä|udelad|ikke inklud|sløyf|sisällyt|jätet|ei kuvaa|kihagy|elhagy|hiányz"
     r"|sikertelen|dahil edil"
-    r"|atlanmış|disertakan|dimasuk|dikecual|disingkir|ocultad|revelad|retiré|absent|manqu|esclus|inclus|mancan"
+    r"|atlanmış|disertakan|dimasuk|dikecual|disingkir|ocult|revelad|retiré|absent|manqu|esclus|inclus|mancan"
     r"|fehlen|λείφθ"
     r"|ληφθ|παράλειψ|εξαίρεσ|не додано|відсутн|ไม่มี|ถูกลบ|ละเว้น|bỏ|省略|略去|忽略|略過|含まれて|メディアなし|생략"
     r"|제외|छोड़|हटा"
@@ -148,7 +148,8 @@ _GONE = """
     nieodebrane połączenie głosowe | nieodebrane połączenie wideo | apel vocal ratat | apel vocal nepreluat |
     apel video ratat | apel video nepreluat | gemist spraakgesprek | gemiste spraakoproep | gemist videogesprek |
     gemiste video-oproep | tapt taleanrop | tapt videoanrop | panggilan suara terlepas | panggilan video terlepas |
-    मिस्ड वॉइस कॉल | मिस्ड व्हॉइस कॉल | मिस्ड वीडियो कॉल | 부재중 전화 | 부재중 음성통화 | 부재중 영상통화 | 不在着信 |
+    मिस्ड वॉइस कॉल | मिस्ड व्हॉइस कॉल | मिस्ड वीडियो कॉल | 부재중 전화 | 부재중 음성통화 | 부재중 영상통화 |
+    不在着信 |
     音声通話不在着信 |
     ビデオ通話不在着信 | nem fogadott hanghívás | nem fogadott videohívás | panggilan suara tak terjawab |
     panggilan video tak terjawab | propušteni glasovni poziv | propušteni videopoziv | vastaamaton äänipuhelu |
@@ -158,7 +159,24 @@ _GONE = """
     геоданные отправлены | posizione attuale condivisa | localisation en direct partagée |
     ubicación en tiempo real compartida | localização atual compartilhada | live-standort wird geteilt |
     live locatie gedeeld | mevcut konum paylaşıldı | udostępniona transmisja położenia | геодані надіслано |
-    lokasi terkini dibagikan | 공유한 실시간 위치 | ライブロケーション共有 | 共享实时位置 | 實時位置已分享 | null |
+    lokasi terkini dibagikan | 공유한 실시간 위치 | ライブロケーション共有 | 共享实时位置 | 實時位置已分享 |
+    image omitted | video omitted | audio omitted | gif omitted | sticker omitted | document omitted |
+    contact card omitted |
+    bild weggelassen | video weggelassen | audio weggelassen | gif weggelassen | sticker weggelassen |
+    dokument weggelassen |
+    kontaktkarte ausgelassen | изображение отсутствует | видео отсутствует | аудио отсутствует |
+    аудиофайл отсутствует |
+    gif отсутствует | документ отсутствует | стикер не добавлен | карточка контакта отсутствует | imagen omitida |
+    video omitido | audio omitido | gif omitido | sticker omitido | documento omitido | tarjeta de contacto omitida |
+    image absente | vidéo absente | audio omis | gif retiré | sticker omis | document manquant |
+    fiche contact manquante |
+    immagine omessa | video omesso | audio omesso | gif esclusa | sticker non incluso | documento omesso |
+    scheda contatto omessa | imagem ocultada | vídeo omitido | áudio ocultado | figurinha omitida |
+    imagem não revelada |
+    vídeo não revelado | documento não revelado | afbeelding weggelaten | video weggelaten | audio weggelaten |
+    document weggelaten | visitekaartje weggelaten | зображення відсутнє | відео відсутнє | аудіо відсутнє |
+    görüntü dahil edilmedi | video dahil edilmedi | ses dahil edilmedi | belge dahil edilmedi | obraz pominięty |
+    wideo pominięte | audio pominięte | dokument pominięty |
 """
 _BEGINS = """
     waiting for this message | ожидание данного сообщения | ожидание этого сообщения | warten auf diese nachricht |
@@ -186,15 +204,15 @@ def _listed(text: str) -> frozenset[str]:
 
 
 GONE = _listed(_GONE)
-"""Whole texts: of what was deleted, of calls that were missed, of places that are shared no more."""
+"""Whole texts: of what was deleted, of missed calls, of what was not exported where no mark is left to tell it."""
 _WAITING = tuple(_listed(_BEGINS))
 
 
 def _is_gone(text: str) -> bool:
     if len(text) > MOST_GONE:
         return False
-    plain = _normal(text[:200])
-    return plain in GONE or plain.startswith(_WAITING)
+    plain = _normal(text)
+    return text.strip() == "null" or plain in GONE or plain.startswith(_WAITING)
 
 
 def _is_programs(text: str) -> bool:
