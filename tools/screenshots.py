@@ -100,7 +100,7 @@ def take(base: str, to: Path) -> None:
         page = opened(browser, base, "garden", 860, 460, locale="en-GB", color_scheme="light")
         page.screenshot(path=to / "page.png")
         page.set_viewport_size({"width": 860, "height": 640})
-        page.click("article >> text=Made from >> nth=-1")
+        page.click("article >> text=Why this answer >> nth=-1")
         page.wait_for_selector("dialog .bar")
         page.wait_for_timeout(500)
         page.screenshot(path=to / "made-from.png")
