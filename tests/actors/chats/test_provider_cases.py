@@ -124,18 +124,24 @@ async def test_a_model_that_leaves_out_the_opening_tag_is_remembered(tmp_path: P
         assert said == ["Four.", "Four.", "No thinking.", "Four."]
 
 
-async def test_a_model_that_thinks_by_its_name_is_held_back_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "texts"),
+    [
+        (chunks(ONE, {"content": "</think>\n\nFour."}), ["Four.", "Five."]),
+        (text_reply("Fo", "ur."), ["Four.", "Fi", "ve."]),
+        (chunks({"reasoning_content": "Add."}, {"content": "Fo"}, {"content": "ur."}), ["Fo", "ur.", "Fi", "ve."]),
+    ],
+)
+async def test_a_model_that_thinks_by_its_name_is_held_back_at_once(
+    tmp_path: Path, first: Reply, texts: list[str]
+) -> None:
     """Until it is known not to leave out the tag."""
-    only = {"routing": {"default": "stub/qwen3-4b-thinking-2507"}}
-    async with world(tmp_path, only=only) as w:
-        w.llm.replies.extend(
-            [chunks(ONE, {"content": "</think>\n\nFour."}), text_reply("Fo", "ur."), text_reply("Fi", "ve.")]
-        )
-        for number in (1, 2, 3):
+    async with world(tmp_path, only={"routing": {"default": "stub/qwen3-4b-thinking-2507"}}) as w:
+        w.llm.replies.extend([first, text_reply("Fi", "ve.")])
+        for number in (1, 2):
             await w.send(f"Question {number}?")
             await w.turn(number)
-        texts = [each.text for each in w.watcher.events if isinstance(each, TextStreamed)]
-        assert texts == ["Four.", "Four.", "Fi", "ve."]
+        assert [each.text for each in w.watcher.events if isinstance(each, TextStreamed)] == texts
 
 
 async def test_a_refusal_is_the_answer(tmp_path: Path) -> None:
