@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from klaw.actor.threads import Threads
 from klaw.api.asker import Api
 from klaw.api.problems import of_error, problem
+from klaw.api.streams import while_connected
 from klaw.errors import INSTALL_AGAIN
 from klaw.operations.model_tools import tools
 from klaw.operations.perform import Caller, perform, read
@@ -45,7 +46,8 @@ def routes(api: Api) -> list[BaseRoute]:
         # Never more than the user's own: an operator's token is one in the hands of a model here.
         caller = Caller(user=grant.user, client=f"mcp:{grant.token or 'local'}")
         if body.lstrip()[:1] == b"[" and request.headers.get(VERSION_HEADER, WITH_BATCHES) == WITH_BATCHES:
-            return await _answer_batch(sdk, partial(_ask, sdk, api, caller), body, request.scope)
+            batch = partial(_answer_batch, sdk, partial(_ask, sdk, api, caller), body, request.scope)
+            return await while_connected(request.receive, batch)
         return cast("Response", partial(_answer, sdk, partial(_ask, sdk, api, caller), body))
 
     return [Route(PATH, answer, methods=["POST"])]

@@ -47,6 +47,7 @@ _NOT_OF_HISTORY = re.compile(
 _TOO_LONG_ANSWER = re.compile(
     r"max(?:_completion|_output)?_tokens['`\"]?(?: or ['`\"]?\w+['`\"]?)? is too large", re.IGNORECASE
 )
+_THINKS = re.compile(r"\br1\b|qwq|think|reason", re.IGNORECASE)
 _IS_REFUSED = re.compile(_NOT, re.IGNORECASE)
 
 
@@ -61,7 +62,7 @@ class Habits:
         tools, schema, system: whether it takes tools, a JSON schema, system messages.
         echoes: whether it takes back what it sent beside its calls.
         rounds: earlier calls and results that stand as text: 1 those of other models, 2 all.
-        unopened: it leaves out the tag that opens its thinking.
+        unopened: whether it leaves out the tag that opens its thinking; None: not known.
     """
 
     without: frozenset[str] = frozenset()
@@ -72,7 +73,12 @@ class Habits:
     system: bool = True
     echoes: bool = True
     rounds: int = 0
-    unopened: bool = False
+    unopened: bool | None = None
+
+    def holds(self, model: str) -> bool:
+        """Whether the text of an answer is held back until its thinking has ended: where nothing is known of a model,
+        its name tells."""
+        return bool(_THINKS.search(model)) if self.unopened is None else self.unopened
 
     def fitted(self, request: Request) -> Request:
         """The request as this model takes it."""

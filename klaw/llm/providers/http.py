@@ -258,8 +258,9 @@ class HttpProvider(HttpClient):
                 trial = _Trial(request, trial.next)
         assert completion is not None
         habits = trial.habits
-        if trial.answer is not None and trial.answer.unopened:
-            habits = attrs.evolve(habits, unopened=True)
+        if trial.answer is not None and (trial.answer.unopened or habits.unopened is None):
+            known = trial.answer.unopened or (False if habits.holds(request.model) else None)
+            habits = attrs.evolve(habits, unopened=known)
         if habits != self._habits.get(request.model, Habits()):
             log.info("llm_adapted", provider=self._settings.name, model=request.model, kinds=habits.told())
             if len(self._habits) >= MAX_REMEMBERED:
@@ -273,7 +274,7 @@ class HttpProvider(HttpClient):
         request, own = trial.habits.fitted(trial.request), trial.habits.members(trial.request)
         body = self._dialect.body(request, {**own, **self._settings.extra_body})
         assembly = self._dialect.assembly(new_id)
-        if trial.habits.unopened:
+        if trial.habits.holds(request.model):
             assembly.hold()
         trial.answer = Answer(assembly, on_delta, self._settings.idle_s)
         try:
