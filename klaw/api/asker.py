@@ -2,8 +2,10 @@
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, NoReturn
 
 import attrs
@@ -42,6 +44,8 @@ class Api:
     services: Services
     parts: Mapping[str, Any]
     """Of the server, for operations."""
+    placing: dict[UserId, trio.Lock] = attrs.field(factory=partial(defaultdict, trio.Lock), init=False)
+    """Of each user: who finds the chat of a transcript stores its question there before the next one looks."""
 
     def asker(self, request: Request, *, body_counts: bool = True) -> Grant:
         """Who asks.

@@ -12,11 +12,11 @@ from starlette.routing import Route
 from klaw import __version__
 from klaw.actor.clock import iso
 from klaw.api.asker import Api, headers_of
-from klaw.api.completions import MODEL, Exchange
+from klaw.api.completions import MODEL, Exchange, refuse
 from klaw.api.problems import of_error
 from klaw.api.streams import Stream
 from klaw.api.transcript import Said
-from klaw.convert import FRAMES, Bounds
+from klaw.convert import FRAMES, Bounds, Form
 from klaw.llm.types import Usage
 from klaw.operations.operation import OperationError
 
@@ -27,10 +27,12 @@ _DETAILS = {"family": MODEL, "families": [MODEL], "format": "klaw", "parameter_s
 
 @attrs.frozen(kw_only=True)
 class ChatRequest:
-    """Body of a chat."""
+    """Body of a chat. What is null is not given."""
 
     messages: Annotated[list[Said], Bounds(1)]
-    stream: bool = True
+    stream: bool | None = None
+    format: Annotated[bool, Form(bool, bool)] = False
+    """Whether the answer is to have a form: "json", or a schema."""
 
 
 def routes(api: Api) -> list[Route]:
@@ -56,8 +58,9 @@ def routes(api: Api) -> list[Route]:
     async def chat(request: Request) -> Response:
         user = api.asker(request).user
         asked = FRAMES.read(await api.json(request, with_files=True), ChatRequest)
+        refuse({"format": asked.format})
         exchange = Exchange.read(api, user, headers_of(request), asked.messages)
-        if asked.stream:
+        if asked.stream is not False:
             return cast("Response", Stream(partial(_stream, exchange), LINES))
         text, used = await exchange.whole(request.receive)
         return JSONResponse({**_said(exchange, text), **_done(used)}, headers=exchange.headers)
