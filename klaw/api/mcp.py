@@ -22,8 +22,6 @@ from klaw.operations.model_tools import tools
 from klaw.operations.perform import Caller, perform, read
 
 PATH = "/mcp"
-HEADERS = ("Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID", "Mcp-Method", "Mcp-Name")
-"""That its clients send."""
 
 
 def routes(api: Api) -> list[BaseRoute]:

@@ -65,7 +65,10 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
         except h11.RemoteProtocolError as error:
             status = 431 if error.error_status_hint == 431 else 400
             let_go(error)
-            raise HttpRefusal(status, "not a usable HTTP request") from None
+            text = (
+                f"a request's head has at most {MAX_HEAD_BYTES} bytes" if status == 431 else "not a usable HTTP request"
+            )
+            raise HttpRefusal(status, text) from None
         if isinstance(event, h11.Request):
             return RequestHead(event, raw)
         if event is not h11.NEED_DATA:
@@ -78,12 +81,15 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
         parser.receive_data(bytes(data))
 
 
-async def respond(stream: HalfCloseableStream, status: int, text: str, within_s: float = RESPOND_S) -> None:
-    """Answer with a short plain text and end the connection. A peer that has gone, or does not read, is no error."""
+async def respond(
+    stream: HalfCloseableStream, status: int, text: str, within_s: float = RESPOND_S, more: str = ""
+) -> None:
+    """Answer with a short plain text and end the connection. A peer that has gone, or does not read, is no error.
+    ``more``: header lines."""
     body = text.encode() + b"\n"
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        f"Content-Length: {len(body)}\r\n{more}Connection: close\r\n\r\n"
     )
     with trio.move_on_after(within_s), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
         await stream.send_all(head.encode("ascii") + body)
@@ -102,6 +108,8 @@ async def linger(stream: HalfCloseableStream) -> None:
 
 
 PATHS = ("/", "/ws")
+VERSION = "13"
+"""Of the WebSocket."""
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -146,6 +154,10 @@ async def serve_stream(
         grant = _admit(head, services, place)
         if grant is not None and grant.token is not None:
             on_token()
+        if head.headers.get("sec-websocket-version", VERSION) != VERSION:
+            text = f"the WebSocket of RFC 6455 is spoken here: Sec-WebSocket-Version {VERSION}"
+            await respond(stream, 426, text, more=f"Upgrade: websocket\r\nSec-WebSocket-Version: {VERSION}\r\n")
+            return
         ws = WSConnection(ConnectionType.SERVER)
         ws.receive_data(head.raw)
         await stream.send_all(ws.send(AcceptConnection()))
