@@ -22,20 +22,26 @@ The converters differ only in what they have to bear: ``JOURNAL`` and ``FRAMES``
 version wrote; ``JOURNAL`` takes all that SQLite can hold; ``REQUESTS`` refuses unknown fields; ``lenient`` is for
 what a language model wrote, where four mistakes have only one meaning: a number or a boolean in quotes, a whole number
 written as 5.0, a list or an object written as JSON in quotes, null for what has a default.
+
+The work is bounded by what is allowed, not by what was sent: the length of a text, a list or an object is checked
+before what is in it, also where no ``Bounds`` say how long it may be (``Converter.most``), and reading stops at problem
+``MOST_PROBLEMS``. The journal, which Klaw wrote, may have any length.
 """
 
 import difflib
 import enum
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin
+from itertools import islice
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import attrs
 import cattrs
-from cattrs.cols import homogenous_tuple_structure_factory, list_structure_factory, mapping_structure_factory
-from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from klaw.errors import BadValue, Problem
@@ -50,6 +56,12 @@ MAX_WHOLE = 2**53 - 1
 MAX_STORED = 2**62 - 1
 """Largest number of a log, whose sums SQLite has to hold."""
 BAD_TEXT = "must not hold NUL or half a surrogate pair"
+MOST_ENTRIES = 1_000
+"""Of a list or an object from outside whose ``Bounds`` do not say how many it may have."""
+MOST_PROBLEMS = 20
+"""Are told of one value; what else is wrong with it is not looked for."""
+MOST_SUGGESTED, MOST_NAME = 3, 40
+"""For so many unknown fields, with names so long, it is told which one may be meant."""
 
 
 @attrs.frozen
@@ -61,7 +73,8 @@ class Wire:
 
 @attrs.frozen
 class Bounds:
-    """Of a number's value, or of the length of a text or a list, both inclusive."""
+    """Of a number's value, or of the length of a text, a list or an object, both inclusive. A length is checked before
+    what is in it, and of what has a ``Form`` only that of a list or an object is."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -85,6 +98,7 @@ class Form:
     write: Callable[[Any], Any]
 
 
+_LISTS, _OBJECTS = (list, Sequence, tuple), (dict, Mapping)
 _EXPECTED: dict[type, str] = {
     str: "must be a text",
     bool: "must be true or false",
@@ -101,11 +115,13 @@ class Converter:
         forbid_unknown: whether a field that a class does not have is an error.
         journal: NUL and larger numbers are taken, and free JSON objects are checked for what cannot be stored.
         lenient: what models wrote; see the module.
+        most: entries of a list or an object without bounds of its own.
     """
 
     forbid_unknown: bool = False
     journal: bool = False
     lenient: bool = False
+    most: int = MOST_ENTRIES
     _inner: cattrs.Converter = attrs.field(factory=lambda: cattrs.Converter(detailed_validation=True), init=False)
 
     def read(self, value: object, cls: type[T]) -> T:
@@ -113,7 +129,7 @@ class Converter:
         try:
             return self._inner.get_structure_hook(cls)(value, cls)  # type: ignore[no-any-return]
         except Exception as error:  # noqa: BLE001  what is no fault of the value is raised again
-            problems = tuple(_problems(error, ""))
+            problems = tuple(islice(_problems(error, ""), MOST_PROBLEMS))
         raise BadValue(problems)
 
     def write(self, value: object) -> Any:
@@ -128,11 +144,7 @@ class Converter:
         inner.register_structure_hook(float, self._number)
         inner.register_structure_hook(bool, lambda value, _: self._typed(value, bool))
         hook_factory(_has_origin(Literal), lambda cls: _choice(get_args(cls)))
-        hook_factory(_has_origin(list, Sequence), lambda cls: self._made(cls, list, list_structure_factory(cls, inner)))
-        hook_factory(
-            _has_origin(tuple), lambda cls: self._made(cls, list, homogenous_tuple_structure_factory(cls, inner))
-        )
-        hook_factory(_has_origin(dict, Mapping), self._mapping)
+        hook_factory(_has_origin(*_LISTS, *_OBJECTS), lambda cls: self._made(cls, Bounds()))
         hook_factory(attrs.has, self._class)
         hook_factory(_has_origin(Annotated), self._annotated)
         inner.register_unstructure_hook_func(_is_free, lambda value: value)
@@ -170,39 +182,69 @@ class Converter:
             raise _expected("must be a number below 2^53")
         return value  # type: ignore[no-any-return]
 
-    def _free(self, value: Any, _: object) -> Any:
-        value = self._typed(value, dict)
-        if self.journal and not _stores(value):
-            raise _expected("must hold nothing but valid JSON and text")
-        return value
+    def _few(self, value: Any, bounds: Bounds) -> Any:
+        """A list or an object that is as long as it may be; its entries have not been looked at."""
+        if bounds.at_most is None and not self.journal:
+            bounds = attrs.evolve(bounds, at_most=self.most)
+        return _within(bounds, value)
 
     # -- what has parts --------------------------------------------------------------------------------------------
 
-    def _made(self, cls: Any, kind: type, inner: Hook) -> Hook:
-        return lambda value, _: inner(self._typed(value, kind), cls)
+    def _made(self, cls: Any, bounds: Bounds) -> Hook:
+        """Of a list, a tuple of any length, or an object."""
+        make = tuple if get_origin(cls) is tuple else list
+        if is_object := get_origin(cls) in _OBJECTS:
+            names, entry = get_args(cls)
+            of_name = self._inner.get_structure_hook(names)
+        else:
+            entry = get_args(cls)[0]
+        of_entry: Hook = (lambda value, _: value) if entry is Any else self._inner.get_structure_hook(entry)
 
-    def _mapping(self, cls: Any) -> Hook:
-        return self._free if _is_free(cls) else self._made(cls, dict, mapping_structure_factory(cls, self._inner))
+        def entries(value: Any, _: object) -> Any:
+            return make(_each(of_entry, entry, self._few(self._typed(value, list), bounds), "[{}]"))
+
+        def members(value: Any, _: object) -> Any:
+            given = self._few(self._typed(value, dict), bounds)
+            if entry is not Any:
+                named = _each(of_name, names, given, "[]")
+                return dict(zip(named, _each(of_entry, entry, given.values(), "[]"), strict=True))
+            if self.journal and not _stores(given):
+                raise _expected("must hold nothing but valid JSON and text")
+            return given
+
+        return members if is_object else entries
 
     def _class(self, cls: Any) -> Hook:
         inner: Any = make_dict_structure_fn(
             cls, self._inner, _cattrs_forbid_extra_keys=self.forbid_unknown, **_overrides(cls)
         )
-        if not self.lenient:
-            return self._made(cls, dict, inner)
         defaulted = {wire_name(each) for each in attrs.fields(cls) if each.default is not attrs.NOTHING}
+        most = MOST_ENTRIES + len(attrs.fields(cls))
 
-        def without_nulls(value: Any, _: object) -> Any:
-            return inner({name: each for name, each in value.items() if each is not None or name not in defaulted}, cls)
+        def read(value: Any, _: object) -> Any:
+            value = self._typed(value, dict)
+            if self.forbid_unknown and len(value) > most:
+                raise _expected(f"must have at most {most} members")
+            if self.lenient:
+                nulls = [name for name in defaulted if name in value and value[name] is None]
+                value = {name: each for name, each in value.items() if name not in nulls} if nulls else value
+            return inner(value, cls)
 
-        return self._made(cls, dict, without_nulls)
+        return read
 
     def _annotated(self, cls: Any) -> Hook:
         base, notes = cls.__origin__, cls.__metadata__
+        bounds = next((note for note in notes if isinstance(note, Bounds)), Bounds())
         for note in notes:
             if isinstance(note, Form):
-                return lambda value, _: note.read(value)
-        hook = self._inner.get_structure_hook(base)
+                return lambda value, _: note.read(self._few(value, bounds) if type(value) in (list, dict) else value)
+        many = _without_none(base)
+        is_text = getattr(many, "__supertype__", many) is str
+        if get_origin(many) in (*_LISTS, *_OBJECTS):
+            made = self._made(many, bounds)
+            hook: Hook = made if many is base else lambda value, _: None if value is None else made(value, base)
+        else:
+            hook = self._inner.get_structure_hook(base)
         checks = [
             note.function if isinstance(note, Check) else partial(_within, note)
             for note in notes
@@ -210,6 +252,8 @@ class Converter:
         ]
 
         def read(value: Any, _: object) -> Any:
+            if is_text and type(value) is str and bounds.at_most is not None and len(value) > bounds.at_most:
+                _within(bounds, value)
             made = hook(value, base)
             for check in checks:
                 made = check(made)
@@ -235,9 +279,29 @@ def _has_origin(*origins: object) -> Callable[[Any], bool]:
     return lambda cls: get_origin(cls) in origins
 
 
+def _without_none(cls: Any) -> Any:
+    left = [each for each in get_args(cls) if each is not type(None)]
+    return left[0] if get_origin(cls) in (Union, UnionType) and len(left) == 1 else cls
+
+
 def _is_free(cls: Any) -> bool:
     """Whether it is an object that may hold anything."""
-    return get_origin(cls) in (dict, Mapping) and get_args(cls)[1] is Any
+    return get_origin(cls) in _OBJECTS and get_args(cls)[1] is Any
+
+
+def _each(hook: Hook, kind: Any, values: Iterable[Any], place: str) -> list[Any]:
+    """Every one of them as ``hook`` makes it. Raises BadValue."""
+    with suppress(Exception):  # below: what is no fault of the value is raised again
+        return [hook(each, kind) for each in values]
+    raise BadValue(tuple(islice(_wrong(hook, kind, values, place), MOST_PROBLEMS)))
+
+
+def _wrong(hook: Hook, kind: Any, values: Iterable[Any], place: str) -> Iterator[Problem]:
+    for at, each in enumerate(values):
+        try:
+            hook(each, kind)
+        except Exception as error:  # noqa: BLE001  as in ``Converter.read``
+            yield from _problems(error, place.format(at))
 
 
 @cache
@@ -261,7 +325,7 @@ def _members(cls: type[enum.StrEnum]) -> Hook:
 def _within(bounds: Bounds, value: Any) -> Any:
     if value is None:  # of a field that may be that
         return value
-    sized = isinstance(value, str | Sequence)
+    sized = isinstance(value, str | Sequence | Mapping)
     low, high, size = bounds.at_least, bounds.at_most, len(value) if sized else value
     if (low is not None and size < low) or (high is not None and size > high):
         limits = f"at most {high}" if low is None else f"at least {low}" if high is None else f"{low} to {high}"
@@ -330,12 +394,10 @@ def _problems(error: BaseException, path: str) -> Iterator[Problem]:
             yield from _problems(inner, _join(path, names[note.name]))
         for inner in about_itself:
             yield from _problems(inner, path)
-    elif isinstance(error, IterableValidationError):
-        for inner, place in error.group_exceptions()[0]:
-            yield from _problems(inner, f"{path}[{place.index if isinstance(place.index, int) else ''}]")
     elif isinstance(error, ForbiddenExtraKeysError):
         known = [wire_name(field) for field in attrs.fields(error.cl)]
-        close = [each for given in sorted(error.extra_fields) for each in difflib.get_close_matches(given, known, n=1)]
+        short = sorted(name for name in error.extra_fields if len(name) <= MOST_NAME)[:MOST_SUGGESTED]
+        close = [each for given in short for each in difflib.get_close_matches(given, known, n=1)]
         meant = f"; did you mean {close[0]}?" if close else ""
         yield Problem(path, f"unknown field; known are {', '.join(known) or 'none'}{meant}")
     elif isinstance(error, BadValue):
@@ -349,7 +411,7 @@ def _problems(error: BaseException, path: str) -> Iterator[Problem]:
 
 
 def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path and name else path or name
+    return f"{path}.{name}" if path and name and name[0] != "[" else path + name
 
 
 JOURNAL = Converter(journal=True)

@@ -4,8 +4,9 @@
 
 A server in a home of its own, attackers and other clients in processes of their own (the ``websockets`` package and raw
 sockets, nothing of Klaw's client). First, for two thirds of the time, one server is told broken frames of every kind,
-flooded (silent sockets, connections, slow senders, clients that do not read, pings, pieces without end) and asked for
-what other users said; then it is killed with SIGKILL under load, again and again.
+flooded (silent sockets, connections, slow senders, clients that do not read, pings, pieces without end), kept busy over
+HTTP (short connections, HTTP/2, large lists at every door, texts and sheets that take long) and asked for what other
+users said; then it is killed with SIGKILL under load, again and again.
 
 The other clients write all the time. It fails (exit code 1) when a message that was acknowledged is not in the logs
 exactly once with its seq, when an attacker is told another user's text, when the server's memory grows, when its log
@@ -37,12 +38,13 @@ from klaw.gateway.auth import add_token
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import UNLIMITED, DidNotStart, Server, served, write_home
 from tools import drill_checks as checks
+from tools.attack_doors import doors
 from tools.drill_checks import Acked
 
 HONEST, HOSTILE = 4, 6
 """Clients of each kind; every one is a user with a token and a chat."""
 P99_MS, MOST_MS = 250.0, 1000.0
-ROUND = (("frames", 0.7), ("floods", 0.2), ("oracles", 0.1))
+ROUND = (("frames", 0.5), ("floods", 0.2), ("doors", 0.2), ("oracles", 0.1))
 """What attackers do in turn, with their shares of the time."""
 ROUND_S = 60.0
 UP_SHARE = 0.65
@@ -102,6 +104,8 @@ class Attack:
     server: Server
     honest: Child
     hostile: Child
+    tokens: list[str]
+    """Of the attackers."""
     chance: random.Random
     acked_file: Path
     say_progress: bool
@@ -142,9 +146,13 @@ class Attack:
             nursery.cancel_scope.cancel(reason="the first part is over")
 
     async def _order(self, kind: str, seconds: float) -> None:
-        await self.hostile.say(json.dumps({"do": kind, "seconds": seconds}))
         with trio.fail_after(seconds + HANG_S):
-            found = await self.hostile.hear()
+            if kind == "doors":
+                counts = await doors(self.server, self.tokens, self.chance, trio.current_time() + seconds)
+                found = {"counts": counts, "problems": [name for name in counts if name.startswith("wrong")]}
+            else:
+                await self.hostile.say(json.dumps({"do": kind, "seconds": seconds}))
+                found = await self.hostile.hear()
         self.counts.update(found["counts"])
         self.problems += found["problems"]
         size_mb = self.memory_mb[-1][1] if self.memory_mb else 0
@@ -213,7 +221,7 @@ async def attack(options: argparse.Namespace, home: Path) -> int:
     began = time.monotonic()
     limits = {
         **UNLIMITED,
-        "connectsPerSecond": 50,
+        "connectsPerSecond": 200,
         "messagesPerSecond": 1_000,
         "burst": 2_000,
         "userMessagesPerSecond": 1_000,
@@ -235,7 +243,7 @@ async def attack(options: argparse.Namespace, home: Path) -> int:
             child("attack_honest", url=server.url, tokens=good, seed=seed, acked=str(acked)) as honest,
             child("attack_hostile", url=server.url, tokens=bad, seed=seed) as hostile,
         ):
-            run = Attack(server, honest, hostile, random.Random(seed), acked, not options.json)
+            run = Attack(server, honest, hostile, bad, random.Random(seed), acked, not options.json)
             report = await run.run(options.minutes * 60, options.kills)
     slow = too_long(report["waits_ms"])
     if options.wait_limits:

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "klaw"
 
 LAYERS = (
     {"errors"},
-    {"convert", "atomic_file", "heap", "json_schema"},
+    {"convert", "atomic_file", "heap", "json_input", "json_schema"},
     {"actor", "domain"},
     {"config"},
     {"models", "prompts", "web"},
@@ -50,6 +50,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 PURE = (
     "convert.py",
+    "json_input.py",
     "json_schema.py",
     "actor/backoff.py",
     "domain",

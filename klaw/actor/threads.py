@@ -8,6 +8,9 @@ from typing import TypeVar, TypeVarTuple
 
 import trio
 
+ON_LOOP_BYTES = 65_536
+"""Input of so many bytes is read at once; of more in a thread."""
+
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
@@ -38,3 +41,18 @@ class Threads:
         now = self._limiter.statistics()
         counts = {"total": int(now.total_tokens), "busy": now.borrowed_tokens, "waiting": now.tasks_waiting}
         return {"name": self.name, **counts}
+
+
+_INPUT = Threads("input", 2)
+
+
+async def read_input(size: int, function: Callable[[*Args], T], *args: *Args) -> T:
+    """What a function makes of input from outside: parsing, checks, decoding. It must change nothing.
+
+    Args:
+        size: of the input in bytes.
+        function, args: what is run.
+
+    Cancellation: as ``Threads.run`` with ``abandon``.
+    """
+    return function(*args) if size <= ON_LOOP_BYTES else await _INPUT.run(function, *args, abandon=True)

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import attrs
 import structlog
@@ -22,10 +22,12 @@ import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.threads import read_input
 from klaw.config.paths import ensure_private_dir
 from klaw.convert import REQUESTS, Bounds
 from klaw.domain.names import UserId
 from klaw.errors import ActorStopped, ActorTooSlow, BadValue, KlawError, Problem, StorageError
+from klaw.json_input import read_json
 from klaw.operations.operation import OperationError, UserName
 from klaw.operations.perform import Call, Caller, operations, read
 
@@ -183,7 +185,7 @@ class _Server:
         if len(line) > MAX_LINE_BYTES:
             return _refusal("line_too_long", f"a request has at most {MAX_LINE_BYTES} bytes")
         try:
-            request = parse(line)
+            request = await read_input(len(line), parse, line)
             with trio.move_on_after(request.operation.deadline_s):
                 return {"ok": True, "result": await self._perform(request)}
             return _refusal("too_slow", f"no answer within {request.operation.deadline_s:g} s")
@@ -209,7 +211,7 @@ def parse(line: bytes) -> Call:
         OperationError: ``bad_json``, ``bad_request``, ``unknown_command``, ``bad_args``, or what is wrong with fields.
     """
     try:
-        tree = json.loads(line.decode(), parse_constant=_refuse_constant)
+        tree = read_json(line)
     except (ValueError, RecursionError):
         # From None: the error's text quotes the line.
         raise OperationError("bad_json", "a request is one JSON object in one line of UTF-8") from None
@@ -244,10 +246,6 @@ def _caller(given: Any) -> Caller:
         problems = [Problem(f"as.{each.path}".rstrip("."), each.message) for each in error.problems]
         raise OperationError("bad_request", problems=problems) from None
     return Caller(user=UserId(named.user), client=named.client)
-
-
-def _refuse_constant(_text: str) -> NoReturn:
-    raise ValueError
 
 
 class Lines:

@@ -122,6 +122,8 @@ class _Outermost:
         if scope["type"] != "http":  # a WebSocket behind other requests: its place is a connection of its own
             await send({"type": "websocket.close"})
             return
+        admitted = connection_of(Request(scope)).admitted
+        admitted.busy = True
         begun, body = False, _Body(receive)
 
         async def sending(message: Message) -> None:
@@ -154,6 +156,8 @@ class _Outermost:
                 raise ConnectionAbortedError from None
             let_go(error)
             await self._cors(_as_face(scope["path"], response))(scope, body.receive, sending)
+        finally:
+            admitted.busy = False
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:

@@ -1,17 +1,17 @@
 """Who asks over HTTP: the token or the browser's login of a request, and how much that user may ask."""
 
-import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, TypeVar
 
 import attrs
 import trio
 from starlette.requests import Request
 
+from klaw.actor.threads import read_input
 from klaw.convert import FRAMES, Converter
 from klaw.core import Core
 from klaw.domain.names import UserId
@@ -19,11 +19,13 @@ from klaw.errors import HttpRefusal
 from klaw.gateway.access import Place, admit, passed_on
 from klaw.gateway.auth import Grant
 from klaw.gateway.services import HttpConnection, Services
+from klaw.json_input import MOST_VALUES, read_json
 from klaw.operations.perform import Caller
 from klaw.wire.values import MessageId
 
 QUERY = Converter(forbid_unknown=True, lenient=True)
 """Reads what stands in a URL, where all values are texts."""
+T = TypeVar("T")
 BODY_S = 60.0
 """A body must have come within this time."""
 
@@ -84,31 +86,37 @@ class Api:
                     while allowance and (wait_s := allowance.take(len(part), trio.current_time())) > 0:  # noqa: ASYNC110
                         await trio.sleep(wait_s)
                     if len(body) > most:
-                        raise HttpRefusal(413, f"a body has at most {most} bytes here (gateway.http.maxBodyBytes)")
+                        setting = " (gateway.http.maxBodyBytes)" if at_most is None else ""
+                        raise HttpRefusal(413, f"a body has at most {most} bytes here{setting}")
         if reading.cancelled_caught:
             raise HttpRefusal(408, f"the body did not come within {BODY_S:g} s")
         return bytes(body)
 
-    async def json(self, request: Request, at_most: int | None = None, *, with_files: bool = False) -> dict[str, Any]:
-        """A request's body as a JSON object; without a body an empty one.
+    async def json(
+        self,
+        request: Request,
+        read: Callable[[dict[str, Any]], T],
+        at_most: int | None = None,
+        *,
+        with_files: bool = False,
+    ) -> T:
+        """What a request's body says, a JSON object; without a body an empty one.
 
         Args:
             request: what is asked.
+            read: makes of the object what it says, in a thread if it is large.
             at_most: bytes; ``gateway.http.maxBodyBytes`` when left out.
             with_files: a file may stand in it too.
 
         Raises:
             HttpRefusal: it is none, too long or too slow.
+            Exception: what ``read`` raised.
         """
-        file_bytes = self.core.config.attachments.max_file_bytes * 4 // 3 if with_files else 0  # in base64
-        body = await self.body(request, at_most or self.services.config.http.max_body_bytes + file_bytes)
-        try:
-            tree = json.loads(body, parse_constant=_refuse) if body.strip() else {}
-        except (ValueError, RecursionError):
-            tree = None
-        if not isinstance(tree, dict):
-            raise HttpRefusal(400, "the body is a JSON object in UTF-8")
-        return tree
+        if with_files:
+            file_bytes = self.core.config.attachments.max_file_bytes * 4 // 3  # in base64
+            at_most = self.services.config.http.max_body_bytes + file_bytes
+        body = await self.body(request, at_most)
+        return await read_input(len(body), lambda: read(_object(body)))
 
     def _count(self, connection: HttpConnection, user: UserId, length: str) -> None:
         """Give the connection a place among the user's, and take from what the user may send."""
@@ -153,5 +161,11 @@ def place_of(request: Request) -> Place:
     return attrs.evolve(place, loopback=False) if passed_on(headers_of(request)) else place
 
 
-def _refuse(_text: str) -> NoReturn:
-    raise ValueError
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        tree = read_json(body) if body.strip() else {}
+    except (ValueError, RecursionError):
+        tree = None
+    if not isinstance(tree, dict):
+        raise HttpRefusal(400, f"the body is a JSON object in UTF-8, of at most {MOST_VALUES} values")
+    return tree

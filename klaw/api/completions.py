@@ -24,7 +24,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id, name_of
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnStatus
-from klaw.errors import BadValue, KlawError, Problem
+from klaw.errors import BadValue, HttpRefusal, KlawError, Problem
 from klaw.llm.client import Llm
 from klaw.llm.errors import ProviderError
 from klaw.llm.slots import Priority
@@ -82,11 +82,18 @@ class Exchange:
     def read(
         cls, api: Api, user: UserId, headers: Mapping[str, str], messages: list[Said], named: str | None = None
     ) -> "Exchange":
-        """Of a request. ``named``: what its body says of the chat. Raises BadValue."""
+        """Of a request. ``named``: what its body says of the chat. Raises BadValue, HttpRefusal."""
+        most = api.services.config.http.max_body_bytes  # a longer body is longer by its pictures
+        transcript = read_transcript(messages, store=headers.get(STORE, "").strip().lower() != "false")
+        if (
+            sum(len(each.content) for each in (*transcript.history, transcript.question)) + len(transcript.instructions)
+            > most
+        ):
+            raise HttpRefusal(413, f"the texts have at most {most} characters together (gateway.http.maxBodyBytes)")
         return cls(
             api=api,
             user=user,
-            transcript=read_transcript(messages, store=headers.get(STORE, "").strip().lower() != "false"),
+            transcript=transcript,
             named=named_chat(headers, named),
             message_id=message_id(headers, api),
             may_come_again="idempotency-key" in headers,
@@ -114,7 +121,7 @@ class Exchange:
         if self.transcript.is_side_question:
             return await self._ask_alone(on_text)
         question, services = self.transcript.question, self.api.services
-        files = tuple([await self._keep(each) for each in question.files()])
+        files = tuple([await self._keep(each) for each in question.files])
         async with AsyncExitStack() as stack:
             async with self.api.placing[self.user]:
                 place = await self._place()
@@ -163,7 +170,7 @@ class Exchange:
                     role=Role(each.role),
                     content=each.content,
                     created_at=now,
-                    files=tuple([await self._keep(picture) for picture in each.files()]),
+                    files=tuple([await self._keep(picture) for picture in each.files]),
                 )
                 for each in place.missing
             ]

@@ -49,7 +49,7 @@ def routes(api: Api) -> list[Route]:
     async def log_in(request: Request) -> Response:
         authenticator = api.services.auth
         check_origin(headers_of(request), api.services.config.allowed_origins, place_of(request))
-        given = REQUESTS.read(await api.json(request, MAX_LOGIN_BYTES), LogIn)
+        given = await api.json(request, partial(REQUESTS.read, cls=LogIn), MAX_LOGIN_BYTES)
         grant = authenticator.grant(given.token, loopback=False)
         if grant is None:
             raise HttpRefusal(401, "this token is not valid; klaw token add makes one")

@@ -22,6 +22,8 @@ from klaw.operations.model_tools import tools
 from klaw.operations.perform import Caller, perform, read
 
 PATH = "/mcp"
+MAX_BYTES = 65_536
+"""Of a request: more than the arguments of any tool have. The SDK reads it on the event loop, and without bounds."""
 
 
 def routes(api: Api) -> list[BaseRoute]:
@@ -30,7 +32,7 @@ def routes(api: Api) -> list[BaseRoute]:
 
     async def answer(request: Request) -> Response:
         grant = api.asker(request)
-        body = await api.body(request)
+        body = await api.body(request, MAX_BYTES)
         if importlib.util.find_spec("mcp") is None:
             return problem(501, "not_implemented", f"the Python package mcp is missing: {INSTALL_AGAIN}")
         sdk = await threads.run(importlib.import_module, "klaw.api.mcp_server")

@@ -65,7 +65,7 @@ def routes(api: Api) -> list[Route]:
 
     async def send(request: Request) -> Response:
         user, services = api.asker(request).user, api.services
-        new = REQUESTS.read(await api.json(request), NewMessage)
+        new = await api.json(request, partial(REQUESTS.read, cls=NewMessage))
         chat = FRAMES.read(request.path_params["chat"], ChatName)
         frame = Send(id=message_id(request.headers, api), chat=chat, text=new.text, files=new.files)
         asking = ask(services.chats, services.hub, user, frame.chat, frame.id, frame.text, files=new.files)

@@ -29,7 +29,8 @@ DEADLINE_S = 5.0
 _GAUGES = (
     ("uptime_seconds", "since the start", ("uptime_s",)),
     ("resident_memory_bytes", "of this process", ("rss_bytes",)),
-    ("connections", "that are open", ("connections",)),
+    ("connections", "WebSockets that are open", ("connections",)),
+    ("http_connections", "HTTP connections that are open", ("http_connections",)),
     ("database_bytes", "size of klaw.db", ("disk", "database_bytes")),
     ("database_wal_bytes", "size of klaw.db-wal", ("disk", "wal_bytes")),
     ("commit_log_bytes", "size of the commit log", ("disk", "commit_log_bytes")),

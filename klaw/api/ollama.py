@@ -15,7 +15,7 @@ from klaw.api.asker import Api, headers_of
 from klaw.api.completions import MODEL, Exchange, refuse
 from klaw.api.problems import of_error
 from klaw.api.streams import Stream
-from klaw.api.transcript import Said
+from klaw.api.transcript import MAX_MESSAGES, Said
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.llm.types import Usage
 from klaw.operations.operation import OperationError
@@ -29,7 +29,7 @@ _DETAILS = {"family": MODEL, "families": [MODEL], "format": "klaw", "parameter_s
 class ChatRequest:
     """Body of a chat. What is null is not given."""
 
-    messages: Annotated[list[Said], Bounds(1)]
+    messages: Annotated[list[Said], Bounds(1, MAX_MESSAGES)]
     stream: bool | None = None
     format: Annotated[bool, Form(bool, bool)] = False
     """Whether the answer is to have a form: "json", or a schema."""
@@ -45,7 +45,7 @@ def routes(api: Api) -> list[Route]:
 
     async def show(request: Request) -> Response:
         api.asker(request)
-        given = await api.json(request)
+        given = await api.json(request, dict)
         if str(given.get("model") or given.get("name")).removesuffix(":latest") != MODEL:
             raise OperationError("unknown_model", f"there is only the model {MODEL}")
         told = {"modelfile": "", "parameters": "", "template": "", "details": _DETAILS, "model_info": {}}
@@ -57,9 +57,14 @@ def routes(api: Api) -> list[Route]:
 
     async def chat(request: Request) -> Response:
         user = api.asker(request).user
-        asked = FRAMES.read(await api.json(request, with_files=True), ChatRequest)
-        refuse({"format": asked.format})
-        exchange = Exchange.read(api, user, headers_of(request), asked.messages)
+        headers = headers_of(request)
+
+        def read(tree: dict[str, Any]) -> tuple[ChatRequest, Exchange]:
+            asked = FRAMES.read(tree, ChatRequest)
+            refuse({"format": asked.format})
+            return asked, Exchange.read(api, user, headers, asked.messages)
+
+        asked, exchange = await api.json(request, read, with_files=True)
         if asked.stream is not False:
             return cast("Response", Stream(partial(_stream, exchange), LINES))
         text, used = await exchange.whole(request.receive)

@@ -17,7 +17,7 @@ from klaw.api.asker import Api, headers_of
 from klaw.api.completions import MODEL, Exchange, refuse
 from klaw.api.problems import of_error
 from klaw.api.streams import Stream
-from klaw.api.transcript import Said
+from klaw.api.transcript import MAX_MESSAGES, Said
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.domain import tokens
 from klaw.errors import EmbeddingUnavailable
@@ -48,7 +48,7 @@ class ChatRequest:
     """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature. What is
     null is not given."""
 
-    messages: Annotated[list[Said], Bounds(1)]
+    messages: Annotated[list[Said], Bounds(1, MAX_MESSAGES)]
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     user: str | None = None
@@ -103,9 +103,14 @@ def routes(api: Api) -> list[Route]:
 
     async def complete(request: Request) -> Response:
         user = api.asker(request).user
-        asked = FRAMES.read(await api.json(request, with_files=True), ChatRequest)
-        asked.check()
-        exchange = Exchange.read(api, user, headers_of(request), asked.messages, asked.user)
+        headers = headers_of(request)
+
+        def read(tree: dict[str, Any]) -> tuple[ChatRequest, Exchange]:
+            asked = FRAMES.read(tree, ChatRequest)
+            asked.check()
+            return asked, Exchange.read(api, user, headers, asked.messages, asked.user)
+
+        asked, exchange = await api.json(request, read, with_files=True)
         head = {"id": f"chatcmpl-{api.core.new_id()}", "created": int(api.core.clock.now()), "model": MODEL}
         if asked.stream:
             with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
@@ -118,7 +123,7 @@ def routes(api: Api) -> list[Route]:
 
     async def embed(request: Request) -> Response:
         api.asker(request)
-        asked = FRAMES.read(await api.json(request), EmbeddingRequest)
+        asked = await api.json(request, partial(FRAMES.read, cls=EmbeddingRequest))
         embedder = api.parts["embedder"]
         try:
             with trio.fail_after(EMBEDDING_S):

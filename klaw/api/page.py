@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -49,7 +49,7 @@ def routes(api: Api) -> list[BaseRoute]:
 
     async def render(request: Request) -> Response:
         api.asker(request)
-        asked = REQUESTS.read(await api.json(request), ToRender)
+        asked = await api.json(request, partial(REQUESTS.read, cls=ToRender))
         return JSONResponse({"html": await threads.run(lambda: [markdown.to_html(text) for text in asked.texts])})
 
     rendered = About(name="render", help="Markdown as HTML that is harmless.", tag="page", body=ToRender)

@@ -76,7 +76,7 @@ def of_error(error: Exception) -> JSONResponse:
     """The problem that an exception means; what is not expected is logged (class and place only) and ``internal``."""
     match error:
         case HttpRefusal(status=status):
-            headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+            headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(status)
             return problem(status, _code(status), str(error), headers=headers)
         case HTTPException(status_code=status, detail=detail):
             return problem(status, _code(status), detail, headers=error.headers)

@@ -2,6 +2,7 @@
 answers refer to."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 from urllib.parse import quote
@@ -87,7 +88,7 @@ def routes(api: Api) -> list[Route]:
 
     async def converse(request: Request) -> Response:
         user, services = api.asker(request).user, api.services
-        asked = REQUESTS.read(await api.json(request), Question)
+        asked = await api.json(request, partial(REQUESTS.read, cls=Question))
         base = (await meant(readers, user, request.path_params["id"])).base
         sent_as = message_id(request.headers, api)
         new = Send(id=sent_as, chat=await chat_of(user, base.id), text=asked.question)

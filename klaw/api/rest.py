@@ -33,9 +33,10 @@ from starlette.types import Scope as Asked
 from klaw.api import openapi
 from klaw.api.asker import QUERY, Api, caller
 from klaw.api.openapi import PREFIX, DescribedRoute
+from klaw.convert import MOST_ENTRIES
 from klaw.json_schema import schema_of
 from klaw.operations.operation import Operation, OperationError, Scope, told, without_none
-from klaw.operations.perform import operations, perform, read
+from klaw.operations.perform import Call, operations, perform, read
 
 _METHODS = {"list": "GET", "": "GET", "show": "GET", "add": "POST", "create": "POST"}
 _METHODS |= {"edit": "PATCH", "delete": "DELETE", "remove": "DELETE"}
@@ -126,7 +127,7 @@ class _NotAllowed:
 def _route(api: Api, found: Door) -> DescribedRoute:
     async def handle(request: Request) -> Response:
         who = caller(api.asker(request))
-        call = read(found.operation, await _given(api, request, found))
+        call = await _call(api, request, found)
         with trio.fail_after(found.operation.deadline_s):
             return JSONResponse(await perform(call, who, api.parts))
 
@@ -136,8 +137,8 @@ def _route(api: Api, found: Door) -> DescribedRoute:
     return DescribedRoute(path, handle, found.method, partial(_described, found))
 
 
-async def _given(api: Api, request: Request, found: Door) -> dict[str, Any]:
-    """The arguments as JSON has them, from the path, the URL and the body."""
+async def _call(api: Api, request: Request, found: Door) -> Call:
+    """The operation with its arguments, from the path, the URL and the body."""
     types = attrs.fields_dict(attrs.resolve_types(found.operation.arguments, include_extras=True))
     given: dict[str, Any] = {}
     for name in dict.fromkeys(request.query_params):
@@ -146,21 +147,20 @@ async def _given(api: Api, request: Request, found: Door) -> dict[str, Any]:
             raise OperationError("bad_args", f"is not known in the URL here; known are {known}", field=name)
         values = request.query_params.getlist(name)
         given[name] = _meant(values, types[name].type)
-    body = await api.json(request) if found.of_body else {}
-    if found.takes_fields:
-        given["fields"] = body
-    else:
-        given |= body
     if found.of_path is not None:
         given[found.of_path] = _meant([request.path_params[found.of_path]], types[found.of_path].type)
-    return given
+
+    def call(body: dict[str, Any]) -> Call:
+        return read(found.operation, {"fields": body, **given} if found.takes_fields else {**body, **given})
+
+    return await api.json(request, call) if found.of_body else call({})
 
 
 def _meant(values: Sequence[str], kind: Any) -> Any:
     """What texts of a URL mean for an argument of this type; what is no such value is left for the check to refuse."""
     plain = without_none(kind)
     if get_origin(plain) in (list, tuple):
-        return [_meant([each], get_args(plain)[0]) for each in values]
+        return [_meant([each], get_args(plain)[0]) for each in values[: MOST_ENTRIES + 1]]  # more are too many anyway
     try:
         return QUERY.read(values[-1], plain) if plain in (int, float, bool) else values[-1]
     except ValueError:

@@ -1,5 +1,5 @@
-"""HTTP for connections of the gateway that ask for no WebSocket: hypercorn speaks it, over the stream that the gateway
-has begun to read. What is behind it is loaded by the first request: a Klaw that only chats never pays for it.
+"""HTTP/1.1 for connections of the gateway that ask for no WebSocket: hypercorn speaks it, over the stream that the
+gateway has begun to read. What is behind it is loaded by the first request: a Klaw that only chats never pays for it.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from klaw.gateway.services import HttpConnection
 
 if TYPE_CHECKING:
     from hypercorn.config import Config
+    from hypercorn.trio.tcp_server import TCPServer
     from hypercorn.trio.worker_context import WorkerContext
     from hypercorn.typing import AppWrapper
 
@@ -23,8 +24,6 @@ SEND_S = 30.0
 """A client that does not take what is sent at once in this time is dropped …"""
 SEND_AT_STOP_S = 2.0
 """… and once the server stops in this time: hypercorn shields what it sends from being cancelled."""
-MAX_STREAMS = 8
-"""Requests of one HTTP/2 connection at the same time."""
 
 log = structlog.get_logger("klaw.api")
 
@@ -39,7 +38,7 @@ class HttpServer:
     def __init__(self, make_app: Callable[[], Any]) -> None:
         self._make_app = make_app
         self._making = trio.Lock()
-        self._made: tuple[AppWrapper, Config, WorkerContext] | None = None
+        self._made: tuple[type[TCPServer], AppWrapper, Config, WorkerContext] | None = None
         self._streams: set[_Begun] = set()
 
     async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: HttpConnection) -> None:
@@ -47,13 +46,11 @@ class HttpServer:
         async with self._making:
             if self._made is None:
                 self._made = await Threads("making the API", 1).run(self._make)
-        app, config, context = self._made
-        from hypercorn.trio.tcp_server import TCPServer
-
+        made, app, config, context = self._made
         begun = _Begun(stream, read)
         self._streams.add(begun)
         # The application finds the connection in the state of its requests.
-        server = TCPServer(app, config, context, {"connection": connection}, cast("Any", begun))
+        server = made(app, config, context, {"connection": connection}, cast("Any", begun))
         try:
             await server.run()
         finally:
@@ -65,20 +62,21 @@ class HttpServer:
         for stream in self._streams:
             stream.hurry()
         if self._made is not None:
-            await self._made[2].terminated.set()
+            await self._made[3].terminated.set()
 
-    def _make(self) -> "tuple[AppWrapper, Config, WorkerContext]":
+    def _make(self) -> "tuple[type[TCPServer], AppWrapper, Config, WorkerContext]":
         from hypercorn.app_wrappers import ASGIWrapper
         from hypercorn.config import Config
         from hypercorn.trio.worker_context import WorkerContext
+
+        from klaw.api.http11 import Http11Server
 
         config = Config()
         config.accesslog = config.errorlog = None  # its lines quote paths and errors; ``app`` writes what may be told
         config.h11_max_incomplete_size = MAX_HEAD_BYTES
         config.keep_alive_timeout = KEEP_ALIVE_S
-        config.h2_max_concurrent_streams = MAX_STREAMS
         config.include_server_header = False
-        return ASGIWrapper(self._make_app()), config, WorkerContext(None)
+        return Http11Server, ASGIWrapper(self._make_app()), config, WorkerContext(None)
 
 
 class _Begun:

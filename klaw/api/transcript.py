@@ -4,10 +4,11 @@ chat it belongs to, what of it that chat does not hold yet, and what is a questi
 A chat is never taken for another conversation's that only began alike: what came must agree with all that it holds.
 """
 
-import base64
+import binascii
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
@@ -16,7 +17,7 @@ import attrs
 from klaw.api.side_questions import is_side_question
 from klaw.chats.directory import ChatDirectory
 from klaw.convert import Form, Wire
-from klaw.domain.attachment import files_of
+from klaw.domain.attachment import MAX_FILES, files_of
 from klaw.domain.forget import FORGOTTEN, MARK
 from klaw.domain.message import TOLD, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name
@@ -32,6 +33,11 @@ MAX_CHATS = 50
 """Chats of a user, the last used first, among which a transcript is looked for."""
 ROWS_EACH, MORE_ROWS = 8, 32
 """So many rows are read of a chat for each message that came, and so many more: an answer may have several."""
+
+MAX_MESSAGES = 10_000
+"""Of a transcript."""
+_BASE64 = 1 << 20
+"""Decoded at once, so that other threads have their turn."""
 
 
 def _text(value: Any) -> str:
@@ -59,11 +65,10 @@ def _pictures(value: Any) -> list[str]:
 def _bytes_of(address: str, field: str) -> bytes:
     """The content of a picture. Raises BadValue: it is no data: URL; nothing is fetched from elsewhere."""
     head, comma, data = address.partition(",")
-    try:
-        if head.startswith("data:") and head.endswith(";base64") and comma:
-            return base64.b64decode(data, validate=True)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        if head.startswith("data:") and head.endswith(";base64") and comma and "=" not in data[:-2]:
+            pieces = (data[at : at + _BASE64] for at in range(0, len(data), _BASE64))
+            return b"".join(binascii.a2b_base64(each, strict_mode=True) for each in pieces)
     text = "must be a picture in base64 (data:image/png;base64,…); pictures are not fetched from other addresses"
     raise BadValue((Problem(field, text),))
 
@@ -90,18 +95,40 @@ class Said:
         return self.role in ("system", "developer")
 
     def files(self) -> tuple[bytes, ...]:
-        """Its pictures. Raises BadValue: one is no data: URL."""
+        """Its pictures. Raises BadValue: one is no data: URL, or there are too many."""
         addresses = [*self.pictures, *(f"data:;base64,{each}" for each in self.images or ())]
+        if len(addresses) > MAX_FILES:
+            raise BadValue((Problem("messages", f"must have at most {MAX_FILES} pictures each"),))
         return tuple(_bytes_of(each, "messages") for each in addresses)
+
+
+@attrs.frozen(kw_only=True)
+class Came:
+    """A message of the user or of the assistant, as it came."""
+
+    role: Literal["user", "assistant"]
+    content: str
+    files: tuple[bytes, ...] = attrs.field(default=(), repr=False)
+    """Its pictures."""
+    words: str = attrs.field(init=False, repr=False)
+    digests: tuple[str, ...] = attrs.field(init=False, repr=False)
+
+    @words.default
+    def _words(self) -> str:
+        return words(self.content)
+
+    @digests.default
+    def _digests(self) -> tuple[str, ...]:
+        return tuple(hashlib.sha256(each).hexdigest() for each in self.files)
 
 
 @attrs.frozen(kw_only=True)
 class Transcript:
     """What is new in it, what was said before, and who asks."""
 
-    question: Said
+    question: Came
     """The last message."""
-    history: tuple[Said, ...]
+    history: tuple[Came, ...]
     """What came before it, of the user and of the assistant; what the client's tools did is told in words."""
     instructions: str
     """System texts of the program."""
@@ -110,10 +137,14 @@ class Transcript:
 
 
 def read_transcript(messages: Sequence[Said], *, store: bool = True) -> Transcript:
-    """``store``: False for a request that says that it is not to be stored.
+    """What takes time is done here: it may run in a thread.
+
+    Args:
+        messages: what came.
+        store: False for a request that says that it is not to be stored.
 
     Raises:
-        BadValue: there is no message of the user at its end.
+        BadValue: there is no message of the user at its end; a picture is no data: URL.
     """
     kept = [each for each in messages if not each.is_empty]
     said = [each for each in kept if not each.is_system]
@@ -127,36 +158,33 @@ def read_transcript(messages: Sequence[Said], *, store: bool = True) -> Transcri
     system = [each.content for each in kept if each.is_system]
     is_side = by_system or not store or is_side_question(said[-1].content, system[0] if system else "")
     return Transcript(
-        question=said[-1],
+        question=Came(role="user", content=said[-1].content, files=said[-1].files()),
         history=tuple(_in_words(said[:-1])),
         instructions="\n\n".join(system),
         is_side_question=is_side or (bool(system) and len(system) > 1 and is_side_question(system[-1])),
     )
 
 
-def _in_words(said: Sequence[Said]) -> Iterator[Said]:
+def _in_words(said: Sequence[Said]) -> Iterator[Came]:
     """Rounds of the client's tools, each as one text of the assistant."""
     told: list[str] = []
     for each in said:
-        is_tool = each.role in ("tool", "function")
-        if told and each.role == "user":
-            yield Said(role="assistant", content="\n".join(told))
-            told = []
-        if each.role == "assistant" and not each.tool_calls and not told:
-            yield each
-        elif each.role == "assistant":
+        if each.role in ("tool", "function"):
+            told.append(f"[result: {each.content}]")
+            continue
+        if each.role == "assistant" and (told or each.tool_calls):
             calls = each.tool_calls if isinstance(each.tool_calls, list) else []
             told += [each.content] * bool(each.content.strip())
             told += [f"[called {json.dumps(call, ensure_ascii=False)}]" for call in map(_called, calls)]
-            if not each.tool_calls:
-                yield Said(role="assistant", content="\n".join(told))
-                told = []
-        elif is_tool:
-            told.append(f"[result: {each.content}]")
-        else:
-            yield each
+            if each.tool_calls:
+                continue
+        if told:
+            yield Came(role="assistant", content=clean("\n".join(told)))
+        if each.role == "user" or not told:
+            yield Came(role="user" if each.role == "user" else "assistant", content=each.content, files=each.files())
+        told = []
     if told:
-        yield Said(role="assistant", content="\n".join(told))
+        yield Came(role="assistant", content=clean("\n".join(told)))
 
 
 def _called(call: Any) -> Any:
@@ -193,7 +221,7 @@ class Place:
     """Where a question goes."""
 
     chat: str
-    missing: tuple[Said, ...] = ()
+    missing: tuple[Came, ...] = ()
     """What came before it and the chat does not hold."""
     again: Message | None = None
     """The question as it stands there already: its turn failed."""
@@ -206,19 +234,16 @@ class Held:
     last: Message
     texts: list[str]
 
-    def agrees(self, came: Said) -> bool:
+    def agrees(self, came: Came) -> bool:
         """Whether what came is this message, apart from white space and from what was taken out of it since."""
         if came.role != self.last.role and not (came.role == "assistant" and self.last.role is Role.SYSTEM):
             return False
         metadata = self.last.metadata
-        held, told = words(" ".join(self.texts)), words(came.content)
+        held, told = words(" ".join(self.texts)), came.words
         same = told == held or metadata.get(TOLD) == digest_of_words(told) or (MARK in held and _fits(held, told))
         if not same and not (metadata.get("stopped") and told and held.startswith(told)):
             return False
-        files = [each.sha256 for each in files_of(metadata)]
-        if len(files) != len(came.pictures) + len(came.images or ()):
-            return False
-        return not files or files == [hashlib.sha256(each).hexdigest() for each in came.files()]
+        return came.digests == tuple(each.sha256 for each in files_of(metadata))
 
 
 async def place_of(
@@ -230,9 +255,6 @@ async def place_of(
     clients send only that, or with its beginning where it is the whole chat and the rest is new to it. A program that
     does not send all that was said may send nothing of it. Else the chat, begun by a transcript, that holds exactly
     what came. Else a new one: of an answer that is made again, of a question that was edited, of another conversation.
-
-    Raises:
-        BadValue: a picture of an earlier message is no data: URL, and has to be compared.
     """
     history, question = transcript.history, transcript.question
     if named is not None:
@@ -278,7 +300,7 @@ def _fits(held: str, told: str) -> bool:
     return told.startswith(first) and told.endswith(rest[-1])
 
 
-def _same(held: Sequence[Held], came: Sequence[Said]) -> bool:
+def _same(held: Sequence[Held], came: Sequence[Came]) -> bool:
     """Whether they agree, one by one. Of what was forgotten nothing is known, nor how many messages it was for a
     client: it must not come back because a client still has it, so what stands before and behind it decides."""
     gone = [number for number, each in enumerate(held) if FORGOTTEN in each.last.metadata]
@@ -293,7 +315,7 @@ def _same(held: Sequence[Held], came: Sequence[Said]) -> bool:
 
 
 async def _failed(
-    chats: ChatDirectory, chat: ChatId, held: Sequence[Held], history: Sequence[Said], question: Said
+    chats: ChatDirectory, chat: ChatId, held: Sequence[Held], history: Sequence[Came], question: Came
 ) -> Message | None:
     """The question at the end of a chat, if it is asked again because its turn failed."""
     if not held or not held[-1].agrees(question) or (history and not _same(held[:-1], history)):

@@ -138,6 +138,7 @@ def listener_parts(app: App, listener: _Listener) -> dict[str, Any]:
     """What handlers of operations may ask for, by name."""
     more = {
         "connections": listener.gateway.connections,
+        "http_connections": listener.gateway.http_connections,
         "address": lambda: listener.url,
         "auth": listener.auth,
         "check_up": partial(_check_up, app.core.paths, Threads("check-up", 1)),

@@ -127,22 +127,24 @@ class GatewayConfig:
     host: str = key("Address to listen on.", "127.0.0.1", pattern=r"[^\s/]+", hint="be a host name or an IP address")
     port: int = key("Port to listen on; 0 = any free one.", 8181, within=(0, 65_535))
     max_frame_bytes: int = key("Longest frame that a client may send.", 65_536, within=(1024, 16_777_216))
-    max_connections: int = key("Connections that have said hello, at the same time.", 64, within=(1, 10_000))
+    max_connections: int = key(
+        "Connections of all users at the same time; each user may have four even beyond that.", 128, within=(1, 10_000)
+    )
     max_pending: int = key(
-        "Connections that have not said hello yet, at the same time; a newcomer takes the place of the oldest.",
-        16,
+        "Connections that have not logged in yet, at the same time; a newcomer takes the place of an idle one.",
+        64,
         within=(1, 10_000),
     )
     max_per_address: int = key(
-        "Connections of one address at the same time; behind a proxy all have the proxy's.", 48, within=(1, 10_000)
+        "Connections of one address at the same time; behind a proxy all have the proxy's.", 256, within=(1, 10_000)
     )
-    max_per_user: int = key("Connections of one user at the same time that have said hello.", 32, within=(1, 10_000))
+    max_per_user: int = key("Connections of one user at the same time.", 64, within=(1, 10_000))
     connects_per_second: float = key(
-        "Connections that one address may open, on average; five seconds' worth at once.", 50.0, up_to=100_000
+        "Connections that one address may open, on average; five seconds' worth at once.", 200.0, up_to=100_000
     )
     user_messages_per_second: float = key(
         "Messages that one user may send on all connections, on average; five seconds' worth at once.",
-        100.0,
+        200.0,
         up_to=1_000_000,
     )
     user_bytes_per_second: float = key(

@@ -1,8 +1,8 @@
 """Who may hold a connection, and how much one user may send on all of them. No I/O: the time is an argument.
 
-Those who have not said hello yet have a small budget of their own. A newcomer takes, when it is full, the place of the
-one that has waited longest, at the address with the most of them, and of one without a good token first: so sockets
-that say nothing lock nobody out. Who has said hello keeps the place.
+A connection in use keeps its place. One that is idle gives way when a newcomer needs it: one whose user is not known
+before an HTTP connection between two requests, one without a good token first, at the address with the most of them. So
+neither sockets that say nothing nor kept-alive ones lock anybody out. Each user has a few places that nobody can take.
 """
 
 import enum
@@ -42,17 +42,32 @@ class TokenBucket:
             return 0.0
         return (count - self._tokens) / self._rate
 
+    def wait(self, now: float, at_most_s: float) -> float | None:
+        """Take one token, if need be one that is yet to come. Returns in how many seconds it comes; None: later than in
+        ``at_most_s``, and none was taken."""
+        wait_s = self.take(now)
+        if wait_s > at_most_s:
+            return None
+        if wait_s > 0:
+            self._tokens -= 1.0
+        return wait_s
+
 
 AT_ONCE_S = 5.0
 """Seconds' worth of what is limited by the second that may come at once."""
 MAX_ADDRESSES = 4096
 """Addresses whose arrivals are remembered; of more the oldest are forgotten."""
+MAX_WAIT_S = 1.0
+"""A connection that comes too fast waits so long at most before it is served; one that had to wait longer is closed."""
+FRESH_S = 0.25
+"""A connection that is being read, or whose request nobody has judged yet, is left alone for so long."""
+OWN_PLACES = 4
+"""Connections that each user may have even if ``gateway.maxConnections`` is reached."""
 
 
 class Arrival(enum.Enum):
-    """What becomes of a new connection."""
+    """Why a new connection is not let in."""
 
-    LET_IN = enum.auto()
     TURN_AWAY = enum.auto()
     """Tell it that there is no place."""
     TOO_FAST = enum.auto()
@@ -60,10 +75,25 @@ class Arrival(enum.Enum):
 
 
 @attrs.define(eq=False)
-class _Pending:
+class Connection:
+    """A connection that was let in."""
+
     address: str
     drop: Callable[[], None]
+    has_unread: Callable[[], bool]
+    arrived_at: float
+    wait_s: float
+    """It is served after so long, since its address opens connections too fast."""
+    busy: bool = False
+    """It is a WebSocket whose user is known, or an HTTP request is being answered. Set to False by who has answered."""
     trusted: bool = False
+    """Its request had a good token."""
+    user: UserId | None = None
+    """Known from a WebSocket's hello or from the last good HTTP request."""
+
+    @property
+    def idle(self) -> bool:
+        return not self.busy and self.wait_s == 0 and not self.has_unread()
 
 
 class UserAllowance:
@@ -87,70 +117,83 @@ class Admission:
 
     def __init__(self, config: GatewayConfig) -> None:
         self._config = config
-        self._pending: dict[str, _Pending] = {}
-        """By the connection's id, the oldest first."""
-        self._known: dict[str, UserId] = {}
-        self._addresses: dict[str, str] = {}
-        """Of every connection."""
+        self._connections: dict[str, Connection] = {}
+        """By their ids, the oldest first."""
         self._arrivals: dict[str, TokenBucket] = {}
         self._allowances: dict[UserId, UserAllowance] = {}
 
-    def arrive(self, connection: str, peer: str, drop: Callable[[], None], now: float) -> Arrival:
+    def arrive(
+        self, connection: str, peer: str, drop: Callable[[], None], has_unread: Callable[[], bool], now: float
+    ) -> Connection | Arrival:
         """A new connection.
 
         Args:
             connection: its id.
             peer: the address that it came from.
-            drop: ends it, when a newcomer needs its place before it has said hello.
+            drop: ends it, when a newcomer needs its place.
+            has_unread: whether bytes have come that were not read yet.
             now: seconds of any clock that only goes forward.
         """
         config, address = self._config, _group(peer)
-        if self._bucket(address, now).take(now) > 0:
+        wait_s = self._bucket(address, now).wait(now, MAX_WAIT_S)
+        if wait_s is None:
             return Arrival.TOO_FAST
-        if len(self._known) >= config.max_connections:
-            return Arrival.TURN_AWAY
-        if Counter(self._addresses.values())[address] >= config.max_per_address:
-            # Of its own it may push aside the oldest that says nothing, but nobody else's.
-            if not self._make_room({address}):
+        there = [each for each in self._connections.values() if each.address == address]
+        pending = [each for each in self._connections.values() if each.user is None]
+        if len(there) >= config.max_per_address:
+            # Of its own it may push aside an idle one, but nobody else's.
+            if not self._make_room(there, address, now):
                 return Arrival.TURN_AWAY
-        elif len(self._pending) >= config.max_pending:
-            self._make_room({each.address for each in self._pending.values()})
-        self._pending[connection] = _Pending(address, drop)
-        self._addresses[connection] = address
-        return Arrival.LET_IN
-
-    def trust(self, connection: str) -> None:
-        """Its request had a good token: it is dropped after those without."""
-        if connection in self._pending:
-            self._pending[connection].trusted = True
+        elif len(pending) >= config.max_pending and not self._make_room(pending, address, now):
+            return Arrival.TURN_AWAY
+        self._connections[connection] = made = Connection(address, drop, has_unread, now, wait_s)
+        return made
 
     def log_in(self, connection: str, user: UserId, now: float) -> UserAllowance | None:
-        """It has said a good hello: what its user may send. None: the user has, or all have, too many already."""
-        config = self._config
-        theirs = sum(other == user for other in self._known.values())
-        if theirs >= config.max_per_user or len(self._known) >= config.max_connections:
+        """A WebSocket has said a good hello, or an HTTP connection made a good request: what its user may send. None:
+        the user has, or all have, too many already."""
+        found = self._connections.get(connection)
+        if found is None:
+            return None  # it gave way in this moment
+        others = [each for each in self._connections.values() if each.user is not None and each is not found]
+        theirs = [each for each in others if each.user == user]
+        full = theirs if len(theirs) >= self._config.max_per_user else None
+        if full is None and len(others) >= self._config.max_connections:
+            full = others
+        if full and not self._drop_first(full) and (full is theirs or len(theirs) >= OWN_PLACES):
             return None
-        self._pending.pop(connection, None)
-        self._known[connection] = user
+        found.user, found.busy = user, True
         if user not in self._allowances:
+            config = self._config
             self._allowances[user] = UserAllowance(config.user_messages_per_second, config.user_bytes_per_second, now)
         return self._allowances[user]
 
     def leave(self, connection: str) -> None:
         """It is gone."""
-        self._pending.pop(connection, None)
-        self._known.pop(connection, None)
-        self._addresses.pop(connection, None)
+        self._connections.pop(connection, None)
 
-    def _make_room(self, addresses: set[str]) -> bool:
-        """Drop one that has not said hello, of one of these addresses. False: there is none."""
-        waiting = Counter(each.address for each in self._pending.values())
-        there = [(name, each) for name, each in self._pending.items() if each.address in addresses]
-        if not there:
+    def _make_room(self, among: list[Connection], newcomer: str, now: float) -> bool:
+        """Drop one of these for a connection from the address ``newcomer``. False: all of them are in use."""
+        waiting = Counter(each.address for each in among if each.user is None)
+        most = max(waiting.values(), default=0)
+        crowded = [each for each in among if each.user is None and waiting[each.address] == most]
+        if self._drop_first(crowded) or self._drop_first(among):
+            return True
+        # None is idle: one that has had its time goes, and any of an address that crowds out a newcomer from elsewhere.
+        stale = [each for each in crowded if now - each.arrived_at >= FRESH_S or each.address != newcomer]
+        return self._drop_first(stale, idle=False)
+
+    def _drop_first(self, among: list[Connection], *, idle: bool = True) -> bool:
+        """Drop the oldest of these, of those without a good token first; with ``idle`` only one that is not in use."""
+        found = min(
+            (each for each in among if not idle or each.idle),
+            key=lambda each: (each.user is not None, each.trusted),
+            default=None,
+        )
+        if found is None:
             return False
-        name, dropped = min(there, key=lambda each: (-waiting[each[1].address], each[1].trusted))
-        self.leave(name)
-        dropped.drop()
+        self._connections = {name: each for name, each in self._connections.items() if each is not found}
+        found.drop()
         return True
 
     def _bucket(self, address: str, now: float) -> TokenBucket:

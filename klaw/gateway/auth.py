@@ -27,8 +27,6 @@ from klaw.domain.names import LOCAL_USER, UserId, user_id
 from klaw.errors import ConfigError, Problem
 
 FILE_NAME = "tokens.json"
-RECHECK_S = 1.0
-"""How often at most the file is looked at; a revoked token is refused after this time at the latest."""
 _PREFIX = "klaw_"
 MAX_LOGINS = 32
 """Browsers of one user that are logged in; the oldest goes."""
@@ -216,26 +214,21 @@ def _digest(secret: str) -> str:
 
 
 class Authenticator:
-    """Checks tokens against the file, which it reads again when it changes.
+    """Checks tokens against the file, which it reads again when it changes: each answer is by what the file says now.
 
     A file that became unreadable, or is gone, leaves all as it was: a slip while editing locks nobody in or out.
 
     Args:
         path: the tokens file.
-        monotonic: seconds of a clock that only goes forward.
         clock: Unix seconds, by which logins expire.
 
     Raises:
         ConfigError: the file exists and cannot be used.
     """
 
-    def __init__(
-        self, path: Path, monotonic: Callable[[], float] = time.monotonic, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self.path = path
         self._clock = clock
-        self._monotonic = monotonic
-        self._checked_at = monotonic()
         self._stamp = self._look()
         self._access = load_access(path)
 
@@ -291,11 +284,7 @@ class Authenticator:
         return token.expires_at is not None and token.expires_at <= iso(self._clock())
 
     def _refresh(self) -> None:
-        # One stat a second and a small file seldom: not worth a thread, which would make every check asynchronous.
-        now = self._monotonic()
-        if now - self._checked_at < RECHECK_S:
-            return
-        self._checked_at = now
+        # A stat takes microseconds and the file is small: a thread is not worth making every check asynchronous.
         stamp = self._look()
         if stamp == self._stamp:
             return

@@ -20,7 +20,7 @@ from klaw.actor.failure import let_go
 from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway.access import Place, admit, passed_on
-from klaw.gateway.admission import AT_ONCE_S, TokenBucket, UserAllowance
+from klaw.gateway.admission import AT_ONCE_S, Connection, TokenBucket, UserAllowance
 from klaw.gateway.auth import Grant
 from klaw.gateway.services import HttpConnection, Services
 from klaw.gateway.session import Session
@@ -70,6 +70,8 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
             )
             raise HttpRefusal(status, text) from None
         if isinstance(event, h11.Request):
+            if event.http_version not in (b"1.1", b"1.0"):
+                raise HttpRefusal(505, "HTTP/1.1 is spoken here, not HTTP/2")
             return RequestHead(event, raw)
         if event is not h11.NEED_DATA:
             return None
@@ -82,17 +84,19 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
 
 
 async def respond(
-    stream: HalfCloseableStream, status: int, text: str, within_s: float = RESPOND_S, more: str = ""
+    stream: HalfCloseableStream, status: int, text: str, within_s: float = RESPOND_S, *headers: str
 ) -> None:
-    """Answer with a short plain text and end the connection. A peer that has gone, or does not read, is no error.
-    ``more``: header lines."""
+    """Answer with a short plain text and end the connection. A peer that has gone, or does not read, is no error."""
     body = text.encode() + b"\n"
     head = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\n{more}Connection: close\r\n\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        *headers,
     )
     with trio.move_on_after(within_s), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-        await stream.send_all(head.encode("ascii") + body)
+        await stream.send_all("\r\n".join((*head, "", "")).encode("ascii") + body)
         await linger(stream)
 
 
@@ -121,8 +125,8 @@ async def serve_stream(
     session_id: str,
     *,
     place: Place,
+    admitted: Connection,
     on_session: Callable[[Session | None], None],
-    on_token: Callable[[], None],
     log_in: Callable[[UserId], UserAllowance | None],
 ) -> None:
     """Serve one connection until it ends. The stream is left to the caller to close.
@@ -131,8 +135,8 @@ async def serve_stream(
         stream: of the connection.
         connection: the socket below.
         place: where it comes from.
+        admitted: its place among all connections.
         on_session: told of the session before it runs; of None where the connection speaks HTTP.
-        on_token: told that the request brought a good token.
         log_in: see ``Session``.
     """
     timeout_s = services.config.hello_timeout_s
@@ -144,19 +148,20 @@ async def serve_stream(
             return
         if services.http is not None and not head.is_websocket:
             on_session(None)
+            admitted.busy = True
             rate = services.config.http.requests_per_second
             pace = TokenBucket(rate, max(1, round(rate * AT_ONCE_S)), trio.current_time())
-            await services.http.serve(stream, head.raw, HttpConnection(session_id, place, log_in, pace))
+            await services.http.serve(stream, head.raw, HttpConnection(session_id, place, log_in, pace, admitted))
             return
         # What a proxy on this machine passes on is not from this machine, here and in all that follows.
         if passed_on(head.headers):
             place = attrs.evolve(place, loopback=False)
         grant = _admit(head, services, place)
-        if grant is not None and grant.token is not None:
-            on_token()
+        admitted.trusted = grant is not None and grant.token is not None
         if head.headers.get("sec-websocket-version", VERSION) != VERSION:
             text = f"the WebSocket of RFC 6455 is spoken here: Sec-WebSocket-Version {VERSION}"
-            await respond(stream, 426, text, more=f"Upgrade: websocket\r\nSec-WebSocket-Version: {VERSION}\r\n")
+            more = ("Upgrade: websocket", f"Sec-WebSocket-Version: {VERSION}")
+            await respond(stream, 426, text, RESPOND_S, *more)
             return
         ws = WSConnection(ConnectionType.SERVER)
         ws.receive_data(head.raw)

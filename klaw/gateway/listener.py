@@ -22,7 +22,7 @@ from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.errors import CannotListen, ConfigError, Problem
 from klaw.gateway.access import Place, is_loopback
-from klaw.gateway.admission import Admission, Arrival
+from klaw.gateway.admission import Admission, Arrival, Connection
 from klaw.gateway.handshake import respond, serve_stream
 from klaw.gateway.services import Services
 from klaw.gateway.session import Session, SessionReport
@@ -64,6 +64,8 @@ class Gateway:
         self._services = services
         self._on_listening = on_listening
         self._sessions: dict[str, Session] = {}
+        self._http: set[str] = set()
+        """Connections that speak HTTP."""
         self._numbers = itertools.count(1)
         self._arriving: set[trio.CancelScope] = set()
         """Connections that have no session yet; a stop does not wait for them."""
@@ -82,6 +84,10 @@ class Gateway:
     def connections(self) -> list[SessionReport]:
         """A snapshot of every session."""
         return [session.report() for session in self._sessions.values()]
+
+    def http_connections(self) -> int:
+        """How many connections speak HTTP."""
+        return len(self._http)
 
     async def ping(self) -> None:
         """Wait for a sign of life. Raises ActorStopped."""
@@ -170,15 +176,16 @@ class Gateway:
     def _receive(self, connection: socket.socket, peer: str, connections: trio.Nursery) -> None:
         """Give a new connection its place; one that gets none costs no task."""
         session_id, arriving = f"c{next(self._numbers)}", trio.CancelScope()
-        arrival = self._admission.arrive(session_id, peer, arriving.cancel, trio.current_time())
+        unread = partial(_has_unread, connection)
+        arrival = self._admission.arrive(session_id, peer, arriving.cancel, unread, trio.current_time())
         if arrival is Arrival.TOO_FAST or (arrival is Arrival.TURN_AWAY and self._refusing >= MAX_REFUSALS):
             self._count_closed()
             connection.close()
             return
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
-        if arrival is Arrival.LET_IN:
+        if isinstance(arrival, Connection):
             connections.start_soon(
-                self._connection, stream, connection, session_id, peer, arriving, name="gateway connection"
+                self._connection, stream, connection, session_id, peer, arriving, arrival, name="gateway connection"
             )
         else:
             self._refusing += 1
@@ -191,16 +198,18 @@ class Gateway:
         session_id: str,
         peer: str,
         arriving: trio.CancelScope,
+        admitted: Connection,
     ) -> None:
         """Serve one connection; no error leaves this."""
         structlog.contextvars.bind_contextvars(connection=session_id)
         try:
-            await self._serve(stream, connection, session_id, peer, arriving)
+            await self._serve(stream, connection, session_id, peer, arriving, admitted)
         except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
             log.error("connection_failed", error=error_class(failures), where=where(failures))
         finally:
             self._admission.leave(session_id)
             self._sessions.pop(session_id, None)
+            self._http.discard(session_id)
             stream.socket.close()
 
     async def _serve(
@@ -210,6 +219,7 @@ class Gateway:
         session_id: str,
         peer: str,
         arriving: trio.CancelScope,
+        admitted: Connection,
     ) -> None:
         try:
             local = stream.socket.getsockname()[0]
@@ -220,18 +230,22 @@ class Gateway:
             self._arriving.discard(arriving)
             if session is not None:
                 self._sessions[session_id] = session
+            else:
+                self._http.add(session_id)
 
         self._arriving.add(arriving)
         try:
             with arriving:
+                await trio.sleep(admitted.wait_s)
+                admitted.wait_s = 0.0
                 await serve_stream(
                     stream,
                     connection,
                     self._services,
                     session_id,
                     place=Place.of(self._services.config, peer=peer, local=local),
+                    admitted=admitted,
                     on_session=keep,
-                    on_token=partial(self._admission.trust, session_id),
                     log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),
                 )
         finally:
@@ -247,7 +261,16 @@ class Gateway:
     async def _turn_away(self, stream: trio.SocketStream) -> None:
         """Say that there is no place; a peer that has gone is no error."""
         try:
-            await respond(stream, 503, "too many connections; try again later", 1.0)
+            await respond(stream, 503, "too many connections; try again later", 1.0, "Retry-After: 1")
         finally:
             self._refusing -= 1
             stream.socket.close()
+
+
+def _has_unread(connection: socket.socket) -> bool:
+    """Whether bytes have come that nobody has read yet, or the end."""
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except OSError as error:
+        return error.errno not in (errno.EAGAIN, errno.EBADF)
+    return True

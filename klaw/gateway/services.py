@@ -11,7 +11,7 @@ from klaw.chats.directory import ChatDirectory
 from klaw.config.schema import GatewayConfig
 from klaw.domain.names import UserId
 from klaw.gateway.access import Place
-from klaw.gateway.admission import TokenBucket, UserAllowance
+from klaw.gateway.admission import Connection, TokenBucket, UserAllowance
 from klaw.gateway.auth import Authenticator
 from klaw.gateway.hub import Hub
 from klaw.store.attachments import Attachments
@@ -28,6 +28,8 @@ class HttpConnection:
     """To be told of the user at the first good request: see ``Session``."""
     pace: TokenBucket
     """Of its requests."""
+    admitted: Connection
+    """Its place among all connections."""
     user: UserId | None = None
     allowance: UserAllowance | None = None
 

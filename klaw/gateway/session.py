@@ -5,6 +5,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import attrs
 import structlog
@@ -14,6 +15,7 @@ from wsproto.connection import Connection
 from klaw import __version__
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import answer_within
+from klaw.actor.threads import read_input
 from klaw.domain.events import Noticed
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
@@ -191,7 +193,7 @@ class Session:
                 self._ask_for_watch(Watch(chat=name, seq=seq), talk)
             with suppress(trio.EndOfChannel):  # one that leaves a nursery and what it cancels refer to each other
                 while True:
-                    wait_s = self._take(await self._link.receive(), talk)
+                    wait_s = await self._take(await self._link.receive(), talk)
                     if wait_s > 0:
                         # What is sent meanwhile waits at the sender: refusing costs more than the sender pays for it.
                         await trio.sleep(min(wait_s, MAX_PAUSE_S))
@@ -199,12 +201,10 @@ class Session:
 
     async def _receive_hello(self) -> Hello | None:
         """The first frame, if it is a good hello of somebody who may; else the connection is being closed."""
-        frame = self._decode(await self._link.receive(), on_error=Close.HELLO_FIRST)
-        if frame is None:
-            return None
+        frame = await self._decode(await self._link.receive(), first=True)
         if not isinstance(frame, Hello):
-            self._refuse(Error(code="hello_first", message="the first frame is hello"), Close.HELLO_FIRST)
-        elif frame.version != PROTOCOL_VERSION:
+            return None
+        if frame.version != PROTOCOL_VERSION:
             text = f"this server speaks version {PROTOCOL_VERSION} of the protocol"
             self._refuse(Error(code="wrong_version", message=text), Close.WRONG_VERSION)
         elif not self._authenticate(frame.token):
@@ -253,14 +253,14 @@ class Session:
         log.info("client_connected", client=self._client)
         return self._talk
 
-    def _take(self, data: str | bytes, talk: "_Talk") -> float:
-        """Handle a frame without waiting: whatever takes time is handed to a task. Returns how many seconds to wait
-        before the next one."""
+    async def _take(self, data: str | bytes, talk: "_Talk") -> float:
+        """Handle a frame without waiting, except while a large one is read: whatever takes time is handed to a task.
+        Returns how many seconds to wait before the next one."""
         if not self._still_allowed():
             return 0.0
         now = trio.current_time()
         wait_s = self._bucket.take(now) or talk.allowance.take(byte_size(data), now)
-        frame = self._decode(data)
+        frame = await self._decode(data)
         if frame is not None:
             self._carry_out(frame, wait_s, talk)
         return wait_s
@@ -285,15 +285,16 @@ class Session:
             talk.requests += 1
             talk.nursery.start_soon(self._handle, frame, talk, name=f"gateway {frame.type}")
 
-    def _decode(self, data: str | bytes, on_error: Close | None = None) -> ClientFrame | None:
-        """The frame; None after an error frame was queued (and, if that is asked for, the connection closed)."""
+    async def _decode(self, data: str | bytes, *, first: bool = False) -> ClientFrame | None:
+        """The frame; None after an error frame was queued (and the connection closed, if it is the first)."""
         if isinstance(data, bytes):
             self._refuse(Error(code="binary_frame", message="frames are text"), Close.BINARY_FRAME)
             return None
         try:
-            return decode_client(data, self._services.config.max_frame_bytes)
+            most = self._services.config.max_frame_bytes
+            return await read_input(len(data), partial(decode_client, data, most, first=first))
         except ProtocolError as error:
-            close = Close.FRAME_TOO_LARGE if error.close else on_error
+            close = Close.FRAME_TOO_LARGE if error.close else Close.HELLO_FIRST if first else None
             self._refuse(refusal(error), close)
             return None
 

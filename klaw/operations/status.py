@@ -38,7 +38,8 @@ def _status(answer: dict[str, Any]) -> Shown:
     degraded = [each["text"] for each in answer["degraded"]] or ["nothing"]
     rows = [
         ["server", f"Klaw {answer['version']}, pid {answer['pid']}, up {span(answer['uptime_s'])}"],
-        ["address", f"{answer['address'] or 'not listening'}, {plural(answer['connections'], 'connection')}"],
+        ["address", answer["address"] or "not listening"],
+        ["connections", f"{answer['connections']} WebSocket, {answer['http_connections']} HTTP"],
         ["RAM", size(answer["rss_bytes"])],
         ["stored", _counted(counts, "message", "chat", "user")],
         ["memory", f"{_counted(counts, 'topic', 'fact')}, {plural(counts['people'], 'person', 'people')}"],
@@ -165,6 +166,7 @@ async def status(
     agent: "Agent",
     scheduling: "Scheduling",
     connections: "Callable[[], Sequence[Any]]",
+    http_connections: "Callable[[], int]",
     address: "Callable[[], str | None]",
 ) -> dict[str, Any]:
     """Show what the server has stored, what it does, what it costs, and what is degraded. The exit code is 0 if nothing
@@ -187,6 +189,7 @@ async def status(
         "rss_bytes": _rss_bytes(),
         "address": address(),
         "connections": len(connections()),
+        "http_connections": http_connections(),
         "schema": counts.pop("schema"),
         "counts": counts,
         "llm": {

@@ -8,13 +8,14 @@ import base64
 import json
 from contextlib import suppress
 from functools import cache
-from typing import Any, NoReturn, cast, get_args
+from typing import Any, cast, get_args
 
 import attrs
 
 from klaw.convert import BAD_TEXT, FRAMES
 from klaw.errors import BadValue, ProtocolError
-from klaw.wire.frames import ClientFrame, ServerFrame
+from klaw.json_input import read_json
+from klaw.wire.frames import ClientFrame, Hello, ServerFrame
 from klaw.wire.values import ChatName, MessageId, Ref
 
 _CLIENT_FRAMES: dict[str, type] = {cls.type: cls for cls in get_args(ClientFrame)}
@@ -22,22 +23,23 @@ _SERVER_FRAMES: dict[str, type] = {cls.type: cls for cls in get_args(ServerFrame
 _MARKS: dict[str, Any] = {"ref": Ref, "id": MessageId, "chat": ChatName}
 
 
-def decode_client(text: str, max_bytes: int) -> ClientFrame:
+def decode_client(text: str, max_bytes: int, *, first: bool = False) -> ClientFrame:
     """Read a frame of a client.
 
     Args:
         text: the whole frame.
         max_bytes: its longest allowed UTF-8 form.
+        first: of its connection: one that is no hello is refused by its type alone.
 
     Raises:
         ProtocolError: ``frame_too_large`` (closes), ``bad_json``, ``bad_frame``, ``unknown_type``, ``bad_text``,
-            ``empty_text``, ``bad_chat``, ``bad_id``.
+            ``empty_text``, ``bad_chat``, ``bad_id``, ``hello_first``.
     """
     if byte_size(text) > max_bytes:
         raise ProtocolError("frame_too_large", f"a frame has at most {max_bytes} bytes", close=True)
     tree = _tree(text)
     try:
-        return cast("ClientFrame", _structure(tree, _CLIENT_FRAMES))
+        return cast("ClientFrame", _structure(tree, _CLIENT_FRAMES, first=first))
     except ProtocolError as error:
         for name, kind in _MARKS.items():
             with suppress(BadValue, ProtocolError):
@@ -93,7 +95,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_
 
 def _tree(text: str) -> dict[str, Any]:
     try:
-        tree = _DECODER.decode(text)
+        tree = read_json(text.encode())
     except (ValueError, RecursionError):
         # From None: the error's text quotes the frame.
         raise ProtocolError("bad_json", "a frame is one JSON object") from None
@@ -102,20 +104,15 @@ def _tree(text: str) -> dict[str, Any]:
     return tree
 
 
-def _refuse_constant(_text: str) -> NoReturn:
-    raise ValueError
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-def _structure(tree: dict[str, Any], types: dict[str, type]) -> object:
+def _structure(tree: dict[str, Any], types: dict[str, type], *, first: bool = False) -> object:
     tag = tree.get("type")
     if not isinstance(tag, str):
         raise ProtocolError("bad_frame", "type: must be a text")
     cls = types.get(tag)
     if cls is None:
         raise ProtocolError("unknown_type", "there is no frame of this type")
+    if first and cls is not Hello:
+        raise ProtocolError("hello_first", "the first frame is hello")
     try:
         made: object = FRAMES.read(tree, cls)
     except BadValue as error:

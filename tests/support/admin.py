@@ -53,7 +53,7 @@ class Commands:
 
 def parts_of(app: App) -> Mapping[str, Any]:
     """What operations may ask for, of a server without listeners."""
-    return {**operation_parts(app), "connections": list, "address": lambda: "127.0.0.1:8181"}
+    return {**operation_parts(app), "connections": list, "http_connections": int, "address": lambda: "127.0.0.1:8181"}
 
 
 @pytest.fixture

@@ -277,8 +277,7 @@ async def world(
     hub = Hub()
     chats = FakeChats(hub)
     tokens = tmp_path / "tokens.json"
-    now = [0.0]
-    auth = Authenticator(tokens, monotonic=lambda: now.__setitem__(0, now[0] + 10) or now[0])
+    auth = Authenticator(tokens)
     listening = trio.Event()
     found = []
 

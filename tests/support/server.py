@@ -32,13 +32,7 @@ from klaw.config.paths import Paths
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S, until
 
-UNLIMITED = {
-    "connectsPerSecond": 10_000,
-    "userMessagesPerSecond": 100_000,
-    "userBytesPerSecond": 1_000_000_000,
-    "maxPerUser": 64,
-    "maxPerAddress": 80,
-}
+UNLIMITED = {"connectsPerSecond": 10_000, "userMessagesPerSecond": 100_000, "userBytesPerSecond": 1_000_000_000}
 """Of the gateway: tests say more than a user would, and all of them come from one address."""
 READY = b"Klaw listens on "
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from klaw.actor.failure import let_go
 from klaw.api.server import HttpServer
 from klaw.gateway.access import Place
-from klaw.gateway.admission import TokenBucket
+from klaw.gateway.admission import Connection, TokenBucket
 from klaw.gateway.services import HttpConnection
 from tests.support.waiting import HANG_S
 
@@ -25,7 +25,8 @@ async def hello(_request: Request) -> Response:
 
 def connection() -> HttpConnection:
     place = Place(loopback=True, own_hosts=frozenset())
-    return HttpConnection("c1", place, lambda _: None, TokenBucket(1000, 1000, 0))
+    admitted = Connection("127.0.0.1", lambda: None, lambda: False, 0.0, 0.0)
+    return HttpConnection("c1", place, lambda _: None, TokenBucket(1000, 1000, 0), admitted)
 
 
 async def test_a_closed_connection_is_freed_at_once() -> None:

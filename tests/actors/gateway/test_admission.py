@@ -211,7 +211,7 @@ async def test_garbage_after_the_handshake_concerns_that_connection_only(tmp_pat
 
 
 async def test_connections_over_the_limit_get_503_and_a_freed_place_is_usable(tmp_path):
-    async with world(tmp_path, attrs.evolve(QUICK, max_connections=1)) as w:
+    async with world(tmp_path, attrs.evolve(QUICK, max_per_address=1)) as w:
         async with w.client():
             assert await w.upgrade_status() == 503
         with trio.fail_after(HANG_S):

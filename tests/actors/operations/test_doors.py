@@ -132,7 +132,7 @@ async def test_whoever_is_no_operator_asks_nothing_about_the_server(app: App) ->
 async def test_every_handler_gets_what_it_names(app: App) -> None:
     """Parts are given by name; each name is one that every server has."""
     known = {*operation_parts(app), "asked", "user", "caller", "chat", "stop", "parts"}
-    known |= {"connections", "address", "auth", "check_up"}
+    known |= {"connections", "http_connections", "address", "auth", "check_up"}
     for operation in table.operations().values():
         assert set(inspect.signature(operation.handler).parameters) <= known, operation.name
         assert set(inspect.signature(operation.show).parameters) <= {"answer", "again", "bold"}

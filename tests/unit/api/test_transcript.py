@@ -53,7 +53,7 @@ def test_a_picture_that_does_not_come_with_the_message_is_refused(address):
 
 def test_pictures_of_the_last_message():
     found = read_transcript([Said(role="user", pictures=["data:image/png;base64,YWI="], images=["Yw=="])])
-    assert (found.question.content, found.question.files()) == ("", (b"ab", b"c"))
+    assert (found.question.content, found.question.files) == ("", (b"ab", b"c"))
 
 
 def test_a_task_behind_the_conversation_as_a_system_text_is_a_side_question():

@@ -125,6 +125,7 @@ def test_status_lists_what_is_degraded(golden: Golden) -> None:
         "rss_bytes": 1 << 20,
         "address": None,
         "connections": 0,
+        "http_connections": 0,
         "schema": 1,
         "counts": {"messages": 5, "chats": 2, "users": 1, "topics": 3, "facts": 4, "people": 6},
         "llm": {

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from klaw.config.schema import GatewayConfig
-from klaw.gateway.admission import MAX_ADDRESSES, Admission, Arrival, UserAllowance
+from klaw.gateway.admission import FRESH_S, MAX_ADDRESSES, OWN_PLACES, Admission, Arrival, Connection, UserAllowance
 
 CONFIG = attrs.evolve(
     GatewayConfig(), max_connections=4, max_pending=3, max_per_address=6, max_per_user=2, connects_per_second=1000.0
@@ -17,9 +17,17 @@ class Door:
     def __init__(self, **changes):
         self.admission = Admission(attrs.evolve(CONFIG, **changes))
         self.dropped = []
+        self.unread = set()
+        self.there = {}
 
     def arrive(self, name, peer="10.0.0.1", now=0.0):
-        return self.admission.arrive(name, peer, lambda: self.dropped.append(name), now)
+        found = self.admission.arrive(name, peer, lambda: self.dropped.append(name), lambda: name in self.unread, now)
+        if isinstance(found, Connection):
+            self.there[name] = found
+        return found
+
+    def let_in(self, name, *where):
+        return isinstance(self.arrive(name, *where), Connection)
 
     def log_in(self, name, user="anna"):
         return self.admission.log_in(name, user, 0.0) is not None
@@ -28,7 +36,7 @@ class Door:
 def test_a_newcomer_takes_the_place_of_the_oldest_that_says_nothing():
     door = Door()
     for name in "abcd":
-        assert door.arrive(name) is Arrival.LET_IN
+        assert door.let_in(name)
     assert door.dropped == ["a"]
     assert door.log_in("b")
     door.arrive("e")
@@ -37,11 +45,27 @@ def test_a_newcomer_takes_the_place_of_the_oldest_that_says_nothing():
     assert door.dropped == ["a", "c"]
 
 
+def test_what_has_not_been_read_yet_is_not_dropped_for_a_newcomer():
+    """26.A5: 20 calls at once lost the first four of them."""
+    door = Door()
+    door.unread = {"a", "b"}
+    for name in "abcd":
+        assert door.let_in(name)
+    assert door.dropped == ["c"]
+    door.there["d"].busy = True
+    assert door.arrive("e", now=FRESH_S / 2) is Arrival.TURN_AWAY, "all are being read or answered"
+    assert door.let_in("f", "10.0.0.2", FRESH_S / 2), "another address has not crowded the place"
+    assert door.dropped == ["c", "a"]
+    door.there["f"].busy = True
+    assert door.let_in("g", "10.0.0.1", FRESH_S * 2), "they have had their time"
+    assert door.dropped == ["c", "a", "b"]
+
+
 def test_the_address_with_the_most_gives_way_and_a_good_token_gives_way_last():
     door = Door()
     door.arrive("owner", "10.0.0.9")
     door.arrive("a")
-    door.admission.trust("a")
+    door.there["a"].trusted = True
     door.arrive("b")
     door.arrive("c")
     assert door.dropped == ["b"]
@@ -50,20 +74,39 @@ def test_the_address_with_the_most_gives_way_and_a_good_token_gives_way_last():
 
 
 def test_the_known_keep_their_places_and_are_limited_by_user_and_in_all():
-    door = Door(max_pending=10)
-    for name in "abcdef":
+    door = Door(max_pending=20, max_per_address=20, max_per_user=OWN_PLACES + 1)
+    names = iter("abcdefghijklmnopq")
+    for name in "abcdefghijklmnopq":
+        door.arrive(name)
+    assert [door.log_in(next(names)) for _ in range(OWN_PLACES + 2)] == [True] * OWN_PLACES + [False] * 2, "4 in all"
+    assert [door.log_in(next(names), "boris") for _ in range(OWN_PLACES + 1)] == [True] * OWN_PLACES + [False]
+    door.admission.leave("a")
+    assert not door.log_in(next(names), "boris"), "his own are taken, and there are four others"
+    assert door.log_in(next(names), "anna")
+    assert door.dropped == []
+
+
+def test_an_http_connection_between_two_requests_gives_way_and_a_busy_one_does_not():
+    """26.A1: 32 kept-alive connections of one user, or 64 of two, locked everybody out."""
+    door = Door(max_pending=20, max_per_address=20)
+    for name in "abcd":
         door.arrive(name)
     assert door.log_in("a")
     assert door.log_in("b")
-    assert not door.log_in("c"), "a third of one user"
-    assert door.log_in("d", "boris")
-    assert door.log_in("e", "boris")
-    assert not door.log_in("f", "clara"), "a fifth in all"
-    assert door.arrive("g", "10.0.0.2") is Arrival.TURN_AWAY
-    door.admission.leave("a")
-    assert door.arrive("g", "10.0.0.2") is Arrival.LET_IN
-    assert door.log_in("g")
-    assert door.dropped == []
+    assert not door.log_in("c"), "both are in use"
+    door.there["b"].busy = False
+    assert door.log_in("c")
+    assert door.dropped == ["b"]
+    door.there["a"].busy = door.there["c"].busy = False
+    full = Door(max_per_address=2)
+    for name in "ab":
+        full.arrive(name)
+        full.log_in(name)
+    assert full.arrive("c") is Arrival.TURN_AWAY
+    full.there["b"].busy = False
+    assert full.let_in("c")
+    assert full.dropped == ["b"]
+    assert not full.log_in("b"), "it gave way"
 
 
 def test_an_address_that_is_full_pushes_aside_its_own_only():
@@ -71,7 +114,7 @@ def test_an_address_that_is_full_pushes_aside_its_own_only():
     door.arrive("other", "10.0.0.2")
     door.arrive("a")
     door.arrive("b")
-    assert door.arrive("c") is Arrival.LET_IN
+    assert door.let_in("c")
     assert door.dropped == ["a"]
     assert door.log_in("b")
     assert door.log_in("c")
@@ -79,20 +122,20 @@ def test_an_address_that_is_full_pushes_aside_its_own_only():
     assert door.dropped == ["a"]
 
 
-def test_an_address_that_opens_too_many_a_second_is_not_heard_and_others_are():
+def test_an_address_that_opens_too_many_a_second_waits_and_others_do_not():
     door = Door(connects_per_second=2.0, max_pending=100, max_per_address=100)
-    verdicts = [door.arrive(str(number)) for number in range(12)]
-    assert verdicts == [Arrival.LET_IN] * 10 + [Arrival.TOO_FAST] * 2
-    assert door.arrive("other", "10.0.0.2") is Arrival.LET_IN
-    assert door.arrive("later", now=0.6) is Arrival.LET_IN
+    waits = [getattr(door.arrive(str(number)), "wait_s", None) for number in range(14)]
+    assert waits == [0.0] * 10 + [0.5, 1.0, None, None]
+    assert door.arrive("other", "10.0.0.2").wait_s == 0.0
+    assert door.arrive("later", now=2.0).wait_s == 0.0
 
 
 def test_a_network_of_ipv6_is_one_address_and_a_mapped_one_is_its_own():
     door = Door(connects_per_second=0.2, max_per_address=100)
-    assert door.arrive("a", "2001:db8::1") is Arrival.LET_IN
+    assert door.let_in("a", "2001:db8::1")
     assert door.arrive("b", "2001:db8::2%eth0") is Arrival.TOO_FAST
-    assert door.arrive("c", "2001:db8:0:1::1") is Arrival.LET_IN
-    assert door.arrive("d", "::ffff:10.0.0.1") is Arrival.LET_IN
+    assert door.let_in("c", "2001:db8:0:1::1")
+    assert door.let_in("d", "::ffff:10.0.0.1")
     assert door.arrive("e", "10.0.0.1") is Arrival.TOO_FAST
 
 
