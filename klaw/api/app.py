@@ -1,6 +1,8 @@
 """The ASGI application: all routes, and around them what holds for each: limits, errors, headers, log lines."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -18,6 +20,7 @@ from klaw.api import files, login, mcp, messages, metrics, ollama, openai, opena
 from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
 from klaw.errors import HttpRefusal
+from klaw.gateway.access import written
 
 _POLICY = (
     b"default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
@@ -31,8 +34,6 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
-_ALLOWED = ("Authorization", "Content-Type", "Content-Disposition", "Idempotency-Key", "X-Klaw-Chat")
-"""Headers that pages of allowed origins may send, besides those of MCP."""
 LINGER_S, LINGER_PIECES = 5.0, 10_000
 """So long, and in so many pieces, a client that was answered already may go on sending its body."""
 _OLLAMA = frozenset({"/api/tags", "/api/show", "/api/version", "/api/chat"})
@@ -64,17 +65,19 @@ def make_app(api: Api) -> ASGIApp:
         *ollama.routes(api),
         *mcp.routes(api),
     ]
-    app: ASGIApp = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _unhandled})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _unhandled})
     origins = api.services.config.allowed_origins
-    if origins:
-        app = CORSMiddleware(
-            app,
-            allow_origins=origins,
-            allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=[*_ALLOWED, *mcp.HEADERS],
-            expose_headers=["X-Klaw-Receipt", "Retry-After"],
-        )
-    return _Outermost(app)
+    if not origins:
+        return _Outermost(app, lambda inner: inner)
+    cors = partial(
+        CORSMiddleware,
+        allow_origins=[written(each) for each in origins],
+        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_headers=["*"],  # every SDK has its own
+        allow_private_network=True,
+        expose_headers=["X-Klaw-Chat", "X-Klaw-Receipt", "Retry-After", "WWW-Authenticate"],
+    )
+    return _Outermost(app, cors)
 
 
 async def _unhandled(_request: Request, error: Exception) -> Response:
@@ -87,8 +90,11 @@ async def _refused(request: Request, error: Exception) -> Response:
         return problem(404, "not_found", text)
     response = of_error(error)
     if response.status_code == 405:  # a path has a route for each method; Starlette names those of one of them
-        path, there = request.scope["path"], (each for each in request.app.routes if isinstance(each, Route))
-        may = {method for route in there if route.path_regex.match(path) for method in route.methods or ()}
+        path, routes = request.scope["path"], [each for each in request.app.routes if isinstance(each, Route)]
+        there = [each for each in routes if each.path == path] or [
+            each for each in routes if each.path_regex.match(path)
+        ]
+        may = {method for route in there for method in route.methods or ()}
         response.headers["allow"] = ", ".join(sorted(may))
     return response
 
@@ -102,10 +108,15 @@ class _TwoLengths(HttpRefusal):
 
 
 class _Outermost:
-    """Limits a connection's requests, makes problems of errors, adds headers to every answer."""
+    """Limits a connection's requests, makes problems of errors, adds headers to every answer.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    Args:
+        app: the routes.
+        cors: lets pages of allowed origins read an answer, also one that refuses them something.
+    """
+
+    def __init__(self, app: ASGIApp, cors: Callable[[ASGIApp], ASGIApp]) -> None:
+        self._app, self._cors = cors(app), cors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # a WebSocket behind other requests: its place is a connection of its own
@@ -144,7 +155,7 @@ class _Outermost:
                 log.error("response_broken_off", error=error_class(error), where=where(error))
                 raise ConnectionAbortedError from None
             let_go(error)
-            await _as_face(scope["path"], response)(scope, body.receive, sending)
+            await self._cors(_as_face(scope["path"], response))(scope, body.receive, sending)
         finally:
             admitted.busy = False
 

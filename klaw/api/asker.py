@@ -1,8 +1,10 @@
 """Who asks over HTTP: the token or the browser's login of a request, and how much that user may ask."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 
 import attrs
@@ -44,6 +46,8 @@ class Api:
     services: Services
     parts: Mapping[str, Any]
     """Of the server, for operations."""
+    placing: dict[UserId, trio.Lock] = attrs.field(factory=partial(defaultdict, trio.Lock), init=False)
+    """Of each user: who finds the chat of a transcript stores its question there before the next one looks."""
 
     def asker(self, request: Request, *, body_counts: bool = True) -> Grant:
         """Who asks.

@@ -3,6 +3,7 @@ itself to the model alone, and the answer comes in pieces.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -11,31 +12,57 @@ import attrs
 import trio
 from starlette.types import Receive
 
+from klaw.actor.clock import iso
 from klaw.api.asker import Api, message_id
 from klaw.api.conversation import Asked, ask
 from klaw.api.streams import while_connected
-from klaw.api.transcript import Said, Transcript, chat_of, named_chat, read_transcript
+from klaw.api.transcript import PREFIX, NamedChat, Place, Said, Transcript, named_chat, place_of, read_transcript
+from klaw.domain import imported, tokens
 from klaw.domain.attachment import HEAD_BYTES, Named, sniff
 from klaw.domain.events import TextStreamed, TurnStarted
-from klaw.domain.message import CUT
-from klaw.domain.names import UserId
+from klaw.domain.message import CUT, Role
+from klaw.domain.names import UserId, chat_id, name_of
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnStatus
-from klaw.errors import HttpRefusal
+from klaw.errors import BadValue, HttpRefusal, KlawError, Problem
 from klaw.llm.client import Llm
 from klaw.llm.errors import ProviderError
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Request, Usage
-from klaw.operations.operation import OperationError
+from klaw.operations import imports
+from klaw.operations.operation import OperationError, supplied
 from klaw.store.attachments import DISCARD_S
+from klaw.store.kinds import messages
 
 MODEL = "klaw"
 """The only model that others see: which one answers is decided here."""
 _CUTS = ("length", "content_filter")
-MAX_SIDE_TOKENS = 400
-"""Most tokens of an answer to a program's own question."""
+MAX_SIDE_TOKENS = 2_000
+"""Most tokens of an answer to a program's own question: a summary, or a title after much thinking."""
+MAX_SIDE_CHARS = 1_000
+"""A program's own question that is longer brings along what it asks about."""
+MAX_SIDE_ROWS = 20
+"""Newest messages of the chat that a program's question then is about."""
+STORE = "x-klaw-store"
+"""Header; ``false``: the request is answered as a program's own question."""
+STOP_S = 5.0
+"""So long the stop of a turn is waited for whose client has gone."""
 
 OnText: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+def refuse(given: Mapping[str, bool]) -> None:
+    """Refuse what a client requires and Klaw does not do: an answer without it would not be what was asked for.
+
+    Args:
+        given: by the parameter's name, whether it is required.
+
+    Raises:
+        BadValue
+    """
+    wrong = [Problem(name, "is not supported here; see docs/api.md") for name, required in given.items() if required]
+    if wrong:
+        raise BadValue(tuple(wrong))
 
 
 @attrs.define(kw_only=True)
@@ -45,9 +72,11 @@ class Exchange:
     api: Api
     user: UserId
     transcript: Transcript
-    chat: str | None
-    """None: it is found by the transcript."""
+    named: NamedChat | None
     message_id: str
+    may_come_again: bool
+    """The client gave the message's id, so that it can ask for the answer again: its turn goes on when the client goes
+    away."""
     headers: dict[str, str] = attrs.Factory(dict)
     finish_reason: str = "stop"
     """Of the answer: ``stop``, ``length`` or ``content_filter``."""
@@ -60,14 +89,19 @@ class Exchange:
     ) -> "Exchange":
         """Of a request. ``named``: what its body says of the chat. Raises BadValue, HttpRefusal."""
         most = api.services.config.http.max_body_bytes  # a longer body is longer by its pictures
-        if sum(len(each.content) for each in messages) > most:
+        transcript = read_transcript(messages, store=headers.get(STORE, "").strip().lower() != "false")
+        if (
+            sum(len(each.content) for each in (*transcript.history, transcript.question)) + len(transcript.instructions)
+            > most
+        ):
             raise HttpRefusal(413, f"the texts have at most {most} characters together (gateway.http.maxBodyBytes)")
         return cls(
             api=api,
             user=user,
-            transcript=read_transcript(messages),
-            chat=named_chat(headers, named),
+            transcript=transcript,
+            named=named_chat(headers, named),
             message_id=message_id(headers, api),
+            may_come_again="idempotency-key" in headers,
         )
 
     async def whole(self, receive: Receive) -> tuple[str, Usage]:
@@ -86,19 +120,37 @@ class Exchange:
         Raises:
             OperationError: the model could not be asked, with its code; the message is kept.
             KlawError: the message was not stored.
+
+        Cancellation: the turn is stopped, as by ``/stop``.
         """
         if self.transcript.is_side_question:
             return await self._ask_alone(on_text)
-        services, core = self.api.services, self.api.core
-        if self.chat is None:
-            self.chat = await chat_of(self.transcript, services.chats, self.user, core.new_id())
-        self.headers["x-klaw-chat"] = quote(self.chat)
-        text, instructions = self.transcript.text, self.transcript.instructions
-        files = tuple([await self._keep(each) for each in self.transcript.pictures])
-        async with ask(
-            services.chats, services.hub, self.user, self.chat, self.message_id, text, instructions, files
-        ) as asked:
-            streamed = await self._pass_on(asked, on_text)
+        question, services = self.transcript.question, self.api.services
+        files = tuple([await self._keep(each) for each in question.files])
+        async with AsyncExitStack() as stack:
+            async with self.api.placing[self.user]:
+                place = await self._place()
+                self.headers["x-klaw-chat"] = quote(place.chat)
+                asked = await stack.enter_async_context(
+                    ask(
+                        services.chats,
+                        services.hub,
+                        self.user,
+                        place.chat,
+                        self.message_id,
+                        question.content,
+                        self.transcript.instructions,
+                        files,
+                        again=place.again,
+                    )
+                )
+            try:
+                streamed = await self._pass_on(asked, place.chat, on_text)
+            except trio.Cancelled:
+                if not self.may_come_again:
+                    with trio.move_on_after(STOP_S, shield=True), suppress(KlawError):
+                        await services.chats.stop(self.user, place.chat, asked.message.seq)
+                raise
         outcome = asked.outcome
         assert outcome is not None
         if outcome.status is TurnStatus.FAILED:
@@ -110,7 +162,32 @@ class Exchange:
             self.finish_reason = why if why in _CUTS else "length"
         if self._answer is not None:
             self._answer = whole
-        return await self._usage(self.chat, outcome.turn)
+        return await self._usage(place.chat, outcome.turn)
+
+    async def _place(self) -> Place:
+        """The chat, with all that came before the question. Raises BadValue, and what storing raises."""
+        core, chats = self.api.core, self.api.services.chats
+        if self.may_come_again and (known := await core.readers.run(messages.find, self.user, self.message_id)):
+            return Place(chat=name_of(known.chat))
+        place = await place_of(self.transcript, chats, self.user, self.named, PREFIX + core.new_id())
+        if place.missing:
+            await chats.start(self.user, place.chat)  # or there are too many
+            now = iso(core.clock.now())
+            said = [
+                imported.Said(
+                    id=core.new_id(),
+                    role=Role(each.role),
+                    content=each.content,
+                    created_at=now,
+                    files=tuple([await self._keep(picture) for picture in each.files]),
+                )
+                for each in place.missing
+            ]
+            origin = imported.ImportId(f"client-{now[:10].replace('-', '')}-000000-000")
+            asked = imports.ImportPut(origin=origin, name=place.chat, into=place.chat, said=tuple(said))
+            given = {**self.api.parts, "asked": asked, "user": self.user}
+            await imports.put(**supplied(imports.put, given))
+        return place
 
     async def _keep(self, picture: bytes) -> Named:
         """Raises AttachmentRefused, StorageFull."""
@@ -124,12 +201,12 @@ class Exchange:
             with trio.move_on_after(DISCARD_S, shield=True):
                 await attachments.discard(draft)
 
-    async def _pass_on(self, asked: Asked, on_text: OnText) -> bool:
+    async def _pass_on(self, asked: Asked, chat: str, on_text: OnText) -> bool:
         """Returns whether anything was said."""
         streamed = False
         async for news in asked:
-            if isinstance(news, TurnStarted) and asked.turn == news.turn and self.chat:
-                self.headers["x-klaw-receipt"] = f"/api/v1/chats/{quote(self.chat)}/receipt?turn={news.turn}"
+            if isinstance(news, TurnStarted) and asked.turn == news.turn:
+                self.headers["x-klaw-receipt"] = f"/api/v1/chats/{quote(chat)}/receipt?turn={news.turn}"
             elif isinstance(news, TextStreamed) and news.turn == asked.turn:
                 if not news.text:  # what came before was thinking
                     self._answer = ""
@@ -146,13 +223,12 @@ class Exchange:
         return Usage(prompt_tokens=prompt, completion_tokens=made)
 
     async def _ask_alone(self, on_text: OnText) -> Usage:
-        """A program's own question: nothing is recalled, no tools, nothing is stored."""
+        """A program's own question, with the conversation that it is about: nothing is recalled, no tools, nothing is
+        stored."""
         llm: Llm = self.api.parts["llm"]
-        route, asked = llm.router.route(key="/v1"), self.transcript
-        system = (ChatMessage(role="system", content=asked.instructions),) if asked.instructions else ()
-        messages = (*system, ChatMessage(role="user", content=asked.text))
+        route = llm.router.route(key="/v1")
         most = min(MAX_SIDE_TOKENS, route.max_output_tokens)
-        request = Request(model=route.model, messages=messages, max_tokens=most)
+        request = Request(model=route.model, messages=await self._about(route.context_tokens - most), max_tokens=most)
         try:
             with trio.fail_after(self.api.core.config.subagents.timeout_s):
                 async with llm.slots.slot(Priority.INTERACTIVE):
@@ -162,3 +238,21 @@ class Exchange:
         self.finish_reason = done.finish_reason if done.finish_reason in _CUTS else "stop"
         await on_text(clean(done.text))
         return done.usage or Usage(prompt_tokens=0, completion_tokens=0)
+
+    async def _about(self, room: int) -> tuple[ChatMessage, ...]:
+        """The question behind the newest of the conversation for which there is room; one that comes without any, and
+        names its chat, is about that."""
+        asked = self.transcript
+        said: list[tuple[str, str]] = [(each.role, each.content) for each in asked.history]
+        if not said and self.named is not None and len(asked.question.content) < MAX_SIDE_CHARS:
+            rows = await self.api.services.chats.shown(chat_id(self.user, self.named.name), MAX_SIDE_ROWS)
+            said = [("user" if each.role is Role.USER else "assistant", each.content) for each in rows]
+        room -= tokens.estimate(asked.instructions) + tokens.estimate(asked.question.content)
+        kept = [ChatMessage(role="user", content=asked.question.content)]
+        for role, text in reversed(said):
+            room -= tokens.estimate(text)
+            if room < 0:
+                break
+            kept.append(ChatMessage(role="assistant" if role == "assistant" else "user", content=text))
+        system = [ChatMessage(role="system", content=asked.instructions)] if asked.instructions else []
+        return (*system, *reversed(kept))

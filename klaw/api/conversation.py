@@ -88,6 +88,10 @@ class Asked:
         """That answers it, once it has begun."""
         self._answer: Message | None = None
 
+    def is_stored(self) -> None:
+        """The message was stored before; all that comes is later."""
+        self._seen = True
+
     async def wait(self) -> Outcome:
         """Wait for the end. Raises ChatBusy when events came faster than they were taken."""
         async for _news in self:
@@ -173,10 +177,12 @@ async def ask(
     files: tuple[Named, ...] = (),
     *,
     question: bool = False,
+    again: Message | None = None,
 ) -> AsyncIterator[Asked]:
     """Send a message; it is durable when the block begins. A repetition of an id that was sent before is not stored
     again, and brings the answer that there is. ``instructions`` are of the program that asks; they are not stored.
-    A ``question`` is never a command.
+    A ``question`` is never a command. ``again``: nothing is sent, this message of the chat is to be answered, whose
+    turn failed.
 
     Raises:
         InvalidName, IdConflict, AttachmentRefused, TooManyChats, ChatBusy, StorageFull, ActorStopped: nothing was
@@ -189,10 +195,16 @@ async def ask(
     watcher = _Watcher(send)
     hub.watch(watcher, chat)
     try:
-        sent = await chats.send(
-            user, name, message_id, text, files, channel=CHANNEL, instructions=instructions, question=question
-        )
-        yield Asked(chats, chat, sent, receive)
+        if again is not None:
+            await chats.retry(user, name)
+            asked = Asked(chats, chat, Appended(again, repeated=False), receive)
+            asked.is_stored()
+        else:
+            sent = await chats.send(
+                user, name, message_id, text, files, channel=CHANNEL, instructions=instructions, question=question
+            )
+            asked = Asked(chats, chat, sent, receive)
+        yield asked
     finally:
         hub.leave(watcher)
         receive.close()

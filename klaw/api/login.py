@@ -18,7 +18,7 @@ from klaw.api.problems import problem
 from klaw.convert import REQUESTS, Bounds
 from klaw.errors import HttpRefusal
 from klaw.gateway import auth
-from klaw.gateway.access import COOKIE, session_of
+from klaw.gateway.access import COOKIE, check_origin, session_of
 
 MAX_LOGIN_BYTES = 2_048
 """Of its body, which anybody may send: reading JSON takes a third of a second for each megabyte."""
@@ -47,13 +47,11 @@ def routes(api: Api) -> list[Route]:
         )
 
     async def log_in(request: Request) -> Response:
-        headers, authenticator = headers_of(request), api.services.auth
-        origins = api.services.config.allowed_origins
-        if not place_of(request).allows(headers.get("origin"), headers.get("host"), origins):
-            raise HttpRefusal(403, "this origin is not allowed; see gateway.allowedOrigins")
+        authenticator = api.services.auth
+        check_origin(headers_of(request), api.services.config.allowed_origins, place_of(request))
         given = await api.json(request, partial(REQUESTS.read, cls=LogIn), MAX_LOGIN_BYTES)
         grant = authenticator.grant(given.token, loopback=False)
-        if grant is None or not authenticator.may_log_in(grant):
+        if grant is None:
             raise HttpRefusal(401, "this token is not valid; klaw token add makes one")
         now, holds_s = api.core.clock.now(), api.services.config.http.session_days * _DAY_S
         add = partial(auth.add_login, authenticator.path, grant, iso(now), iso(now + holds_s))
@@ -65,7 +63,7 @@ def routes(api: Api) -> list[Route]:
     async def log_out(request: Request) -> Response:
         api.asker(request)
         secret = session_of(headers_of(request))
-        grant = api.services.auth.grant(secret, loopback=False) if secret else None
+        grant = api.services.auth.grant(secret, loopback=False, login=True) if secret else None
         if grant is None or grant.token is None:
             return problem(400, "not_logged_in", "this request has no login")
         await api.core.files.run(auth.revoke_tokens, api.services.auth.path, grant.token)

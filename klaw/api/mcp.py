@@ -29,8 +29,6 @@ VERSION_HEADER = "MCP-Protocol-Version"
 WITH_BATCHES = "2025-03-26"
 """The version that has batches; clients of it do not send the header yet."""
 MAX_BATCH = 20
-HEADERS = ("Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID", "Mcp-Method", "Mcp-Name")
-"""That its clients send."""
 
 
 def routes(api: Api) -> list[BaseRoute]:

@@ -12,11 +12,11 @@ from starlette.routing import Route
 from klaw import __version__
 from klaw.actor.clock import iso
 from klaw.api.asker import Api, headers_of
-from klaw.api.completions import MODEL, Exchange
+from klaw.api.completions import MODEL, Exchange, refuse
 from klaw.api.problems import of_error
 from klaw.api.streams import Stream
 from klaw.api.transcript import MAX_MESSAGES, Said
-from klaw.convert import FRAMES, Bounds
+from klaw.convert import FRAMES, Bounds, Form
 from klaw.llm.types import Usage
 from klaw.operations.operation import OperationError
 
@@ -27,10 +27,12 @@ _DETAILS = {"family": MODEL, "families": [MODEL], "format": "klaw", "parameter_s
 
 @attrs.frozen(kw_only=True)
 class ChatRequest:
-    """Body of a chat."""
+    """Body of a chat. What is null is not given."""
 
     messages: Annotated[list[Said], Bounds(1, MAX_MESSAGES)]
-    stream: bool = True
+    stream: bool | None = None
+    format: Annotated[bool, Form(bool, bool)] = False
+    """Whether the answer is to have a form: "json", or a schema."""
 
 
 def routes(api: Api) -> list[Route]:
@@ -59,10 +61,11 @@ def routes(api: Api) -> list[Route]:
 
         def read(tree: dict[str, Any]) -> tuple[ChatRequest, Exchange]:
             asked = FRAMES.read(tree, ChatRequest)
+            refuse({"format": asked.format})
             return asked, Exchange.read(api, user, headers, asked.messages)
 
         asked, exchange = await api.json(request, read, with_files=True)
-        if asked.stream:
+        if asked.stream is not False:
             return cast("Response", Stream(partial(_stream, exchange), LINES))
         text, used = await exchange.whole(request.receive)
         return JSONResponse({**_said(exchange, text), **_done(exchange, used)}, headers=exchange.headers)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal, cast
 
@@ -13,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from klaw.api.asker import Api, headers_of
-from klaw.api.completions import MODEL, Exchange
+from klaw.api.completions import MODEL, Exchange, refuse
 from klaw.api.problems import of_error
 from klaw.api.streams import Stream
 from klaw.api.transcript import MAX_MESSAGES, Said
@@ -27,19 +28,49 @@ EMBEDDING_S = 120.0
 _MODEL = {"id": MODEL, "object": "model", "created": 0, "owned_by": "klaw"}
 
 
+def _kind(value: Any) -> str | None:
+    """A word, or the word of an object that has more: ``{"type": "json_object"}``."""
+    if isinstance(value, Mapping):
+        mode = value.get("allowed_tools")
+        value = mode.get("mode") if isinstance(mode, Mapping) else value.get("type") or "function"
+    if value is not None and not isinstance(value, str):
+        raise TypeError("must be a text or an object")
+    return value
+
+
 @attrs.frozen(kw_only=True)
 class StreamOptions:
-    include_usage: bool = False
+    include_usage: bool | None = False
 
 
 @attrs.frozen(kw_only=True)
 class ChatRequest:
-    """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature."""
+    """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature. What is
+    null is not given."""
 
     messages: Annotated[list[Said], Bounds(1, MAX_MESSAGES)]
-    stream: bool = False
+    stream: bool | None = False
     stream_options: StreamOptions | None = None
     user: str | None = None
+    n: int | None = 1
+    logprobs: bool | None = False
+    response_format: Annotated[str | None, Form(_kind, str)] = None
+    tool_choice: Annotated[str | None, Form(_kind, str)] = None
+    function_call: Annotated[str | None, Form(_kind, str)] = None
+    modalities: list[str] | None = None
+
+    def check(self) -> None:
+        """Raises BadValue: it requires what is not done here."""
+        refuse(
+            {
+                "n": self.n not in (None, 1),
+                "logprobs": bool(self.logprobs),
+                "response_format": self.response_format not in (None, "text"),
+                "tool_choice": self.tool_choice not in (None, "none", "auto"),
+                "function_call": self.function_call not in (None, "none", "auto"),
+                "modalities": "audio" in (self.modalities or ()),
+            }
+        )
 
 
 def _texts(value: Any) -> list[str]:
@@ -76,12 +107,13 @@ def routes(api: Api) -> list[Route]:
 
         def read(tree: dict[str, Any]) -> tuple[ChatRequest, Exchange]:
             asked = FRAMES.read(tree, ChatRequest)
+            asked.check()
             return asked, Exchange.read(api, user, headers, asked.messages, asked.user)
 
         asked, exchange = await api.json(request, read, with_files=True)
         head = {"id": f"chatcmpl-{api.core.new_id()}", "created": int(api.core.clock.now()), "model": MODEL}
         if asked.stream:
-            with_usage = asked.stream_options is not None and asked.stream_options.include_usage
+            with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
             return cast("Response", Stream(partial(_stream, exchange, head, with_usage=with_usage)))
         text, used = await exchange.whole(request.receive)
         message = {"role": "assistant", "content": text}

@@ -15,6 +15,7 @@ others     GET, or POST where they change, of     reading ones in the URL, other
 An operation may name another route (``Operation.route``).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import NoneType
@@ -22,8 +23,12 @@ from typing import Any, get_args, get_origin
 
 import attrs
 import trio
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as Asked
 
 from klaw.api import openapi
 from klaw.api.asker import QUERY, Api, caller
@@ -102,9 +107,21 @@ def _door(operation: Operation, method: str, path: str) -> Door:
     )
 
 
-def routes(api: Api) -> list[DescribedRoute]:
-    """One for each operation."""
-    return [_route(api, each) for each in doors()]
+def routes(api: Api) -> list[Route]:
+    """One for each operation. A word that has a route of its own is no id: other methods are not allowed there."""
+    found = doors()
+    named = [re.compile(re.sub(r"{.*?}", "[^/]+", each.path)) for each in found if each.of_path]
+    words = {each.path for each in found if not each.of_path and any(one.fullmatch(each.path) for one in named)}
+    own = [_route(api, each) for each in found if each.path in words]
+    others = [_route(api, each) for each in found if each.path not in words]
+    return [*own, *(Route(path, _NotAllowed()) for path in sorted(words)), *others]
+
+
+class _NotAllowed:
+    """As an object it is asked with every method."""
+
+    async def __call__(self, _scope: Asked, _receive: Receive, _send: Send) -> None:
+        raise HTTPException(405)
 
 
 def _route(api: Api, found: Door) -> DescribedRoute:

@@ -1,23 +1,28 @@
 """What a client of another protocol sends: a whole transcript each time, of which only the last message is new. Which
-chat it belongs to, what of it goes into the chat, and what is a question of the program itself.
+chat it belongs to, what of it that chat does not hold yet, and what is a question of the program itself.
+
+A chat is never taken for another conversation's that only began alike: what came must agree with all that it holds.
 """
 
 import binascii
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
 import attrs
 
+from klaw.api.side_questions import is_side_question
 from klaw.chats.directory import ChatDirectory
-from klaw.convert import MAX_WHOLE, Form, Wire
-from klaw.domain.attachment import MAX_FILES
-from klaw.domain.message import Kind, Message, Role
+from klaw.convert import Form, Wire
+from klaw.domain.attachment import MAX_FILES, files_of
+from klaw.domain.forget import FORGOTTEN, MARK
+from klaw.domain.message import TOLD, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id, chat_name
+from klaw.domain.text import clean, digest_of_words, words
+from klaw.domain.turn import TurnStatus
 from klaw.errors import BadValue, InvalidName, Problem
 
 CHAT_HEADERS = ("x-klaw-chat", "x-openwebui-chat-id", "x-conversation-id")
@@ -25,23 +30,14 @@ CHAT_HEADERS = ("x-klaw-chat", "x-openwebui-chat-id", "x-conversation-id")
 PREFIX = "api-"
 """Chats that were begun by a transcript without a name."""
 MAX_CHATS = 50
-"""Chats of a user, the last used first, among which a transcript is looked for …"""
-MAX_ROWS = 24
-"""… and how many of their last messages are looked at."""
+"""Chats of a user, the last used first, among which a transcript is looked for."""
+ROWS_EACH, MORE_ROWS = 8, 32
+"""So many rows are read of a chat for each message that came, and so many more: an answer may have several."""
 
 MAX_MESSAGES = 10_000
 """Of a transcript."""
 _BASE64 = 1 << 20
 """Decoded at once, so that other threads have their turn."""
-
-_SIDE = re.compile(
-    r"\s*(?:###\s*task:|analyze this conversation and provide:"
-    r"|(?:please\s+)?(?:provide|generate|create|write)\s+a\s+(?:concise|short|brief)\b[^\n]{0,80}\btitle"
-    r"\s+(?:for|of)\s+(?:the|this)\s+(?:conversation|chat)\b)",
-    re.IGNORECASE,
-)
-"""How programs ask for a title, tags or follow-up questions: Open WebUI begins with "### Task:", LibreChat with
-"Provide a concise, 5-word-or-less title for the conversation"."""
 
 
 def _text(value: Any) -> str:
@@ -49,13 +45,13 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return value
+        return clean(value)
     if not isinstance(value, list):
         raise TypeError("must be a text or a list of parts")
-    parts = [each.get("text", "") for each in value if isinstance(each, Mapping) and each.get("type") != "refusal"]
+    parts = [each.get("text") or each.get("refusal") for each in value if isinstance(each, Mapping)]
     if any(isinstance(each, Mapping) and each.get("type") in ("input_audio", "file") for each in value):
         raise ValueError("sound and files are not taken here; send files as attachments of a chat")
-    return "\n".join(each for each in parts if isinstance(each, str))
+    return clean("\n".join(each for each in parts if isinstance(each, str)))
 
 
 def _pictures(value: Any) -> list[str]:
@@ -84,83 +80,260 @@ class Said:
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, Form(_text, str)] = ""
     pictures: Annotated[list[str], Wire(name="content"), Form(_pictures, list)] = attrs.Factory(list)
-    """Addresses; only those of the last message are looked at."""
+    """Addresses."""
     images: list[str] | None = None
     """As Ollama has them: base64."""
+    tool_calls: Annotated[Any, Form(lambda value: value, list)] = None
+    """Calls of the client's own tools, in either form."""
 
     @property
     def is_empty(self) -> bool:
-        return not (self.content.strip() or self.pictures or self.images)
+        return not (self.content.strip() or self.pictures or self.images or self.tool_calls)
+
+    @property
+    def is_system(self) -> bool:
+        return self.role in ("system", "developer")
+
+    def files(self) -> tuple[bytes, ...]:
+        """Its pictures. Raises BadValue: one is no data: URL, or there are too many."""
+        addresses = [*self.pictures, *(f"data:;base64,{each}" for each in self.images or ())]
+        if len(addresses) > MAX_FILES:
+            raise BadValue((Problem("messages", f"must have at most {MAX_FILES} pictures each"),))
+        return tuple(_bytes_of(each, "messages") for each in addresses)
+
+
+@attrs.frozen(kw_only=True)
+class Came:
+    """A message of the user or of the assistant, as it came."""
+
+    role: Literal["user", "assistant"]
+    content: str
+    files: tuple[bytes, ...] = attrs.field(default=(), repr=False)
+    """Its pictures."""
+    words: str = attrs.field(init=False, repr=False)
+    digests: tuple[str, ...] = attrs.field(init=False, repr=False)
+
+    @words.default
+    def _words(self) -> str:
+        return words(self.content)
+
+    @digests.default
+    def _digests(self) -> tuple[str, ...]:
+        return tuple(hashlib.sha256(each).hexdigest() for each in self.files)
 
 
 @attrs.frozen(kw_only=True)
 class Transcript:
-    """What is new in it, and what leads to its chat."""
+    """What is new in it, what was said before, and who asks."""
 
-    text: str
-    """The last message of the user."""
-    pictures: tuple[bytes, ...] = attrs.field(default=(), repr=False)
-    """Of that message."""
+    question: Came
+    """The last message."""
+    history: tuple[Came, ...]
+    """What came before it, of the user and of the assistant; what the client's tools did is told in words."""
     instructions: str
     """System texts of the program."""
-    before: tuple[str, str] | None
-    """The last pair of question and answer before."""
-
-    @property
-    def is_side_question(self) -> bool:
-        """Whether the program asks for itself: a title, tags. It is answered and never stored."""
-        return _SIDE.match(self.text) is not None
+    is_side_question: bool
+    """Whether the program asks for itself: a title, tags. It is answered and never stored."""
 
 
-def read_transcript(messages: Sequence[Said]) -> Transcript:
-    """Raises BadValue: there is no message of the user at its end; a picture in it is no data: URL."""
-    system = [each.content for each in messages if each.role in ("system", "developer") and each.content.strip()]
-    said = [each for each in messages if each.role in ("user", "assistant") and not each.is_empty]
+def read_transcript(messages: Sequence[Said], *, store: bool = True) -> Transcript:
+    """What takes time is done here: it may run in a thread.
+
+    Args:
+        messages: what came.
+        store: False for a request that says that it is not to be stored.
+
+    Raises:
+        BadValue: there is no message of the user at its end; a picture is no data: URL.
+    """
+    kept = [each for each in messages if not each.is_empty]
+    said = [each for each in kept if not each.is_system]
+    by_system = bool(said) and said[-1].role == "assistant" and kept[-1].is_system
+    """A program has its task behind the conversation as a system text: a summary."""
+    if by_system:
+        said.append(attrs.evolve(kept.pop(), role="user"))
     if not said or said[-1].role != "user":
-        raise BadValue((Problem("messages", "must end with a text of the user"),))
-    pairs = [(one.content, two.content) for one, two in pairwise(said) if (one.role, two.role) == ("user", "assistant")]
-    addresses = [*said[-1].pictures, *(f"data:;base64,{each}" for each in said[-1].images or ())]
-    if len(addresses) > MAX_FILES:
-        raise BadValue((Problem("messages", f"must have at most {MAX_FILES} pictures in the last one"),))
+        more = "; Klaw calls no tools of a client's" if said and said[-1].role in ("tool", "function") else ""
+        raise BadValue((Problem("messages", f"must end with a text of the user{more}"),))
+    system = [each.content for each in kept if each.is_system]
+    is_side = by_system or not store or is_side_question(said[-1].content, system[0] if system else "")
     return Transcript(
-        text=said[-1].content,
-        pictures=tuple(_bytes_of(each, "messages") for each in addresses),
+        question=Came(role="user", content=said[-1].content, files=said[-1].files()),
+        history=tuple(_in_words(said[:-1])),
         instructions="\n\n".join(system),
-        before=pairs[-1] if pairs else None,
+        is_side_question=is_side or (bool(system) and len(system) > 1 and is_side_question(system[-1])),
     )
 
 
-def named_chat(headers: Mapping[str, str], user_field: str | None) -> str | None:
-    """The chat that a request names; None if it names none. What is no name of a chat becomes one."""
-    header = next((headers[name] for name in CHAT_HEADERS if headers.get(name)), None)
-    found = unquote(header) if header else user_field
+def _in_words(said: Sequence[Said]) -> Iterator[Came]:
+    """Rounds of the client's tools, each as one text of the assistant."""
+    told: list[str] = []
+    for each in said:
+        if each.role in ("tool", "function"):
+            told.append(f"[result: {each.content}]")
+            continue
+        if each.role == "assistant" and (told or each.tool_calls):
+            calls = each.tool_calls if isinstance(each.tool_calls, list) else []
+            told += [each.content] * bool(each.content.strip())
+            told += [f"[called {json.dumps(call, ensure_ascii=False)}]" for call in map(_called, calls)]
+            if each.tool_calls:
+                continue
+        if told:
+            yield Came(role="assistant", content=clean("\n".join(told)))
+        if each.role == "user" or not told:
+            yield Came(role="user" if each.role == "user" else "assistant", content=each.content, files=each.files())
+        told = []
+    if told:
+        yield Came(role="assistant", content=clean("\n".join(told)))
+
+
+def _called(call: Any) -> Any:
+    return call.get("function", call) if isinstance(call, Mapping) else call
+
+
+@attrs.frozen
+class NamedChat:
+    """The chat that a request names."""
+
+    name: str
+    resends: bool
+    """The program that names it so sends all that was said, each time."""
+
+
+def named_chat(headers: Mapping[str, str], user_field: str | None) -> NamedChat | None:
+    """None if it names none. What is no name of a chat becomes one."""
+    header = next((name for name in CHAT_HEADERS if headers.get(name)), None)
+    found = unquote(headers[header]) if header else user_field
     if not found:
         return None
     try:
-        return chat_name(found)
+        name = chat_name(found)
     except InvalidName:
-        return PREFIX + hashlib.sha256(found.encode("utf-8", "replace")).hexdigest()[:16]
+        name = PREFIX + hashlib.sha256(found.encode("utf-8", "replace")).hexdigest()[:16]
+    return NamedChat(name, resends=header in CHAT_HEADERS[1:])
 
 
-async def chat_of(transcript: Transcript, chats: ChatDirectory, user: UserId, new_id: str) -> str:
-    """The chat of a request that names none: the one in which the last pair of the transcript was said, else a new one.
+# -- which chat --------------------------------------------------------------------------------------------------------
 
-    Clients resend everything, so this needs nothing kept beside the chats themselves.
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """Where a question goes."""
+
+    chat: str
+    missing: tuple[Came, ...] = ()
+    """What came before it and the chat does not hold."""
+    again: Message | None = None
+    """The question as it stands there already: its turn failed."""
+
+
+@attrs.define
+class Held:
+    """A message of a chat as a client saw it: what an answer said before it called tools belongs to it."""
+
+    last: Message
+    texts: list[str]
+
+    def agrees(self, came: Came) -> bool:
+        """Whether what came is this message, apart from white space and from what was taken out of it since."""
+        if came.role != self.last.role and not (came.role == "assistant" and self.last.role is Role.SYSTEM):
+            return False
+        metadata = self.last.metadata
+        held, told = words(" ".join(self.texts)), came.words
+        same = told == held or metadata.get(TOLD) == digest_of_words(told) or (MARK in held and _fits(held, told))
+        if not same and not (metadata.get("stopped") and told and held.startswith(told)):
+            return False
+        return came.digests == tuple(each.sha256 for each in files_of(metadata))
+
+
+async def place_of(
+    transcript: Transcript, chats: ChatDirectory, user: UserId, named: NamedChat | None, new_chat: str
+) -> Place:
+    """Where the question goes.
+
+    The chat that the request names, if what came agrees with what it holds: with all of it, with its end, because some
+    clients send only that, or with its beginning where it is the whole chat and the rest is new to it. A program that
+    does not send all that was said may send nothing of it. Else the chat, begun by a transcript, that holds exactly
+    what came. Else a new one: of an answer that is made again, of a question that was edited, of another conversation.
     """
-    if transcript.before is not None:
-        for session in await chats.listed(user, MAX_CHATS, archived=False):
-            if session.name.startswith(PREFIX) and await _holds(chats, chat_id(user, session.name), transcript.before):
-                return session.name
-    return PREFIX + new_id
+    history, question = transcript.history, transcript.question
+    if named is not None:
+        held, whole = await _held(chats, chat_id(user, named.name), len(history))
+        if _same(held, history):
+            return Place(chat=named.name)
+        if again := await _failed(chats, chat_id(user, named.name), held, history, question):
+            return Place(chat=named.name, again=again)
+        if whole and _same(held, history[: len(held)]):
+            return Place(chat=named.name, missing=history[len(held) :])
+        if history:
+            begins_so = whole and _same(held[: len(history)], history)
+            goes_on = not begins_so and _same(held[-len(history) :], history)
+        else:
+            is_made_again = whole and len(held) == 2 and _same(held[:1], [question])
+            goes_on = not named.resends and not is_made_again
+        if goes_on:
+            return Place(chat=named.name)
+    for session in await chats.listed(user, MAX_CHATS, archived=False) if history else ():
+        if not session.name.startswith(PREFIX):
+            continue
+        chat = chat_id(user, session.name)
+        last, _ = await _held(chats, chat, 1)
+        if not any(FORGOTTEN in each.last.metadata or each.agrees(history[-1]) for each in last[-2:]):
+            continue
+        held, whole = await _held(chats, chat, len(history))
+        if whole and _same(held, history):
+            return Place(chat=session.name)
+        if whole and (again := await _failed(chats, chat, held, history, question)):
+            return Place(chat=session.name, again=again)
+    return Place(chat=new_chat, missing=history)
 
 
-async def _holds(chats: ChatDirectory, chat: ChatId, pair: tuple[str, str]) -> bool:
-    rows = [each for each in await chats.before(chat, MAX_WHOLE, MAX_ROWS) if each.type in (Kind.TEXT, Kind.COMMAND)]
-    texts = [each for each in rows if each.role is not Role.TOOL]
-    return any(_is_pair(pair, one, two) for one, two in pairwise(texts))
+def _fits(held: str, told: str) -> bool:
+    """Whether a text is another one in which ``MARK`` stands for what was forgotten."""
+    first, *rest = held.split(MARK)
+    place = len(first)
+    for piece in rest:
+        found = told.find(piece, place)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return told.startswith(first) and told.endswith(rest[-1])
 
 
-def _is_pair(pair: tuple[str, str], one: Message, two: Message) -> bool:
-    """What a client saw may begin with what was said before a tool was called."""
-    asked, answered = pair
-    return one.content.strip() == asked.strip() and answered.strip().endswith(two.content.strip() or "\0")
+def _same(held: Sequence[Held], came: Sequence[Came]) -> bool:
+    """Whether they agree, one by one. Of what was forgotten nothing is known, nor how many messages it was for a
+    client: it must not come back because a client still has it, so what stands before and behind it decides."""
+    gone = [number for number, each in enumerate(held) if FORGOTTEN in each.last.metadata]
+    if not gone:
+        return len(held) == len(came) and all(one.agrees(other) for one, other in zip(held, came, strict=True))
+    before, behind = held[: gone[0]], held[gone[-1] + 1 :]
+    return (
+        0 < len(before) + len(behind) < len(came)
+        and _same(before, came[: len(before)])
+        and _same(behind, came[len(came) - len(behind) :])
+    )
+
+
+async def _failed(
+    chats: ChatDirectory, chat: ChatId, held: Sequence[Held], history: Sequence[Came], question: Came
+) -> Message | None:
+    """The question at the end of a chat, if it is asked again because its turn failed."""
+    if not held or not held[-1].agrees(question) or (history and not _same(held[:-1], history)):
+        return None
+    record = await chats.answering(chat, held[-1].last.seq)
+    return held[-1].last if record is not None and record.status is TurnStatus.FAILED else None
+
+
+async def _held(chats: ChatDirectory, chat: ChatId, count: int) -> tuple[list[Held], bool]:
+    """A chat's newest messages as a client saw them, oldest first, and whether those are all."""
+    most = ROWS_EACH * count + MORE_ROWS
+    rows = await chats.shown(chat, most)
+    found: list[Held] = []
+    for row in rows:
+        turn = row.metadata.get("turn")
+        goes_on = found and turn is not None and found[-1].last.metadata.get("turn") == turn
+        if goes_on and row.role is Role.ASSISTANT:
+            found[-1] = Held(row, [*found[-1].texts, row.content])
+        else:
+            found.append(Held(row, [row.content]))
+    return found, len(rows) < most

@@ -62,11 +62,15 @@ class StopTurn:
     """Cancel the running turn. Answers whether one was running."""
 
     reply: Reply[bool]
+    seq: int | None = None
+    """Only one whose last question this is, or that is still to read its questions."""
 
 
 @attrs.frozen(kw_only=True)
 class Recover:
     """Answer what was left unanswered (sent at start-up and after a crash)."""
+
+    however_old: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -171,11 +175,11 @@ class _ChatActor:
             elif self.turn is None and not self.unstored and self.handle.mailbox.close_if_empty("idle"):
                 return
 
-    async def recover(self) -> None:
+    async def recover(self, *, however_old: bool = False) -> None:
         """Answer at once what is pending, unless it is older than ``recovery.answerPendingSeconds``."""
         rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
         oldest = iso(self.agent.core.clock.now() - self.agent.core.config.recovery.answer_pending_s)
-        if rows is not None and rows.pending[-1].created_at >= oldest:
+        if rows is not None and (however_old or rows.pending[-1].created_at >= oldest):
             self.debounce = self.debounce.hurry(trio.current_time())
 
     # -- messages --------------------------------------------------------------------------------------------------
@@ -191,9 +195,10 @@ class _ChatActor:
                     await self._command(message, command)
             case StopTurn():
                 await self._settle()
-                message.reply.set(await self._stop("stopped by the user"))
+                of_another = message.seq is not None and self.turn is not None and not self.turn.answers(message.seq)
+                message.reply.set(not of_another and await self._stop("stopped by the user"))
             case Recover():
-                await self.recover()
+                await self.recover(however_old=message.however_old)
             case TurnOver():
                 if self.turn is message.turn:
                     self.handle.turn = None

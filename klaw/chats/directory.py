@@ -111,16 +111,21 @@ class ChatDirectory:
         self.submit(names.chat_id(user, name), message_id, text, reply, files, channel, instructions, question=question)
         return await reply.wait()
 
-    async def stop(self, user: UserId, name: str) -> bool:
-        """Cancel the chat's running turn. Returns whether one was running. Raises InvalidName, ActorStopped."""
+    async def stop(self, user: UserId, name: str, seq: int | None = None) -> bool:
+        """Cancel the chat's running turn; with a ``seq`` only if that message is the last that it answers, or waits to
+        be answered. Returns whether one was running. Raises InvalidName, ActorStopped."""
         handle = self._handles.get(names.chat_id(user, name))
         if handle is None or handle.mailbox.closed:
             return False
 
         def request(reply: Reply[bool]) -> StopTurn:
-            return StopTurn(reply=reply)
+            return StopTurn(reply=reply, seq=seq)
 
         return await handle.mailbox.ask(request)
+
+    async def retry(self, user: UserId, name: str) -> None:
+        """Answer what is left unanswered in a chat, however old. Raises InvalidName, TooManyChats, ActorStopped."""
+        (await self._handle(names.chat_id(user, name))).mailbox.tell(Recover(however_old=True))
 
     async def session(self, user: UserId, name: str) -> Session | None:
         """A chat's row; None for an unknown chat. Raises InvalidName."""
@@ -137,6 +142,10 @@ class ChatDirectory:
     async def before(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
         """The newest messages of a chat before a seq, oldest first."""
         return await self._agent.core.readers.run(messages.before, chat, seq, limit)
+
+    async def shown(self, chat: ChatId, limit: int) -> list[Message]:
+        """See ``messages.shown``."""
+        return await self._agent.core.readers.run(messages.shown, chat, limit)
 
     async def receipt(self, user: UserId, name: str, turn: str | None) -> TurnRecord | None:
         """A turn with its receipt; without an id the chat's last one. Raises InvalidName."""

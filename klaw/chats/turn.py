@@ -20,9 +20,9 @@ from klaw.context.inputs import Budget
 from klaw.domain.attachment import Named
 from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.events import Progressed, Step, TextStreamed, ToolUsed, TurnEnded, TurnStarted
-from klaw.domain.message import CUT, ECHO, Kind, Role
+from klaw.domain.message import CUT, ECHO, TOLD, Kind, Role
 from klaw.domain.names import ChatId
-from klaw.domain.text import clean
+from klaw.domain.text import clean, digest_of_words, words
 from klaw.domain.turn import TurnRecord, TurnStatus, kept_text
 from klaw.errors import ActorStopped, StorageFull
 from klaw.knowledge import citations
@@ -67,6 +67,8 @@ class Turn:
     _begin_context: float = 0.0
     _pieces: list[str] = attrs.Factory(list)
     _length: int = 0
+    _told: list[str] = attrs.Factory(list)
+    """All pieces that were streamed, also those of rounds before."""
     _meter: Meter | None = None
     _answered_by: str = ""
     _outcome: ConversationOutcome | None = None
@@ -81,6 +83,10 @@ class Turn:
     def began(self) -> bool:
         """Whether it knows which messages it answers; before that it waits for a slot."""
         return self._rows is not None
+
+    def answers(self, seq: int) -> bool:
+        """Whether the message with this seq is the last that it answers, or may be: it has not read them yet."""
+        return self._rows is None or self._rows.pending[-1].seq == seq
 
     @property
     def answering(self) -> bool:
@@ -236,6 +242,7 @@ class Turn:
             self.vitals.doing("streaming the answer")
         text = clean(delta.text) if isinstance(delta, TextDelta) else ""
         self.agent.core.events.emit(TextStreamed(chat=self.chat, turn=self.id, offset=self._length, text=text))
+        self._told += ([" "] if self._told and not self._length else []) + [text]
         self._pieces.append(text)
         self._length += len(text)
 
@@ -294,6 +301,8 @@ class Turn:
                 metadata[ECHO] = attrs.asdict(outcome.echo)
             if (why := cut_because(outcome.finish_reason)) is not None:
                 metadata[CUT] = why
+        if self._told and words(told := "".join(self._told)) != words(answer):
+            metadata[TOLD] = digest_of_words(told)
         message = self.agent.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
         record = self._record(self._rows, status, None)
         core = self.agent.core

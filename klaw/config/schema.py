@@ -161,10 +161,10 @@ class GatewayConfig:
     burst: int = key("Messages that one connection may send at once.", 100, within=(1, 1_000_000))
     outbox_frames: int = key("Frames that wait for a slow client before it is dropped.", 256, within=(16, 100_000))
     allowed_origins: tuple[str, ...] = key(
-        "Origins of web pages, besides Klaw's own, that may connect.",
+        "Origins of web pages, apps and extensions, besides Klaw's own, that may connect.",
         (),
-        pattern=r"https?://[^/\s@?#]+",
-        hint="be an origin such as https://example.org, without a path",
+        pattern=r"[a-zA-Z][a-zA-Z0-9+.-]*://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\\\[\]%]+)(:[1-9][0-9]{0,4})?",
+        hint="be an origin such as https://example.org or app://obsidian.md, without a path",
     )
     hello_timeout_s: float = key("A client must say hello within this time.", 10.0, up_to=DAY_S)
     ping_s: float = key("A connection that is silent this long is asked for a sign of life.", 30.0, up_to=DAY_S)

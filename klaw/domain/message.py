@@ -51,6 +51,8 @@ CUT = "cut"
 """In the metadata of an answer that ended before its end: why, a word of ``Completion.finish_reason``."""
 SHOWN = "forgetting"
 """In the metadata of an answer that showed, in words, what would be forgotten: it goes with the next forgetting."""
+TOLD = "told"
+"""In the metadata of an answer: the digest of the words that were streamed, where those are not the words stored."""
 SESSION_PAUSE_S = 3600
 """After so long a pause two messages of a chat belong to different sessions (``topics.chunkInterval``) and do not
 explain each other."""

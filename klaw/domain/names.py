@@ -81,6 +81,18 @@ def client_id(text: str) -> str:
 MAX_ZONE = 64
 
 _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
+_OFFSET = re.compile(r"(?:UTC|GMT)? ?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
+_CITIES = {
+    "MSK": "Europe/Moscow", "МСК": "Europe/Moscow", "CEST": "Europe/Berlin", "EEST": "Europe/Riga",
+    "BST": "Europe/London", "EDT": "America/New_York", "CDT": "America/Chicago", "MDT": "America/Denver",
+    "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "JST": "Asia/Tokyo", "KST": "Asia/Seoul",
+    "AEST": "Australia/Sydney", "AEDT": "Australia/Sydney", "NZST": "Pacific/Auckland",
+    "+03:30": "Asia/Tehran", "+04:30": "Asia/Kabul", "+05:30": "Asia/Kolkata", "+05:45": "Asia/Kathmandu",
+    "+06:30": "Asia/Yangon", "+08:45": "Australia/Eucla", "+09:30": "Australia/Darwin",
+    "+10:30": "Australia/Lord_Howe", "+12:45": "Pacific/Chatham", "-03:30": "America/St_Johns",
+    "-09:30": "Pacific/Marquesas",
+}  # fmt: skip
+"""What people call a zone that has no such name, and only one zone that they can mean."""
 _NO_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 """Files beside the zones on some systems; what they mean depends on the machine."""
 _NO_AREAS = ("posix/", "right/")
@@ -89,10 +101,15 @@ _NO_AREAS = ("posix/", "right/")
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
-    """The zone of an IANA name such as ``Europe/Berlin`` or ``UTC``; upper and lower case matter.
+    """The zone of an IANA name such as ``Europe/Berlin`` or ``UTC``; upper and lower case matter. A distance from UTC
+    (``UTC+3``, ``GMT-5``, ``+03:00``) means what people mean by it; IANA's name has the other sign: ``Etc/GMT-3``.
 
     Raises InvalidName, whose text suggests a zone where one is near.
     """
+    if offset := _OFFSET.fullmatch(name):
+        return ZoneInfo(_zone_of_offset(*offset.groups()))
+    if name.upper() in _CITIES and not _ZONE.fullmatch(name):
+        raise InvalidName(f"there is no time zone of this name{_suggestion(name)}")
     if len(name) > MAX_ZONE or not _ZONE.fullmatch(name) or name in _NO_ZONES or name.startswith(_NO_AREAS):
         raise InvalidName("a time zone has an IANA name such as Europe/Berlin or UTC")
     try:
@@ -119,7 +136,18 @@ def clock_text(moment: str) -> str:
     return f"{when:%Y-%m-%d} {day} {seconds} {moment[19:]}"
 
 
+def _zone_of_offset(sign: str, hours: str, minutes: str | None) -> str:
+    """Raises InvalidName: there is none without a country."""
+    number, minutes = int(hours), minutes or "00"
+    if minutes != "00" or number > (14 if sign == "+" else 12):
+        city = _CITIES.get(f"{sign}{number:02}:{minutes}")
+        raise InvalidName(f"a time zone has an IANA name such as {city or 'Europe/Berlin or UTC'}")
+    return f"Etc/GMT{'-' if sign == '+' else '+'}{number}" if number else "UTC"
+
+
 def _suggestion(name: str) -> str:
+    if city := _CITIES.get(name.upper()):
+        return f"; did you mean {city}?"
     known = {known.lower(): known for known in available_timezones() if not known.startswith(_NO_AREAS)}
     cities = {known.rpartition("/")[2]: known for known in sorted(known, reverse=True)}
     wanted = name.lower()

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NewType, TypeAlias
 
 import attrs
 
-from klaw.convert import JOURNAL, Check, Form, Wire
+from klaw.convert import JOURNAL, OMIT, Check, Form, Wire
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
@@ -69,6 +69,8 @@ class At:
 
     instant: Annotated[str, Wire("at")]
     """ISO-8601 UTC with milliseconds."""
+    zone: Annotated[str | None, OMIT] = None
+    """IANA name of the zone on whose clock it was given; None: with an offset."""
 
 
 Trigger: TypeAlias = Cron | Every | At

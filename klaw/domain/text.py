@@ -4,6 +4,7 @@ Data is what anybody said or wrote: messages, summaries, facts, topics, results 
 like one of ours, so each stands behind a label or behind ``MARK``, which none of ours begins with.
 """
 
+import hashlib
 import math
 import re
 import unicodedata
@@ -51,6 +52,16 @@ def printable(text: str) -> str:
 def clean(text: str) -> str:
     """A model's text with NUL and lone surrogates replaced by U+FFFD."""
     return _FORBIDDEN.sub("\ufffd", text)
+
+
+def words(text: str) -> str:
+    """The text with single spaces for all white space."""
+    return " ".join(text.split())
+
+
+def digest_of_words(text: str) -> str:
+    """By which two texts are known to have the same words: 32 hex digits."""
+    return hashlib.sha256(words(text).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\)|[@-Z\\-_])")

@@ -5,9 +5,9 @@ talk to the server on their own machine, so only pages of this server, and those
 """
 
 import ipaddress
+import re
 import socket
 from collections.abc import Collection, Mapping
-from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
@@ -45,23 +45,29 @@ class Place:
 
     def is_own(self, host: str | None) -> bool:
         """Whether a ``Host`` header names this server. A page of evil.example whose name points here sends its own."""
-        server = _split(f"//{host}") if host else None
-        return server is not None and server.hostname is not None and self._has(server.hostname)
+        server = _server(host)
+        return server is not None and self._has(server[0])
 
-    def allows(self, origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
-        """Whether a request with these ``Origin`` and ``Host`` headers may go on; ``allowed``: further origins, such as
-        ``https://example.org``."""
+    def allows(self, origin: str | None, host: str | None, allowed: Collection[str], site: str | None = None) -> bool:
+        """Whether a request with these ``Origin`` and ``Host`` headers may go on.
+
+        Args:
+            origin, host: the headers.
+            allowed: further origins, such as ``https://example.org``.
+            site: what the browser says of the page behind it, in ``Sec-Fetch-Site``: also of a request that has no
+                origin.
+        """
+        page = _origin(origin) if origin is not None else None
+        if page is not None and page in map(_origin, allowed):
+            return True
+        if site is not None and site.strip().lower() not in ("same-origin", "none"):
+            return False
         if origin is None:
             return True
-        page = _split(origin)
-        if page is None or page.hostname is None or page.scheme not in ("http", "https"):
+        server = _server(host)
+        if page is None or page[0] not in _PORTS or server is None or not self._has(server[0]):
             return False
-        if any(_same_origin(page, _split(other)) for other in allowed):
-            return True
-        server = _split(f"//{host}") if host else None
-        if server is None or server.hostname is None or not self._has(server.hostname):
-            return False
-        return page.hostname == server.hostname and _port(page) == (server.port or _default_port(page.scheme))
+        return page[1:] == (server[0], server[1] or _PORTS[page[0]])
 
     def _has(self, name: str) -> bool:
         return is_loopback(name) or name in self.own_hosts
@@ -78,16 +84,21 @@ def admit(headers: Mapping[str, str], auth: Authenticator, allowed: Collection[s
     Raises:
         HttpRefusal: its origin is not allowed, or its token is wrong.
     """
-    if not place.allows(headers.get("origin"), headers.get("host"), allowed):
-        raise HttpRefusal(403, "this origin is not allowed; see gateway.allowedOrigins")
+    check_origin(headers, allowed, place)
     token = _bearer(headers.get("authorization"))
     session = None if token is not None else session_of(headers)
-    if session is not None and (grant := auth.grant(session, loopback=False)) is not None:
+    if session is not None and (grant := auth.grant(session, loopback=False, login=True)) is not None:
         return grant
     grant = auth.grant(token, loopback=place.loopback)
     if grant is None and token is not None:
         raise HttpRefusal(401, "a valid token is needed; see klaw token add")
     return grant
+
+
+def check_origin(headers: Mapping[str, str], allowed: Collection[str], place: Place) -> None:
+    """Raises HttpRefusal: the page behind a request may not ask."""
+    if not place.allows(headers.get("origin"), headers.get("host"), allowed, headers.get("sec-fetch-site")):
+        raise HttpRefusal(403, "this origin is not allowed; see gateway.allowedOrigins")
 
 
 def passed_on(headers: Mapping[str, str]) -> bool:
@@ -106,11 +117,9 @@ def session_of(headers: Mapping[str, str]) -> str | None:
 
 
 def _bearer(authorization: str | None) -> str | None:
-    """The token of an Authorization header. Another scheme is taken as a wrong token, not as none."""
-    if authorization is None:
-        return None
-    scheme, _, token = authorization.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    """The token of an Authorization header. One of another scheme is not for us: of a proxy with a password."""
+    scheme, _, token = (authorization or "").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def is_loopback(host: str) -> bool:
@@ -125,22 +134,36 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def _split(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018  reading it checks it
-    except ValueError:
+_PORTS = {"http": 80, "https": 443}
+_HOST = r"(?P<name>\[[0-9a-f:.]+\]|[^\s/?#@:\\\[\]%]+)(?::(?P<port>[1-9][0-9]{0,4}))?"
+_SERVER = re.compile(_HOST, re.IGNORECASE)
+_ORIGIN = re.compile(rf"(?P<scheme>[a-z][a-z0-9+.-]*)://{_HOST}", re.IGNORECASE)
+"""Nothing else may stand there: no user, no path. ``urlsplit`` would take them off and go on."""
+
+
+def _server(host: str | None) -> tuple[str, int | None] | None:
+    """Name and port of a ``Host`` header; None if it is none."""
+    found = _SERVER.fullmatch(host) if host is not None else None
+    return None if found is None or _port(found) > 65535 else (found["name"].lower().strip("[]"), _port(found) or None)
+
+
+def _origin(text: str) -> tuple[str, str, int] | None:
+    """Scheme, name and port of an origin, port 0 where the scheme has none of its own; None if it is none."""
+    found = _ORIGIN.fullmatch(text)
+    if found is None or _port(found) > 65535:
         return None
-    return parts
+    scheme = found["scheme"].lower()
+    return scheme, found["name"].lower().strip("[]"), _port(found) or _PORTS.get(scheme, 0)
 
 
-def _same_origin(one: SplitResult, other: SplitResult | None) -> bool:
-    return other is not None and (one.scheme, one.hostname, _port(one)) == (other.scheme, other.hostname, _port(other))
+def written(origin: str) -> str:
+    """An origin as browsers write it: lower case, without the port that its scheme has anyway."""
+    found = _ORIGIN.fullmatch(origin.lower())
+    assert found is not None  # the configuration was checked
+    port = _port(found)
+    is_usual = port in (0, _PORTS.get(found["scheme"]))
+    return f"{found['scheme']}://{found['name']}{'' if is_usual else f':{port}'}"
 
 
-def _port(parts: SplitResult) -> int:
-    return parts.port or _default_port(parts.scheme)
-
-
-def _default_port(scheme: str) -> int:
-    return 443 if scheme == "https" else 80
+def _port(found: re.Match[str]) -> int:
+    return int(found["port"] or 0)

@@ -248,8 +248,9 @@ class Authenticator:
         self._refresh()
         return sorted({token.user for token in self._access.tokens if token.operator}) or [LOCAL_USER]
 
-    def grant(self, secret: str | None, *, loopback: bool) -> Grant | None:
-        """What a connection with this token, or without one, may do; None: nothing.
+    def grant(self, secret: str | None, *, loopback: bool, login: bool = False) -> Grant | None:
+        """What a connection with this token, or without one, may do; None: nothing. With ``login`` the secret is a
+        browser's cookie: neither may stand in the other's place.
 
         Every stored token is compared, in constant time each, whichever fits.
         """
@@ -262,7 +263,7 @@ class Authenticator:
         for token in self._access.tokens:
             if hmac.compare_digest(token.sha256, digest):
                 found = token
-        if found is None or self._expired(found):
+        if found is None or self._expired(found) or (found.login_of is not None) is not login:
             return None
         return Grant(user=found.user, token=found.id, operator=found.operator)
 
@@ -273,10 +274,6 @@ class Authenticator:
     def revoke(self, name: str) -> tuple[Token, ...]:
         """See ``revoke_tokens``."""
         return revoke_tokens(self.path, name)
-
-    def may_log_in(self, grant: Grant) -> bool:
-        """Whether what was granted is by a token, and not by a login itself."""
-        return any(token.id == grant.token and token.login_of is None for token in self._access.tokens)
 
     def holds(self, grant: Grant) -> bool:
         """Whether what was granted still is: the token was not revoked, or none is needed still."""

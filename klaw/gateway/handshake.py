@@ -65,7 +65,10 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
         except h11.RemoteProtocolError as error:
             status = 431 if error.error_status_hint == 431 else 400
             let_go(error)
-            raise HttpRefusal(status, "not a usable HTTP request") from None
+            text = (
+                f"a request's head has at most {MAX_HEAD_BYTES} bytes" if status == 431 else "not a usable HTTP request"
+            )
+            raise HttpRefusal(status, text) from None
         if isinstance(event, h11.Request):
             if event.http_version not in (b"1.1", b"1.0"):
                 raise HttpRefusal(505, "HTTP/1.1 is spoken here, not HTTP/2")
@@ -109,6 +112,8 @@ async def linger(stream: HalfCloseableStream) -> None:
 
 
 PATHS = ("/", "/ws")
+VERSION = "13"
+"""Of the WebSocket."""
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -153,6 +158,11 @@ async def serve_stream(
             place = attrs.evolve(place, loopback=False)
         grant = _admit(head, services, place)
         admitted.trusted = grant is not None and grant.token is not None
+        if head.headers.get("sec-websocket-version", VERSION) != VERSION:
+            text = f"the WebSocket of RFC 6455 is spoken here: Sec-WebSocket-Version {VERSION}"
+            more = ("Upgrade: websocket", f"Sec-WebSocket-Version: {VERSION}")
+            await respond(stream, 426, text, RESPOND_S, *more)
+            return
         ws = WSConnection(ConnectionType.SERVER)
         ws.receive_data(head.raw)
         await stream.send_all(ws.send(AcceptConnection()))

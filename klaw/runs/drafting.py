@@ -136,7 +136,7 @@ def draft(
         raw: see ``TaskFields``; ``name``, ``message`` and exactly one of ``cron``, ``every`` and ``at`` must be there.
         user: whose it is.
         now: Unix seconds.
-        default_zone: zone of a cron trigger that names none.
+        default_zone: zone of a cron trigger, and of a time without an offset, that names none.
         providers: names that a model's provider may have; None when that is not known here.
 
     Raises:
@@ -191,7 +191,8 @@ def edit(
         changes["trigger"] = trigger
     elif enabling and isinstance(task.trigger, At) and first_fire(task.trigger, now, now) is None:
         if asked.now:
-            changes["trigger"] = read_at(task.trigger.instant, now=now, allow_past=True)
+            again = read_at(task.trigger.instant, now=now, allow_past=True)
+            changes["trigger"] = attrs.evolve(again, zone=task.trigger.zone)
         else:
             problems.append(Problem("at", "is over; give a later time, or ask for it now"))
     if problems:
@@ -280,7 +281,9 @@ def _trigger(
         return Cron(expression=asked.cron, zone=asked.zone or (zoned.zone if zoned is not None else default_zone))
     if asked.at is not None:
         try:
-            return read_at(asked.at, zone=asked.zone, now=now, allow_past=asked.now)
+            return read_at(
+                asked.at, zone=asked.zone or getattr(old, "zone", None) or default_zone, now=now, allow_past=asked.now
+            )
         except ValueError as wrong:
             problems.append(Problem("at", str(wrong)))
     elif not kinds and zoned is not None and asked.zone is not None:

@@ -19,7 +19,7 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
 from klaw.domain.names import UserId, chat_id, local_time
 from klaw.domain.prompt_files import HEARTBEAT_FILE
-from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, Trigger, task_name
+from klaw.domain.task import HEARTBEAT, Every, Run, RunStatus, Task, TaskName, Trigger, task_name
 from klaw.errors import InvalidName, NoSuchTask, Problem, TaskError
 from klaw.runs import drafting, heartbeat, transcripts
 from klaw.runs.beginning import Spawn
@@ -126,7 +126,7 @@ class Scheduling:
         zone, anchor = raw.get("zone") or self._zone, drafting.anchor(trigger, now)
         fires = next_fires(trigger, anchor=anchor, after=anchor, count=PREVIEWED_FIRES)
         return {
-            "trigger": _trigger_json(trigger),
+            "trigger": _trigger_json(trigger, zone),
             "zone": zone,
             "next_fires": [local_time(moment, zone) for moment in fires],
         }
@@ -336,11 +336,11 @@ class Scheduling:
                 )
                 fires = (first, *following)
         shown_task = timed or task
-        trigger, zone = shown_task.trigger, task.trigger.zone if isinstance(task.trigger, Cron) else self._zone
+        trigger, zone = shown_task.trigger, getattr(task.trigger, "zone", None) or self._zone
         jobs = self._scheduler.live.values()
         return {
             **_fields(shown_task, without={"anchor_at"}),
-            "trigger": _trigger_json(trigger),
+            "trigger": _trigger_json(trigger, zone),
             "zone": zone,
             "next_fires": [local_time(moment, zone) for moment in fires],
             "running": any((job.run.task, job.run.user) == (task.name, task.user) for job in jobs),
@@ -364,8 +364,8 @@ def _name(text: str) -> TaskName:
         raise NoSuchTask(str(error)) from error
 
 
-def _trigger_json(trigger: Trigger) -> dict[str, Any]:
-    return {"kind": type(trigger).__name__.lower(), **attrs.asdict(trigger), "shown": shown(trigger)}
+def _trigger_json(trigger: Trigger, zone: str) -> dict[str, Any]:
+    return {"kind": type(trigger).__name__.lower(), **attrs.asdict(trigger), "shown": shown(trigger, zone)}
 
 
 def _fields(value: Task | Run, without: Container[str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import attrs
 
 from klaw.actor.clock import from_iso, iso
+from klaw.domain.names import local_time
 from klaw.domain.names import zone as zone_of
 from klaw.domain.task import At, Cron, Every, Trigger
 from klaw.domain.text import span
@@ -100,7 +101,7 @@ def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool 
         if not allow_past:
             raise ValueError(f"is over: it was {span(now - moment)} ago; give a later time, or ask for it now")
         moment = math.floor(now)
-    return At(instant=iso(moment))
+    return At(instant=iso(moment), zone=zone if when.tzinfo is None else None)
 
 
 # -- firing ----------------------------------------------------------------------------------------------------------
@@ -186,15 +187,15 @@ def _zone(name: str) -> ZoneInfo:
 # -- showing ---------------------------------------------------------------------------------------------------------
 
 
-def shown(trigger: Trigger) -> str:
-    """A trigger in one line, in the words in which it is given."""
+def shown(trigger: Trigger, zone: str) -> str:
+    """A trigger in one line, in the words in which it is given; a moment without a zone of its own in this one."""
     match trigger:
         case Cron():
             return f"cron {trigger.expression} {trigger.zone}"
         case Every():
             return f"every {_short(trigger.seconds)}"
         case At():
-            return f"at {trigger.instant}"
+            return f"at {local_time(from_iso(trigger.instant), trigger.zone or zone)}"
 
 
 def _short(seconds: int) -> str:

@@ -178,7 +178,7 @@ async def test_the_ollama_package(server, llm):
     assert "messages" in wrong
 
 
-async def test_pictures_of_the_last_message_become_files_of_it(tmp_path, llm):
+async def test_pictures_become_files_of_their_messages(tmp_path, llm):
     llm.respond = lambda _: text_reply("A greenhouse")
     sees = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"images": True, "contextTokens": 100_000}}}
     picture, older = (base64.b64encode(PNG + bytes([last])).decode() for last in (1, 2))
@@ -204,13 +204,12 @@ async def test_pictures_of_the_last_message_become_files_of_it(tmp_path, llm):
 
     async with served(write_home(tmp_path, llm=llm.url, providers={"stub": sees})) as server:
         assert await in_thread(talk, server) == "messages"
-        for chat, text in (("garden", ""), ("home", "Что это?")):
-            first = (await messages_of(server, chat))[0]
-            assert (first["content"], [each["name"] for each in first["files"]]) == (text, ["picture.png"])
-    for request in llm.requests[-2:]:
-        body = json.dumps(request.body["messages"])
-        assert picture in body
-        assert older not in body
+        for chat, texts in (("garden", ["What is it?", ""]), ("home", ["Что это?"])):
+            asked = [each for each in await messages_of(server, chat) if each["role"] == "user"]
+            assert [each["content"] for each in asked] == texts
+            assert all([file["name"] for file in each["files"]] == ["picture.png"] for each in asked)
+    bodies = [json.dumps(request.body["messages"]) for request in llm.requests[-2:]]
+    assert [(picture in each, older in each) for each in bodies] == [(True, True), (True, False)]
 
 
 @pytest.mark.usefixtures("embedding_model_dir")

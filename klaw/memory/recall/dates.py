@@ -269,13 +269,13 @@ _YEAR_OR_MONTH = re.compile(r"([0-9]{4})(?:-([0-9]{2}))?")
 _DOTTED = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
 
 
-def read_since(text: str, now: float, zone: Zone = UTC) -> float:
+def read_since(text: str, now: float, zone: Zone = None) -> float:
     """Unix seconds of the beginning that a text names. ``now`` is what "yesterday" is counted from, ``zone`` that of a
     time without an offset; None: this machine's. Raises InvalidValue, which says which forms there are."""
     return _read(text, now, zone)[0]
 
 
-def read_until(text: str, now: float, zone: Zone = UTC) -> float:
+def read_until(text: str, now: float, zone: Zone = None) -> float:
     """Unix seconds of the end that a text names, not included; a day, month or year is over then. Like ``read_since``
     otherwise."""
     return _read(text, now, zone)[1]

@@ -1,10 +1,11 @@
 """What a query says of itself: what it asks for, of whom, of when; whether it is a command or small talk. Pure."""
 
 import re
-from datetime import UTC, date, datetime
+from datetime import date
 
 import attrs
 
+from klaw.actor.clock import iso, local_day
 from klaw.memory.recall.dates import Period, find_periods
 from klaw.memory.recall.stopwords import MAX_CHARACTERS, content_words, is_about_us, is_light, search_words
 from klaw.store.search.tokenizer import stem, words
@@ -66,11 +67,11 @@ def read_query(text: str, now: float, latest: date | None) -> Query:
 
     Args:
         text: as the user wrote it; any length.
-        now: Unix seconds; "yesterday" is counted from there, in UTC as all of Klaw's times.
+        now: Unix seconds; "yesterday" is counted from there, by the clock of the machine.
         latest: when something was last said in the scope; None where nothing was.
     """
     text = text[:MAX_READ_CHARACTERS]
-    today = datetime.fromtimestamp(now, UTC).date()
+    today = local_day(iso(now))
     asked = _asked(text)
     return Query(
         words=tuple(asked),

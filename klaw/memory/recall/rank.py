@@ -7,13 +7,14 @@ known of each (``ranker``). What each feature brings is in docs/benchmarks.md.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import TypeVar
 
 import attrs
 import numpy as np
 
+from klaw.actor.clock import local_day
 from klaw.domain.message import SESSION_PAUSE_S
 from klaw.domain.names import ChatId
 from klaw.domain.search import Kind, Ranks
@@ -257,7 +258,7 @@ def _in_periods(place: Place, periods: Sequence[Period]) -> tuple[bool, bool]:
     """Whether a message was said in the days that the query names or on the day after; or else in the week after."""
     if not periods:
         return False, False
-    day = date.fromisoformat(place.created_at[:10])
+    day = local_day(place.created_at)
     if any(period.first <= day <= period.last + DAY for period in periods):
         return True, False
     return False, any(period.last < day <= period.last + WEEK for period in periods)

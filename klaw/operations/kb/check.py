@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.domain.knowledge import SourceId
+from klaw.domain.knowledge import Role, SourceId
 from klaw.domain.names import UserId
 from klaw.domain.text import plural
+from klaw.errors import NotAllowed
 from klaw.operations import operation as op
 from klaw.operations.kb.noun import NOUN, meant
 
@@ -41,7 +42,10 @@ def _lines(answer: dict[str, Any]) -> op.Shown:
 
 @NOUN.operation("kb_check", KbCheck, cli="check", show=_lines, changes=True, deadline_s=3600.0, route="POST check")
 async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Knowledge") -> dict[str, Any]:
-    """Compare bases with their files and indexes, and say what is not as it should be."""
+    """Compare bases with their files and indexes, and say what is not as it should be.
+
+    Only its owner may have a base repaired.
+    """
     from klaw.knowledge import check as checking
     from klaw.knowledge import removal
     from klaw.store import originals
@@ -50,6 +54,9 @@ async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Know
 
     core, readers, data_dir = knowledge.core, knowledge.core.readers, knowledge.core.paths.data_dir
     mine = await readers.run(bases.of_user, user) if asked.base is None else [await meant(readers, user, asked.base)]
+    repairable = {each.base.id for each in mine if each.role is Role.OWNER or caller.any_user}
+    if asked.repair and asked.base is not None and not repairable:
+        raise NotAllowed("you may read this base, and not repair it: ask its owner to")
     told: list[dict[str, Any]] = []
     again: set[SourceId] = set()
     wrong = 0
@@ -62,7 +69,8 @@ async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Know
             found = await readers.run(listed, user, base.id)
             count += len(found)
             flaws += await core.files.run(partial(checking.files, full=asked.full), data_dir, source, found)
-        again |= {each.source for each in flaws if each.remedy == checking.READ_AGAIN and each.source is not None}
+        if base.id in repairable:
+            again |= {each.source for each in flaws if each.remedy == checking.READ_AGAIN and each.source is not None}
         waiting = await readers.run(documents.count_unembedded, user, base.id)
         wrong += len(flaws)
         told.append({"id": base.id, "name": base.name, "documents": count, "waiting": waiting, "flaws": flaws})
@@ -72,11 +80,10 @@ async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Know
         kept = await core.files.run(originals.every, data_dir)
         orphans = list(checking.of_nothing(await readers.run(sql.orphans), len(kept.keys() - known)))
     if asked.repair:
-        editable = {each.base.id for each in mine if each.role.may_edit}
         for source_id in again:
-            if (await readers.run(sources.get, user, source_id)).base in editable:
-                knowledge.indexer.read_again(source_id)
-        await removal.sweep(readers, core.writer)
+            knowledge.indexer.read_again(source_id)
+        if caller.any_user:
+            await removal.sweep(readers, core.writer)
     return {
         "bases": told,
         "orphans": orphans,

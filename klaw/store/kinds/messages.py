@@ -271,6 +271,20 @@ def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> l
     return MESSAGES.all(connection, "WHERE chat_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?", chat, seq, limit)[::-1]
 
 
+_SHOWN = """
+WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
+    OR type = 'tool_call' AND content <> ''
+    OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
+ORDER BY seq DESC LIMIT ?
+"""
+
+
+def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
+    """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: questions and
+    answers, what an answer said before it called tools, and what is forgotten."""
+    return MESSAGES.all(connection, _SHOWN, chat, limit)[::-1]
+
+
 MAX_TOOL_ROWS = 400
 """Tool calls and results that are read along with the dialogue."""
 

@@ -31,7 +31,7 @@ def _trigger(fires: str, expression: str, zone: str, every_s: int, at: str) -> T
         case "every":
             return Every(seconds=every_s)
         case _:
-            return At(instant=at)
+            return At(instant=at, zone=zone)
 
 
 def _row(task: Task) -> tuple[Any, ...]:

@@ -7,6 +7,10 @@ Some scripts put no spaces between words (Chinese, Japanese, Thai, Lao, Khmer, M
 them. Without a dictionary nobody knows where their words end. A run of their characters is indexed as overlapping
 pairs, and its last character alone: so each character begins one token, and one character is found as a prefix.
 An emoji is a word.
+
+An apostrophe, of which people type a dozen, parts words (d'Anna, L'Aquila, Ankara'ya, O'Brien), and a part of one
+letter is none; but not in English contractions (don't), before the s of an owner, and before a soft vowel of Ukrainian
+and Belarusian (п'ять).
 """
 
 import re
@@ -35,6 +39,15 @@ _words_with_offsets = cast(
     partial(apsw.unicode.word_iter_with_offsets, emoji=True, regional_indicator=True),
 )
 """Beginning, end (in characters) and text of each word and emoji."""
+
+_APOSTROPHES = "\u2019\u02bc\u02b9\u2018\u201b\u02bb\u02bd\u02c8\u2032\u00b4\u055a\ua78c\uff07"
+"""What is typed for it, beside ' and `."""
+_PLAIN = str.maketrans(dict.fromkeys(_APOSTROPHES + "`", "'"))
+_ONE_WORD = re.compile(
+    r"\w+'s|\w+n't|\w+'(?:re|ve|ll|d)|i'm|y'all|o'clock|[\u0400-\u04ff]+(?:'[єїюяёеі][\u0400-\u04ff]*)+", re.IGNORECASE
+)
+
+_PART = re.compile(r"[^']+")
 
 _english = Stemmer.Stemmer("english")
 _russian = Stemmer.Stemmer("russian")
@@ -80,8 +93,14 @@ class Segment:
 
 
 def stem(word: str) -> str:
-    """The index form of one word: folded, accents stripped, stemmed; of characters of a run: width and kana folded."""
+    """The index form of one word: folded, accents stripped, stemmed; of characters of a run: width and kana folded.
+    Turkish ı is i, as I is one."""
     return _stem(word[:_MAX_WORD])
+
+
+def plain_apostrophes(text: str) -> str:
+    """A text, as long as before, in which ' stands for all that is typed for it."""
+    return text.replace("`", "'") if text.isascii() else text.translate(_PLAIN)
 
 
 @lru_cache(maxsize=8192)  # 2 MB; a word that is not there takes 6 µs
@@ -89,9 +108,9 @@ def _stem(word: str) -> str:
     if _LETTER.match(word):
         # Not stripped: voicing marks and vowel signs tell words apart.
         return unicodedata.normalize("NFKC", word).translate(_KATAKANA_TO_HIRAGANA)
-    folded = apsw.unicode.casefold(word)[:_MAX_WORD]
+    folded = apsw.unicode.casefold(plain_apostrophes(word)).replace("ı", "i")[:_MAX_WORD]
     if "\u0400" <= folded[:1] <= "\u04ff":
-        return str(_russian.stemWord(_plain_cyrillic(folded)))
+        return str(_russian.stemWord(_plain_cyrillic(folded.replace("'", ""))))
     stripped = apsw.unicode.casefold(str(apsw.unicode.strip(folded))) or folded
     return str(_english.stemWord(stripped)) if stripped.isascii() else stripped
 
@@ -125,8 +144,8 @@ def words(text: str) -> Iterator[str]:
     """Everything by which a text can be found, as written, in order: words, emoji, and of runs the pairs and single
     characters. Found as they are asked for."""
     if text.isascii() or _LETTER.search(text) is None:
-        for _, _, word in _words_with_offsets(text):
-            yield word
+        for start, end in _words(text):
+            yield text[start:end]
         return
     for start, end, is_run in _spans(text):
         if is_run:
@@ -173,7 +192,7 @@ def find_form(text: str, form: str, start: int = 0) -> int | None:
 
 def _tokenize(text: str, reason: int, _locale: str | None) -> Iterable[tuple[int, int, str]]:
     if text.isascii() or _LETTER.search(text) is None:  # nearly always; a list is quicker than a generator
-        return [(start, end, stem(word)) for start, end, word in _words_with_offsets(text)]
+        return [(start, end, stem(text[start:end])) for start, end in _words(text)]
     return _tokens_with_runs(text, is_query=bool(reason & apsw.FTS5_TOKENIZE_QUERY))
 
 
@@ -189,12 +208,22 @@ def _spans(text: str) -> Iterator[tuple[int, int, bool]]:
     done = 0
     for run in _RUN.finditer(text):
         if done < run.start():
-            for start, end, _ in _words_with_offsets(text[done : run.start()]):
+            for start, end in _words(text[done : run.start()]):
                 yield done + start, done + end, False
         yield run.start(), run.end(), True
         done = run.end()
-    for start, end, _ in _words_with_offsets(text[done:] if done else text):
+    for start, end in _words(text[done:] if done else text):
         yield done + start, done + end, False
+
+
+def _words(text: str) -> Iterator[tuple[int, int]]:
+    """Beginning and end of each word and emoji of a text without runs."""
+    for start, end, word in _words_with_offsets(plain_apostrophes(text)):
+        if "'" not in word or _ONE_WORD.fullmatch(word):
+            yield start, end
+            continue
+        parts = [(start + part.start(), start + part.end()) for part in _PART.finditer(word)]
+        yield from [part for part in parts if part[1] - part[0] > 1] or parts
 
 
 def _pairs(text: str, start: int, end: int, *, with_last: bool = False) -> list[tuple[int, int]]:

@@ -398,6 +398,12 @@ async def test_check_names_what_differs_and_repairs_it(anna: Doors, boris: Doors
     assert ([each["text"] for each in told["orphans"]], told["repairing"]) == (["1 document without a source"], 1)
     assert await boris.refused("kb_check", base=base) == "unknown_base"
     assert (await boris("kb_check"))["bases"] == []
+    # 26.B3: only its owner has a base repaired, an editor not either.
+    for role in ("viewer", "editor"):
+        await anna("kb_share", base=base, member=BORIS, role=role)
+        assert await boris.refused("kb_check", base=base, repair=True) == "not_allowed"
+        found = await boris("kb_check", repair=True)
+        assert (len(found["bases"]), found["repairing"]) == (1, 0)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from klaw.gateway.access import Place, is_loopback, session_of
+from klaw.gateway.access import Place, is_loopback, session_of, written
 
-ALLOWED = ("https://chat.example",)
+ALLOWED = ("https://chat.example", "app://obsidian.md", "chrome-extension://abcdef")
 PLACE = Place(loopback=False, own_hosts=frozenset({"192.168.1.5", "klaw.lan"}))
 
 
@@ -34,10 +34,60 @@ PLACE = Place(loopback=False, own_hosts=frozenset({"192.168.1.5", "klaw.lan"}))
         ("http://[bad", "localhost:8181", False),
         ("http://localhost:99999", "localhost:8181", False),
         ("http://localhost:8181", "localhost:x", False),
+        ("app://obsidian.md", "127.0.0.1:8181", True),
+        ("chrome-extension://abcdef", "127.0.0.1:8181", True),
+        ("chrome-extension://other", "127.0.0.1:8181", False),
+        ("app://127.0.0.1", "127.0.0.1", False),
+        ("http://evil@127.0.0.1:8181", "127.0.0.1:8181", False),
+        ("http://127.0.0.1:8181/x", "127.0.0.1:8181", False),
+        ("http://127.0.0.1:8181", "evil@127.0.0.1:8181", False),
+        ("http://127.0.0.1", "127.0.0.1:0", False),
+        ("https://chat.example@evil.example", "127.0.0.1", False),
+        ("https://chat.example#", "127.0.0.1", False),
     ],
 )
 def test_origin(origin, host, expected):
     assert PLACE.allows(origin, host, ALLOWED) is expected
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("127.0.0.1:8181", True), ("LOCALHOST", True), ("[::1]:8181", True), ("klaw.lan", True),
+        ("127.0.0.1/evil", False), ("evil@127.0.0.1", False), ("127.0.0.1?x", False), ("127.0.0.1#x", False),
+        ("127.0.0.1\\evil", False), ("127.0.0.1:0", False), ("127.0.0.1:99999", False), ("127.0.0.1:8181:1", False),
+        ("127.0.0.1:", False), ("127.0.0.1 ", False), ("[::1%25lo]", False), ("::1", False), ("[::1", False),
+        ("localhost.", False), ("127.0.0.1.", False), ("127.0.0.1,evil.example", False), ("2130706433", False),
+        ("evil.example", False), ("", False), (None, False),
+    ],
+)  # fmt: skip
+def test_a_host_is_read_strictly(host, own):
+    """26.B3."""
+    assert PLACE.is_own(host) is own
+
+
+@pytest.mark.parametrize(
+    ("site", "origin", "expected"),
+    [
+        ("same-origin", None, True), ("none", None, True), ("Same-Origin ", "http://localhost:1", True),
+        ("cross-site", None, False), ("same-site", None, False), ("cross-site", "http://localhost:1", False),
+        ("anything", None, False), ("", None, False), ("cross-site", "https://chat.example", True),
+    ],
+)  # fmt: skip
+def test_a_page_elsewhere_is_known_without_an_origin(site, origin, expected):
+    """26.B3."""
+    assert PLACE.allows(origin, "localhost:1", ALLOWED, site) is expected
+
+
+@pytest.mark.parametrize(
+    ("origin", "text"),
+    [
+        ("https://Chat.Example:443", "https://chat.example"), ("http://a.example:8080", "http://a.example:8080"),
+        ("app://obsidian.md", "app://obsidian.md"), ("http://[::1]:80", "http://[::1]"),
+    ],
+)  # fmt: skip
+def test_an_origin_is_written_as_browsers_do(origin, text):
+    assert written(origin) == text
 
 
 @pytest.mark.parametrize(

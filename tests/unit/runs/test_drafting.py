@@ -69,8 +69,17 @@ def test_a_task_with_everything():
 def test_intervals_and_one_shots():
     assert made({"name": "a", "message": "x", "every": "2h"}).trigger == Every(seconds=7200)
     task = made({"name": "a", "message": "x", "at": "2026-12-24T18:00", "zone": "Europe/Berlin"})
-    assert task.trigger == At(instant="2026-12-24T17:00:00.000Z")
+    assert task.trigger == At(instant="2026-12-24T17:00:00.000Z", zone="Europe/Berlin")
     assert task.anchor_at == "2026-11-22T12:00:00.500Z"
+
+
+def test_a_time_without_a_zone_is_in_the_one_that_is_usual():
+    """26.C4: the configured one; of a task that is changed its own."""
+    raw = {"name": "a", "message": "x", "at": "2026-12-24T09:00"}
+    task = draft(raw, user=LOCAL_USER, now=NOW, default_zone="Europe/Riga")
+    assert task.trigger == At(instant="2026-12-24T07:00:00.000Z", zone="Europe/Riga")
+    moved = edit(task, {"at": "2026-12-25T09:00"}, now=NOW, default_zone="UTC")
+    assert moved.trigger == At(instant="2026-12-25T07:00:00.000Z", zone="Europe/Riga")
 
 
 def test_null_and_empty_are_not_given():

@@ -80,7 +80,7 @@ def test_bad_intervals_are_refused(value):
 )
 def test_one_shots(text, zone, instant):
     """With an offset, or on a zone's clock; what it skips is moved to the end of the gap."""
-    assert read_at(text, zone=zone, now=NOW) == At(instant=instant)
+    assert read_at(text, zone=zone, now=NOW) == At(instant=instant, zone=zone)
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,17 @@ def test_the_latest_of_rare_dense_times_is_found():
 
 
 def test_triggers_are_shown_as_they_are_given():
-    assert shown(Cron(expression="0 9 * * *", zone="UTC")) == "cron 0 9 * * * UTC"
-    assert shown(Every(seconds=5400)) == "every 1h30m"
-    assert shown(At(instant="2026-12-24T17:00:00.000Z")) == "at 2026-12-24T17:00:00.000Z"
+    assert shown(Cron(expression="0 9 * * *", zone="UTC"), "Europe/Riga") == "cron 0 9 * * * UTC"
+    assert shown(Every(seconds=5400), "UTC") == "every 1h30m"
+    # 26.C4: on the clock of its own zone, or of the one that is usual here.
+    moment = "2026-12-24T07:00:00.000Z"
+    assert shown(At(instant=moment, zone="Europe/Riga"), "UTC") == "at 2026-12-24T09:00:00+02:00"
+    assert shown(At(instant=moment), "Europe/Berlin") == "at 2026-12-24T08:00:00+01:00"
 
 
 @given(seconds=st.integers(1, 10**8))
 def test_a_shown_interval_can_be_read_again(seconds):
-    assert read_duration(shown(Every(seconds=seconds)).removeprefix("every ")) == seconds
+    assert read_duration(shown(Every(seconds=seconds), "UTC").removeprefix("every ")) == seconds
 
 
 @pytest.mark.parametrize(

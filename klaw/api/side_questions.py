@@ -1,0 +1,131 @@
+"""What programs ask a model for themselves: a title for the conversation, tags, a summary for later, what to type next.
+
+Nobody said such a text, so it is never stored. It is known by its first words (clients in the field, in the languages
+they have), or by its form: it wants a title, of a conversation, within limits that people do not set. Pure.
+"""
+
+import re
+
+HEAD, TAIL = 700, 400
+"""Characters of a text in which its task stands: before the conversation that is to be titled, or behind it."""
+
+_OPEN_WEBUI = (
+    r"### task:\s*(?:generate a concise|generate 1-3 broad tags|generate a detailed prompt|predict 3-5 useful messages"
+    r"|suggest 3-5 relevant follow-up|analyze the chat history to determine|you are an autocompletion system)"
+)
+"""Its own side prompts. Questions of people with a file begin with "### Task:" too."""
+_FIRST_WORDS = (
+    _OPEN_WEBUI,
+    # LibreChat
+    r"analyze this conversation and provide:",
+    r"detect user language and write in the same language an extremely concise title",
+    r"(?:please )?(?:provide|generate) a concise, 5-word-or-less title for the conversation",
+    r"summarize the conversation by integrating new lines into the current summary",
+    # NextChat
+    r"please generate a four to five word title summarizing our conversation",
+    r"summarize the discussion briefly in 200 words or less",
+    r"使用四到五个字直接返回这句话的简要主题",
+    r"简要总结一下对话内容，用作后续的上下文提示",
+    r"кратко изложите (?:нашу )?дискуссию в 200 словах",
+    # Chatbox, n8n, Page Assist, Continue
+    r"based on the chat history, give this conversation a name",
+    r"generate a concise and descriptive title for an ai chat conversation",
+    r"here is the query:\s*-+[\s\S]*create a concise, 3-5 word phrase as a title",
+    r"given the (?:following|past|chat)[^\n]{0,80}please reply with a title for the chat",
+    # opencode, Zed, Cline, Claude Code and their kin
+    r"generate a title for this conversation:",
+    r"provide a detailed prompt for continuing our conversation above",
+    r"generate a detailed summary of this conversation\. include:",
+    r"your task is to create a detailed summary of the conversation so far",
+    r"(?:please )?write a \d+-\d+ word title for the following conversation",
+    r"analyze if this message indicates a new conversation topic",
+    r"please write a brief title for the following request",
+    r"summarize this coding conversation in under",
+)
+_TASK_SYSTEMS = (
+    # Cherry Studio, LobeChat
+    r"you are an assistant skilled in conversation\. you need to summarize the user's conversation into a title",
+    r"(?:summarize the given session|将给定的对话总结|总结给出的会话)",
+    r"你是一名擅长会话的助理，你需要将用户的会话总结为",
+    r"you are an ai question rephraser",
+    r"you are a professional conversation summarizer",
+    r"you're an assistant who's good at extracting key takeaways from conversations and summarizing them",
+    r"you are an emoji expert",
+    # opencode, aider, Zed, Copilot, big-AGI, chat-ui, chatbots made from Vercel's template, Continue
+    r"you are a title generator",
+    r"you are a helpful ai assistant tasked with summarizing conversations",
+    r"\*briefly\* summarize this partial conversation",
+    r"you are an expert software engineer that generates concise, one-line git commit messages",
+    r"you are an expert at writing git commits",
+    r"you are an expert in crafting pithy titles",
+    r"you are an ai conversation titles assistant",
+    r"you are a summarization ai",
+    r"you will generate a short title based on the first message",
+    r"you are a hole filler",
+)
+_BEGINS = re.compile("|".join(_FIRST_WORDS), re.IGNORECASE)
+_IS_TASK = re.compile("|".join(_TASK_SYSTEMS), re.IGNORECASE)
+_HOLE = re.compile(r"<\|?fim_(?:prefix|middle|suffix)\|?>|\{\{FILL_HERE\}\}")
+
+_TITLE = r"\b(?:title|name|headline)s?\b"
+_TALK = (
+    r"(?:conversations?|chats?(?: history)?|discussion|dialog(?:ue)?|messages above"
+    r"|(?:this|given|our|following|above|coding|chat|agent) (?:thread|session|exchange))\b"
+    r"(?![- ](?:section|chapter|panel|group|room|show|board|app|bot|client|program|club|page|server|window)s?\b)"
+)
+_VERB = (
+    r"\b(?:generate|create|write|provide|give|suggest|produce|make|come up with|reply with|respond with|output|extract"
+    r"|propose|craft|pick|choose|what would be)\b(?:(?!\b(?:with|about|to|for)\b)[^.!?\n]){0,60}?"
+)
+_OF = (
+    r"[^.!?\n\"'«»“”]{0,20}\b(?:for|of|summari[sz]\w+|that (?:captures|describes|summari[sz]es|fits)|describing"
+    r"|based on|from|capturing)\b[^.!?\n]{0,60}?"
+)
+_WANTS = (
+    rf"{_VERB}{_TITLE}{_OF}\b{_TALK}|\b(?:summari[sz]e|name|give)\b[^.!?\n]{{0,40}}?\b{_TALK}[^.!?\n]{{0,40}}?"
+    rf"{_TITLE}|\bname\b [^.!?\n]{{0,12}}?\b{_TALK}|\b(?:conversation|chat|session|thread) titles?\b"
+)
+_NUMBER = r"(?:\d+|two|three|four|five|six|seven|eight|ten)"
+_LIMITS = (
+    rf"\b{_NUMBER}(?:\s*(?:-|–|to|or)\s*{_NUMBER})?[\s-]*(?:words?|characters?|letters?|tokens?)\b"
+    r"|\bwords? or (?:less|fewer)|\b(?:only|just)\b[^.\n]{0,30}\b(?:title|name)|\bnothing else\b"
+    r"|\bno (?:quotes|quotation|punctuation)|\b(?:without|omitting) (?:any )?(?:lead-in|punctuation|quot|preamble)"
+)
+_FORMS = (
+    (_WANTS, _LIMITS),  # English, by its grammar
+    # the languages of such clients, by the words that meet: title and conversation near each other, and a limit
+    *(
+        (rf"(?:{title})[^.!?。\n]{{0,60}}?(?:{talk})|(?:{talk})[^.!?。\n]{{0,60}}?(?:{title})", limit)
+        for title, talk, limit in (
+            (r"заголов|назван", r"бесед|разговор|диалог|чат|обсужден", r"\bслов|символ|\bтолько\b|\bбез\b"),
+            (r"заголов|назв", r"бесід|розмов|діалог|чат", r"\bслів|символ|\bлише\b|\bбез\b"),
+            (r"标题|主题|標題|主題|话题|命名", r"对话|会话|對話|會話|聊天|讨论|这句话", r"个?字|個字|不要|仅|只|以内"),
+            (r"タイトル|題名|トピック", r"会話|対話|チャット", r"文字|語|のみ|だけ"),
+            (r"제목", r"대화|채팅", r"단어|글자|없이|만 "),
+            (
+                r"\btitel\b|\büberschrift",
+                r"gespräch|unterhaltung|konversation|\bchat",
+                r"wört|zeichen|\bnur\b|\bohne\b",
+            ),
+            (r"\btítulo\b", r"conversación|\bcharla|\bchat", r"palabras|caracteres|\bsolo\b|\bsin\b"),
+            (r"\btítulo\b", r"conversa\b|\bchat", r"palavras|caracteres|\bapenas\b|\bsem\b"),
+            (r"\btitre\b", r"conversation|discussion|\bchat", r"\bmots\b|caractères|\bsans\b|uniquement"),
+            (r"\btitolo\b", r"conversazione|\bchat", r"\bparole\b|caratteri|\bsolo\b|\bsenza\b"),
+        )
+    ),
+)
+_BY_FORM = tuple((re.compile(form, re.IGNORECASE), re.compile(limit, re.IGNORECASE)) for form, limit in _FORMS)
+
+
+def is_side_question(text: str, instructions: str = "") -> bool:
+    """Whether a program asks for itself.
+
+    Args:
+        text: the last message.
+        instructions: the first system text that came with it.
+    """
+    text, instructions = text.lstrip(), instructions.lstrip()
+    if _BEGINS.match(text) or _HOLE.search(text) or _IS_TASK.match(instructions):
+        return True
+    places = (text[:HEAD], text[-TAIL:], instructions[:HEAD])
+    return any(form.search(place) and limit.search(place) for place in places for form, limit in _BY_FORM)
