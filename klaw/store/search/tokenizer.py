@@ -29,6 +29,8 @@ import Stemmer
 NAME = "klaw"
 _MAX_WORD = 80
 """Longer runs (base64, hashes) are cut: nobody searches for their tail, and they bloat the index."""
+INDEXED_CHARACTERS = 200_000
+"""Of a longer text the rest is not found by its words: all users would wait until the writer has read it."""
 READ_WHOLE_CHARACTERS = 8_000
 """Longer texts are not read as a whole on the event loop."""
 _PLACES = 8
@@ -191,6 +193,7 @@ def find_form(text: str, form: str, start: int = 0) -> int | None:
 
 
 def _tokenize(text: str, reason: int, _locale: str | None) -> Iterable[tuple[int, int, str]]:
+    text = text[:INDEXED_CHARACTERS]
     if text.isascii() or _LETTER.search(text) is None:  # nearly always; a list is quicker than a generator
         return [(start, end, stem(text[start:end])) for start, end in _words(text)]
     return _tokens_with_runs(text, is_query=bool(reason & apsw.FTS5_TOKENIZE_QUERY))

@@ -12,7 +12,7 @@ from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages
 from klaw.store.search import fulltext
-from klaw.store.search.tokenizer import is_lone, pairs, segments, stem, words
+from klaw.store.search.tokenizer import INDEXED_CHARACTERS, is_lone, pairs, segments, stem, words
 from tests.support.stores import new
 
 BEGINNING, END = "⟦", "⟧"
@@ -200,3 +200,16 @@ def test_words_that_there_is_no_time_for_are_left_out(connection: apsw.Connectio
     hits = fulltext.scores(connection, ["один", "два"], messages.chat_word(key), (0, 1 << 60), 1, lambda: next(looked))
     assert not hits.complete
     assert len(hits.best(10)) == 1
+
+
+def test_of_a_very_long_text_the_beginning_is_found_and_it_can_be_removed(connection: apsw.Connection) -> None:
+    """26.A2: the words of a message of 1 MB kept the writer, and with it all users, for up to a second."""
+    long = "giraffe " + "a-" * INDEXED_CHARACTERS + " zebra"
+    assert found(connection, [long], ["giraffe"]) == [long]
+    assert found(connection, [long], ["zebra"]) == []
+    whole = "INSERT INTO messages_fts (messages_fts, rank) VALUES ('integrity-check', 1)"
+    connection.execute(whole)
+    (rowid,) = connection.execute("SELECT rowid FROM messages WHERE content = ?", (long,)).fetchone()
+    fulltext.unindex_row(connection, "messages", rowid)
+    connection.execute("DELETE FROM messages WHERE rowid = ?", (rowid,))
+    connection.execute(whole)
