@@ -30,12 +30,12 @@ FIELDS = frozenset(
         "actor", "chat", "connection", "run", "turn", "user", "pid", "model", "provider", "client", "name", "command",
         "document", "source",
         # what, as codes
-        "code", "error", "event", "file", "frame", "kind", "level", "line", "logger", "mode", "peer", "reason",
+        "code", "error", "event", "file", "frame", "kind", "kinds", "level", "line", "logger", "mode", "peer", "reason",
         "signal",
         "state", "status", "timestamp", "version", "where", "degraded", "exit_code",
         # how many, how long, where
         "address", "attempt", "batch", "bytes", "budget_s", "chats", "count", "crashes", "dimension", "dropped_fields",
-        "duration_ms", "depth", "files", "limit", "messages", "missing", "passages", "path", "percent", "port",
+        "duration_ms", "depth", "files", "limit", "messages", "missing", "page", "passages", "path", "percent", "port",
         "recalled", "retry_s", "rowid", "schema", "seconds", "seq", "size", "tokens", "tokens_in", "tokens_out",
         "total", "uid", "from_version", "to_version", "threads", "restarts", "watchers", "tool",
     }

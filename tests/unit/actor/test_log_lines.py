@@ -1,7 +1,9 @@
 """A log line is one write, whoever logs: lines do not run into one another, and a killed process leaves whole ones."""
 
+import ast
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -146,3 +148,16 @@ def test_names_of_chats_are_not_in_the_log(capsys):
     assert "divorce" not in said
     assert (first["chat"] == again["chat"], first["chat"] == other["chat"]) == (True, False)
     assert first["actor"] == f"chat {first['chat']}"
+
+
+def test_no_field_that_is_logged_is_dropped():
+    """The page at which a reader ended, and what a model refuses, were."""
+    dropped = [
+        f"{path.name}:{node.lineno} {each.arg}"
+        for path in (REPOSITORY / "klaw").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and re.match(r"log\.(debug|info|warning|error)$", ast.unparse(node.func))
+        for each in node.keywords
+        if each.arg is not None and each.arg not in log.FIELDS
+    ]
+    assert dropped == []
