@@ -228,7 +228,8 @@ class Indexer(Nudge):
                 await trio.sleep(STORAGE_PAUSE_S)
                 continue
             if not read:
-                vitals.doing("idle")
+                if not self._places.borrowed_tokens:  # else another user's are being read
+                    vitals.doing("idle")
                 await self._users[user].wait_for_news(self._pause_s())
         del self._users[user]
 

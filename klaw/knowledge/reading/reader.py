@@ -228,9 +228,9 @@ class Reading:
         self._waited_s += trio.current_time() - begun
         if data is None:
             if self._waited_s >= self._limits.seconds:
-                self._fail(Told(code="too_slow", text=f"takes longer than {self._limits.seconds:g} s to be read"))
+                self._fail(Told(code="too_slow", text=f"takes longer than {self._limits.seconds:.0f} s to be read"))
             else:
-                await self._stuck(Told(code="too_slow", text=f"takes longer than {silent_s:g} s"))
+                await self._stuck(Told(code="too_slow", text=f"takes longer than {silent_s:.0f} s"))
             return None
         if not data:
             await self._ended()
