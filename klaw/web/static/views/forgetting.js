@@ -71,7 +71,7 @@ function proven(proof) {
   const files = (title, found) => (found.length ? [h("p", {}, title), h("ul", {}, found.map((each) => h("li", {}, `${each.path}: ${said(each.remedy)}`)))] : []);
   return [
     again(proof),
-    still ? Object.entries({ ...proof.still_kept, ...proof.still_named }).map(([name, count]) => h("p", {}, `${t("Still said by what you keep:")} ${said(name)} ${count}`))
+    still ? Object.entries({ ...proof.still_kept, ...proof.still_named }).map(([name, count]) => h("p", {}, `${t("Still mentioned in what you keep:")} ${said(name)} ${count}`))
       : h("p", {}, t(proof.searched ? "Nothing else of yours says it any more." : "The text is too short, or too common, to be looked for elsewhere.")),
     proof.everywhere && proof.searched && !proof.still_held.length ? h("p", {}, t("A search of all files finds its words nowhere.")) : [],
     files(t("Its words are still in:"), proof.still_held),

@@ -13,7 +13,7 @@ export async function showPeople(place, id) {
   place.append(h("div", { class: "row" }, h("button", { class: "main", onclick: () => write() }, t("Add"))));
   return paged(place, "/people", {}, "people", (person) => h("li", {},
     h("a", { href: link(person) }, h("strong", {}, person.name)), about(person)),
-  t("Nobody yet. Add those whom you speak of; topics find them by themselves."));
+  t("Nobody yet. Add the people you talk about; with topics on, Klaw finds them by itself."));
 }
 
 const link = (person) => `#/memory/people/${person.id}`;
