@@ -77,6 +77,18 @@ def sheets() -> bytes:
     return changed(book, {"xl/workbook.xml": repeated("sheet", numbered="name")})
 
 
+def sheets_without_size() -> bytes:
+    rows = "".join('<row><c t="inlineStr"><is><t></t></is></c></row>' for _ in range(5_000))
+    once = '<sheetData><row><c t="inlineStr"><is><t>Once</t></is></c></row>'
+    changes = {
+        "xl/workbook.xml": repeated("sheet", numbered="name"),
+        "xl/worksheets/sheet1.xml": lambda xml: re.sub("<dimension[^>]*>", "", xml).replace(
+            "<sheetData></sheetData>", f"{once}{rows}</sheetData>"
+        ),
+    }
+    return changed(openpyxl.Workbook(), changes)
+
+
 def slides() -> bytes:
     presentation = pptx.Presentation()
     presentation.slides.add_slide(presentation.slide_layouts[5]).shapes.title.text = "Once"
@@ -116,8 +128,8 @@ def book() -> bytes:
 
 @pytest.mark.parametrize(
     ("name", "make"),
-    [("a.xlsx", sheets), ("a.pptx", slides), ("a.docx", notes), ("a.epub", book)],
-    ids=["sheets", "slides", "notes", "chapters"],
+    [("a.xlsx", sheets), ("a.xlsx", sheets_without_size), ("a.pptx", slides), ("a.docx", notes), ("a.epub", book)],
+    ids=["sheets", "sheets without a size", "slides", "notes", "chapters"],
 )
 async def test_a_part_that_is_named_often_is_read_once(tmp_path: Path, name: str, make: Callable[[], bytes]) -> None:
     blocks, report = await read(write(tmp_path / name, make()))

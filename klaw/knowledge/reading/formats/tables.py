@@ -107,7 +107,9 @@ def read_xlsx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
     file.seek(0)
     sys.modules.setdefault("numpy", None)  # type: ignore[arg-type]  # it would be imported for nothing: 20 MB, 0.2 s
     from openpyxl import load_workbook
+    from openpyxl.worksheet._read_only import ReadOnlyWorksheet
 
+    ReadOnlyWorksheet._get_size = lambda _sheet: None  # of a sheet that names none it reads all, each time
     book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
     output.title(book.properties.title)
     known: set[str] = set()
