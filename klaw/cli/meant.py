@@ -26,7 +26,7 @@ MEANT = {
     ("setup", "configure", "onboard"): "klaw init",
     ("users", "user", "login", "tokens"): "klaw token",
     ("restore",): "klaw backup restore",
-    ("task", "cron", "remind", "reminder", "reminders"): "klaw schedule",
+    ("task", "tasks", "cron", "remind", "reminder", "reminders"): "klaw schedule",
     ("list", "ls", "history", "sessions"): "klaw chats list",
     ("delete", "remove", "rm"): "klaw forget or klaw chats delete",
     ("knowledge", "rag", "docs", "documents", "upload"): "klaw kb add",
@@ -58,8 +58,8 @@ def command(group: str, word: str, commands: Collection[str]) -> str:
     known = _OF.get(f"{group} {word}".strip())
     if known is not None:
         return f" {known}" if known.endswith(".") else f" Did you mean {known}?"
-    close = difflib.get_close_matches(word, commands, n=2)
-    close = close or sorted(each for same in _SAME if word in same for each in same & set(commands))
+    close = sorted(each for same in _SAME if word in same for each in same & set(commands))
+    close = close or difflib.get_close_matches(word, commands, n=2, cutoff=0.7)
     if close:
         return f" Did you mean {' or '.join(close)}?"
     return f" There are: {', '.join(commands)}." if group and len(commands) <= MOST_LISTED else ""

@@ -13,7 +13,7 @@ from tests.support.server import served, write_home
 pytestmark = needs_chromium
 LONG = "Страница договора. " * 4_000
 WORDS = {
-    "ru-RU": ("Новый чат", "Это слишком длинно", "Прикрепить файлом"),
+    "ru-RU": ("Новый чат", "слишком длинное", "Прикрепить файлом"),
     "en-US": ("New chat", "This is too long", "Attach as a file"),
 }
 UNSENT = """([chat, text]) => localStorage.setItem("klaw.unsent.0001", JSON.stringify(

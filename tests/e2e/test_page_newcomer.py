@@ -16,9 +16,10 @@ pytestmark = needs_chromium
 
 PHONE = {"width": 360, "height": 740}
 LANGUAGES = {
-    "en-GB": {"new": "New chat", "retry": "Retry", "knowledge": "Knowledge", "rename": "Rename", "archive": "Archive"},
+    "en-GB": {"new": "New chat", "retry": "Retry", "knowledge": "Knowledge", "rename": "Rename", "archive": "Archive",
+              "again": "Trying again."},
     "ru-RU": {"new": "Новый чат", "retry": "Повторить", "knowledge": "Знания", "rename": "Переименовать",
-              "archive": "В архив"},
+              "archive": "В архив", "again": "Пробую ещё раз."},
 }  # fmt: skip
 both = pytest.mark.parametrize("locale", LANGUAGES)
 REFUSED = error_reply(401, "invalid_api_key", "Incorrect API key provided. Prompt: zucchini")
@@ -67,6 +68,7 @@ async def test_a_failed_turn_says_why_after_a_reload_and_elsewhere(tmp_path, loc
         assert fits(other)
         other.click(".retry button")
         page.wait_for_selector("article.assistant.text")
+        assert words["again"] in page.inner_text("article.system.command")
         for each in (page, other):
             each.reload()
             each.wait_for_selector("article.assistant.text")

@@ -95,6 +95,9 @@ def test_a_long_typo_is_not_compared(capsys: pytest.CaptureFixture[str]) -> None
         (("token", "create", "anna"), "Did you mean add?"),
         (("kb", "new", "papers"), "Did you mean add or create?"),
         (("chats", "rm", "garden"), "Did you mean delete?"),
+        (("chats", "remove", "garden"), "Did you mean delete?"),  # neither rename nor restore
+        (("serach", "riga"), "Did you mean search?"),
+        (("tasks",), "Did you mean klaw schedule?"),
         (("models", "use", "qwen3:8b"), "Did you mean klaw init --provider NAME --model NAME?"),
         (("import", "export.zip"), "There are: list, undo, chatgpt, claude"),
     ],
