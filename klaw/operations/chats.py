@@ -36,17 +36,17 @@ PART_CHARS = 500_000
 @attrs.frozen(kw_only=True)
 class ChatsList(op.Paged):
     archived: bool = op.argument("those that are archived, instead of the others", default=False)
-    chat: op.Name | None = op.argument("only this one, whether it is archived or not", metavar="NAME", hidden=True)
+    chat: op.ChatName | None = op.argument("only this one, whether it is archived or not", metavar="NAME", hidden=True)
 
 
 @attrs.frozen(kw_only=True)
 class OfChat(op.OfUser):
-    chat: op.Name = op.required("the chat's name")
+    chat: op.ChatName = op.required("the chat's name")
 
 
 @attrs.frozen(kw_only=True)
 class ChatsRename(OfChat):
-    title: Annotated[str, Check(chat_title)] | None = op.argument(
+    title: Annotated[str, Check(chat_title, Bounds(0, MAX_TITLE))] | None = op.argument(
         f"its title, at most {MAX_TITLE} characters; '' takes it away", positional=True, words=True
     )
 

@@ -8,7 +8,7 @@ import attrs
 
 from klaw.convert import Bounds, Check
 from klaw.domain import core_memory
-from klaw.domain.fact import DEFAULT_IMPORTANCE, FactId, FactSource, Origin, fact_text, is_category
+from klaw.domain.fact import DEFAULT_IMPORTANCE, MAX_TEXT, FactId, FactSource, Origin, fact_text, is_category
 from klaw.domain.imported import ORIGIN
 from klaw.domain.names import UserId
 from klaw.domain.text import cut, one_line
@@ -37,7 +37,7 @@ def _category(name: str) -> str:
     return name
 
 
-Text = Annotated[str, Check(op.without_field(fact_text))]
+Text = Annotated[str, Check(op.without_field(fact_text), Bounds(1, MAX_TEXT))]
 Category = Annotated[str, Check(_category), Bounds(1, 32, r"[a-z][a-z0-9_-]*")]
 Importance = Annotated[int, Bounds(0, 100)]
 
@@ -79,7 +79,7 @@ class FactFields:
 
 @attrs.frozen(kw_only=True)
 class FactEdit(OfFact):
-    fields: Annotated[FactFields, Check(op.something)] = op.argument("what to change", default=attrs.NOTHING)
+    fields: Annotated[FactFields, Check(op.something, Bounds(1))] = op.argument("what to change", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)

@@ -10,9 +10,9 @@ from klaw.convert import Bounds, Check
 from klaw.domain import fact, person
 from klaw.domain.chat import chat_title
 from klaw.domain.fact import Fact
-from klaw.domain.imported import MAX_KEPT, MAX_SAID, ImportId, Said, import_id
+from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportId, Said, import_id
 from klaw.domain.message import instant
-from klaw.domain.names import UserId, chat_id, chat_name
+from klaw.domain.names import CHAT_FORM, UserId, chat_id, chat_name
 from klaw.domain.person import Person
 from klaw.domain.text import plural
 from klaw.operations import forget
@@ -45,16 +45,20 @@ MAX_DATA = 900_000
 """Characters of a piece of a file; the admin socket takes a mebibyte."""
 
 
+OfImport = Annotated[str, Check(import_id, Bounds(pattern=IMPORT_FORM))]
+ChatName = Annotated[str, Check(chat_name, Bounds(pattern=CHAT_FORM))]
+
+
 @attrs.frozen(kw_only=True)
 class ImportPut(op.OfUser):
     """A part of one chat."""
 
-    origin: Annotated[str, Check(import_id)] = op.required("the import's id", metavar="ID")
+    origin: OfImport = op.required("the import's id", metavar="ID")
     prefix: Annotated[str, Bounds(0, 40)] = op.argument("of the ids of all messages of the chat", default="")
-    name: Annotated[str, Check(chat_name)] = op.required("of the chat, if it is not there yet")
+    name: ChatName = op.required("of the chat, if it is not there yet")
     title: Annotated[str, Check(chat_title)] = op.argument("it then gets", default="")
     topics: bool = op.argument("topics may be made of it", default=False)
-    into: Annotated[str, Check(chat_name)] | None = op.argument("the chat that the part before was put into")
+    into: ChatName | None = op.argument("the chat that the part before was put into")
     said: Annotated[tuple[Said, ...], Bounds(1, MAX_SAID)] = op.required("the messages")
 
 
@@ -78,7 +82,7 @@ def _timed(given: T, *times: str) -> T:
 
 @attrs.frozen(kw_only=True)
 class ImportRemember(op.OfUser):
-    origin: Annotated[str, Check(import_id)] = op.required("the import's id", metavar="ID")
+    origin: OfImport = op.required("the import's id", metavar="ID")
     facts: Annotated[tuple[Annotated[Fact, Check(_fact)], ...], Bounds(0, MAX_KEPT)] = op.argument(
         "as they are stored, of any user", default=()
     )
@@ -107,7 +111,7 @@ class ImportKeep(op.OfUser):
 
 @attrs.frozen(kw_only=True)
 class ImportUndo(op.OfUser):
-    origin: Annotated[str, Check(import_id)] = op.required("the import's id", metavar="ID")
+    origin: OfImport = op.required("the import's id", metavar="ID")
     with_facts: bool = op.argument("also facts, people, files and tasks that were made of it", default=False)
     dry_run: bool = op.argument("only list what would go and what holds it", default=True)
 

@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 
-from klaw.convert import Check
+from klaw.convert import Bounds, Check
 from klaw.domain.imported import ORIGIN
 from klaw.domain.names import UserId
-from klaw.domain.person import Person, PersonId, PersonSource, normal_name, person_name, relation_text
+from klaw.domain.person import (
+    MAX_NAME,
+    MAX_RELATION,
+    Person,
+    PersonId,
+    PersonSource,
+    normal_name,
+    person_name,
+    relation_text,
+)
+from klaw.domain.text import HAS_LETTER
 from klaw.errors import NoSuchPerson, Problem
 from klaw.operations import operation as op
 
@@ -26,8 +36,8 @@ NOUN = op.Noun(
     "people", "list, change, merge and remove the people a user speaks of (docs/topics.md)", invalid="bad_person"
 )
 
-PersonName = Annotated[str, Check(op.without_field(person_name))]
-Relation = Annotated[str, Check(op.without_field(relation_text))]
+PersonName = Annotated[str, Check(op.without_field(person_name), Bounds(1, MAX_NAME, HAS_LETTER))]
+Relation = Annotated[str, Check(op.without_field(relation_text), Bounds(0, MAX_RELATION))]
 
 _RELATION = "who the person is to the user, for instance sister"
 
@@ -70,7 +80,9 @@ class PersonFields:
 
 @attrs.frozen(kw_only=True)
 class PersonEdit(OfPerson):
-    fields: Annotated[PersonFields, Check(op.something)] = op.argument("what to change", default=attrs.NOTHING)
+    fields: Annotated[PersonFields, Check(op.something, Bounds(1))] = op.argument(
+        "what to change", default=attrs.NOTHING
+    )
 
 
 @attrs.frozen(kw_only=True)

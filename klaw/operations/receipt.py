@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.operations.operation import Lines, Name, Noun, OperationError, UserName, argument, chat_of
+from klaw.operations.operation import ChatName, Lines, Name, Noun, OperationError, UserName, argument, chat_of
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ NOUN = Noun("receipt", "show what an answer was made from (docs/receipts.md)")
 @attrs.frozen(kw_only=True)
 class Receipt:
     turn: Name | None = argument("id of the turn (default: the newest)", positional=True, id_of="turn")
-    chat: Name | None = argument("the newest turn of this chat", metavar="NAME")
+    chat: ChatName | None = argument("the newest turn of this chat", metavar="NAME")
     user: UserName | None = argument(
         "the newest turn of this user; with --chat: whose chat (default: local)", metavar="NAME"
     )

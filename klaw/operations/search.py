@@ -45,7 +45,7 @@ _NOTES = {
 @attrs.frozen(kw_only=True)
 class Search(op.OfUser):
     query: op.Query = op.required("a question, or words", words=True)
-    chat: op.Name | None = op.argument("only messages of this chat", metavar="NAME")
+    chat: op.ChatName | None = op.argument("only messages of this chat", metavar="NAME")
     since: op.Name | None = op.argument(f"only what was said from then on: {_TIMES}", metavar="TIME")
     until: op.Name | None = op.argument("only what was said before; a day counts to its end", metavar="TIME")
     role: Literal["user", "assistant"] | None = op.argument("only what the user or the assistant said")

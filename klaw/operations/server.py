@@ -1,9 +1,10 @@
 """What whoever runs the server asks of it beside its status: health, log level, MCP servers, a reindex."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
 
+from klaw.convert import Bounds
 from klaw.domain.text import plural, span
 from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Shown, argument, minute
 
@@ -90,7 +91,9 @@ async def log(asked: Log) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Mcp:
-    names: tuple[Name, ...] = argument("only these servers (default: all)", default=(), positional=True, metavar="NAME")
+    names: Annotated[tuple[Name, ...], Bounds(0, 100)] = argument(
+        "only these servers (default: all)", default=(), positional=True, metavar="NAME"
+    )
 
 
 def _lines(answer: dict[str, Any]) -> Lines:

@@ -7,7 +7,7 @@ import attrs
 from klaw.convert import Bounds
 from klaw.domain.names import UserId
 from klaw.domain.text import plural
-from klaw.domain.topic import TopicId
+from klaw.domain.topic import MAX_MERGED, TopicId
 from klaw.operations import operation as op
 from klaw.operations.chat import session_of
 
@@ -28,7 +28,7 @@ NOUN = op.Noun("topics", "list, search, show, edit, merge, split and rebuild top
 
 @attrs.frozen(kw_only=True)
 class TopicsList(op.OfUser):
-    chat: op.Name | None = op.argument("only topics of this chat", metavar="NAME")
+    chat: op.ChatName | None = op.argument("only topics of this chat", metavar="NAME")
     limit: op.Limit = op.argument("entries, 1 to 100 (default: 20)", default=20, metavar="N")
     before: op.Whole | None = op.argument("those behind an entry, by its last_rowid (--json)", metavar="ROW")
 
@@ -57,7 +57,9 @@ class TopicsEdit(op.OfUser):
 
 @attrs.frozen(kw_only=True)
 class Merged:
-    topics: tuple[op.Whole, ...] = op.required("numbers of two or more topics of one chat", metavar="TOPIC")
+    topics: Annotated[tuple[op.Whole, ...], Bounds(2, MAX_MERGED)] = op.required(
+        "numbers of two or more topics of one chat", metavar="TOPIC"
+    )
     summary: str | None = op.argument("the new summary (default: the old ones, one after the other)", metavar="TEXT")
 
 
@@ -81,7 +83,7 @@ class TopicsSplit(op.OfUser):
 
 @attrs.frozen(kw_only=True)
 class TopicsRebuild(op.OfUser):
-    chat: op.Name | None = op.argument("only topics of this chat", metavar="NAME")
+    chat: op.ChatName | None = op.argument("only topics of this chat", metavar="NAME")
     since: op.Name | None = op.argument("only topics last talked about since then: 2026-05-01, 7d …", metavar="TIME")
     dry_run: bool = op.argument("only list what would be dropped", default=True)
 

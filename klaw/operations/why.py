@@ -37,7 +37,7 @@ _UNKNOWN = (
 @attrs.frozen(kw_only=True)
 class Why:
     message: op.Name = op.required("its id, or its chat and number: main#12, anna:main#12", id_of="message")
-    chat: op.Name | None = op.argument("the message's chat; MESSAGE may then be its number alone", metavar="NAME")
+    chat: op.ChatName | None = op.argument("the message's chat; MESSAGE may then be its number alone", metavar="NAME")
     user: op.UserName | None = op.argument(
         "whose message (default: whoever has it; with a chat: local)", metavar="NAME"
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.knowledge import MAX_DESCRIPTION, Base, BaseId, base_name
+from klaw.domain.knowledge import MAX_DESCRIPTION, MAX_NAME, Base, BaseId, base_name
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, plural
 from klaw.operations import operation as op
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_PROBLEMS = 20
 
-BaseName = Annotated[str, Check(base_name)]
+BaseName = Annotated[str, Check(base_name, Bounds(1, MAX_NAME))]
 Description = Annotated[str, Bounds(0, MAX_DESCRIPTION)]
 Language = Annotated[str, Bounds(0, 3, r"([a-z]{2,3})?")]
 _LANGUAGE = "code of the language of most texts, such as en or ru"
@@ -51,7 +51,7 @@ class BaseFields:
 
 @attrs.frozen(kw_only=True)
 class KbEdit(OfBase):
-    fields: Annotated[BaseFields, Check(op.something)] = op.argument("what to change", default=attrs.NOTHING)
+    fields: Annotated[BaseFields, Check(op.something, Bounds(1))] = op.argument("what to change", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)

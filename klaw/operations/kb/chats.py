@@ -20,7 +20,7 @@ _USAGE = "/kb use NAME binds this chat to a base (several: with commas between t
 
 @attrs.frozen(kw_only=True)
 class OfChat(op.OfUser):
-    chat: op.Name = op.argument("which chat (default: main)", default="main", metavar="NAME")
+    chat: op.ChatName = op.argument("which chat (default: main)", default="main", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_OPENED = 50
 """Passages that are shown at once."""
 
-Place = Annotated[int, Bounds(0, 2**53)]
+Place = Annotated[int, Bounds(0)]
 
 
 @attrs.frozen(kw_only=True)
