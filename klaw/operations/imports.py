@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import attrs
 
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from klaw.config.paths import Paths
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.forget.forget import Forgetter
+    from klaw.operations.answers.chats import (
+        ForgottenChats,
+        Imports,
+        KeptFile,
+        MissingMessages,
+        Remembered,
+        StoredMessages,
+        UploadedPiece,
+    )
     from klaw.operations.perform import Caller
     from klaw.store.attachments import Attachments
     from klaw.store.engine.database import Readers
@@ -145,7 +154,7 @@ async def put(
     files: "Threads",
     paths: "Paths",
     attachments: "Attachments",
-) -> dict[str, Any]:
+) -> "StoredMessages":
     """Store a part of a chat of another program, a few messages at a time."""
     import trio
 
@@ -181,13 +190,13 @@ async def put(
         await files.run(connect.checkpoint, paths.database)
     embedder.nudge()
     assert into is not None
-    return {"chat": into.partition(":")[2], **counts}
+    return cast("StoredMessages", {"chat": into.partition(":")[2], **counts})
 
 
 @NOUN.operation("import_remember", ImportRemember, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
 async def remember(
     asked: ImportRemember, user: UserId, writer: "Writer", clock: "Clock", embedder: "Embedder"
-) -> dict[str, Any]:
+) -> "Remembered":
     """Store facts and people of another Klaw, a few at a time."""
     import trio
 
@@ -204,11 +213,11 @@ async def remember(
             )
             await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
     embedder.nudge()
-    return added
+    return {"facts": added["facts"], "people": added["people"]}
 
 
 @NOUN.operation("import_missing", ImportMissing, scope=op.Scope.OPERATOR)
-async def missing(asked: ImportMissing, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def missing(asked: ImportMissing, user: UserId, readers: "Readers") -> "MissingMessages":
     """Which messages of an export are not here, so that their files are needed."""
     from klaw.store.kinds import imports
 
@@ -216,13 +225,13 @@ async def missing(asked: ImportMissing, user: UserId, readers: "Readers") -> dic
 
 
 @NOUN.operation("import_upload", ImportUpload, scope=op.Scope.OPERATOR, changes=True)
-async def upload(asked: ImportUpload, user: UserId, originals: "Originals") -> dict[str, Any]:
+async def upload(asked: ImportUpload, user: UserId, originals: "Originals") -> "UploadedPiece":
     """Upload a piece of a file of an export; import_keep is told of the last one."""
     return {"size": await originals.add(user, asked.upload, asked.offset, piece(asked.data))}
 
 
 @NOUN.operation("import_keep", ImportKeep, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def keep(asked: ImportKeep, user: UserId, originals: "Originals", attachments: "Attachments") -> dict[str, Any]:
+async def keep(asked: ImportKeep, user: UserId, originals: "Originals", attachments: "Attachments") -> "KeptFile":
     """Keep an uploaded file for a message that comes next."""
     kept = await attachments.take(user, asked.name, partial(originals.taken_out, user, asked.upload))
     return {"sha256": kept.sha256, "name": kept.name}
@@ -241,7 +250,7 @@ def _slices(said: Sequence[Said]) -> Iterator[list[Said]]:
 
 
 @NOUN.operation("import_list", op.OfUser, cli="list", show=_table, offline=True)
-async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> dict[str, Any]:  # noqa: ARG001
+async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> "Imports":  # noqa: ARG001
     """List what was imported and is not forgotten."""
     from klaw.store.kinds import imports
 
@@ -259,7 +268,7 @@ async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> di
 )
 async def undo(
     asked: ImportUndo, user: UserId, caller: "Caller", forgetter: "Forgetter", readers: "Readers"
-) -> dict[str, Any]:
+) -> "ForgottenChats":
     """Forget all that an import brought, and what was made of it; and show what still holds it.
 
     When the server is interrupted meanwhile, it goes on with it at its next start.

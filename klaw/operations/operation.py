@@ -364,6 +364,13 @@ class Operation:
         """The first paragraph of the handler's docstring."""
         return " ".join((self.handler.__doc__ or "").split("\n\n")[0].split())
 
+    @property
+    def answer(self) -> Any:
+        """The type of what it answers, which its handler names."""
+        from klaw.operations.answers import named
+
+        return named(self.handler.__annotations__["return"])
+
 
 @attrs.frozen(kw_only=True)
 class Noun:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from klaw.domain.message import Message
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.recall import Recall
+    from klaw.operations.answers.memory import WhyAnswer
     from klaw.operations.explain.message_place import Found
     from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
@@ -240,7 +241,7 @@ async def why(
     config: "EngineConfig",
     recall: "Recall",
     embedder: "Embedder",
-) -> dict[str, Any]:
+) -> "WhyAnswer":
     """Tell where a message is now, and what would bring it back into a request.
 
     For the question why Klaw did or did not remember something that was said: search tells the message's chat and
