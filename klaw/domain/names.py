@@ -20,8 +20,14 @@ MAX_CLIENT_ID = 64
 _MOST_PIECES = 4
 """Characters of which one letter is made at most, before it is normalised."""
 
-_USER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
-_CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
+USER_FORM = r"[a-z0-9][a-z0-9_-]{0,31}"
+CLIENT_ID_FORM = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
+CHAT_FORM = r"[^\x00-/:-@\[-`{-\x7f][^\x00-\x1f!-,/:-@\[-^`{-\x7f]{0,63}"
+"""What can be said of a normalised chat's name without the tables of Unicode: its length, and which of ASCII stands in
+it."""
+
+_USER = re.compile(USER_FORM)
+_CLIENT_ID = re.compile(CLIENT_ID_FORM)
 
 
 def user_id(name: str) -> UserId:
