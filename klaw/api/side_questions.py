@@ -83,8 +83,8 @@ _TALK = (
 )
 """The talk that the text belongs to, not one that people speak of: a book's, a club's, one with somebody."""
 _VERB = (
-    r"\b(?:(?:generate|create|write|provide|give|suggest|produce|make|propose|craft|choose)s?|come up with|reply with"
-    r"|respond with|output|extract|pick|what would be|what(?:'s| is) an?)\b"
+    r"\b(?:(?:generate|create|write|provide|give|suggest|produce|make|propose|craft|choose|return)s?|come up with"
+    r"|reply with|respond with|output|extract|pick|what would be|what(?:'s| is) an?)\b"
     r"(?:(?!\b(?:with|about|to|for)\b)[^.!?\n]){0,60}?"
 )
 _OF = (

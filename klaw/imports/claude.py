@@ -34,8 +34,8 @@ _ROOT = "00000000-0000-4000-8000-000000000000"
 """The parent of a first message."""
 _SAID = {"human": Role.USER, "assistant": Role.ASSISTANT}
 _TOOLS = "tools and thoughts"
-_MADE = re.compile("tool|think|budget")
-"""In the kind of a block that nobody reads."""
+_MADE = frozenset({"thinking", "redacted_thinking", "tool_use", "tool_result", "token_budget"})
+_TEXTS = frozenset({"text", "voice_note"})
 _STANDS_FOR = re.compile(
     r"^(?:```[^\n`]*\n+)?(?:This block is not supported on your current device yet"
     r"|Viewing artifacts created via the Analysis Tool web feature preview isn[’']t yet supported on mobile)"
@@ -144,12 +144,11 @@ def _message(message: Any, before: str | None) -> Iterator[Event]:
     key, role = str(message["uuid"]), _SAID[message["sender"]]
     content = message.get("content") or ()
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [*filter(None, content)]
-    made = [each for each in blocks if _MADE.search(str(each.get("type")))]
+    made = [each for each in blocks if each.get("type") in _MADE]
     if made:
         yield LeftOut(_TOOLS)
-    others = [each for each in blocks if not _MADE.search(str(each.get("type")))]
-    yield from (LeftOut("no text") for each in others if not isinstance(each.get("text"), str))
-    texts = [each["text"] for each in others if isinstance(each.get("text"), str)]
+    yield from (LeftOut("no text") for each in blocks if each.get("type") not in _MADE | _TEXTS)
+    texts = [str(each.get("text") or "") for each in blocks if each.get("type") in _TEXTS]
     # `text` repeats the blocks in words of its own.
     texts = texts or [str(message.get("text") or "")]
     texts = texts if role is Role.USER else [*map(_shown, texts)]

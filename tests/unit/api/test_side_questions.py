@@ -25,6 +25,7 @@ PROGRAMS = (
     "Génère un titre de 5 mots maximum pour cette conversation, sans guillemets",
     "Summarize our chat in a 5-word title.",
     "<|fim_prefix|>def f():<|fim_suffix|>",
+    "Return a title summarizing the user's conversation, 5 words",
     "Озаглавь этот разговор в 3-5 словах. Без кавычек.",
     "Сгенерируй краткое название чата (3-5 слов) на основе первого сообщения пользователя: привет",
     "### Задача:\nСоздайте краткий заголовок из 3-5 слов с эмодзи, обобщающий историю чата.",

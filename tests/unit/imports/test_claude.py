@@ -197,13 +197,7 @@ def test_an_export_in_parts(tmp_path: Path) -> None:
 def test_what_people_wrote_themselves_stays_as_it_is(tmp_path: Path) -> None:
     """26.C3: also where it looks like what Claude writes for its own page."""
     said = "What does <antThinking>hm</antThinking> mean?"
-    path = export(tmp_path, chat(message("q", "human", said), message("a", "assistant", said)))
-    assert texts(path, claude.read) == [f"user: {said}", "assistant: What does  mean?"]
-
-
-def test_a_kind_of_block_that_nobody_knows_has_its_text(tmp_path: Path) -> None:
-    """26.C3"""
-    path = export(
-        tmp_path, chat(message("a", "assistant", {"type": "new", "text": "Words"}, {"type": "newer"}, "more"))
-    )
-    assert texts(path, claude.read) == ["assistant: Words\nmore"]
+    pictured = message("p", "human", "See", files_v2=[{"file_name": "a.png"}])
+    path = export(tmp_path, chat(message("q", "human", said), message("a", "assistant", said), pictured))
+    shown = [f"user: {said}", "assistant: What does  mean?", "user: See\n[file: a.png]"]
+    assert texts(path, claude.read) == shown
