@@ -135,6 +135,8 @@ class OpenAiAssembly(Assembly):
         for choice in (choices or [])[:1]:
             if not isinstance(choice, dict):
                 raise ProviderMalformed("the LLM provider sent a choice that is not an object")
+            if choice.get("index") not in (0, None):
+                continue  # one answer is asked for
             if choice.get("error"):
                 raise refused_in_stream(choice)
             self._take_reason(choice)
