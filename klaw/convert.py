@@ -88,6 +88,8 @@ class Check:
     expected and never quotes the value."""
 
     function: Callable[[Any], Any]
+    form: Bounds | None = None
+    """What a schema can say of what the function checks."""
 
 
 @attrs.frozen

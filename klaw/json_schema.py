@@ -13,10 +13,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import attrs
 
-from klaw.convert import Bounds, wire_name
+from klaw.convert import MAX_WHOLE, MOST_ENTRIES, Bounds, Check, wire_name
 
 _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number"}
-_BOUNDS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems")}
+_BOUNDS = {
+    "string": ("minLength", "maxLength"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+}
 
 
 @attrs.frozen
@@ -35,7 +39,8 @@ def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[s
     Args:
         kind: the type.
         closed: as every provider takes the form of an answer: objects have all their members and no others.
-        exact: also what helps no model: what may be null, and that objects have no other members.
+        exact: also what helps no model: what may be null, that objects have no other members, and limits of numbers and
+            lists that everything has which comes from outside.
 
     Raises:
         TypeError: another type.
@@ -47,7 +52,8 @@ def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[s
         told = next((note.kind for note in inner[1:] if isinstance(note, Told)), inner[0])
         made = part(told)
         for note in inner[1:] if not closed else ():  # some refuse bounds in the form of an answer
-            made |= {"description": note} if isinstance(note, str) else _bounds(note, made["type"])
+            limits = note.form if exact and isinstance(note, Check) else note
+            made |= {"description": note} if isinstance(note, str) else _bounds(limits, made["type"])
         return made
     if origin in (Union, UnionType) and len(inner) == 2 and NoneType in inner:
         made = part(next(each for each in inner if each is not NoneType))
@@ -57,7 +63,7 @@ def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[s
     if origin is Literal and len({type(each) for each in inner}) == 1:
         return {**schema_of(type(inner[0])), "enum": list(inner)}
     if origin in (list, tuple):
-        return {"type": "array", "items": part(inner[0])}
+        return {"type": "array", "items": part(inner[0]), **({"maxItems": MOST_ENTRIES} if exact else {})}
     if origin is dict:
         return {"type": "object"}
     if inspect.isclass(kind) and issubclass(kind, enum.StrEnum):
@@ -65,7 +71,8 @@ def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[s
     if inspect.isclass(kind) and attrs.has(kind):
         return _object(kind, closed=closed, exact=exact)
     if inspect.isclass(kind) and kind in _PLAIN:
-        return {"type": _PLAIN[kind]}
+        limited = exact and kind in (int, float)
+        return {"type": _PLAIN[kind], **({"minimum": -MAX_WHOLE, "maximum": MAX_WHOLE} if limited else {})}
     raise TypeError(f"a model cannot be told of the type {kind!r}")
 
 

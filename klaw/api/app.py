@@ -95,7 +95,7 @@ async def _refused(request: Request, error: Exception) -> Response:
             each for each in routes if each.path_regex.match(path)
         ]
         may = {method for route in there for method in route.methods or ()}
-        response.headers["allow"] = ", ".join(sorted(may))
+        response.headers["allow"] = ", ".join(sorted(may)) or "GET, HEAD"  # of files
     return response
 
 

@@ -78,6 +78,10 @@ class Api:
         long, or too slow."""
         most, body = at_most or self.services.config.http.max_body_bytes, bytearray()
         counted = "content-length" in request.headers
+        setting = " (gateway.http.maxBodyBytes)" if at_most is None else ""
+        too_long = HttpRefusal(413, f"a body has at most {most} bytes here{setting}")
+        if int(request.headers.get("content-length", "0")) > most:  # h11 has read it as a number
+            raise too_long
         allowance = None if counted else connection_of(request).allowance
         with trio.move_on_after(BODY_S) as reading:
             async with aclosing(request.stream()) as stream:
@@ -86,8 +90,7 @@ class Api:
                     while allowance and (wait_s := allowance.take(len(part), trio.current_time())) > 0:  # noqa: ASYNC110
                         await trio.sleep(wait_s)
                     if len(body) > most:
-                        setting = " (gateway.http.maxBodyBytes)" if at_most is None else ""
-                        raise HttpRefusal(413, f"a body has at most {most} bytes here{setting}")
+                        raise too_long
         if reading.cancelled_caught:
             raise HttpRefusal(408, f"the body did not come within {BODY_S:g} s")
         return bytes(body)

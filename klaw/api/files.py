@@ -20,6 +20,7 @@ from klaw.domain.attachment import OTHER, PICTURES
 from klaw.errors import HttpRefusal
 from klaw.gateway.admission import UserAllowance
 from klaw.gateway.answers import frame_of
+from klaw.operations.answers.knowledge import AddedSource
 from klaw.operations.kb.noun import meant
 from klaw.operations.perform import operations, perform, read
 from klaw.store.attachments import DISCARD_S
@@ -119,6 +120,8 @@ def routes(api: Api) -> list[Route]:
         of_path="base",
         query=OfSource,
         takes=OTHER,
+        answer=AddedSource,
+        written=False,
         status=201,
     )
     return [

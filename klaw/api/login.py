@@ -3,7 +3,7 @@
 """
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import attrs
 from starlette.requests import Request
@@ -30,6 +30,16 @@ class LogIn:
     """Body of a login."""
 
     token: Annotated[str, Bounds(1, 200)]
+
+
+class LoggedIn(TypedDict):
+    user: str
+    operator: bool
+
+
+class Me(LoggedIn):
+    needs_token: bool
+    server: str
 
 
 def routes(api: Api) -> list[Route]:
@@ -75,10 +85,11 @@ def routes(api: Api) -> list[Route]:
     def told_of(name: str, help_text: str, **more: Any) -> About:
         return About(name=name, help=help_text, tag="login", **more)
 
+    begun = told_of("log_in", "Get a cookie for a token.", body=LogIn, answer=LoggedIn)
     ended = told_of("log_out", "End a browser's login.", status=204, gives=())
     return [
-        DescribedRoute(f"{PREFIX}/me", who, "GET", told_of("me", "Who I am.")),
-        DescribedRoute(f"{PREFIX}/login", log_in, "POST", told_of("log_in", "Get a cookie for a token.", body=LogIn)),
+        DescribedRoute(f"{PREFIX}/me", who, "GET", told_of("me", "Who I am.", answer=Me)),
+        DescribedRoute(f"{PREFIX}/login", log_in, "POST", begun),
         DescribedRoute(f"{PREFIX}/logout", log_out, "POST", ended),
     ]
 

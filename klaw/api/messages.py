@@ -5,7 +5,7 @@ What is told has the form of the WebSocket's frames (docs/protocol.md).
 import json
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 import attrs
 from starlette.requests import Request
@@ -25,7 +25,18 @@ from klaw.domain.names import name_of
 from klaw.errors import ChatBusy
 from klaw.gateway import answers, requests
 from klaw.wire.codec import encode
-from klaw.wire.frames import Delta, GetHistory, GetReceipt, History, RequestFrame, Send, Stop, Stopped
+from klaw.wire.frames import (
+    Delta,
+    GetHistory,
+    GetReceipt,
+    History,
+    Receipt,
+    RequestFrame,
+    Send,
+    Stop,
+    Stopped,
+    StoredMessage,
+)
 from klaw.wire.values import ChatName
 
 _PATH = f"{PREFIX}/chats/{{chat}}"
@@ -43,6 +54,21 @@ class NewMessage:
     """Answer with server-sent events."""
     wait: bool = True
     """Wait for the answer."""
+
+
+class Failure(TypedDict):
+    code: str
+    message: str
+
+
+class Sent(TypedDict):
+    """All but ``message`` only where the answer was waited for, ``error`` where there is none."""
+
+    message: StoredMessage
+    status: NotRequired[str]
+    turn: NotRequired[str | None]
+    answer: NotRequired[StoredMessage | None]
+    error: NotRequired[Failure]
 
 
 def routes(api: Api) -> list[Route]:
@@ -83,8 +109,8 @@ def routes(api: Api) -> list[Route]:
         return About(name=name, help=help_text, tag="chats", of_path="chat", **more)
 
     read = told_of("messages_list", "Messages of a chat.", query=GetHistory, answer=History)
-    sent = told_of("messages_send", "Send a message; wait for the answer or follow it.", body=NewMessage)
-    made = told_of("turn_receipt", "What an answer was made from.", query=GetReceipt)
+    sent = told_of("messages_send", "Send a message; wait for the answer or follow it.", body=NewMessage, answer=Sent)
+    made = told_of("turn_receipt", "What an answer was made from.", query=GetReceipt, answer=Receipt)
     stopped = told_of("turn_stop", "Stop the running answer.", query=Stop, answer=Stopped)
     return [
         DescribedRoute(f"{_PATH}/messages", history, "GET", read),

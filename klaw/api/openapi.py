@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 from starlette.requests import Request
@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from klaw import __version__
+from klaw.api.answer_schema import Schema, schema_of_answer
 from klaw.api.problems import Handler
 from klaw.gateway.access import COOKIE
 from klaw.json_schema import schema_of
@@ -17,7 +18,7 @@ from klaw.json_schema import schema_of
 PREFIX = "/api/v1"
 JSON = "application/json"
 
-_PROBLEM = {
+_PROBLEM: Schema = {
     "type": "object",
     "properties": {
         "type": {"type": "string"},
@@ -38,14 +39,18 @@ _PROBLEM = {
 }
 
 
+Describe: TypeAlias = Callable[[dict[str, Schema]], dict[str, Any]]
+"""Given the schemas of classes, to which it adds, it returns an "operation object"."""
+
+
 class DescribedRoute(Route):
     """A route that the document tells of.
 
     Args:
-        describe: what it says, an "operation object"; asked only when somebody asks for the document.
+        describe: what it says; asked only when somebody asks for the document.
     """
 
-    def __init__(self, path: str, handler: Handler, method: str, describe: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, path: str, handler: Handler, method: str, describe: Describe) -> None:
         super().__init__(path, handler, methods=[method])
         self.method = method.lower()
         self.describe = describe
@@ -67,13 +72,15 @@ class About:
     """Read as JSON …"""
     takes: str | None = None
     """… or else the media type of a body."""
-    answer: type[attrs.AttrsInstance] | None = None
-    """None: an object."""
+    answer: Any = None
+    """The type of the JSON that it gives."""
+    written: bool = True
+    """See ``schema_of_answer``."""
     gives: tuple[str, ...] = (JSON,)
     """Media types; none: no body."""
     status: int = 200
 
-    def __call__(self) -> dict[str, Any]:
+    def __call__(self, named: dict[str, Schema]) -> dict[str, Any]:
         asked = schema_of(self.query) if self.query is not None else {"properties": {}}
         of_query = [name for name in asked["properties"] if name != self.of_path]
         told = head(self.name, self.help, self.tag)
@@ -87,8 +94,11 @@ class About:
             told["requestBody"] = {"required": True, "content": {JSON: {"schema": schema_of(self.body, exact=True)}}}
         elif self.takes is not None:
             told["requestBody"] = {"required": True, "content": {self.takes: {"schema": {}}}}
-        schema = {"type": "object"} if self.answer is None else schema_of(self.answer)
-        told["responses"] = responses(self.status, {each: schema if each == JSON else {} for each in self.gives})
+        answers = {
+            each: schema_of_answer(self.answer, named, written=self.written) if each == JSON else {}
+            for each in self.gives
+        }
+        told["responses"] = responses(self.status, answers)
         return told
 
 
@@ -108,9 +118,10 @@ def routes(described: Iterable[BaseRoute]) -> list[Route]:
 def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
     """The document."""
     paths: dict[str, dict[str, Any]] = {}
+    named = {"Problem": _PROBLEM}
     for each in described:
         if isinstance(each, DescribedRoute):
-            paths.setdefault(each.path_format, {})[each.method] = each.describe()
+            paths.setdefault(each.path_format, {})[each.method] = each.describe(named)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Klaw", "version": __version__, "license": {"name": "Apache-2.0"}},
@@ -121,7 +132,7 @@ def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
                 "token": {"type": "http", "scheme": "bearer"},
                 "login": {"type": "apiKey", "in": "cookie", "name": COOKIE},
             },
-            "schemas": {"Problem": _PROBLEM},
+            "schemas": dict(sorted(named.items())),
         },
     }
 
@@ -135,9 +146,8 @@ def parameter(name: str, where: str, schema: dict[str, Any], *, required: bool) 
     return {"name": name, "in": where, "required": required, "schema": schema}
 
 
-def responses(status: int = 200, schemas: dict[str, Any] | None = None) -> dict[str, Any]:
+def responses(status: int, told: dict[str, Any]) -> dict[str, Any]:
     """A good answer by its media types, and a problem."""
-    told = {JSON: {"type": "object"}} if schemas is None else schemas
     problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
     good: dict[str, Any] = {"description": "done"}
     if told:

@@ -4,7 +4,7 @@ import hashlib
 import re
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import attrs
 import trio
@@ -33,6 +33,10 @@ class ToRender:
     texts: Annotated[list[Annotated[str, Bounds(at_most=MAX_CHARS)]], Bounds(1, MAX_RENDERED)]
 
 
+class Rendered(TypedDict):
+    html: list[str]
+
+
 def routes(api: Api) -> list[BaseRoute]:
     """The page and what it needs."""
     renderer = Renderer()
@@ -57,7 +61,7 @@ def routes(api: Api) -> list[BaseRoute]:
         return Response(body, media_type="application/json")
 
     about = "Markdown as HTML that is harmless; what would take too long, without colours or as it is."
-    rendered = About(name="render", help=about, tag="page", body=ToRender)
+    rendered = About(name="render", help=about, tag="page", body=ToRender, answer=Rendered)
     return [
         Route("/", page, methods=["GET"]),
         Route("/static/code.css", code_colours, methods=["GET"]),

@@ -34,7 +34,10 @@ _STATUS = {
     "base_exists": 409,
     "several_bases": 409,
     "id_conflict": 409,
+    "bad_offset": 409,
+    "same_person": 409,
     "fact_exists": 409,
+    "person_exists": 409,
     "task_exists": 409,
     "run_over": 409,
     "cannot_undo": 409,
@@ -54,6 +57,7 @@ _STATUS = {
     "storage": 503,
     "too_slow": 504,
     "internal": 500,
+    "nothing_to_forget": 404,
 }
 """By the code of an error; what is unknown is 404, the rest 400."""
 

@@ -4,7 +4,7 @@ answers refer to."""
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypedDict, cast
 from urllib.parse import quote
 
 import attrs
@@ -54,8 +54,7 @@ class Question:
     question: Annotated[str, Bounds(1, 100_000)]
 
 
-@attrs.frozen(kw_only=True)
-class Answer:
+class Answer(TypedDict):
     """What came of it."""
 
     answer: str
@@ -73,6 +72,19 @@ class Page:
     limit: Annotated[int, Bounds(1, MOST)] = 50
     before: Annotated[int, Bounds(1)] | None = None
     """Only those before this ``seq``."""
+
+
+class AskedAndAnswered(TypedDict):
+    id: str
+    seq: int
+    role: str
+    content: str
+    context_used: ContextUsed | None
+    created_at: str
+
+
+class Dialogue(TypedDict):
+    messages: list[AskedAndAnswered]
 
 
 def routes(api: Api) -> list[Route]:
@@ -144,7 +156,9 @@ def routes(api: Api) -> list[Route]:
     asked = About(
         name="rags_chat", help="Ask a knowledge base.", tag="rags", of_path="id", body=Question, answer=Answer
     )
-    read = About(name="rags_messages", help="What was asked and answered.", tag="rags", of_path="id", query=Page)
+    read = About(
+        name="rags_messages", help="What was asked and answered.", tag="rags", of_path="id", query=Page, answer=Dialogue
+    )
     given = About(name="kb_document_file", help="A document's file.", tag="kb", of_path="document", gives=(PDF, OTHER))
     return [
         DescribedRoute("/rags/{id}/chat", converse, "POST", asked),

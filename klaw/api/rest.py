@@ -31,6 +31,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Asked
 
 from klaw.api import openapi
+from klaw.api.answer_schema import Schema, schema_of_answer
 from klaw.api.asker import QUERY, Api, caller
 from klaw.api.openapi import PREFIX, DescribedRoute
 from klaw.convert import MOST_ENTRIES
@@ -167,7 +168,7 @@ def _meant(values: Sequence[str], kind: Any) -> Any:
         return values[-1]
 
 
-def _described(found: Door) -> dict[str, Any]:
+def _described(found: Door, named: dict[str, Schema]) -> dict[str, Any]:
     operation = found.operation
     fields = attrs.fields_dict(attrs.resolve_types(operation.arguments, include_extras=True))
     told_of = {name: _schema(field, in_body=name in found.of_body) for name, field in fields.items()}
@@ -178,7 +179,7 @@ def _described(found: Door) -> dict[str, Any]:
             for where, names in (("path", [found.of_path] if found.of_path else []), ("query", sorted(found.of_query)))
             for name in names
         ],
-        "responses": openapi.responses(),
+        "responses": openapi.responses(200, {openapi.JSON: schema_of_answer(operation.answer, named)}),
     }
     if found.of_body:
         schema = told_of["fields"] if found.takes_fields else _object(found.of_body, fields, told_of)

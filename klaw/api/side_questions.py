@@ -68,49 +68,95 @@ _IS_TASK = re.compile("|".join(_TASK_SYSTEMS), re.IGNORECASE)
 _HOLE = re.compile(r"<\|?fim_(?:prefix|middle|suffix)\|?>|\{\{FILL_HERE\}\}")
 
 _TITLE = r"\b(?:title|name|headline)s?\b"
+_NUMBER = r"(?:\d+|one|two|three|four|five|six|seven|eight|ten)"
 _TALK = (
-    r"(?:conversations?|chats?(?: history)?|discussion|dialog(?:ue)?|messages above"
-    r"|(?:this|given|our|following|above|coding|chat|agent) (?:thread|session|exchange))\b"
-    r"(?![- ](?:section|chapter|panel|group|room|show|board|app|bot|client|program|club|page|server|window)s?\b)"
+    r"(?:\b(?:this|that|the|our|your|given|following|above|provided|current|entire|whole|previous|past)\s+"
+    r"(?:[\w'-]+\s+){0,2}?(?:conversation|chat|discussion|dialog(?:ue)?|thread|session|exchange|messages above)"
+    r"|\bfor (?:chats|conversations)"
+    r"|\ba (?:chat|conversation)(?= that (?:start|beg)|\s+between (?:an? )?(?:user|human))"
+    r"|\b(?:ai )?(?:chat|coding|agent) (?:conversation|history|session|thread))"
+    rf"(?=\s*(?:$|[^\w\s'’-]|\n)|\s+-|\s+(?:above|below|so|history|based|using|without|within|by|as|and|from|start\w*"
+    rf"|begin\w*|only|max\w*|at|no|under|(?:that|which) (?!I\b|my\b|we\b|takes\b)"
+    rf"|in (?!my\b|his\b|her\b|an?\b(?! (?:few|short|{_NUMBER}))|which\b|the (?!same\b|lang|user))"
+    r"|with (?:an? |the )?(?:max|user|assistant|no|at|up|emoji|\d)|between (?:an? |the )?(?:user|human|assistant|you)"
+    r"|an? (?:\w+ )?(?:title|name))\b)"
 )
+"""The talk that the text belongs to, not one that people speak of: a book's, a club's, one with somebody."""
 _VERB = (
-    r"\b(?:generate|create|write|provide|give|suggest|produce|make|come up with|reply with|respond with|output|extract"
-    r"|propose|craft|pick|choose|what would be)\b(?:(?!\b(?:with|about|to|for)\b)[^.!?\n]){0,60}?"
+    r"\b(?:(?:generate|create|write|provide|give|suggest|produce|make|propose|craft|choose|return)s?|come up with"
+    r"|reply with|respond with|output|extract|pick|what would be|what(?:'s| is) an?)\b"
+    r"(?:(?!\b(?:with|about|to|for)\b)[^.!?\n]){0,60}?"
 )
 _OF = (
-    r"[^.!?\n\"'«»“”]{0,20}\b(?:for|of|summari[sz]\w+|that (?:captures|describes|summari[sz]es|fits)|describing"
+    r"[^.!?\n\"'«»“”]{0,40}\b(?=for|of|summari[sz]\w+|that (?:captures|describes|summari[sz]es|fits)|describing"
     r"|based on|from|capturing)\b[^.!?\n]{0,60}?"
 )
 _WANTS = (
-    rf"{_VERB}{_TITLE}{_OF}\b{_TALK}|\b(?:summari[sz]e|name|give)\b[^.!?\n]{{0,40}}?\b{_TALK}[^.!?\n]{{0,40}}?"
-    rf"{_TITLE}|\bname\b [^.!?\n]{{0,12}}?\b{_TALK}|\b(?:conversation|chat|session|thread) titles?\b"
+    rf"{_VERB}{_TITLE}{_OF}{_TALK}|\b(?:summari[sz]e|name|give)\b[^.!?\n]{{0,20}}?{_TALK}[^.!?\n]{{0,40}}?"
+    rf"{_TITLE}|\bname {_TALK}|\b(?:conversation|chat|session|thread) titles?\b"
 )
-_NUMBER = r"(?:\d+|two|three|four|five|six|seven|eight|ten)"
 _LIMITS = (
-    rf"\b{_NUMBER}(?:\s*(?:-|–|to|or)\s*{_NUMBER})?[\s-]*(?:words?|characters?|letters?|tokens?)\b"
+    rf"\b{_NUMBER}(?:\s*(?:-|–|to|or)\s*{_NUMBER})?[\s-]*(?:words?|char(?:acter)?s?|letters?|tokens?)\b"
     r"|\bwords? or (?:less|fewer)|\b(?:only|just)\b[^.\n]{0,30}\b(?:title|name)|\bnothing else\b"
     r"|\bno (?:quotes|quotation|punctuation)|\b(?:without|omitting) (?:any )?(?:lead-in|punctuation|quot|preamble)"
 )
+_EXTRAS = (
+    rf"\b(?:tags|follow-?\s?ups?)\b[^.!?\n]{{0,60}}?(?:{_TALK}|\bthe user (?:could|might|may|would|can) (?:ask|say))"
+    rf"|{_TALK}[^.!?\n]{{0,60}}?\b(?:tags|follow-?\s?ups?)\b"
+)
+"""Tags, and what the user might ask next; a program wants them as JSON."""
+_RU_TITLE = r"(?:заголов|назван|назв[ау]|озаглав|тем[ау]\b)"
+_RU_TALK = r"(?:бесед\w{1,2}|разговора?|диалога?|чата?|обсуждени[еюя]|переписк\w)"
+_RU_THIS = r"(?:эт(?:ой|ого|ому|от|у|а|о)|данн\w+|наш\w*|следующ\w+|предыдущ\w+|текущ\w+|истори\w+)"
+_UK_TITLE = r"(?:заголов|назв[аиу]|озаглав|тем[ау]\b)"
+_UK_TALK = r"(?:бесід\w|розмов\w|діалогу?|чату?)"
+_UK_THIS = r"(?:ц(?:ієї|ього|ій|ьому|ей|ю|я)|дан\w+|наш\w*|наступн\w+|попередн\w+|поточн\w+|істор\w+)"
+
+
+def _near(title: str, this: str, talk: str, based: str) -> str:
+    """A title of this talk, or of the talk and no other word behind it."""
+    end = rf"\b(?=\s*(?:$|[^\w\s-])|\s+(?:{based}|\d))"
+    near = rf"{title}[^.!?\n]{{0,60}}?\b{this}\s+{talk}\b(?!-)|\b{this}\s+{talk}\b(?!-)[^.!?\n]{{0,60}}?{title}"
+    return rf"{near}|{title}\w*\s+(?:для\s+)?{talk}{end}|\b{talk}\s+(?:в|у)\s+{title}"
+
+
 _FORMS = (
     (_WANTS, _LIMITS),  # English, by its grammar
+    (_EXTRAS, r"\bjson\b|\barray\b"),
+    (_near(_RU_TITLE, _RU_THIS, _RU_TALK, "на основе|по|из|длиной|не|до|в"), r"\bслов|символ|\bтолько\b|\bбез\b"),
+    (_near(_UK_TITLE, _UK_THIS, _UK_TALK, "на основі|за|з|із|до|не|у|в"), r"\bсл[іо]в|символ|\bлише\b|\bбез\b"),
     # the languages of such clients, by the words that meet: title and conversation near each other, and a limit
     *(
         (rf"(?:{title})[^.!?。\n]{{0,60}}?(?:{talk})|(?:{talk})[^.!?。\n]{{0,60}}?(?:{title})", limit)
         for title, talk, limit in (
-            (r"заголов|назван", r"бесед|разговор|диалог|чат|обсужден", r"\bслов|символ|\bтолько\b|\bбез\b"),
-            (r"заголов|назв", r"бесід|розмов|діалог|чат", r"\bслів|символ|\bлише\b|\bбез\b"),
             (r"标题|主题|標題|主題|话题|命名", r"对话|会话|對話|會話|聊天|讨论|这句话", r"个?字|個字|不要|仅|只|以内"),
             (r"タイトル|題名|トピック", r"会話|対話|チャット", r"文字|語|のみ|だけ"),
             (r"제목", r"대화|채팅", r"단어|글자|없이|만 "),
             (
                 r"\btitel\b|\büberschrift",
-                r"gespräch|unterhaltung|konversation|\bchat",
+                r"\b(?:diese[mnrs]?|unser\w*|folgende\w*|das|de[ms]) (?:gespräch|unterhaltung|konversation|chat)",
                 r"wört|zeichen|\bnur\b|\bohne\b",
             ),
-            (r"\btítulo\b", r"conversación|\bcharla|\bchat", r"palabras|caracteres|\bsolo\b|\bsin\b"),
-            (r"\btítulo\b", r"conversa\b|\bchat", r"palavras|caracteres|\bapenas\b|\bsem\b"),
-            (r"\btitre\b", r"conversation|discussion|\bchat", r"\bmots\b|caractères|\bsans\b|uniquement"),
-            (r"\btitolo\b", r"conversazione|\bchat", r"\bparole\b|caratteri|\bsolo\b|\bsenza\b"),
+            (
+                r"\btítulo\b",
+                r"\b(?:est[ae]|la|el|del|nuestr[ao]|siguiente) (?:conversación|charla|chat)",
+                r"palabras|caracteres|\bsolo\b|\bsin\b",
+            ),
+            (
+                r"\btítulo\b",
+                r"\b(?:d?est[ae]|d?[ao]|noss[ao]|seguinte) (?:conversa|chat)\b",
+                r"palavras|caracteres|\bapenas\b|\bsem\b",
+            ),
+            (
+                r"\btitre\b",
+                r"\b(?:cette|ce|la|le|du|notre) (?:conversation|discussion|chat)",
+                r"\bmots\b|caractères|\bsans\b|uniquement",
+            ),
+            (
+                r"\btitolo\b",
+                r"\b(?:quest[ao]|la|della|nostra|seguente) (?:conversazione|chat)",
+                r"\bparole\b|caratteri|\bsolo\b|\bsenza\b",
+            ),
         )
     ),
 )

@@ -7,6 +7,7 @@ A chat is never taken for another conversation's that only began alike: what cam
 import binascii
 import hashlib
 import json
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal
@@ -241,6 +242,7 @@ class Held:
         metadata = self.last.metadata
         held, told = words(" ".join(self.texts)), came.words
         same = told == held or metadata.get(TOLD) == digest_of_words(told) or (MARK in held and _fits(held, told))
+        same = same or unicodedata.normalize("NFC", told) == unicodedata.normalize("NFC", held) or _asks(held, told)
         if not same and not (metadata.get("stopped") and told and held.startswith(told)):
             return False
         return came.digests == tuple(each.sha256 for each in files_of(metadata))
@@ -286,6 +288,15 @@ async def place_of(
         if whole and (again := await _failed(chats, chat, held, history, question)):
             return Place(chat=session.name, again=again)
     return Place(chat=new_chat, missing=history)
+
+
+def _asks(held: str, told: str) -> bool:
+    """Whether a text is the question in a template that Open WebUI put around it when it had a file: the next time it
+    sends the question alone."""
+    behind = (
+        held.rpartition("</context> ")[2] if told and held.startswith("### Task: Respond to the user query") else ""
+    )
+    return told in (behind, behind.removeprefix("<user_query> ").removesuffix(" </user_query>"))
 
 
 def _fits(held: str, told: str) -> bool:

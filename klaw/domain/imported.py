@@ -14,7 +14,7 @@ import attrs
 from klaw.convert import Bounds, Check
 from klaw.domain.attachment import MAX_FILES, Named
 from klaw.domain.message import Instant, Kind, Role
-from klaw.domain.names import MAX_CHAT_NAME, chat_name, client_id
+from klaw.domain.names import CLIENT_ID_FORM, MAX_CHAT_NAME, chat_name, client_id
 
 ImportId = NewType("ImportId", str)
 """``chatgpt-20261123-061330-512``: the source, and when the import began (UTC)."""
@@ -31,7 +31,8 @@ MAX_KEPT = 100
 """Facts, or people, of one request."""
 
 _OF_RUN = re.compile(r"/([0-9]{1,9}|notice)\Z")
-_IMPORT = re.compile(r"[a-z]{1,16}-[0-9]{8}-[0-9]{6}-[0-9]{3}")
+IMPORT_FORM = r"[a-z]{1,16}-[0-9]{8}-[0-9]{6}-[0-9]{3}"
+_IMPORT = re.compile(IMPORT_FORM)
 
 
 def import_id(text: str) -> str:
@@ -82,7 +83,7 @@ def _stored_id(text: str) -> str:
 class Said:
     """A message of an export, as it is stored here."""
 
-    id: Annotated[str, Check(_stored_id)]
+    id: Annotated[str, Check(_stored_id, Bounds(pattern=rf"{CLIENT_ID_FORM}(/([0-9]{{1,9}}|notice))?"))]
     role: Role
     type: Kind = Kind.TEXT
     content: Annotated[str, Bounds(0, 4 * MAX_CHARS)]

@@ -20,8 +20,14 @@ MAX_CLIENT_ID = 64
 _MOST_PIECES = 4
 """Characters of which one letter is made at most, before it is normalised."""
 
-_USER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
-_CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
+USER_FORM = r"[a-z0-9][a-z0-9_-]{0,31}"
+CLIENT_ID_FORM = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
+CHAT_FORM = r"[^\x00-/:-@\[-`{-\x7f][^\x00-\x1f!-,/:-@\[-^`{-\x7f]{0,63}"
+"""What can be said of a normalised chat's name without the tables of Unicode: its length, and which of ASCII stands in
+it."""
+
+_USER = re.compile(USER_FORM)
+_CLIENT_ID = re.compile(CLIENT_ID_FORM)
 
 
 def user_id(name: str) -> UserId:
@@ -81,7 +87,7 @@ def client_id(text: str) -> str:
 MAX_ZONE = 64
 
 _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
-_OFFSET = re.compile(r"(?:UTC|GMT)? ?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
+_OFFSET = re.compile(r"(?:UTC|GMT)? ?([+−–-]) ?([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
 _CITIES = {
     "MSK": "Europe/Moscow", "МСК": "Europe/Moscow", "CEST": "Europe/Berlin", "EEST": "Europe/Riga",
     "BST": "Europe/London", "EDT": "America/New_York", "CDT": "America/Chicago", "MDT": "America/Denver",
@@ -106,8 +112,9 @@ def zone(name: str) -> ZoneInfo:
 
     Raises InvalidName, whose text suggests a zone where one is near.
     """
-    if offset := _OFFSET.fullmatch(name):
-        return ZoneInfo(_zone_of_offset(*offset.groups()))
+    if offset := _OFFSET.fullmatch(name.strip()):
+        sign, hours, minutes = offset.groups()
+        return ZoneInfo(_zone_of_offset("+" if sign == "+" else "-", hours, minutes))
     if name.upper() in _CITIES and not _ZONE.fullmatch(name):
         raise InvalidName(f"there is no time zone of this name{_suggestion(name)}")
     if len(name) > MAX_ZONE or not _ZONE.fullmatch(name) or name in _NO_ZONES or name.startswith(_NO_AREAS):

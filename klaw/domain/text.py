@@ -12,6 +12,9 @@ from typing import Literal
 
 from klaw.errors import InvalidValue
 
+HAS_LETTER = r"[\s\S]*[^\x00-@\[-`{-\x7f][\s\S]*"
+"""What can be said of it without the tables of Unicode."""
+
 _FORBIDDEN = re.compile(r"[\0\ud800-\udfff]")
 
 

@@ -19,6 +19,8 @@ TopicId = NewType("TopicId", int)
 
 MAX_SUMMARY_CHARS = 2_000
 """Longer summaries are cut: a summary, not a copy."""
+MAX_MERGED = 50
+"""Topics that become one at once."""
 
 
 @attrs.frozen(kw_only=True)

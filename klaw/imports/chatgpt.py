@@ -118,7 +118,7 @@ def _message(name: str, message: Any, before: str | None) -> Event | None:
     elif role not in _SAID or content["content_type"] in _MADE or recipient != "all":
         text = ""
     else:
-        text = _said(about, content)
+        text = _said(about, content, by_user=_SAID[role] is Role.USER)
         if not text:
             return None
     if not text:
@@ -127,10 +127,17 @@ def _message(name: str, message: Any, before: str | None) -> Event | None:
     return Message(key=name, role=said, text=text, at=at) if at else Unread(f"message {name}", "has no time")
 
 
-def _said(about: Any, content: Any) -> str:
+def _said(about: Any, content: Any, *, by_user: bool = False) -> str:
+    """The text of a message. What people wrote themselves stays as it is."""
     files = {each.get("id"): each.get("name") for each in about.get("attachments") or ()}
     shown = content.get("parts") or ([content["text"]] if content.get("text") else [])
-    texts = [unmarked(_text(part, files), about.get("content_references")) for part in shown if part is not None]
+    texts = [_text(part, files) for part in shown if part is not None]
+    if not by_user:
+        texts = [unmarked(each, about.get("content_references")) for each in texts]
+    elif (
+        isinstance(reply := about.get("targeted_reply"), str) and reply.strip()
+    ):  # what they had marked to ask about it
+        texts.insert(0, "\n".join(f"> {line}" for line in unmarked(reply).splitlines()))
     named = [f"[file: {name}]" for name in files.values() if name and not any(f": {name}]" in text for text in texts)]
     return "\n".join(each for each in (*texts, *named) if each.strip())
 

@@ -150,10 +150,15 @@ def _message(message: Any, before: str | None) -> Iterator[Event]:
     yield from (LeftOut("no text") for each in blocks if each.get("type") not in _MADE | _TEXTS)
     texts = [str(each.get("text") or "") for each in blocks if each.get("type") in _TEXTS]
     # `text` repeats the blocks in words of its own.
-    texts = [_shown(each) for each in texts or [str(message.get("text") or "")]]
+    texts = texts or [str(message.get("text") or "")]
+    texts = texts if role is Role.USER else [*map(_shown, texts)]
     texts += filter(None, map(_document, made))
     texts += [_attached(each) for each in message.get("attachments") or ()]
-    texts += [f"[file: {each['file_name']}]" for each in message.get("files") or () if each.get("file_name")]
+    texts += [
+        f"[file: {each['file_name']}]"
+        for each in message.get("files") or message.get("files_v2") or ()
+        if each.get("file_name")
+    ]
     text = "\n".join(each for each in texts if each.strip())
     at = moment(message.get("created_at")) or before
     if text and at is None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.actor.supervisor import ActorReport, Supervisor
     from klaw.llm.slots import Slots, SlotsReport
+    from klaw.operations.answers.server import Actors, TrioTasks
 
 NOUN = Noun("actors", "show the parts of the server with their queues (docs/operations.md)")
 TASKS = Noun("tasks", "show Trio's tasks")
@@ -82,14 +83,14 @@ def _ago(moment: float | str | None, now: float) -> str:
 @NOUN.operation("actors", cli="", show=_lines, scope=Scope.OPERATOR, deadline_s=2, watch=True)
 async def actors(
     supervisor: "Supervisor", slots: "Slots", connections: "Callable[[], Sequence[Any]]", clock: "Clock"
-) -> dict[str, Any]:
+) -> "Actors":
     """Show the tree of actors with their queues, restarts and last errors."""
     open_now = [attrs.asdict(connection) for connection in connections()]
     return {"now": clock.now(), "tree": actor_tree(supervisor.report(), slots.report(), open_now)}
 
 
 @TASKS.operation("tasks", scope=Scope.OPERATOR, deadline_s=2)
-async def tasks() -> dict[str, Any]:
+async def tasks() -> "TrioTasks":
     """Show all Trio tasks, from the root down, with their stacks: places in the code only, no values.
 
     Every task has ``name``, ``stack`` (``file:line function``, outermost first) and ``nurseries``, each a list of
@@ -98,7 +99,7 @@ async def tasks() -> dict[str, Any]:
     import trio
 
     root, count = trio.lowlevel.current_root_task(), {"shown": 0, "left_out": 0}
-    return {"task": _task(root, count) if root else None, **count}
+    return {"task": _task(root, count) if root else None, "shown": count["shown"], "left_out": count["left_out"]}
 
 
 # -- the trees --------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from klaw.llm.client import Llm
     from klaw.llm.prices import Prices, Rate
     from klaw.memory.coverage import Coverage
+    from klaw.operations.answers.chats import ChatState
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.messages import Session
 
@@ -129,7 +130,7 @@ async def chat(
     chats: "ChatDirectory",
     supervisor: "Supervisor",
     coverage: "Coverage",
-) -> dict[str, Any]:
+) -> "ChatState":
     """Show a chat: its row, its actor, what waits for an answer, its last turn."""
     from klaw.store import overview
     from klaw.store.kinds import turns
@@ -145,7 +146,7 @@ async def chat(
         "pending": await readers.run(overview.count_pending, chat),
         "actor": actor,
         "coverage": coverage.chat(chat),
-        "last_turn": last and attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),
+        "last_turn": None if last is None else attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),
     }
 
 

@@ -1,6 +1,6 @@
 """Chats: listing, titles, archive, export, deletion. The answers hold what was said, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import attrs
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.chats.directory import ChatDirectory
     from klaw.memory.forget.forget import Forgetter
+    from klaw.operations.answers.chats import ChatPage, Forgotten, ForgottenChats, OneChat, PartOfChat, Summaries
     from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
@@ -36,17 +37,17 @@ PART_CHARS = 500_000
 @attrs.frozen(kw_only=True)
 class ChatsList(op.Paged):
     archived: bool = op.argument("those that are archived, instead of the others", default=False)
-    chat: op.Name | None = op.argument("only this one, whether it is archived or not", metavar="NAME", hidden=True)
+    chat: op.ChatName | None = op.argument("only this one, whether it is archived or not", metavar="NAME", hidden=True)
 
 
 @attrs.frozen(kw_only=True)
 class OfChat(op.OfUser):
-    chat: op.Name = op.required("the chat's name")
+    chat: op.ChatName = op.required("the chat's name")
 
 
 @attrs.frozen(kw_only=True)
 class ChatsRename(OfChat):
-    title: Annotated[str, Check(chat_title)] | None = op.argument(
+    title: Annotated[str, Check(chat_title, Bounds(0, MAX_TITLE))] | None = op.argument(
         f"its title, at most {MAX_TITLE} characters; '' takes it away", positional=True, words=True
     )
 
@@ -129,7 +130,7 @@ _ARCHIVE = op.Slash(word="/archive", help="take this chat out of the list until 
 
 
 @NOUN.operation("chats_list", ChatsList, cli="list", show=_table, offline=True, slash=_LIST)
-async def list_chats(asked: ChatsList, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def list_chats(asked: ChatsList, user: UserId, readers: "Readers") -> "ChatPage":
     """List the chats, the last used first."""
     from klaw.store.kinds import chats
 
@@ -147,12 +148,12 @@ async def list_chats(asked: ChatsList, user: UserId, readers: "Readers") -> dict
         "archived": asked.archived,
         "count": count,
         "next": asked.following(count),
-        "chats": [{**attrs.asdict(each), "messages": said[each.chat]} for each in found],
+        "chats": [cast("Any", {**attrs.asdict(each), "messages": said[each.chat]}) for each in found],
     }
 
 
 @NOUN.operation("chats_rename", ChatsRename, cli="rename", show=_renamed, changes=True, slash=_RENAME)
-async def rename(asked: ChatsRename, user: UserId, writer: "Writer", clock: "Clock") -> dict[str, Any]:
+async def rename(asked: ChatsRename, user: UserId, writer: "Writer", clock: "Clock") -> "OneChat":
     """Give a chat a title; its name stays."""
     from klaw.actor.clock import iso
     from klaw.store.kinds import chats
@@ -163,13 +164,13 @@ async def rename(asked: ChatsRename, user: UserId, writer: "Writer", clock: "Clo
 
 
 @NOUN.operation("chats_archive", OfChat, cli="archive", show=_put_away, changes=True, slash=_ARCHIVE)
-async def archive(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock") -> dict[str, Any]:
+async def archive(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock") -> "OneChat":
     """Take a chat out of the list until its next message; nothing of it is forgotten."""
     return {"chat": await _archive(asked, user, writer, clock, archived=True)}
 
 
 @NOUN.operation("chats_restore", OfChat, cli="restore", show=_put_away, changes=True)
-async def restore(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock") -> dict[str, Any]:
+async def restore(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock") -> "OneChat":
     """Bring an archived chat back into the list."""
     return {"chat": await _archive(asked, user, writer, clock, archived=False)}
 
@@ -189,7 +190,7 @@ def the_chat(asked: OfChat, user: UserId) -> ChatId:
 
 
 @NOUN.operation("chats_export", ChatsExport, cli="export", offline=True, document=True)
-async def export(asked: ChatsExport, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def export(asked: ChatsExport, user: UserId, readers: "Readers") -> "PartOfChat":
     """Write a chat with all its messages as Markdown, or with --json as JSON."""
     from klaw.operations.explain.chat_document import part
     from klaw.store.kinds import chats, messages
@@ -217,7 +218,7 @@ async def export(asked: ChatsExport, user: UserId, readers: "Readers") -> dict[s
 
 
 @NOUN.operation("chats_summaries", OfChat, cli="summaries", show=_summaries, offline=True)
-async def summaries(asked: OfChat, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def summaries(asked: OfChat, user: UserId, readers: "Readers") -> "Summaries":
     """Show the summaries of a chat: what stands in the place of messages that are too old for a request."""
     from klaw.store.kinds import summaries as sql
 
@@ -235,7 +236,7 @@ async def summaries(asked: OfChat, user: UserId, readers: "Readers") -> dict[str
 )
 async def delete(
     asked: ChatsDelete, user: UserId, caller: "Caller", forgetter: "Forgetter", chats: "ChatDirectory"
-) -> dict[str, Any]:
+) -> "ForgottenChats":
     """Forget a chat: its messages, what was made of them, its title; and show what still holds it."""
     name, everywhere = name_of(the_chat(asked, user)), caller.any_user
     wanted = await forgetter.find(f"chat:{name}", user)
@@ -248,11 +249,11 @@ async def delete(
     return {**without_messages(forget.proof(done)), "everywhere": everywhere}
 
 
-def without_messages(answer: dict[str, Any], of_chats: int | None = None) -> dict[str, Any]:
+def without_messages(answer: "Forgotten", of_chats: int | None = None) -> "ForgottenChats":
     """The messages of a chat, or ``of_chats`` of several, are too many to be told one by one."""
     things = [each for each in answer["things"] if each.kind not in forget.MESSAGES]
     if of_chats is None:
         count = plural(len(answer["messages"]), "message")
         things = [attrs.evolve(each, remedy=count) if each.kind == "chat" else each for each in things]
     messages = len(answer["messages"]) if of_chats is None else of_chats
-    return {**answer, "messages": messages, "things": things[:MOST_TOLD]}
+    return cast("ForgottenChats", {**answer, "messages": messages, "things": things[:MOST_TOLD]})

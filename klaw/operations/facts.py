@@ -8,7 +8,7 @@ import attrs
 
 from klaw.convert import Bounds, Check
 from klaw.domain import core_memory
-from klaw.domain.fact import DEFAULT_IMPORTANCE, FactId, FactSource, Origin, fact_text, is_category
+from klaw.domain.fact import DEFAULT_IMPORTANCE, MAX_TEXT, FactId, FactSource, Origin, fact_text, is_category
 from klaw.domain.imported import ORIGIN
 from klaw.domain.names import UserId
 from klaw.domain.text import cut, one_line
@@ -18,6 +18,15 @@ from klaw.operations.perform import Caller
 
 if TYPE_CHECKING:
     from klaw.memory.facts.facts import Facts, KnownFact
+    from klaw.operations.answers.memory import (
+        FactChange,
+        FactHistory,
+        FactPage,
+        Memory,
+        OneFact,
+        RemovedFact,
+        UndoneFact,
+    )
     from klaw.store.engine.database import Readers
 
 T = TypeVar("T")
@@ -37,7 +46,7 @@ def _category(name: str) -> str:
     return name
 
 
-Text = Annotated[str, Check(op.without_field(fact_text))]
+Text = Annotated[str, Check(op.without_field(fact_text), Bounds(1, MAX_TEXT))]
 Category = Annotated[str, Check(_category), Bounds(1, 32, r"[a-z][a-z0-9_-]*")]
 Importance = Annotated[int, Bounds(0, 100)]
 
@@ -79,7 +88,7 @@ class FactFields:
 
 @attrs.frozen(kw_only=True)
 class FactEdit(OfFact):
-    fields: Annotated[FactFields, Check(op.something)] = op.argument("what to change", default=attrs.NOTHING)
+    fields: Annotated[FactFields, Check(op.something, Bounds(1))] = op.argument("what to change", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
@@ -172,7 +181,7 @@ def _author(caller: Caller) -> dict[str, Any]:
 
 
 @NOUN.operation("fact_list", FactList, cli="list", show=_table, offline=True, mcp="list")
-async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> "FactPage":
     """List the facts, the most important first.
 
     What is known of the user at a glance; to find something use search.
@@ -182,12 +191,11 @@ async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> dict[
     of, limit = asked.category, asked.limit
     found = await readers.run(facts.of_user, user, category=of, limit=limit, offset=asked.offset)
     total = await readers.run(facts.count, user, category=of)
-    page = {"count": total, "facts": found, "next": asked.following(total)}
-    return {"user": user, "category": of, **page}
+    return {"user": user, "category": of, "count": total, "facts": found, "next": asked.following(total)}
 
 
 @NOUN.operation("fact_add", FactAdd, cli="add", show=fact_lines, changes=True, mcp="save")
-async def add(asked: FactAdd, user: UserId, caller: Caller, facts: "Facts") -> dict[str, Any]:
+async def add(asked: FactAdd, user: UserId, caller: Caller, facts: "Facts") -> "OneFact":
     """Add a statement, unless it is known already.
 
     Save what the user tells of themselves and their world and what shall last, with names instead of he or she and
@@ -208,7 +216,7 @@ async def add(asked: FactAdd, user: UserId, caller: Caller, facts: "Facts") -> d
 
 
 @NOUN.operation("fact_edit", FactEdit, cli="edit", show=fact_lines, changes=True, mcp="correct")
-async def edit(asked: FactEdit, user: UserId, caller: Caller, facts: "Facts") -> dict[str, Any]:
+async def edit(asked: FactEdit, user: UserId, caller: Caller, facts: "Facts") -> "OneFact":
     """Change a fact; what is not given stays as it is.
 
     For a fact that is wrong or out of date. search and list tell its id; its history stays.
@@ -218,25 +226,25 @@ async def edit(asked: FactEdit, user: UserId, caller: Caller, facts: "Facts") ->
 
 
 @NOUN.operation("fact_delete", OfFact, cli="delete", show=_removed, changes=True)
-async def delete(asked: OfFact, user: UserId, facts: "Facts") -> dict[str, Any]:
+async def delete(asked: OfFact, user: UserId, facts: "Facts") -> "RemovedFact":
     """Remove a fact; its history stays, so that this can be undone."""
     return {"removed": await facts.remove(user, FactId(asked.fact))}
 
 
 @NOUN.operation("fact_history", OfFact, cli="history", show=_history)
-async def history(asked: OfFact, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def history(asked: OfFact, user: UserId, readers: "Readers") -> "FactHistory":
     """Show all versions of a fact, the oldest first."""
     from klaw.store.kinds import facts
 
     past = await readers.run(facts.history, user, FactId(asked.fact))
     if not past:
         raise NoSuchFact
-    changes = [{"entry": each.entry, "at": each.time, "fact": each.value} for each in past]
+    changes: list[FactChange] = [{"entry": each.entry, "at": each.time, "fact": each.value} for each in past]
     return {"user": user, "id": asked.fact, "changes": changes}
 
 
 @NOUN.operation("fact_undo", FactUndo, cli="undo", show=_undone, changes=True)
-async def undo(asked: FactUndo, user: UserId, facts: "Facts") -> dict[str, Any]:
+async def undo(asked: FactUndo, user: UserId, facts: "Facts") -> "UndoneFact":
     """Undo the newest change of a fact, also its removal or its creation."""
     done = _written(await facts.undo(user, FactId(asked.fact), to=asked.entry))
     return {"id": asked.fact, "fact": done.fact, "revived": done.revived}
@@ -266,7 +274,7 @@ _SLASH = op.Slash(word="/memory", help="show what is remembered about you: core 
 
 
 @MEMORY.operation("memory", op.OfUser, cli="", show=_shown, offline=True, slash=_SLASH)
-async def memory(user: UserId, readers: "Readers") -> dict[str, Any]:
+async def memory(user: UserId, readers: "Readers") -> "Memory":
     """Show core memory and the most important facts."""
     from klaw.store.kinds import facts
     from klaw.store.kinds.core_memory import read_core

@@ -1,6 +1,6 @@
 """One thing that is remembered, whole. The answer holds what was said, so it never goes into a log."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import attrs
 
@@ -15,6 +15,7 @@ from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
     from klaw.memory.facts.people import People
+    from klaw.operations.answers.memory import Fetched
     from klaw.store.engine.database import Readers
 
 NOUN = op.Noun("fetch", "show a message with what was said around it, a topic, a fact or a person")
@@ -44,7 +45,7 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("fetch", Fetch, cli="", show=_lines, mcp="fetch")
-async def fetch(asked: Fetch, user: UserId, readers: "Readers", people: "People") -> dict[str, Any]:
+async def fetch(asked: Fetch, user: UserId, readers: "Readers", people: "People") -> "Fetched":
     """Show a message with what was said around it, a topic with its messages, a fact or a person.
 
     What search, list, topics and people only name.
@@ -53,11 +54,14 @@ async def fetch(asked: Fetch, user: UserId, readers: "Readers", people: "People"
     from klaw.store.kinds import messages
 
     kind, _, named = asked.what.partition(":")
+    told: Any
     match kind if named else "":
         case "topic":
-            return {"kind": kind, **await topics.show(topics.TopicsShow(topic=named), user, readers)}
+            told = await topics.show(topics.TopicsShow(topic=named), user, readers)
+            return cast("Fetched", {"kind": kind, **told})
         case "person":
-            return {"kind": kind, **await of_people.show(of_people.OfPerson(person=named), user, people, readers)}
+            told = await of_people.show(of_people.OfPerson(person=named), user, people, readers)
+            return cast("Fetched", {"kind": kind, **told})
         case "fact":
             fact = await readers.run(stored.get, user, FactId(named))
             if fact is None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.memory.forget.forget import Forgetter
     from klaw.memory.forget.values import Preview, Proof
+    from klaw.operations.answers.chats import Forgotten, NamedMessage, StillHeld
     from klaw.operations.perform import Caller
+    from klaw.store.forget.logs import Held
     from klaw.store.forget.scope import Wanted
 
 NOUN = Noun(
@@ -203,7 +205,7 @@ MESSAGES = frozenset({"message", "answer", "tool call", "tool result"})
 """Kinds of things that are messages."""
 
 
-def preview(before: "Preview") -> dict[str, Any]:
+def preview(before: "Preview") -> "Forgotten":
     """What goes, and where it is."""
     from klaw.store.forget.things import names_left
 
@@ -234,12 +236,12 @@ def preview(before: "Preview") -> dict[str, Any]:
         "rows": {name: len(rows) for name, rows in looked.rows.items() if rows} | _positive(looked.kept),
         "again": _messages(before.again),
         "searched": bool(looked.pieces),
-        "held": [{**attrs.asdict(each), "remedy": each.remedy} for each in before.held],
+        "held": _held(before.held),
         "aside": [{"path": each.path, "remedy": each.remedy} for each in before.aside],
     }
 
 
-def proof(done: "Proof") -> dict[str, Any]:
+def proof(done: "Proof") -> "Forgotten":
     """What went, and what still holds it."""
     return {
         **preview(done.before),
@@ -247,14 +249,18 @@ def proof(done: "Proof") -> dict[str, Any]:
         "entry": done.entry,
         "lines": done.lines,
         "vacuumed": done.vacuumed,
-        "still_held": [{**attrs.asdict(each), "remedy": each.remedy} for each in done.held],
+        "still_held": _held(done.held),
         "still_named": done.still_named,
         "still_kept": _positive(done.after.kept),
     }
 
 
-def _messages(found: Sequence[Any]) -> list[dict[str, Any]]:
+def _messages(found: Sequence[Any]) -> "list[NamedMessage]":
     return [{"chat": each.chat, "seq": each.seq, "id": each.id} for each in found]
+
+
+def _held(found: "Sequence[Held]") -> "list[StillHeld]":
+    return [{"path": each.path, "count": each.count, "kind": each.kind, "remedy": each.remedy} for each in found]
 
 
 def _positive(counts: Mapping[str, int]) -> dict[str, int]:
@@ -274,7 +280,7 @@ def _positive(counts: Mapping[str, int]) -> dict[str, int]:
     confirm="This cannot be undone. Forget it?",
     mcp="forget",
 )
-async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forgetter") -> dict[str, Any]:
+async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forgetter") -> "Forgotten":
     """Remove a message, chat, topic, fact, task or person from logs, database and files; show what still holds it.
 
     It cannot be undone. Without dry_run=false nothing is removed and the answer lists what would go (goes: true): show
@@ -285,7 +291,8 @@ async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forg
     if asked.dry_run:
         return preview(await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere))
     done = proof(await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere))
-    return {**done, "everywhere": everywhere}
+    done["everywhere"] = everywhere
+    return done
 
 
 @NOUN.operation(
@@ -303,7 +310,7 @@ async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forg
 )
 async def forget_in_chat(
     asked: ForgetInChat, chat: ChatId, forgetter: "Forgetter", clock: "Clock", stop: Callable[[str], Awaitable[bool]]
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     """Show what would be forgotten, or forget what was shown."""
     from klaw.memory.forget.finding import NothingToForget
 
@@ -316,7 +323,8 @@ async def forget_in_chat(
             return {"confirmed": True, "said": [text]}
         try:
             wanted = await forgetter.again(waiting.wanted)
-            return {"confirmed": True, **proof(await forgetter.forget(wanted, with_facts=waiting.with_facts))}
+            done = await forgetter.forget(wanted, with_facts=waiting.with_facts)
+            return {"confirmed": True, **proof(done)}
         except NothingToForget as error:
             return {"confirmed": True, "said": [f"Nothing was forgotten: {error}."]}
     if said.casefold() in _NO:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import attrs
 
@@ -10,9 +10,9 @@ from klaw.convert import Bounds, Check
 from klaw.domain import fact, person
 from klaw.domain.chat import chat_title
 from klaw.domain.fact import Fact
-from klaw.domain.imported import MAX_KEPT, MAX_SAID, ImportId, Said, import_id
+from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportId, Said, import_id
 from klaw.domain.message import instant
-from klaw.domain.names import UserId, chat_id, chat_name
+from klaw.domain.names import CHAT_FORM, UserId, chat_id, chat_name
 from klaw.domain.person import Person
 from klaw.domain.text import plural
 from klaw.operations import forget
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from klaw.config.paths import Paths
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.forget.forget import Forgetter
+    from klaw.operations.answers.chats import (
+        ForgottenChats,
+        Imports,
+        KeptFile,
+        MissingMessages,
+        Remembered,
+        StoredMessages,
+        UploadedPiece,
+    )
     from klaw.operations.perform import Caller
     from klaw.store.attachments import Attachments
     from klaw.store.engine.database import Readers
@@ -45,16 +54,20 @@ MAX_DATA = 900_000
 """Characters of a piece of a file; the admin socket takes a mebibyte."""
 
 
+OfImport = Annotated[str, Check(import_id, Bounds(pattern=IMPORT_FORM))]
+ChatName = Annotated[str, Check(chat_name, Bounds(pattern=CHAT_FORM))]
+
+
 @attrs.frozen(kw_only=True)
 class ImportPut(op.OfUser):
     """A part of one chat."""
 
-    origin: Annotated[str, Check(import_id)] = op.required("the import's id", metavar="ID")
+    origin: OfImport = op.required("the import's id", metavar="ID")
     prefix: Annotated[str, Bounds(0, 40)] = op.argument("of the ids of all messages of the chat", default="")
-    name: Annotated[str, Check(chat_name)] = op.required("of the chat, if it is not there yet")
+    name: ChatName = op.required("of the chat, if it is not there yet")
     title: Annotated[str, Check(chat_title)] = op.argument("it then gets", default="")
     topics: bool = op.argument("topics may be made of it", default=False)
-    into: Annotated[str, Check(chat_name)] | None = op.argument("the chat that the part before was put into")
+    into: ChatName | None = op.argument("the chat that the part before was put into")
     said: Annotated[tuple[Said, ...], Bounds(1, MAX_SAID)] = op.required("the messages")
 
 
@@ -78,7 +91,7 @@ def _timed(given: T, *times: str) -> T:
 
 @attrs.frozen(kw_only=True)
 class ImportRemember(op.OfUser):
-    origin: Annotated[str, Check(import_id)] = op.required("the import's id", metavar="ID")
+    origin: OfImport = op.required("the import's id", metavar="ID")
     facts: Annotated[tuple[Annotated[Fact, Check(_fact)], ...], Bounds(0, MAX_KEPT)] = op.argument(
         "as they are stored, of any user", default=()
     )
@@ -107,7 +120,7 @@ class ImportKeep(op.OfUser):
 
 @attrs.frozen(kw_only=True)
 class ImportUndo(op.OfUser):
-    origin: Annotated[str, Check(import_id)] = op.required("the import's id", metavar="ID")
+    origin: OfImport = op.required("the import's id", metavar="ID")
     with_facts: bool = op.argument("also facts, people, files and tasks that were made of it", default=False)
     dry_run: bool = op.argument("only list what would go and what holds it", default=True)
 
@@ -141,7 +154,7 @@ async def put(
     files: "Threads",
     paths: "Paths",
     attachments: "Attachments",
-) -> dict[str, Any]:
+) -> "StoredMessages":
     """Store a part of a chat of another program, a few messages at a time."""
     import trio
 
@@ -177,13 +190,13 @@ async def put(
         await files.run(connect.checkpoint, paths.database)
     embedder.nudge()
     assert into is not None
-    return {"chat": into.partition(":")[2], **counts}
+    return cast("StoredMessages", {"chat": into.partition(":")[2], **counts})
 
 
 @NOUN.operation("import_remember", ImportRemember, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
 async def remember(
     asked: ImportRemember, user: UserId, writer: "Writer", clock: "Clock", embedder: "Embedder"
-) -> dict[str, Any]:
+) -> "Remembered":
     """Store facts and people of another Klaw, a few at a time."""
     import trio
 
@@ -200,11 +213,11 @@ async def remember(
             )
             await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
     embedder.nudge()
-    return added
+    return {"facts": added["facts"], "people": added["people"]}
 
 
 @NOUN.operation("import_missing", ImportMissing, scope=op.Scope.OPERATOR)
-async def missing(asked: ImportMissing, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def missing(asked: ImportMissing, user: UserId, readers: "Readers") -> "MissingMessages":
     """Which messages of an export are not here, so that their files are needed."""
     from klaw.store.kinds import imports
 
@@ -212,13 +225,13 @@ async def missing(asked: ImportMissing, user: UserId, readers: "Readers") -> dic
 
 
 @NOUN.operation("import_upload", ImportUpload, scope=op.Scope.OPERATOR, changes=True)
-async def upload(asked: ImportUpload, user: UserId, originals: "Originals") -> dict[str, Any]:
+async def upload(asked: ImportUpload, user: UserId, originals: "Originals") -> "UploadedPiece":
     """Upload a piece of a file of an export; import_keep is told of the last one."""
     return {"size": await originals.add(user, asked.upload, asked.offset, piece(asked.data))}
 
 
 @NOUN.operation("import_keep", ImportKeep, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def keep(asked: ImportKeep, user: UserId, originals: "Originals", attachments: "Attachments") -> dict[str, Any]:
+async def keep(asked: ImportKeep, user: UserId, originals: "Originals", attachments: "Attachments") -> "KeptFile":
     """Keep an uploaded file for a message that comes next."""
     kept = await attachments.take(user, asked.name, partial(originals.taken_out, user, asked.upload))
     return {"sha256": kept.sha256, "name": kept.name}
@@ -237,7 +250,7 @@ def _slices(said: Sequence[Said]) -> Iterator[list[Said]]:
 
 
 @NOUN.operation("import_list", op.OfUser, cli="list", show=_table, offline=True)
-async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> dict[str, Any]:  # noqa: ARG001
+async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> "Imports":  # noqa: ARG001
     """List what was imported and is not forgotten."""
     from klaw.store.kinds import imports
 
@@ -255,7 +268,7 @@ async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> di
 )
 async def undo(
     asked: ImportUndo, user: UserId, caller: "Caller", forgetter: "Forgetter", readers: "Readers"
-) -> dict[str, Any]:
+) -> "ForgottenChats":
     """Forget all that an import brought, and what was made of it; and show what still holds it.
 
     When the server is interrupted meanwhile, it goes on with it at its next start.

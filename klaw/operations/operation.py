@@ -27,7 +27,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.names import ChatId, UserId, chat_id, user_id, user_of
+from klaw.domain.names import CHAT_FORM, USER_FORM, ChatId, UserId, chat_id, chat_name, user_id, user_of
 from klaw.errors import InvalidName, InvalidValue, KlawError, Problem
 
 Name: TypeAlias = Annotated[str, Bounds(1, 128)]
@@ -38,7 +38,20 @@ Limit: TypeAlias = Annotated[int, Bounds(1, 100)]
 """How many results a page has."""
 Whole: TypeAlias = Annotated[int, Bounds(1)]
 """Number of a page, or of an entry."""
-UserName: TypeAlias = Annotated[str, Check(user_id), Bounds(1, 32, r"[a-z0-9][a-z0-9_-]*")]
+UserName: TypeAlias = Annotated[str, Check(user_id, Bounds(pattern=USER_FORM))]
+
+
+def _named_chat(text: str) -> str:
+    """Raises InvalidName."""
+    owner, colon, name = text.rpartition(":")
+    if colon:
+        user_id(owner)
+    chat_name(name)
+    return text
+
+
+ChatName: TypeAlias = Annotated[str, Check(_named_chat, Bounds(pattern=CHAT_FORM))]
+"""Of the user; in the place of the name its id is also taken, ``USER:NAME``."""
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[..., Any]
@@ -350,6 +363,13 @@ class Operation:
     def help(self) -> str:
         """The first paragraph of the handler's docstring."""
         return " ".join((self.handler.__doc__ or "").split("\n\n")[0].split())
+
+    @property
+    def answer(self) -> Any:
+        """The type of what it answers, which its handler names."""
+        from klaw.operations.answers import named
+
+        return named(self.handler.__annotations__["return"])
 
 
 @attrs.frozen(kw_only=True)

@@ -6,15 +6,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 
-from klaw.convert import Check
+from klaw.convert import Bounds, Check
 from klaw.domain.imported import ORIGIN
 from klaw.domain.names import UserId
-from klaw.domain.person import Person, PersonId, PersonSource, normal_name, person_name, relation_text
+from klaw.domain.person import (
+    MAX_NAME,
+    MAX_RELATION,
+    Person,
+    PersonId,
+    PersonSource,
+    normal_name,
+    person_name,
+    relation_text,
+)
+from klaw.domain.text import HAS_LETTER
 from klaw.errors import NoSuchPerson, Problem
 from klaw.operations import operation as op
 
 if TYPE_CHECKING:
     from klaw.memory.facts.people import People
+    from klaw.operations.answers.memory import (
+        OnePerson,
+        PeopleFound,
+        PersonChange,
+        PersonHistory,
+        PersonPage,
+        RemovedPerson,
+        ShownPerson,
+        UndonePerson,
+    )
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.people import KnownPerson
 
@@ -26,8 +46,8 @@ NOUN = op.Noun(
     "people", "list, change, merge and remove the people a user speaks of (docs/topics.md)", invalid="bad_person"
 )
 
-PersonName = Annotated[str, Check(op.without_field(person_name))]
-Relation = Annotated[str, Check(op.without_field(relation_text))]
+PersonName = Annotated[str, Check(op.without_field(person_name), Bounds(1, MAX_NAME, HAS_LETTER))]
+Relation = Annotated[str, Check(op.without_field(relation_text), Bounds(0, MAX_RELATION))]
 
 _RELATION = "who the person is to the user, for instance sister"
 
@@ -70,7 +90,9 @@ class PersonFields:
 
 @attrs.frozen(kw_only=True)
 class PersonEdit(OfPerson):
-    fields: Annotated[PersonFields, Check(op.something)] = op.argument("what to change", default=attrs.NOTHING)
+    fields: Annotated[PersonFields, Check(op.something, Bounds(1))] = op.argument(
+        "what to change", default=attrs.NOTHING
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -198,11 +220,11 @@ def what_happened(before: Person | None, now: Person | None) -> str:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def _known(known: "KnownPerson") -> dict[str, Any]:
+def _known(known: "KnownPerson") -> Any:  # a SpokenOf
     return {**attrs.asdict(known.person), "topics": known.topics, "last_at": known.last_at}
 
 
-async def _with_counts(readers: "Readers", person: Person) -> dict[str, Any]:
+async def _with_counts(readers: "Readers", person: Person) -> Any:  # a SpokenOf
     from klaw.store.kinds import people as sql
 
     found = await readers.run(sql.of_user, person.user, only=person.id)
@@ -234,7 +256,7 @@ _SLASH = op.Slash(
 
 
 @NOUN.operation("person_list", op.Paged, cli="list", show=_table, offline=True, slash=_SLASH, mcp="people")
-async def list_people(asked: op.Paged, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def list_people(asked: op.Paged, user: UserId, readers: "Readers") -> "PersonPage":
     """List the people, those named most often first.
 
     Who the user speaks of, with other names and who they are to the user; fetch person:ID shows what is known of one.
@@ -249,7 +271,7 @@ async def list_people(asked: op.Paged, user: UserId, readers: "Readers") -> dict
 @NOUN.operation(
     "person_find", PersonFind, cli="find", show=_found, offline=True, slash=op.Slash(word="/people", rest="text")
 )
-async def find(asked: PersonFind, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def find(asked: PersonFind, user: UserId, readers: "Readers") -> "PeopleFound":
     """Tell who is named in a text, and what is known of them."""
     from klaw.memory.search.named_people import find_people
 
@@ -258,7 +280,7 @@ async def find(asked: PersonFind, user: UserId, readers: "Readers") -> dict[str,
 
 
 @NOUN.operation("person_show", OfPerson, cli="show", show=with_topics)
-async def show(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
+async def show(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> "ShownPerson":
     """Show a person with the topics that name it."""
     from klaw.store.kinds import people as sql
 
@@ -279,14 +301,14 @@ async def show(asked: OfPerson, user: UserId, people: "People", readers: "Reader
 
 
 @NOUN.operation("person_add", PersonAdd, cli="add", show=_person, changes=True)
-async def add(asked: PersonAdd, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
+async def add(asked: PersonAdd, user: UserId, people: "People", readers: "Readers") -> "OnePerson":
     """Add a person."""
     from klaw.store.kinds import people as sql
 
     new = asked.fields
     await _check_another(readers, user, new)
     person = await people.add(user, new.name, aliases=new.aliases, relation=new.relation, source=PersonSource.USER)
-    same = [each.id for each in await readers.run(sql.by_names, user, person.names) if each.id != person.id]
+    same = [str(each.id) for each in await readers.run(sql.by_names, user, person.names) if each.id != person.id]
     return {"person": await _with_counts(readers, person), "namesakes": same}
 
 
@@ -307,7 +329,7 @@ async def _check_another(readers: "Readers", user: UserId, new: NewPerson) -> No
 
 
 @NOUN.operation("person_edit", PersonEdit, cli="edit", show=_person, changes=True)
-async def edit(asked: PersonEdit, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
+async def edit(asked: PersonEdit, user: UserId, people: "People", readers: "Readers") -> "OnePerson":
     """Change a person; what is not given stays as it is."""
     from klaw.store.kinds import people as sql
 
@@ -327,20 +349,20 @@ async def edit(asked: PersonEdit, user: UserId, people: "People", readers: "Read
 
 
 @NOUN.operation("person_merge", PersonMerge, cli="merge", show=_merged, changes=True)
-async def merge(asked: PersonMerge, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
+async def merge(asked: PersonMerge, user: UserId, people: "People", readers: "Readers") -> "OnePerson":
     """Say that a person is the same as another one, who gets all names."""
     one, into = await _meant(people, user, asked.person), await _meant(people, user, asked.into, "into")
     return {"merged": one, "person": await _with_counts(readers, await people.merge(user, one, into))}
 
 
 @NOUN.operation("person_delete", OfPerson, cli="delete", show=_removed, changes=True)
-async def delete(asked: OfPerson, user: UserId, people: "People") -> dict[str, Any]:
+async def delete(asked: OfPerson, user: UserId, people: "People") -> "RemovedPerson":
     """Remove a person; the history stays, so that this can be undone."""
     return {"removed": await people.remove(user, await _meant(people, user, asked.person))}
 
 
 @NOUN.operation("person_history", OfPerson, cli="history", show=_history)
-async def history(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
+async def history(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> "PersonHistory":
     """Show all versions of a person, the oldest first."""
     from klaw.store.kinds import people as sql
 
@@ -348,7 +370,7 @@ async def history(asked: OfPerson, user: UserId, people: "People", readers: "Rea
     past = await readers.run(sql.history, user, person)
     if not past:
         raise NoSuchPerson
-    changes = [
+    changes: list[PersonChange] = [
         {
             "entry": now.entry,
             "at": now.time,
@@ -362,7 +384,7 @@ async def history(asked: OfPerson, user: UserId, people: "People", readers: "Rea
 
 
 @NOUN.operation("person_undo", PersonUndo, cli="undo", show=_undone, changes=True)
-async def undo(asked: PersonUndo, user: UserId, people: "People") -> dict[str, Any]:
+async def undo(asked: PersonUndo, user: UserId, people: "People") -> "UndonePerson":
     """Undo the newest change of a person, also a merge, a removal or the creation."""
     person = await _meant(people, user, asked.person)
     done = await people.undo(user, person, to=asked.entry)

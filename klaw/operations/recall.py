@@ -12,6 +12,7 @@ from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
+    from klaw.operations.answers.memory import Recalled
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
 
@@ -29,20 +30,20 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("recall_never", OfRecall, cli="never", show=_lines, changes=True)
-async def never(asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+async def never(asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "Recalled":
     """Never recall a message by itself again, or what a topic holds now; it stays in its chat, and searches find it."""
     return await _mark(asked, user, readers, writer, clock, recalled=False)
 
 
 @NOUN.operation("recall_again", OfRecall, cli="again", show=_lines, changes=True)
-async def again(asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+async def again(asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "Recalled":
     """Let a message, or what a topic holds, be recalled again."""
     return await _mark(asked, user, readers, writer, clock, recalled=True)
 
 
 async def _mark(
     asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock", *, recalled: bool
-) -> dict[str, Any]:
+) -> "Recalled":
     from klaw.actor.clock import iso
     from klaw.store.kinds import chats, topics
 

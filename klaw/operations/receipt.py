@@ -2,15 +2,16 @@
 said; it never goes into a log."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.operations.operation import Lines, Name, Noun, OperationError, UserName, argument, chat_of
+from klaw.operations.operation import ChatName, Lines, Name, Noun, OperationError, UserName, argument, chat_of
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
+    from klaw.operations.answers.chats import TurnReceipt
     from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
 
@@ -20,7 +21,7 @@ NOUN = Noun("receipt", "show what an answer was made from (docs/receipts.md)")
 @attrs.frozen(kw_only=True)
 class Receipt:
     turn: Name | None = argument("id of the turn (default: the newest)", positional=True, id_of="turn")
-    chat: Name | None = argument("the newest turn of this chat", metavar="NAME")
+    chat: ChatName | None = argument("the newest turn of this chat", metavar="NAME")
     user: UserName | None = argument(
         "the newest turn of this user; with --chat: whose chat (default: local)", metavar="NAME"
     )
@@ -39,7 +40,7 @@ def _lines(answer: dict[str, Any]) -> Lines:
 @NOUN.operation("receipt", Receipt, cli="", show=_lines, offline=True)
 async def receipt(
     asked: Receipt, user: UserId, caller: "Caller", readers: "Readers", parts: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> "TurnReceipt":
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message_outcome import explain_message, with_search
     from klaw.store import overview
@@ -55,7 +56,7 @@ async def receipt(
     if asked.texts:
         answer["texts"] = await readers.run(overview.quoted, turn)
     if asked.why is None:
-        return answer
+        return cast("TurnReceipt", answer)
     of_chat = turn.chat if asked.why.isdecimal() else None
     of_user = None if ":" in asked.why and caller.any_user else turn.user
     message = await find_message(readers, asked.why, of_chat, of_user, field="why")
@@ -63,4 +64,4 @@ async def receipt(
     if told["as"] == "not_found":  # the receipt itself does not say what became of it
         stored = await readers.run(overview.stored_recall, turn)
         told = await with_search(told, message, stored, readers, parts["embedder"], parts["config"].auto_rag)
-    return {**answer, "why": told}
+    return cast("TurnReceipt", {**answer, "why": told})

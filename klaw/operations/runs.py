@@ -12,6 +12,7 @@ from klaw.domain.text import cut, one_line, plural
 from klaw.operations import operation as op
 
 if TYPE_CHECKING:
+    from klaw.operations.answers.work import OneRun, RunPage, Transcript
     from klaw.runs.service import Scheduling
 
 NOUN = op.Noun("runs", "list, show and cancel runs of tasks and subagents (docs/scheduling.md)")
@@ -120,7 +121,7 @@ def status_of(run: dict[str, Any]) -> str:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-async def list_of_runs(scheduling: "Scheduling", user: UserId, asked: RunFilters, task: str | None) -> dict[str, Any]:
+async def list_of_runs(scheduling: "Scheduling", user: UserId, asked: RunFilters, task: str | None) -> "RunPage":
     """A page of a user's runs, of one task or of all."""
     if asked.before is not None:
         await _found(scheduling, user, asked.before)
@@ -151,13 +152,13 @@ _CANCEL = op.Slash(word="/cancel", help="end a run: /cancel with its id or the n
 
 
 @NOUN.operation("runs", RunList, cli="", show=runs_page, slash=_LIST)
-async def list_runs(asked: RunList, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def list_runs(asked: RunList, user: UserId, scheduling: "Scheduling") -> "RunPage":
     """List the runs, the newest first."""
     return await list_of_runs(scheduling, user, asked, asked.task)
 
 
 @NOUN.operation("run_show", OfRun, cli="show", show=_run)
-async def show(asked: OfRun, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def show(asked: OfRun, user: UserId, scheduling: "Scheduling") -> "OneRun":
     """Show a run with its request and its result."""
     return {"run": scheduling.run_json(await _found(scheduling, user, asked.run), whole=True)}
 
@@ -171,10 +172,11 @@ def _transcript(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("run_transcript", OfRun, cli="transcript", show=_transcript)
-async def transcript(asked: OfRun, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def transcript(asked: OfRun, user: UserId, scheduling: "Scheduling") -> "Transcript":
     """Show what was said in a run: its request, calls of tools with their results, and answers."""
     run = await _found(scheduling, user, asked.run)
-    return {"run": run.id, **await scheduling.transcript(run)}
+    told = await scheduling.transcript(run)
+    return {"run": run.id, "messages": told["messages"], "cut": told["cut"]}
 
 
 def _cancelled(answer: dict[str, Any]) -> op.Lines:
@@ -182,7 +184,7 @@ def _cancelled(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("run_cancel", RunCancel, cli="cancel", show=_cancelled, changes=True, slash=_CANCEL)
-async def cancel(asked: RunCancel, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def cancel(asked: RunCancel, user: UserId, scheduling: "Scheduling") -> "OneRun":
     """End a run that is in progress or waits for its turn."""
     run = await _meant(scheduling, user, asked.run)
     if not await scheduling.cancel(user, run.id):

@@ -1,6 +1,6 @@
 """Scheduled tasks. The answers hold what tasks ask for, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import attrs
 
@@ -14,6 +14,7 @@ from klaw.operations import operation as op
 from klaw.operations.runs import RunFilters, list_of_runs, run_table, runs_page, status_of
 
 if TYPE_CHECKING:
+    from klaw.operations.answers.work import Heart, OneRun, OneTask, PreviewedTrigger, RemovedTask, RunPage, Tasks
     from klaw.runs.service import Scheduling
 
 NOUN = op.Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
@@ -203,50 +204,51 @@ _HEARTBEAT = op.Slash(
 
 
 @NOUN.operation("schedule_list", op.OfUser, cli="list", show=_table, slash=_LIST)
-async def list_tasks(user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def list_tasks(user: UserId, scheduling: "Scheduling") -> "Tasks":
     """List the tasks with their next and their last runs."""
     return {"user": user, "tasks": await scheduling.tasks(user)}
 
 
 @NOUN.operation("schedule_preview", TriggerFields, cli="preview", show=_preview, scope=op.Scope.USER)
-async def preview(asked: TriggerFields, scheduling: "Scheduling") -> dict[str, Any]:
+async def preview(asked: TriggerFields, scheduling: "Scheduling") -> "PreviewedTrigger":
     """Show the next times of a schedule without making a task: give one of --cron, --every and --at."""
-    return scheduling.preview({name: value for name, value in attrs.asdict(asked).items() if value is not None})
+    given = {name: value for name, value in attrs.asdict(asked).items() if value is not None}
+    return cast("PreviewedTrigger", scheduling.preview(given))
 
 
 @NOUN.operation("schedule_add", TaskAdd, cli="add", show=_task, changes=True)
-async def add(asked: TaskAdd, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def add(asked: TaskAdd, user: UserId, scheduling: "Scheduling") -> "OneTask":
     """Make a task: give --message and one of --cron, --every and --at."""
     return {"task": await scheduling.add(user, asked.fields)}  # type: ignore[arg-type]  # a mapping, see its Form
 
 
 @NOUN.operation("schedule_edit", TaskEdit, cli="edit", show=_task, changes=True)
-async def edit(asked: TaskEdit, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def edit(asked: TaskEdit, user: UserId, scheduling: "Scheduling") -> "OneTask":
     """Change a task; what is not given stays as it is."""
     return {"task": await scheduling.edit(user, asked.name, asked.fields)}  # type: ignore[arg-type]  # likewise
 
 
 @NOUN.operation("schedule_remove", OfTask, cli="remove", show=_removed, changes=True)
-async def remove(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def remove(asked: OfTask, user: UserId, scheduling: "Scheduling") -> "RemovedTask":
     """Remove a task for good; its runs stay."""
     removed = await scheduling.remove(user, asked.name)
     return {"removed": {"user": removed.user, "name": removed.name}}
 
 
 @NOUN.operation("schedule_enable", TaskEnable, cli="enable", show=_task, changes=True)
-async def enable(asked: TaskEnable, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def enable(asked: TaskEnable, user: UserId, scheduling: "Scheduling") -> "OneTask":
     """Let a task run by its schedule again, from now on."""
     return {"task": await scheduling.enable(user, asked.name, asked.enabled, now=asked.now)}
 
 
 @NOUN.operation("schedule_disable", OfTask, cli="disable", show=_task, changes=True)
-async def disable(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def disable(asked: OfTask, user: UserId, scheduling: "Scheduling") -> "OneTask":
     """Do not run a task by its schedule, without removing it."""
     return {"task": await scheduling.enable(user, asked.name, enabled=False)}
 
 
 @NOUN.operation("schedule_run", OfTask, cli="run", show=_started, changes=True)
-async def run_now(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def run_now(asked: OfTask, user: UserId, scheduling: "Scheduling") -> "OneRun":
     """Start a run now, whatever the schedule says, and do not wait for its end."""
     from klaw.errors import NotStarted
 
@@ -261,13 +263,13 @@ async def run_now(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict
 
 
 @NOUN.operation("schedule_runs", TaskRuns, cli="runs", show=runs_page)
-async def runs(asked: TaskRuns, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+async def runs(asked: TaskRuns, user: UserId, scheduling: "Scheduling") -> "RunPage":
     """List the runs of a task, the newest first."""
     return await list_of_runs(scheduling, user, asked, asked.name)
 
 
 @NOUN.operation("heartbeat", Heartbeat, show=_heartbeat, changes=True, slash=_HEARTBEAT)
-async def heartbeat(asked: Heartbeat, user: UserId, chat: ChatId | None, scheduling: "Scheduling") -> dict[str, Any]:
+async def heartbeat(asked: Heartbeat, user: UserId, chat: ChatId | None, scheduling: "Scheduling") -> "Heart":
     """Let the heartbeat speak in the chat where this is asked, or nowhere."""
     if (asked.state or "").lower() == "off":
         await scheduling.pair_heartbeat(user, None)

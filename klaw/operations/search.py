@@ -2,7 +2,7 @@
 so it never goes into a log."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import attrs
 
@@ -18,6 +18,7 @@ from klaw.operations.perform import Caller
 if TYPE_CHECKING:
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.search.search import MemorySearch
+    from klaw.operations.answers.memory import SearchAnswer
     from klaw.store.engine.database import Readers
 
 NOUN = op.Noun("search", "search all that was said, by words and by meaning")
@@ -45,7 +46,7 @@ _NOTES = {
 @attrs.frozen(kw_only=True)
 class Search(op.OfUser):
     query: op.Query = op.required("a question, or words", words=True)
-    chat: op.Name | None = op.argument("only messages of this chat", metavar="NAME")
+    chat: op.ChatName | None = op.argument("only messages of this chat", metavar="NAME")
     since: op.Name | None = op.argument(f"only what was said from then on: {_TIMES}", metavar="TIME")
     until: op.Name | None = op.argument("only what was said before; a day counts to its end", metavar="TIME")
     role: Literal["user", "assistant"] | None = op.argument("only what the user or the assistant said")
@@ -125,7 +126,7 @@ def _results(answer: dict[str, Any]) -> str:
 @NOUN.operation("search", Search, cli="", show=show, offline=True, mcp="search")
 async def search(
     asked: Search, user: UserId, caller: Caller, search: "MemorySearch", readers: "Readers", embedder: "Embedder"
-) -> dict[str, Any]:
+) -> "SearchAnswer":
     """Search all that was said, by words and by meaning.
 
     Finds messages of all chats, facts, memory files, topics and people. Use it first for every question about the user
@@ -157,8 +158,17 @@ async def search(
         "chat": chat,
         "since": since,
         "until": until,
-        "role": filters.role,
-        **attrs.asdict(found, filter=lambda field, _value: field.name != "results"),
+        "role": asked.role,
+        "page": found.page,
+        "first": found.first,
+        "next": found.next,
+        "total": found.total,
+        "total_is_exact": found.total_is_exact,
+        "words": found.words,
+        "words_left_out": found.words_left_out,
+        "timings_ms": found.timings_ms,
+        "topics": found.topics,
+        "people": found.people,
         "degraded": [missing if missing and each == "embedding_off" else each for each in found.degraded],
-        "results": [{"kind": kind_of(each), **attrs.asdict(each)} for each in found.results],
+        "results": [cast("Any", {"kind": kind_of(each), **attrs.asdict(each)}) for each in found.results],
     }

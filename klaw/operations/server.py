@@ -1,15 +1,17 @@
 """What whoever runs the server asks of it beside its status: health, log level, MCP servers, a reindex."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
 
+from klaw.convert import Bounds
 from klaw.domain.text import plural, span
 from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Shown, argument, minute
 
 if TYPE_CHECKING:
     from klaw.actor.supervisor import Supervisor
     from klaw.core import Core, Health
+    from klaw.operations.answers.server import Degraded, HealthAnswer, LogLevel, McpAnswer
     from klaw.store.engine.writer import Writer
     from klaw.store.rebuild.actor import Reindexer, ReindexStatus
     from klaw.toolbox.mcp.servers import McpServers
@@ -42,7 +44,7 @@ def _health(answer: dict[str, Any]) -> Shown:
     return Shown(lines, found=answer["state"] != "failing", degraded=answer["state"] == "degraded")
 
 
-def listed(health: "Health") -> list[dict[str, str]]:
+def listed(health: "Health") -> "list[Degraded]":
     """What is degraded and since when, as JSON has it."""
     from klaw.actor.clock import iso
 
@@ -51,7 +53,7 @@ def listed(health: "Health") -> list[dict[str, str]]:
 
 
 @HEALTH.operation("health", cli="", show=_health, scope=Scope.OPERATOR, deadline_s=8)
-async def health(writer: "Writer", health: "Health", supervisor: "Supervisor") -> dict[str, Any]:
+async def health(writer: "Writer", health: "Health", supervisor: "Supervisor") -> "HealthAnswer":
     """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code
     is 0 if all is ok, 3 if something is degraded, 1 if nothing can be stored or no server answers.
     """
@@ -76,7 +78,7 @@ async def health(writer: "Writer", health: "Health", supervisor: "Supervisor") -
 @LOG.operation(
     "log", Log, cli="", show=lambda answer: [answer["level"]], scope=Scope.OPERATOR, changes=True, deadline_s=2
 )
-async def log(asked: Log) -> dict[str, Any]:
+async def log(asked: Log) -> "LogLevel":
     """Show the level of the server's log, or set it until the next start."""
     from klaw.actor import log as logging
 
@@ -90,7 +92,9 @@ async def log(asked: Log) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Mcp:
-    names: tuple[Name, ...] = argument("only these servers (default: all)", default=(), positional=True, metavar="NAME")
+    names: Annotated[tuple[Name, ...], Bounds(0, 100)] = argument(
+        "only these servers (default: all)", default=(), positional=True, metavar="NAME"
+    )
 
 
 def _lines(answer: dict[str, Any]) -> Lines:
@@ -126,7 +130,7 @@ def servers_json(mcp: "McpServers") -> list[dict[str, Any]]:
 
 
 @MCP.operation("mcp", Mcp, cli="list", show=_lines, scope=Scope.OPERATOR, deadline_s=2)
-async def servers(asked: Mcp, mcp: "McpServers", core: "Core") -> dict[str, Any]:
+async def servers(asked: Mcp, mcp: "McpServers", core: "Core") -> "McpAnswer":
     """List the MCP servers with their state and their tools."""
     found = servers_json(mcp)
     known = [server["name"] for server in found]

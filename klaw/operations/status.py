@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from klaw.core import Core
     from klaw.llm.client import Llm
     from klaw.memory.parts import Memory
+    from klaw.operations.answers.server import StatusAnswer
     from klaw.runs.service import Scheduling
     from klaw.toolbox.parts import Tools
 
@@ -171,7 +172,7 @@ async def status(
     connections: "Callable[[], Sequence[Any]]",
     http_connections: "Callable[[], int]",
     address: "Callable[[], str | None]",
-) -> dict[str, Any]:
+) -> "StatusAnswer":
     """Show what the server has stored, what it does, what it costs, and what is degraded. The exit code is 0 if nothing
     is, 3 if something is, 1 if no server answers.
     """

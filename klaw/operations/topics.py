@@ -7,7 +7,7 @@ import attrs
 from klaw.convert import Bounds
 from klaw.domain.names import UserId
 from klaw.domain.text import plural
-from klaw.domain.topic import TopicId
+from klaw.domain.topic import MAX_MERGED, TopicId
 from klaw.operations import operation as op
 from klaw.operations.chat import session_of
 
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from klaw.domain.message import Message
     from klaw.memory.topics.control import TopicControl
     from klaw.memory.topics.search import TopicSearch
+    from klaw.operations.answers.chats import SaidMessage
+    from klaw.operations.answers.memory import (
+        ChangeOfTopics,
+        OneTopic,
+        RebuiltTopics,
+        ShownTopic,
+        SplitTopic,
+        TopicHistory,
+        TopicPage,
+        TopicsFound,
+        TopicState,
+        UndoneChange,
+    )
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.topic_changes import TopicChange
 
@@ -28,7 +41,7 @@ NOUN = op.Noun("topics", "list, search, show, edit, merge, split and rebuild top
 
 @attrs.frozen(kw_only=True)
 class TopicsList(op.OfUser):
-    chat: op.Name | None = op.argument("only topics of this chat", metavar="NAME")
+    chat: op.ChatName | None = op.argument("only topics of this chat", metavar="NAME")
     limit: op.Limit = op.argument("entries, 1 to 100 (default: 20)", default=20, metavar="N")
     before: op.Whole | None = op.argument("those behind an entry, by its last_rowid (--json)", metavar="ROW")
 
@@ -57,7 +70,9 @@ class TopicsEdit(op.OfUser):
 
 @attrs.frozen(kw_only=True)
 class Merged:
-    topics: tuple[op.Whole, ...] = op.required("numbers of two or more topics of one chat", metavar="TOPIC")
+    topics: Annotated[tuple[op.Whole, ...], Bounds(2, MAX_MERGED)] = op.required(
+        "numbers of two or more topics of one chat", metavar="TOPIC"
+    )
     summary: str | None = op.argument("the new summary (default: the old ones, one after the other)", metavar="TEXT")
 
 
@@ -81,7 +96,7 @@ class TopicsSplit(op.OfUser):
 
 @attrs.frozen(kw_only=True)
 class TopicsRebuild(op.OfUser):
-    chat: op.Name | None = op.argument("only topics of this chat", metavar="NAME")
+    chat: op.ChatName | None = op.argument("only topics of this chat", metavar="NAME")
     since: op.Name | None = op.argument("only topics last talked about since then: 2026-05-01, 7d …", metavar="TIME")
     dry_run: bool = op.argument("only list what would be dropped", default=True)
 
@@ -206,7 +221,7 @@ _SLASH = op.Slash(
 
 
 @NOUN.operation("topics_list", TopicsList, cli="list", show=_table, offline=True, slash=_SLASH, mcp="topics")
-async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> "TopicPage":
     """List the topics, those last talked about first.
 
     What the user talked about lately, each with a summary; fetch topic:ID shows the messages.
@@ -219,7 +234,7 @@ async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> di
 
 
 @NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=op.Slash(word="/topics", rest="query"))
-async def search(asked: TopicsSearch, user: UserId, topic_search: "TopicSearch") -> dict[str, Any]:
+async def search(asked: TopicsSearch, user: UserId, topic_search: "TopicSearch") -> "TopicsFound":
     """Find topics by words and by meaning."""
     from klaw.store.search.topic_search import TopicFilters
 
@@ -228,7 +243,7 @@ async def search(asked: TopicsSearch, user: UserId, topic_search: "TopicSearch")
 
 
 @NOUN.operation("topics_show", TopicsShow, cli="show", show=lines, offline=True)
-async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> "ShownTopic":
     """Show a topic with its messages."""
     from klaw.store.kinds import topics
 
@@ -242,26 +257,26 @@ async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> dict[str,
     return {"topic": found, "messages": list(map(said, await readers.run(topics.read, user, topic)))}
 
 
-def said(each: "Message") -> dict[str, Any]:
+def said(each: "Message") -> "SaidMessage":
     """A message as JSON has it."""
     return {"seq": each.seq, "role": each.role, "type": each.type, "at": each.created_at, "content": each.content}
 
 
 @NOUN.operation("topics_edit", TopicsEdit, cli="edit", show=_edited, changes=True, deadline_s=60.0)
-async def edit(asked: TopicsEdit, user: UserId, topic_control: "TopicControl") -> dict[str, Any]:
+async def edit(asked: TopicsEdit, user: UserId, topic_control: "TopicControl") -> "OneTopic":
     """Give a topic another summary."""
     return {"topic": await topic_control.edit(user, asked.topic, asked.fields.summary)}
 
 
 @NOUN.operation("topics_merge", TopicsMerge, cli="merge", show=_replaced, changes=True, deadline_s=60.0)
-async def merge(asked: TopicsMerge, user: UserId, topic_control: "TopicControl") -> dict[str, Any]:
+async def merge(asked: TopicsMerge, user: UserId, topic_control: "TopicControl") -> "OneTopic":
     """Merge topics into the first of them."""
     topics = list(asked.fields.topics)
     return {"topic": await topic_control.merge(user, topics, asked.fields.summary)}
 
 
 @NOUN.operation("topics_split", TopicsSplit, cli="split", show=_replaced, changes=True, deadline_s=600.0)
-async def split(asked: TopicsSplit, user: UserId, topic_control: "TopicControl") -> dict[str, Any]:
+async def split(asked: TopicsSplit, user: UserId, topic_control: "TopicControl") -> "SplitTopic":
     """Split a topic into several; without --at a model decides where."""
     made = await topic_control.split(user, asked.topic, list(asked.fields.at))
     return {"ended": asked.topic, "topics": made}
@@ -278,7 +293,7 @@ async def split(asked: TopicsSplit, user: UserId, topic_control: "TopicControl")
 )
 async def rebuild(
     asked: TopicsRebuild, user: UserId, topic_control: "TopicControl", readers: "Readers", clock: "Clock"
-) -> dict[str, Any]:
+) -> "RebuiltTopics":
     """Drop topics and let the archivist make them again; facts are kept."""
     chat = op.chat_of(asked.chat, user)
     if chat is not None:
@@ -299,7 +314,7 @@ async def rebuild(
 
 
 @NOUN.operation("topics_history", TopicsHistory, cli="history", show=_changes)
-async def history(asked: TopicsHistory, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def history(asked: TopicsHistory, user: UserId, readers: "Readers") -> "TopicHistory":
     """Show changes of topics, the newest first."""
     from klaw.store.kinds import topic_changes
 
@@ -308,8 +323,8 @@ async def history(asked: TopicsHistory, user: UserId, readers: "Readers") -> dic
     return {"user": user, "changes": list(map(_change, found))}
 
 
-def _change(change: "TopicChange") -> dict[str, Any]:
-    before = [
+def _change(change: "TopicChange") -> "ChangeOfTopics":
+    before: list[TopicState] = [
         {"id": each.id, "summary": each.summary, "messages": len(each.members)} for each in change.before[:MOST_TOLD]
     ]
     return {
@@ -328,7 +343,7 @@ def _change(change: "TopicChange") -> dict[str, Any]:
 
 
 @NOUN.operation("topics_undo", TopicsUndo, cli="undo", show=_undone, changes=True, deadline_s=60.0)
-async def undo(asked: TopicsUndo, user: UserId, topic_control: "TopicControl") -> dict[str, Any]:
+async def undo(asked: TopicsUndo, user: UserId, topic_control: "TopicControl") -> "UndoneChange":
     """Undo a change of topics, also one that undid another."""
     done = await topic_control.undo(user, asked.entry)
     return {

@@ -3,7 +3,7 @@ has the same without a server.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -13,6 +13,7 @@ from klaw.operations.perform import OPERATOR, operations, perform, read
 if TYPE_CHECKING:
     from klaw.core import Core
     from klaw.llm.client import Llm
+    from klaw.operations.answers.server import CheckUp, Models, RevokedTokens, TestedModel, Tokens
 
 TOKENS = Noun("token", "list and revoke access tokens and logins (docs/security.md)")
 MODELS = Noun("models", "list and test the models of the configuration (docs/models.md)")
@@ -30,14 +31,14 @@ class Tested:
 
 
 @TOKENS.operation("token_list", scope=Scope.OPERATOR)
-async def tokens(core: "Core", auth: Any) -> dict[str, Any]:
+async def tokens(core: "Core", auth: Any) -> "Tokens":
     """List the tokens and the browsers that are logged in: their ids, users and dates."""
     access = await core.files.run(auth.listed)
     return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
 
 
 @TOKENS.operation("token_revoke", Revoked, scope=Scope.OPERATOR, changes=True)
-async def revoke(asked: Revoked, core: "Core", auth: Any) -> dict[str, Any]:
+async def revoke(asked: Revoked, core: "Core", auth: Any) -> "RevokedTokens":
     """Revoke the tokens of a user, or one token or login; their connections are closed."""
     revoked = await core.files.run(auth.revoke, asked.name)
     if not revoked:
@@ -46,7 +47,7 @@ async def revoke(asked: Revoked, core: "Core", auth: Any) -> dict[str, Any]:
 
 
 @MODELS.operation("models_list", scope=Scope.OPERATOR)
-async def models(llm: "Llm") -> dict[str, Any]:
+async def models(llm: "Llm") -> "Models":
     """List the models of the configuration, the usual one first."""
     from klaw.llm.registry import configured_models
 
@@ -55,7 +56,7 @@ async def models(llm: "Llm") -> dict[str, Any]:
 
 
 @MODELS.operation("models_test", Tested, scope=Scope.OPERATOR, changes=True, deadline_s=120)
-async def test(asked: Tested, llm: "Llm") -> dict[str, Any]:
+async def test(asked: Tested, llm: "Llm") -> "TestedModel":
     """Ask a model a few tiny questions and say what works; it costs a few tokens."""
     from klaw.errors import ConfigError
     from klaw.llm.trial import trials_of
@@ -68,7 +69,7 @@ async def test(asked: Tested, llm: "Llm") -> dict[str, Any]:
 
 
 @DOCTOR.operation("doctor", Nothing, scope=Scope.OPERATOR, deadline_s=60)
-async def doctor(parts: Mapping[str, Any], check_up: Callable[..., Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+async def doctor(parts: Mapping[str, Any], check_up: Callable[..., Awaitable[dict[str, Any]]]) -> "CheckUp":
     """Check the installation and say what to do; it changes nothing."""
     about = [await perform(read(operations()[name], {}), OPERATOR, parts) for name in ("status", "health")]
-    return await check_up(*about)
+    return cast("CheckUp", await check_up(*about))

@@ -16,6 +16,7 @@ from klaw.operations.perform import Caller
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.llm.budget import BudgetReport, DailyBudget
+    from klaw.operations.answers.chats import UsageAnswer
     from klaw.store.engine.database import Readers
 
 NOUN = Noun("usage", "show what calls to models used and cost (docs/usage.md)")
@@ -114,12 +115,12 @@ def _spent(each: Mapping[str, Any]) -> str:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def spent_json(spent: Spent) -> dict[str, Any]:
+def spent_json(spent: Spent, **more: str | None) -> Any:
     """Sums as JSON has them."""
-    return {**attrs.asdict(spent), "cost_usd": spent.cost_usd}
+    return {**attrs.asdict(spent), "cost_usd": spent.cost_usd, **more}
 
 
-def budget_json(report: "BudgetReport") -> dict[str, Any]:
+def budget_json(report: "BudgetReport") -> Any:
     """The daily limits and how much of them is used."""
     return {**attrs.asdict(report), "share": round(report.share, 4) if report.share is not None else None}
 
@@ -127,7 +128,7 @@ def budget_json(report: "BudgetReport") -> dict[str, Any]:
 @NOUN.operation("usage", Usage, cli="", show=_lines, offline=True)
 async def usage(
     asked: Usage, caller: Caller, readers: "Readers", clock: "Clock", budget: "DailyBudget | None"
-) -> dict[str, Any]:
+) -> "UsageAnswer":
     """Show tokens and cost by day, chat, model, task or source."""
     from klaw.store.kinds import usage
     from klaw.store.kinds.usage import UsageFilters
@@ -141,7 +142,7 @@ async def usage(
         "days": asked.days,
         "user": user,
         "by": asked.by,
-        "groups": [{"key": group.key, **spent_json(group.spent)} for group in groups],
+        "groups": [spent_json(group.spent, key=group.key) for group in groups],
         "total": spent_json(total),
         # It sums up what all users spent.
         "budget": budget_json(budget.report()) if budget is not None and caller.any_user else None,
@@ -164,6 +165,6 @@ async def chat_usage(chat: ChatId, readers: "Readers", budget: "DailyBudget") ->
         "today": spent_json(used.today),
         "lately": spent_json(used.lately),
         "days": usage.DAYS,
-        "models": [{"key": group.key, **spent_json(group.spent)} for group in used.models],
+        "models": [spent_json(group.spent, key=group.key) for group in used.models],
         "budget": problems.get("budget_used_up") or problems.get("budget_low"),
     }

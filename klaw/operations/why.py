@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from klaw.domain.message import Message
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.recall import Recall
+    from klaw.operations.answers.memory import WhyAnswer
     from klaw.operations.explain.message_place import Found
     from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
@@ -37,7 +38,7 @@ _UNKNOWN = (
 @attrs.frozen(kw_only=True)
 class Why:
     message: op.Name = op.required("its id, or its chat and number: main#12, anna:main#12", id_of="message")
-    chat: op.Name | None = op.argument("the message's chat; MESSAGE may then be its number alone", metavar="NAME")
+    chat: op.ChatName | None = op.argument("the message's chat; MESSAGE may then be its number alone", metavar="NAME")
     user: op.UserName | None = op.argument(
         "whose message (default: whoever has it; with a chat: local)", metavar="NAME"
     )
@@ -240,7 +241,7 @@ async def why(
     config: "EngineConfig",
     recall: "Recall",
     embedder: "Embedder",
-) -> dict[str, Any]:
+) -> "WhyAnswer":
     """Tell where a message is now, and what would bring it back into a request.
 
     For the question why Klaw did or did not remember something that was said: search tells the message's chat and

@@ -63,7 +63,7 @@ class Scheduling:
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
-    async def add(self, user: UserId, raw: Mapping[str, Any]) -> dict[str, Any]:
+    async def add(self, user: UserId, raw: Mapping[str, Any]) -> Any:
         """Make a task of raw fields (see ``drafting``).
 
         Raises:
@@ -78,7 +78,7 @@ class Scheduling:
         self._scheduler.nudge()
         return await self._view(task)
 
-    async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> dict[str, Any]:
+    async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> Any:
         """Change the given fields of a task. A run that goes on keeps what it was begun with.
 
         Raises:
@@ -96,7 +96,7 @@ class Scheduling:
             self._scheduler.nudge()
         return await self._view(changed)
 
-    async def enable(self, user: UserId, name: str, enabled: bool, *, now: bool = False) -> dict[str, Any]:
+    async def enable(self, user: UserId, name: str, enabled: bool, *, now: bool = False) -> Any:
         """Switch a task on or off; fire times that passed while it was off are over. Raises as ``edit``."""
         return await self.edit(user, name, {"enabled": enabled, **({"now": True} if now else {})})
 
@@ -110,11 +110,11 @@ class Scheduling:
         self._scheduler.nudge()
         return removed
 
-    async def task(self, user: UserId, name: str) -> dict[str, Any]:
+    async def task(self, user: UserId, name: str) -> Any:
         """One task. Raises NoSuchTask."""
         return await self._view(await self._task(user, name))
 
-    async def tasks(self, user: UserId) -> list[dict[str, Any]]:
+    async def tasks(self, user: UserId) -> list[Any]:
         """All tasks of a user, by name."""
         return [await self._view(task) for task in await self._readers.run(stored_tasks.of_user, user)]
 
@@ -271,7 +271,7 @@ class Scheduling:
         jobs = [*self._scheduler.live.values(), *self._scheduler.queued]
         return [job.run for job in jobs if job.run.user == user]
 
-    def run_json(self, run: Run, *, whole: bool = False) -> dict[str, Any]:
+    def run_json(self, run: Run, *, whole: bool = False) -> Any:
         """A run as JSON, the same for all doors. ``whole``: with what was asked and what came of it; both may be
         long."""
         told = _fields(run, without=frozenset() if whole else _LONG)
@@ -322,7 +322,7 @@ class Scheduling:
             raise NoSuchTask(f"there is no task {_name(name)}")
         return task
 
-    async def _view(self, task: Task) -> dict[str, Any]:
+    async def _view(self, task: Task) -> Any:
         now = self._clock.now()
         attempts = (await self._readers.run(runs.latest_attempts, iso(now))).get((task.user, task.name), [])
         last = await self.runs(task.user, task=task.name, limit=1)

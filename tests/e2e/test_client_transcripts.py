@@ -3,6 +3,7 @@ to, what of it the model is given, what is no talk, what is refused, and what ha
 """
 
 import json
+import unicodedata
 from pathlib import Path
 
 import httpx2
@@ -260,3 +261,21 @@ async def test_a_client_that_goes_away_stops_its_turn(http, llm, door, stream):
     await goes()
     await until(is_stopped)
     assert (await ask(http, body("u Another"), door, **{"X-Klaw-Chat": chat}))[0] == chat
+
+
+@pytest.mark.parametrize("form", ["{0}\n\n<user_query>\n{1}\n</user_query>\n", "{0}\n\n{1}"])
+@pytest.mark.parametrize("headers", [{}, {"X-OpenWebUI-Chat-Id": "mine"}])
+async def test_a_question_with_a_file_goes_on_as_the_question_alone(http, llm, form, headers):
+    """So Open WebUI has it in the next request. Another text in its place is another conversation."""
+    task = "### Task:\nRespond to the user query using the provided context.\n\n<context>\nTea is green.\n</context>"
+    first, answer = await ask(http, body("u " + form.format(task, "What is tea?")), **headers)
+    other, _ = await ask(http, body("u is tea?", f"a {answer}", "u And coffee?"), **headers)
+    again, _ = await ask(http, body("u What is tea?", f"a {answer}", "u And coffee?"), **headers)
+    assert (again, first == other) == (first, False)
+
+
+async def test_letters_with_marks_are_the_same_in_either_form(http, llm):
+    llm.replies.append(text_reply("Ça va, й"))
+    first, answer = await ask(http, body("u Hé"))
+    parted = body("u He\u0301", f"a {unicodedata.normalize('NFD', answer)}", "u And you?")
+    assert (await ask(http, parted))[0] == first

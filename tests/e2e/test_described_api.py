@@ -1,8 +1,10 @@
 """The description of the API is true: schemathesis makes requests of it, good and bad, for a real server."""
 
+import re
 import sys
 from pathlib import Path
 
+import httpx
 import trio
 
 from klaw.gateway.auth import add_token, tokens_file
@@ -15,14 +17,43 @@ CHECKS = (
     "content_type_conformance",
     "response_schema_conformance",
     "negative_data_rejection",
+    "positive_data_acceptance",
     "unsupported_method",
 )
 EXAMPLES = 1
 """Of each operation, beside those of every limit in the description."""
 
+NEWLINE = "\n"
+BEYOND_A_SCHEMA = (
+    # fields that depend on each other
+    "messages_list", "messages_send", "chats_rename", "receipt", "schedule_preview", "schedule_add", "schedule_edit",
+    "kb_add", "topics_merge",
+    # times, cursors, places and names of things as people write them
+    "search", "topics_rebuild", "why", "chat", "fact_add", "models_test", "import_remember", "import_put",
+    # a body, a login or a chat that must be there
+    "file_upload", "import_keep", "log_out", "heartbeat",
+)  # fmt: skip
+"""Operations that may refuse with 400 what their schema lets through."""
+CONFIGURATION = f"""
+[checks]
+enabled = false
+{"".join(f"{check}.enabled = true{NEWLINE}" for check in CHECKS)}
+positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 424, 429, "5xx"]
+[[operations]]
+include-operation-id = {list(BEYOND_A_SCHEMA)}
+checks.positive_data_acceptance.enabled = false
+"""
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "PROPFIND")
+BESIDE = (
+    "/", "/healthz", "/metrics", "/static/", "/static/page.js", "/static/code.css", "/api/openapi.json", "/mcp",
+    "/v1/models", "/v1/chat/completions", "/api/tags", "/api/show", "/api/version", "/api/chat",
+)  # fmt: skip
+"""Paths that the description does not have."""
+
 
 async def test_what_schemathesis_makes_of_the_description(tmp_path):
     home = write_home(tmp_path / "home", gateway={"http": {"requestsPerSecond": 10_000}})
+    (tmp_path / "schemathesis.toml").write_text(CONFIGURATION)
     _, token = add_token(tokens_file(home / "config"), "root", "2026-01-01T00:00:00Z", operator=True)
     async with served(home) as server:
         base = server.url.replace("ws://", "http://").removesuffix("/ws")
@@ -30,7 +61,7 @@ async def test_what_schemathesis_makes_of_the_description(tmp_path):
             done = await trio.run_process(
                 [
                     str(Path(sys.executable).parent / "schemathesis"), "run", f"{base}/api/openapi.json",
-                    "--header", f"Authorization: Bearer {token}", "--checks", ",".join(CHECKS),
+                    "--header", f"Authorization: Bearer {token}",
                     "--phases", "examples,coverage,fuzzing", "--max-examples", str(EXAMPLES),
                     "--generation-deterministic", "--suppress-health-check", "all", "--warnings", "off", "--no-color",
                     # While the database is made new, nobody is answered.
@@ -41,3 +72,26 @@ async def test_what_schemathesis_makes_of_the_description(tmp_path):
         assert done.returncode == 0, done.stdout.decode()[-8000:]
         assert not [each for each in server.events() if each["event"] == "request_failed"]
         assert server.running
+
+
+async def test_each_method_that_a_path_does_not_have_is_told_which_it_has(tmp_path):
+    """26.D4: also paths of files, and methods that nothing has."""
+    home = write_home(tmp_path / "home", gateway={"http": {"requestsPerSecond": 10_000}})
+    async with served(home) as server, httpx.AsyncClient(timeout=HANG_S) as client:
+        client.base_url = server.url.replace("ws://", "http://").removesuffix("/ws")
+        described = (await client.get("/api/openapi.json")).json()["paths"]
+        refused = 0
+        for path in (*described, *BESIDE):
+            named = re.sub(r"{.*?}", "1", path)
+            for method in METHODS:
+                if method.lower() in described.get(path, ()):
+                    continue
+                answer = await client.request(method, named)
+                if answer.status_code == 405:
+                    refused += 1
+                    allowed = answer.headers.get("allow", "").split(", ")
+                    assert not {"", method} & {*allowed}, (method, path)
+                    assert {each.upper() for each in described.get(path, ())} <= set(allowed), (method, path)
+                else:
+                    assert answer.status_code < 500, (method, path)
+        assert refused > 8 * len(described)

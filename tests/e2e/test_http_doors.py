@@ -135,3 +135,13 @@ async def test_a_method_that_is_not_there_is_told_which_are(server):
             assert (found.status_code, set(found.headers["allow"].split(", "))) == (405, may), path
         for path in ("/api/v1/kb/check", "/api/v1/runs/cancel", "/api/v1/schedule/preview"):
             assert (await client.delete(path)).status_code == 405, path
+
+
+async def test_a_body_that_says_that_it_is_too_long_is_not_waited_for(server):
+    host, _, port = server.url.removeprefix("ws://").removesuffix("/ws").partition(":")
+    stream = await trio.open_tcp_stream(host, int(port))
+    async with stream:
+        lines = f"Host: {host}:{port}\r\nContent-Type: application/json\r\nContent-Length: {10**12}\r\n\r\n"
+        await stream.send_all(f"POST /v1/chat/completions HTTP/1.1\r\n{lines}".encode())
+        with trio.fail_after(HANG_S):
+            assert (await stream.receive_some(4096)).startswith(b"HTTP/1.1 413")

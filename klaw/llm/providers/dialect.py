@@ -33,6 +33,13 @@ class CallInProgress:
         """Whether its arguments are JSON, so that nothing more can belong to them."""
         return is_json("".join(self.arguments))
 
+    def is_other(self, arguments: object) -> bool:
+        """Whether these are whole, too, and not the same: of another call. It came in one piece, then."""
+        if len(self.arguments) != 1:
+            return False
+        old, new = (parsed(each) if isinstance(each, str) else each for each in (self.arguments[0], arguments))
+        return isinstance(old, dict) and isinstance(new, dict) and bool(old and new) and old != new
+
 
 class EmptyAnswer(ProviderMalformed):
     """An answer with neither text nor tool calls. It costs like any other; ``usage`` says what, if it was counted."""
@@ -243,7 +250,8 @@ def _finished(calls: list[CallInProgress], new_id: Callable[[], str]) -> tuple[T
     for call in calls:
         own = call.id if call.id and call.id not in taken else new_id()
         taken.add(own)
-        finished.append(ToolCall(id=own, name=call.name, arguments=_whole(call.arguments) or "{}"))
+        name = call.name.strip().removeprefix("functions.")  # so templates of some models call the place of tools
+        finished.append(ToolCall(id=own, name=name, arguments=_whole(call.arguments) or "{}"))
     return tuple(finished)
 
 

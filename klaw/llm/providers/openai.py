@@ -33,7 +33,7 @@ _THINKING = re.compile(r"think|reason|thought", re.IGNORECASE)
 _ECHOED = re.compile(r"reason|think|thought|signature|encrypted|extra_content|provider_specific", re.IGNORECASE)
 """Members of a message that belong to its thinking, or sign it: what providers may want back."""
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
-_OF_CALL = ("index", "id", "type", "function")
+_OF_CALL = ("index", "id", "type", "function", "name", "arguments")
 _OF_FUNCTION = ("name", "arguments")
 _GROWS = frozenset({"text", "summary", "thinking", "data", *_THOUGHTS})
 """Texts that come in pieces; others come whole."""
@@ -135,6 +135,8 @@ class OpenAiAssembly(Assembly):
         for choice in (choices or [])[:1]:
             if not isinstance(choice, dict):
                 raise ProviderMalformed("the LLM provider sent a choice that is not an object")
+            if choice.get("index") not in (0, None):
+                continue  # one answer is asked for
             if choice.get("error"):
                 raise refused_in_stream(choice)
             self._take_reason(choice)
@@ -183,7 +185,10 @@ class OpenAiAssembly(Assembly):
                 self._keep(self._echo, key, value)
         thought = next((text for key in _THOUGHTS if (text := "".join(_texts(delta.get(key))))), "")
         yield from self._think(thought or "".join(_texts(delta.get("reasoning_details"))))
-        yield from self._take_content(delta.get("content"))
+        content = delta.get("content")
+        if _is_thought(delta.get("extra_content")) and isinstance(content, str):  # Gemini: all of it is
+            content = [{"type": "thinking", "text": content}]
+        yield from self._take_content(content)
         if isinstance(refusal := delta.get("refusal"), str):
             yield from self._take_content(refusal)
         for image in delta.get("images") or ():
@@ -216,9 +221,7 @@ class OpenAiAssembly(Assembly):
         """A picture as data is kept; one elsewhere is a link in the text, which nothing follows."""
         place: object = image
         while isinstance(place, dict):
-            place = next(
-                (place[key] for key in ("image_url", "url", "b64_json", "data", "source") if key in place), None
-            )
+            place = next((place[key] for key in _PLACES if key in place), None)
         if not isinstance(place, str):
             return
         if place.startswith(("https://", "http://")):
@@ -233,12 +236,12 @@ class OpenAiAssembly(Assembly):
     def _take_call(self, part: object) -> None:
         if not isinstance(part, dict):
             return
-        function = part.get("function")
+        function = part.get("function", {key: part[key] for key in _OF_FUNCTION if key in part})
         function = function if isinstance(function, dict) else {}
         named = function.get("name")
         name = self._clean(named) if isinstance(named, str) else ""
         arguments = function.get("arguments")
-        call = self._call_of(part, name, begins=bool(arguments))
+        call = self._call_of(part, name, arguments)
         if call is None:
             return
         self._open = call
@@ -262,19 +265,20 @@ class OpenAiAssembly(Assembly):
         if arguments:
             call.arguments.append(self._clean(arguments))
 
-    def _call_of(self, part: dict[str, Any], name: str, *, begins: bool) -> CallInProgress | None:
+    def _call_of(self, part: dict[str, Any], name: str, arguments: object) -> CallInProgress | None:
         """Find the call that a part belongs to: the last one of its index (of all, without one). One without an id and
         a name belongs to the open call whatever its index. None: there are too many.
 
         Another id together with a name begins a new call whatever the index: some servers give all calls the same. So
-        does a name with arguments behind a call that is whole.
+        does a name with arguments behind a call that is whole; with the same id, if they are others than those.
         """
         index, own = part.get("index"), part.get("id")
         same = [call for known, call in self._calls if type(index) is not int or known == index]
         known = same[-1] if same else None if name or own else self._open
         if known is not None:
             other_id = bool(own) and bool(known.id) and own != known.id
-            behind = not own and bool(name) and (begins or name != known.name) and known.is_whole
+            behind = not own and bool(name) and (bool(arguments) or name != known.name) and known.is_whole
+            behind = behind or (name == known.name and known.is_other(arguments))
             if not (other_id and (name or type(index) is not int)) and not behind:
                 return known
         if len(self._calls) >= MAX_TOOL_CALLS:
@@ -310,11 +314,19 @@ class OpenAiAssembly(Assembly):
             )
 
 
+def _is_thought(more: object) -> bool:
+    google = more.get("google") if isinstance(more, dict) else None
+    return isinstance(google, dict) and google.get("thought") is True
+
+
 def _is_error(event: dict[str, Any]) -> bool:
     """Whether something without choices is an error."""
     texts = [event.get(key) for key in ("message", "detail", "error_msg", "errors")]
-    named = "error" in (event.get("object"), event.get("type"))
-    return named or any(bool(text) and isinstance(text, str | list) for text in texts)
+    status = event.get("base_resp")  # MiniMax
+    named = "error" in (event.get("object"), event.get("type")) or (
+        isinstance(status, dict) and status.get("status_code")
+    )
+    return bool(named) or any(bool(text) and isinstance(text, str | list) for text in texts)
 
 
 def _texts(value: object, depth: int = 0) -> Iterator[str]:

@@ -124,7 +124,10 @@ def _kind(status: int, code: str | None, text: str) -> type[ProviderRefused]:
     return RateLimited if status == 429 else ProviderRefused
 
 
-_TEXT_KEYS = ("error", "errors", "message", "detail", "details", "msg", "error_msg", "error_message", "reason", "title")
+_TEXT_KEYS = (
+    "error", "errors", "message", "detail", "details", "msg", "error_msg", "error_message", "reason", "title",
+    "base_resp", "status_msg",
+)  # fmt: skip
 
 
 def error_text(payload: object, depth: int = 0) -> str:

@@ -7,7 +7,8 @@ from klaw.llm.types import Delta, ReasoningDelta, TakenBack, TextDelta
 
 _TAGS = {
     **{f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "thoughts", "reasoning", "seed:think")},
-    **{f"<{name}>": f"</{name}>" for name in ("longcat_think", "mm:think", "antThinking", "scratchpad")},
+    **{f"<{name}>": f"</{name}>" for name in ("longcat_think", "mm:think", "antThinking", "scratchpad", "reflection")},
+    "<THINK>": "</THINK>",
     "◁think▷": "◁/think▷",
     "[THINK]": "[/THINK]",
     "<|think|>": "<|/think|>",

@@ -25,8 +25,6 @@ from klaw.store.engine import meta
 from klaw.store.kinds import topic_edits, topics
 from klaw.store.kinds.topic_edits import UndoneTopics
 
-MAX_MERGED = 50
-"""Topics of one merge."""
 MOST = 1 << 62
 
 
@@ -64,8 +62,6 @@ class TopicControl:
 
         Cancellation: it may be done or not.
         """
-        if not 2 <= len(ids) <= MAX_MERGED:
-            raise TopicRefused(f"must name 2 to {MAX_MERGED} topics", field="topics", code="bad_args")
         if len(set(ids)) < len(ids):
             twice = next(each for each in ids if list(ids).count(each) > 1)
             raise TopicRefused(f"topic {twice} is named twice", field="topics")

@@ -5,7 +5,7 @@ into a log.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -24,6 +24,9 @@ from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.overview import Turn, Whereabouts
 from klaw.store.search.candidates import Scope
+
+if TYPE_CHECKING:
+    from klaw.operations.answers.memory import WhyAnswer
 
 LOOKED_WORDS = 64
 """Words of the message whose frequency is counted."""
@@ -89,7 +92,7 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
-def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = None) -> dict[str, Any]:
+def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = None) -> "WhyAnswer":
     """The answer as plain JSON values.
 
     Args:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.knowledge import MAX_DESCRIPTION, Base, BaseId, base_name
+from klaw.domain.knowledge import MAX_DESCRIPTION, MAX_NAME, Base, BaseId, base_name
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, plural
 from klaw.operations import operation as op
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.core import Core
     from klaw.knowledge.indexer import Indexer
+    from klaw.operations.answers.knowledge import BaseAnswer, Bases, LeftBase, OneBase, SharedBase, ShownBase
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
     from klaw.store.kinds.knowledge.bases import Membership
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST_PROBLEMS = 20
 
-BaseName = Annotated[str, Check(base_name)]
+BaseName = Annotated[str, Check(base_name, Bounds(1, MAX_NAME))]
 Description = Annotated[str, Bounds(0, MAX_DESCRIPTION)]
 Language = Annotated[str, Bounds(0, 3, r"([a-z]{2,3})?")]
 _LANGUAGE = "code of the language of most texts, such as en or ru"
@@ -51,7 +52,7 @@ class BaseFields:
 
 @attrs.frozen(kw_only=True)
 class KbEdit(OfBase):
-    fields: Annotated[BaseFields, Check(op.something)] = op.argument("what to change", default=attrs.NOTHING)
+    fields: Annotated[BaseFields, Check(op.something, Bounds(1))] = op.argument("what to change", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
@@ -120,11 +121,16 @@ def _left(answer: dict[str, Any]) -> op.Lines:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def _described(found: "Membership", counted: "list[Counted]") -> dict[str, Any]:
+def _described(found: "Membership", counted: "list[Counted]") -> "BaseAnswer":
     """A base as one of its members is told of it; only the owner is told who else is."""
-    base = attrs.asdict(found.base, filter=attrs.filters.exclude("user", "members"))
+    base = found.base
     return {
-        **base,
+        "id": base.id,
+        "name": base.name,
+        "description": base.description,
+        "language": base.language,
+        "created_at": base.created_at,
+        "updated_at": base.updated_at,
         "owner": found.base.user,
         "role": found.role,
         "members": dict(found.base.members) if found.role == "owner" else {},
@@ -133,7 +139,7 @@ def _described(found: "Membership", counted: "list[Counted]") -> dict[str, Any]:
     }
 
 
-async def described(readers: "Readers", user: UserId, base: BaseId) -> dict[str, Any]:
+async def described(readers: "Readers", user: UserId, base: BaseId) -> "BaseAnswer":
     """A base as JSON has it. Raises NoSuchBase."""
     from klaw.store.kinds.knowledge import bases, documents
 
@@ -142,7 +148,7 @@ async def described(readers: "Readers", user: UserId, base: BaseId) -> dict[str,
 
 
 @NOUN.operation("kb_list", op.OfUser, cli="list", show=_table, offline=True, mcp="knowledge_bases")
-async def list_bases(asked: op.OfUser, user: UserId, readers: "Readers") -> dict[str, Any]:  # noqa: ARG001
+async def list_bases(asked: op.OfUser, user: UserId, readers: "Readers") -> "Bases":  # noqa: ARG001
     """List the knowledge bases that you may use.
 
     Their ids and names are what search_knowledge takes.
@@ -158,7 +164,7 @@ async def list_bases(asked: op.OfUser, user: UserId, readers: "Readers") -> dict
 
 
 @NOUN.operation("kb_show", OfBase, cli="show", show=_whole)
-async def show(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexer") -> dict[str, Any]:
+async def show(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexer") -> "ShownBase":
     """Show a base with its sources, and what of them could not be read."""
     from klaw.store.kinds.knowledge import documents
 
@@ -175,7 +181,7 @@ async def show(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexe
 
 
 @NOUN.operation("kb_create", KbCreate, cli="create", show=_base, changes=True)
-async def create(asked: KbCreate, user: UserId, core: "Core", readers: "Readers", writer: "Writer") -> dict[str, Any]:
+async def create(asked: KbCreate, user: UserId, core: "Core", readers: "Readers", writer: "Writer") -> "OneBase":
     """Make a knowledge base."""
     from klaw.actor.clock import iso
     from klaw.store.kinds.knowledge import bases
@@ -191,7 +197,7 @@ async def create(asked: KbCreate, user: UserId, core: "Core", readers: "Readers"
 
 
 @NOUN.operation("kb_edit", KbEdit, cli="edit", show=_base, changes=True)
-async def edit(asked: KbEdit, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+async def edit(asked: KbEdit, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "OneBase":
     """Change a base's name, description or language."""
     from klaw.actor.clock import iso
     from klaw.store.kinds.knowledge import bases
@@ -205,7 +211,7 @@ async def edit(asked: KbEdit, user: UserId, readers: "Readers", writer: "Writer"
 
 
 @NOUN.operation("kb_share", KbShare, cli="share", show=_shared, changes=True)
-async def share(asked: KbShare, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+async def share(asked: KbShare, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "SharedBase":
     """Give a user a role in a base, or take it away."""
     from klaw.actor.clock import iso
     from klaw.store.kinds.knowledge import bases
@@ -217,7 +223,7 @@ async def share(asked: KbShare, user: UserId, readers: "Readers", writer: "Write
 
 
 @NOUN.operation("kb_leave", OfBase, cli="leave", show=_left, changes=True)
-async def leave(asked: OfBase, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+async def leave(asked: OfBase, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "LeftBase":
     """Leave a base that is shared with you."""
     from klaw.actor.clock import iso
     from klaw.store.kinds.knowledge import bases

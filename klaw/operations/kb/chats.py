@@ -11,6 +11,7 @@ from klaw.operations.kb.noun import NOUN, meant
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
+    from klaw.operations.answers.knowledge import BaseName, BasesOfChat
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
 
@@ -20,7 +21,7 @@ _USAGE = "/kb use NAME binds this chat to a base (several: with commas between t
 
 @attrs.frozen(kw_only=True)
 class OfChat(op.OfUser):
-    chat: op.Name = op.argument("which chat (default: main)", default="main", metavar="NAME")
+    chat: op.ChatName = op.argument("which chat (default: main)", default="main", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)
@@ -59,17 +60,19 @@ def _in_chat(answer: dict[str, Any]) -> op.Lines:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-async def _told(readers: "Readers", user: UserId, chat: ChatId) -> dict[str, Any]:
+async def _told(readers: "Readers", user: UserId, chat: ChatId) -> "BasesOfChat":
     from klaw.store.kinds import chats
 
     bound = await readers.run(chats.bound, user, chat)
-    bases = [{"id": each.base.id, "name": each.base.name} for each in bound.bases] if bound is not None else []
+    bases: list[BaseName] = (
+        [{"id": each.base.id, "name": each.base.name} for each in bound.bases] if bound is not None else []
+    )
     return {"chat": name_of(chat), "bases": bases, "gone": bound.gone if bound is not None else ()}
 
 
 async def _bind(
     names: Sequence[str], user: UserId, chat: ChatId, readers: "Readers", writer: "Writer", clock: "Clock"
-) -> dict[str, Any]:
+) -> "BasesOfChat":
     from klaw.actor.clock import iso
     from klaw.store.kinds import chats
 
@@ -85,19 +88,19 @@ def _chat(asked: OfChat, user: UserId) -> ChatId:
 
 
 @NOUN.operation("kb_use", KbUse, cli="use", show=_lines, changes=True)
-async def use(asked: KbUse, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+async def use(asked: KbUse, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "BasesOfChat":
     """Answer a chat from these bases, and from no others."""
     return await _bind(asked.bases, user, _chat(asked, user), readers, writer, clock)
 
 
 @NOUN.operation("kb_off", OfChat, cli="off", show=_lines, changes=True)
-async def off(asked: OfChat, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> dict[str, Any]:
+async def off(asked: OfChat, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "BasesOfChat":
     """Answer a chat from no base."""
     return await _bind((), user, _chat(asked, user), readers, writer, clock)
 
 
 @NOUN.operation("kb_chat", OfChat, cli="chat", show=_lines, offline=True)
-async def of_chat(asked: OfChat, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def of_chat(asked: OfChat, user: UserId, readers: "Readers") -> "BasesOfChat":
     """Show from which bases a chat is answered."""
     return await _told(readers, user, _chat(asked, user))
 

@@ -14,6 +14,7 @@ from klaw.operations.kb.noun import NOUN, meant
 
 if TYPE_CHECKING:
     from klaw.knowledge.parts import Knowledge
+    from klaw.operations.answers.knowledge import CheckedBase, CheckedBases
     from klaw.operations.perform import Caller
 
 MOST_DOCUMENTS = 1_000_000
@@ -41,7 +42,7 @@ def _lines(answer: dict[str, Any]) -> op.Shown:
 
 
 @NOUN.operation("kb_check", KbCheck, cli="check", show=_lines, changes=True, deadline_s=3600.0, route="POST check")
-async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Knowledge") -> dict[str, Any]:
+async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Knowledge") -> "CheckedBases":
     """Compare bases with their files and indexes, and say what is not as it should be.
 
     Only its owner may have a base repaired.
@@ -57,7 +58,7 @@ async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Know
     repairable = {each.base.id for each in mine if each.role is Role.OWNER or caller.any_user}
     if asked.repair and asked.base is not None and not repairable:
         raise NotAllowed("you may read this base, and not repair it: ask its owner to")
-    told: list[dict[str, Any]] = []
+    told: list[CheckedBase] = []
     again: set[SourceId] = set()
     wrong = 0
     for base in (each.base for each in mine):

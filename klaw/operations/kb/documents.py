@@ -13,12 +13,13 @@ from klaw.operations.kb.bases import problem_lines
 from klaw.operations.kb.noun import NOUN, meant
 
 if TYPE_CHECKING:
+    from klaw.operations.answers.knowledge import DocumentPage, OpenedDocument
     from klaw.store.engine.database import Readers
 
 MOST_OPENED = 50
 """Passages that are shown at once."""
 
-Place = Annotated[int, Bounds(0, 2**53)]
+Place = Annotated[int, Bounds(0)]
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +75,7 @@ def _opened(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
 
 
 @NOUN.operation("kb_documents", KbDocuments, cli="documents", show=_table, offline=True, route="GET {base}/documents")
-async def list_documents(asked: KbDocuments, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def list_documents(asked: KbDocuments, user: UserId, readers: "Readers") -> "DocumentPage":
     """List the documents of a base, and what of them could not be read, by file and page."""
     from klaw.store.kinds.knowledge import documents
 
@@ -93,7 +94,7 @@ async def list_documents(asked: KbDocuments, user: UserId, readers: "Readers") -
 @NOUN.operation(
     "kb_open", KbOpen, cli="open", show=_opened, offline=True, route="GET documents/{document}", mcp="open_document"
 )
-async def open_document(asked: KbOpen, user: UserId, readers: "Readers") -> dict[str, Any]:
+async def open_document(asked: KbOpen, user: UserId, readers: "Readers") -> "OpenedDocument":
     """Show the text of a document: around a range of characters, as citations have it, or of a page.
 
     Without a range from the beginning. next and previous are the start for what follows and what stands before.
@@ -125,7 +126,7 @@ async def open_document(asked: KbOpen, user: UserId, readers: "Readers") -> dict
     return {
         "document": document,
         "base": {"id": base.id, "name": base.name},
-        "passages": [{name: getattr(each, name) for name in fields} for each in inside],
+        "passages": [Passage(**{name: getattr(each, name) for name in fields}) for each in inside],
         "previous": before[-1] if before else None,
         "next": after[0] if after else None,
     }

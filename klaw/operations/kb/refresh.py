@@ -10,6 +10,7 @@ from klaw.operations.kb.sources import OfSource
 
 if TYPE_CHECKING:
     from klaw.knowledge.indexer import Indexer
+    from klaw.operations.answers.knowledge import RefreshedSource
     from klaw.store.engine.database import Readers
 
 
@@ -19,7 +20,7 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("kb_refresh", OfSource, cli="refresh", show=_lines, changes=True, route="POST sources/{source}/refresh")
-async def refresh(asked: OfSource, user: UserId, readers: "Readers", indexer: "Indexer") -> dict[str, Any]:
+async def refresh(asked: OfSource, user: UserId, readers: "Readers", indexer: "Indexer") -> "RefreshedSource":
     """Look at a source again: read what could not be read, compare each file with what was read of it, fetch a page."""
     from klaw.store.kinds.knowledge import bases, sources
 

@@ -1,7 +1,7 @@
 """Removing sources and bases with all that was made of them, and the proof."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from klaw.knowledge.parts import Knowledge
     from klaw.memory.forget.forget import Forgetter
     from klaw.memory.forget.values import Cleaned
+    from klaw.operations.answers.knowledge import RemovedOfBase
     from klaw.operations.perform import Caller
     from klaw.store.forget.knowledge import Going
 
@@ -67,7 +68,7 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 @NOUN.operation("kb_delete", KbDelete, cli="delete", show=_lines, changes=True, deadline_s=_LONG_S, confirm=_CONFIRM)
 async def delete(
     asked: KbDelete, user: UserId, caller: "Caller", knowledge: "Knowledge", forgetter: "Forgetter"
-) -> dict[str, Any]:
+) -> "RemovedOfBase":
     """Delete a base with all that was made of its sources, and show what still holds it. Folders and pages stay."""
     from klaw.store.forget.knowledge import look
 
@@ -83,7 +84,7 @@ async def delete(
 )  # fmt: skip
 async def remove(
     asked: KbRemove, user: UserId, caller: "Caller", knowledge: "Knowledge", forgetter: "Forgetter"
-) -> dict[str, Any]:
+) -> "RemovedOfBase":
     """Remove a source from its base with all that was made of it, and show what still holds it."""
     from klaw.store.forget.knowledge import look
 
@@ -94,10 +95,10 @@ async def remove(
 
 async def _remove(
     going: "Going", dry_run: bool, user: UserId, caller: "Caller", knowledge: "Knowledge", forgetter: "Forgetter"
-) -> dict[str, Any]:
+) -> "RemovedOfBase":
     from klaw.knowledge import removal
 
-    answer = {
+    answer: RemovedOfBase = {
         "base": going.base.id,
         "name": going.base.name if going.whole else going.sources[0].name,
         "removed": not dry_run,
@@ -113,11 +114,11 @@ async def _remove(
     core, graphs = knowledge.core, knowledge.graphs
     done = await removal.remove(going, user, core, graphs, forgetter, everywhere=caller.any_user)
     knowledge.indexer.nudge()
-    proof = _proof(done)
-    return {**answer, "looked_for": len(going.pieces), **proof, "lines": proof["lines"] if caller.any_user else None}
+    lines = done.lines if caller.any_user else None
+    return cast("RemovedOfBase", {**answer, "looked_for": len(going.pieces), **_proof(done), "lines": lines})
 
 
-def _proof(done: "Cleaned") -> dict[str, Any]:
+def _proof(done: "Cleaned") -> Any:
     return {
         "lines": done.lines,
         "vacuumed": done.vacuumed,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.config.schema import EngineConfig
     from klaw.memory.embed.embedder import Embedder
+    from klaw.operations.answers.knowledge import PassagesFound
     from klaw.store.engine.database import Readers
 
 _WHY = {
@@ -52,13 +53,14 @@ def _lines(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
 )
 async def search(
     asked: KbSearch, user: UserId, readers: "Readers", embedder: "Embedder", config: "EngineConfig", clock: "Clock"
-) -> dict[str, Any]:
+) -> "PassagesFound":
     """Find the passages of a base that a chat is given for a question.
 
     base is a name or id that knowledge_bases tells. Nothing relevant is a result too; nothing says why. open_document
     shows what stands around a passage: document, start and end.
     """
     from klaw.knowledge.search import KnowledgeSearch
+    from klaw.operations.answers.knowledge import FoundPassage
 
     base = (await meant(readers, user, asked.base)).base
     passages = KnowledgeSearch(readers, embedder, config.auto_rag, clock)
@@ -67,15 +69,15 @@ async def search(
     return {
         "base": base.id,
         "passages": [
-            {
+            FoundPassage(
                 **attrs.asdict(each.passage.place),
-                "title": each.passage.title,
-                "also": [attrs.asdict(other.place) for other in each.also],
-                "text": each.passage.text,
-                "score": round(each.score, 4),
-                "kept": each.passed,
-                "decision": each.decision,
-            }
+                title=each.passage.title,
+                also=[other.place for other in each.also],
+                text=each.passage.text,
+                score=round(each.score, 4),
+                kept=each.passed,
+                decision=each.decision,
+            )
             for each in shown
         ],
         "candidates": len(found.candidates),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from klaw.core import Core
     from klaw.knowledge.graph.graphs import Graphs
     from klaw.knowledge.indexer import Indexer
+    from klaw.operations.answers.chats import UploadedPiece
+    from klaw.operations.answers.knowledge import AddedSource, Sources
     from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
@@ -93,7 +95,7 @@ def _table(answer: dict[str, Any]) -> op.Lines:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-async def told(readers: "Readers", indexer: "Indexer", user: UserId, base: BaseId) -> list[dict[str, Any]]:
+async def told(readers: "Readers", indexer: "Indexer", user: UserId, base: BaseId) -> list[Any]:  # of CountedSource
     """The sources of a base, with what came of them."""
     from klaw.store.kinds.knowledge import documents, sources
 
@@ -111,7 +113,7 @@ def _counts(counted: Any, nothing: Mapping[str, int]) -> dict[str, int]:
 
 
 @NOUN.operation("kb_upload", KbUpload, changes=True, route="POST uploads")
-async def upload(asked: KbUpload, user: UserId, core: "Core", originals: "Originals") -> dict[str, Any]:
+async def upload(asked: KbUpload, user: UserId, core: "Core", originals: "Originals") -> "UploadedPiece":
     """Upload a piece of a file, which becomes a source by kb_add. A whole file: POST /api/v1/kb/{base}/files."""
     named = asked.upload or core.new_id()
     return {"upload": named, "size": await originals.add(user, named, asked.offset, piece(asked.data))}
@@ -121,7 +123,7 @@ async def upload(asked: KbUpload, user: UserId, core: "Core", originals: "Origin
 async def add(
     asked: KbAdd, user: UserId, caller: "Caller", core: "Core", readers: "Readers", writer: "Writer",
     originals: "Originals", graphs: "Graphs", indexer: "Indexer",
-) -> dict[str, Any]:  # fmt: skip
+) -> "AddedSource":  # fmt: skip
     """Add a file, a folder, a web page or a graph to a base."""
     from klaw.store.kinds.knowledge import bases, sources
 
@@ -210,7 +212,7 @@ async def _public(where: str, ports: Container[int]) -> str:
 
 
 @NOUN.operation("kb_sources", OfBase, cli="sources", show=_table, route="GET {base}/sources")
-async def list_sources(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexer") -> dict[str, Any]:
+async def list_sources(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexer") -> "Sources":
     """List the sources of a base, with how many documents of each were read."""
     base = (await meant(readers, user, asked.base)).base
     return {"base": base.id, "name": base.name, "sources": await told(readers, indexer, user, base.id)}

@@ -97,6 +97,7 @@ FORMS: dict[str, Reply] = {
         event({"choices": [{"delta": {"content": "Four."}, "finish_reason": "stop"}]}),
     ),
     "only whole": raw(event({"choices": [{"delta": {}, "message": {"content": "Four."}, "finish_reason": "stop"}]})),
+    "thought: true of Gemini": chunks({"content": "Add.", "extra_content": {"google": {"thought": True}}}, {"content": "Four."}),
     "the rest is only in the whole": raw(
         event({"choices": [{"delta": {"content": "Fo"}}]}),
         event({"choices": [{"delta": {}, "message": {"content": "Four."}, "finish_reason": "stop"}]}),
@@ -256,6 +257,11 @@ ODD_CALLS: dict[str, tuple[Reply, list[tuple[str, str]]]] = {
         [("current_time", '{"zone": "UTC"}')],
     ),
     "an object": (calls(call(arguments={"zone": "UTC"})), [("current_time", '{"zone": "UTC"}')]),
+    "the same id twice": (calls(call(arguments='{"zone": "UTC"}'), call(arguments='{"zone": "Asia/Tokyo"}')),
+                          [("current_time", '{"zone": "UTC"}'), ("current_time", '{"zone": "Asia/Tokyo"}')]),
+    "no function": (calls({"id": "a", "type": "function", "name": "current_time", "arguments": "{}"}),
+                    [("current_time", "{}")]),
+    "the place of tools before it": (calls(call(name="functions.current_time")), [("current_time", "{}")]),
     "no name": (calls(call(name="")), [("unnamed", "{}")]),
     "no JSON": (calls(call(arguments="zone: UTC")), [("current_time", "{}")]),
     "a number": (calls(call(arguments=5)), [("current_time", "{}")]),
@@ -350,6 +356,7 @@ ERRORS: dict[str, tuple[Reply, str]] = {
                 (400, "text/html", f"<html><title>{SAID}</title></html>".encode()),
                 (400, "text/event-stream", f"event: error\ndata: {json.dumps({'error': SAID})}\n\n".encode()),
                 (200, "application/json", json.dumps([{"error": {"code": 503, "message": SAID}}]).encode()),
+                (200, "application/json", json.dumps({"choices": None, "base_resp": {"status_code": 1, "status_msg": SAID}}).encode()),
                 (200, "application/json", json.dumps({"object": "error", "message": SAID, "code": 400}).encode()),
             ]
         )

@@ -108,7 +108,7 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
             assert (await klaw("undo", entry))[0] == 0
             assert await app.core.readers.run(topics.count, "local") == 2
             for words, code, said in (
-                (("merge", "1"), 2, "TOPIC: must name 2 to 50 topics"),
+                (("merge", "1"), 2, "TOPIC: must have 2 to 50 entries"),
                 (("merge", "1", "x"), 2, "TOPIC: must be a whole number"),
                 (("split", "0"), 2, "TOPIC: must be at least 1"),
                 (("history", "9" * 30), 2, "TOPIC: must be a whole number"),

@@ -12,6 +12,7 @@ from klaw.errors import InvalidName
         ("GMT+3", "Etc/GMT-3"), ("UTC+3", "Etc/GMT-3"), ("utc+03:00", "Etc/GMT-3"), ("+03:00", "Etc/GMT-3"),
         ("+0300", "Etc/GMT-3"), ("GMT-5", "Etc/GMT+5"), ("-05:00", "Etc/GMT+5"), ("UTC+0", "UTC"), ("+00:00", "UTC"),
         ("UTC", "UTC"), ("Europe/Riga", "Europe/Riga"), ("Etc/GMT+3", "Etc/GMT+3"), ("+14:00", "Etc/GMT-14"),
+        ("UTC−3", "Etc/GMT+3"), ("GMT–5", "Etc/GMT+5"), ("utc + 3", "Etc/GMT-3"), (" UTC+3 ", "Etc/GMT-3"),
     ],
 )  # fmt: skip
 def test_understood(written, key):

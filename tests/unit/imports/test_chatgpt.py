@@ -224,3 +224,20 @@ def test_one_conversation_that_stands_alone(tmp_path: Path) -> None:
     for number, found in enumerate((talk("c1", "1", "one"), {"conversations": [talk("c1", "1", "one")]})):
         (tmp_path / f"{number}.json").write_text(json.dumps(found))
         assert texts(tmp_path / f"{number}.json", chatgpt.read) == ["user: one"]
+
+
+def test_what_people_wrote_themselves_stays_as_it_is(tmp_path: Path) -> None:
+    """26.C3: with marks that they ask about, and with what they had marked on the page to ask about it."""
+    asked = {"targeted_reply": "By train \ue200cite\ue202turn0search1\ue201."}
+    found = conversation(
+        "c",
+        "t",
+        node("q", "root", "user", "What is 【4†source】 in it?"),
+        node("a", "q", "assistant", "A page 【4†source】"),
+        node("r", "a", "user", "Why?", metadata=asked),
+    )
+    assert texts(chatgpt_export(tmp_path, found), chatgpt.read) == [
+        "user: What is 【4†source】 in it?",
+        "assistant: A page",
+        "user: > By train.\nWhy?",
+    ]

@@ -192,3 +192,12 @@ def test_an_export_in_parts(tmp_path: Path) -> None:
         assert [each.what for each in found if isinstance(each, Unread)] == ["memories-000.zip"]
     (tmp_path / "conversations-000.zip").write_bytes(b"PK\3\4 damaged")
     assert len([each for each in events(tmp_path, claude.read) if isinstance(each, Unread)]) == 2
+
+
+def test_what_people_wrote_themselves_stays_as_it_is(tmp_path: Path) -> None:
+    """26.C3: also where it looks like what Claude writes for its own page."""
+    said = "What does <antThinking>hm</antThinking> mean?"
+    pictured = message("p", "human", "See", files_v2=[{"file_name": "a.png"}])
+    path = export(tmp_path, chat(message("q", "human", said), message("a", "assistant", said), pictured))
+    shown = [f"user: {said}", "assistant: What does  mean?", "user: See\n[file: a.png]"]
+    assert texts(path, claude.read) == shown

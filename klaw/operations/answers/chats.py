@@ -1,0 +1,171 @@
+"""Chats, what is forgotten of them, imports, receipts, usage."""
+
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
+
+import attrs
+
+from klaw.actor.supervisor import ActorReport
+from klaw.domain.forget import Thing
+from klaw.domain.summary import Summary
+from klaw.domain.turn import TurnRecord
+from klaw.domain.usage import Spent
+from klaw.llm.budget import BudgetReport
+from klaw.store.kinds.chats import Chat
+from klaw.store.kinds.imports import Import
+from klaw.store.kinds.messages import Session
+
+
+class SaidMessage(TypedDict):
+    seq: int
+    role: str
+    type: str
+    at: str
+    content: str
+
+
+@attrs.frozen(kw_only=True)
+class ListedChat(Chat):
+    messages: int
+
+
+class ChatPage(TypedDict):
+    user: str
+    archived: bool
+    count: int
+    next: int | None
+    chats: list[ListedChat]
+
+
+class OneChat(TypedDict):
+    chat: Chat
+
+
+class PartOfChat(TypedDict):
+    chat: str
+    format: str
+    messages: int
+    text: str
+    next: int | None
+
+
+class Summaries(TypedDict):
+    summaries: list[Summary]
+
+
+class NamedMessage(TypedDict):
+    chat: str
+    seq: int
+    id: str
+
+
+class StillHeld(TypedDict):
+    path: str
+    count: NotRequired[int]
+    kind: NotRequired[str]
+    remedy: str
+
+
+class _Forgotten(TypedDict):
+    forgotten: bool
+    user: str
+    facts: Sequence[str]
+    kept_facts: Sequence[str]
+    topics: Sequence[int]
+    summaries: list[str]
+    things: Sequence[Thing]
+    names: list[dict[str, str]]
+    people: Sequence[str]
+    kept_people: Sequence[str]
+    named: Any
+    rows: dict[str, int]
+    again: list[NamedMessage]
+    searched: bool
+    held: list[StillHeld]
+    aside: list[StillHeld]
+    entry: NotRequired[int | None]
+    lines: NotRequired[int]
+    vacuumed: NotRequired[bool]
+    still_held: NotRequired[list[StillHeld]]
+    still_named: NotRequired[Any]
+    still_kept: NotRequired[dict[str, int]]
+    everywhere: NotRequired[bool]
+
+
+class Forgotten(_Forgotten):
+    """What goes, or has gone, and where it was."""
+
+    messages: list[NamedMessage]
+
+
+class ForgottenChats(_Forgotten):
+    """Likewise; messages are only counted."""
+
+    messages: int
+
+
+class Imports(TypedDict):
+    user: str
+    imports: list[Import]
+
+
+class Remembered(TypedDict):
+    facts: int
+    people: int
+
+
+class StoredMessages(TypedDict):
+    chat: str
+    added: int
+    known: int
+    elsewhere: int
+
+
+class MissingMessages(TypedDict):
+    missing: list[str]
+
+
+class UploadedPiece(TypedDict):
+    size: int
+    upload: NotRequired[str]
+
+
+class ChatState(TypedDict):
+    session: Session
+    now: dict[str, Any]
+    pending: int
+    actor: ActorReport | None
+    coverage: dict[str, int] | None
+    last_turn: dict[str, Any] | None
+
+
+class KeptFile(TypedDict):
+    sha256: str
+    name: str
+
+
+@attrs.frozen(kw_only=True)
+class TurnReceipt(TurnRecord):
+    """What an answer was made from; ``why`` where it was asked for."""
+
+
+@attrs.frozen(kw_only=True)
+class Spending(Spent):
+    """Sums of calls to models."""
+
+    cost_usd: float
+
+
+@attrs.frozen(kw_only=True)
+class SpendingOf(Spending):
+    key: str | None
+
+
+class UsageAnswer(TypedDict):
+    since: str
+    days: int
+    user: str | None
+    by: str
+    groups: list[SpendingOf]
+    total: Spending
+    budget: BudgetReport | None

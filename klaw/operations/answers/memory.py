@@ -1,0 +1,266 @@
+"""Facts, people, topics, search."""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+import attrs
+
+from klaw.domain.fact import Fact
+from klaw.domain.person import Person
+from klaw.domain.search import FactResult, FileResult, NoteResult, PersonResult, SearchResult, TopicResult
+from klaw.domain.topic import Topic
+from klaw.operations.answers.chats import SaidMessage
+
+
+class FactPage(TypedDict):
+    user: str
+    category: str | None
+    count: int
+    facts: list[Fact]
+    next: int | None
+
+
+class OneFact(TypedDict):
+    fact: Fact
+    added: NotRequired[bool]
+
+
+class RemovedFact(TypedDict):
+    removed: Fact
+
+
+class FactChange(TypedDict):
+    entry: int
+    at: str
+    fact: Fact | None
+
+
+class FactHistory(TypedDict):
+    user: str
+    id: str
+    changes: list[FactChange]
+
+
+class UndoneFact(TypedDict):
+    id: str
+    fact: Fact | None
+    revived: tuple[Fact, ...]
+
+
+class Memory(TypedDict):
+    user: str
+    core: str
+    core_error: str | None
+    facts: list[Fact]
+    count: int
+
+
+@attrs.frozen(kw_only=True)
+class SpokenOf(Person):
+    """A person with how often it is spoken of."""
+
+    topics: int
+    last_at: str | None
+
+
+class PersonPage(TypedDict):
+    user: str
+    count: int
+    people: list[SpokenOf]
+    next: int | None
+
+
+class PeopleFound(TypedDict):
+    user: str
+    people: tuple[PersonResult, ...]
+
+
+class MentionedIn(TypedDict):
+    topic: str | int | None
+    day: str | None
+    message: str
+    at: str
+
+
+class ShownPerson(TypedDict):
+    person: SpokenOf
+    was: list[Person]
+    mentions: list[MentionedIn]
+
+
+class OnePerson(TypedDict):
+    person: SpokenOf
+    namesakes: NotRequired[list[str]]
+    merged: NotRequired[str]
+
+
+class RemovedPerson(TypedDict):
+    removed: Person
+
+
+class PersonChange(TypedDict):
+    entry: int
+    at: str
+    what: str
+    person: Person | None
+
+
+class PersonHistory(TypedDict):
+    user: str
+    id: str
+    changes: list[PersonChange]
+
+
+class UndonePerson(TypedDict):
+    id: str
+    person: Person | None
+    revived: tuple[Person, ...]
+
+
+class TopicPage(TypedDict):
+    user: str
+    count: int
+    topics: list[Topic]
+
+
+class TopicsFound(TypedDict):
+    user: str
+    topics: list[Topic]
+    degraded: tuple[str, ...]
+
+
+class ShownTopic(TypedDict):
+    topic: Topic
+    messages: list[SaidMessage]
+
+
+class OneTopic(TypedDict):
+    topic: Topic
+
+
+class SplitTopic(TypedDict):
+    ended: int
+    topics: list[Topic]
+
+
+class RebuiltTopics(TypedDict):
+    user: str
+    chat: str | None
+    since: str | None
+    dropped: bool
+    entries: list[int]
+    messages: int
+    count: int
+    topics: list[Topic]
+
+
+class TopicState(TypedDict):
+    id: int
+    summary: str
+    messages: int
+
+
+class ChangeOfTopics(TypedDict):
+    entry: int
+    at: str
+    chat: str
+    op: str
+    by: str
+    before: list[TopicState]
+    before_count: int
+    after: tuple[int, ...]
+    after_count: int
+    undoes: int | None
+    undone_by: int | None
+
+
+class TopicHistory(TypedDict):
+    user: str
+    changes: list[ChangeOfTopics]
+
+
+class UndoneChange(TypedDict):
+    undone: int
+    entry: int
+    count: int
+    topics: tuple[Topic, ...]
+    ended: tuple[int, ...]
+    ended_count: int
+
+
+@attrs.frozen(kw_only=True)
+class FoundMessage(SearchResult):
+    kind: Literal["message"]
+
+
+@attrs.frozen(kw_only=True)
+class FoundFact(FactResult):
+    kind: Literal["fact"]
+
+
+@attrs.frozen(kw_only=True)
+class FoundFile(FileResult):
+    kind: Literal["file"]
+
+
+@attrs.frozen(kw_only=True)
+class FoundNote(NoteResult):
+    kind: Literal["note"]
+
+
+class SearchAnswer(TypedDict):
+    user: str
+    chat: str | None
+    since: str | None
+    until: str | None
+    role: Literal["user", "assistant"] | None
+    results: list[FoundMessage | FoundFact | FoundFile | FoundNote]
+    page: int
+    first: int
+    next: str | None
+    total: int
+    total_is_exact: bool
+    words: tuple[str, ...]
+    words_left_out: tuple[str, ...]
+    degraded: list[str]
+    timings_ms: dict[str, float]
+    topics: tuple[TopicResult, ...]
+    people: tuple[PersonResult, ...]
+
+
+class Fetched(TypedDict):
+    """``kind`` (message, topic, fact, person) tells which of the others are there."""
+
+    kind: str
+    chat: NotRequired[str]
+    seq: NotRequired[int]
+    messages: NotRequired[list[SaidMessage]]
+    topic: NotRequired[Topic]
+    fact: NotRequired[Fact]
+    person: NotRequired[SpokenOf]
+    was: NotRequired[list[Person]]
+    mentions: NotRequired[list[MentionedIn]]
+
+
+class Recalled(TypedDict):
+    user: str
+    chat: str
+    messages: list[int]
+    recalled: bool
+
+
+class WhyAnswer(TypedDict):
+    """Where a message is; ``place`` and ``advice`` say it in short."""
+
+    message: dict[str, Any]
+    segment: dict[str, Any]
+    window: dict[str, Any]
+    summary: dict[str, Any] | None
+    topic: Any
+    vector: dict[str, Any]
+    full_text: dict[str, Any]
+    place: str
+    reach: dict[str, bool]
+    turns: list[dict[str, Any]]
+    query: dict[str, Any] | None
+    rare_words: list[dict[str, Any]]
+    advice: list[str]
