@@ -1,4 +1,4 @@
-"""Every answer of an operation, in any test of a server in this process, has the form that the API's description tells."""
+"""Every answer of an operation, in any test of a server in this process, has the form that the API is said to give."""
 
 import sys
 from functools import cache
