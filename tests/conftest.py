@@ -13,7 +13,8 @@ from structlog.testing import LogCapture
 
 from klaw.actor.log import keep_allowed_fields
 
-pytest_plugins = [f"tests.support.plugins.{name}" for name in ("golden", "hanging", "models", "source_engine")]
+PLUGINS = ("answers", "golden", "hanging", "models", "source_engine")
+pytest_plugins = [f"tests.support.plugins.{name}" for name in PLUGINS]
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -135,7 +135,7 @@ def _route(api: Api, found: Door) -> DescribedRoute:
     path, types = found.path, attrs.fields_dict(attrs.resolve_types(found.operation.arguments))
     if found.of_path is not None and without_none(types[found.of_path].type) is int:
         path = path.replace("}", ":int}")  # so that a word behind it is another route, whatever the method
-    return DescribedRoute(path, handle, found.method, partial(_described, found))
+    return DescribedRoute(path, handle, found.method, partial(described, found))
 
 
 async def _call(api: Api, request: Request, found: Door) -> Call:
@@ -168,7 +168,8 @@ def _meant(values: Sequence[str], kind: Any) -> Any:
         return values[-1]
 
 
-def _described(found: Door, named: dict[str, Schema]) -> dict[str, Any]:
+def described(found: Door, named: dict[str, Schema]) -> dict[str, Any]:
+    """What the document says of it; see ``openapi.Describe``."""
     operation = found.operation
     fields = attrs.fields_dict(attrs.resolve_types(operation.arguments, include_extras=True))
     told_of = {name: _schema(field, in_body=name in found.of_body) for name, field in fields.items()}

@@ -366,10 +366,11 @@ class Operation:
 
     @property
     def answer(self) -> Any:
-        """The type of what it answers, which its handler names."""
+        """The type of what it answers, as its handler names it; a text is the name of one in ``answers``."""
         from klaw.operations.answers import named
 
-        return named(self.handler.__annotations__["return"])
+        kind = self.handler.__annotations__.get("return", Any)
+        return named(kind) if isinstance(kind, str) else kind
 
 
 @attrs.frozen(kw_only=True)

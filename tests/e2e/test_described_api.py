@@ -3,10 +3,12 @@
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import trio
 
+from klaw.api import rest
 from klaw.gateway.auth import add_token, tokens_file
 from tests.support.server import clean_environ, served, write_home
 from tests.support.waiting import HANG_S
@@ -95,3 +97,13 @@ async def test_each_method_that_a_path_does_not_have_is_told_which_it_has(tmp_pa
                 else:
                     assert answer.status_code < 500, (method, path)
         assert refused > 8 * len(described)
+
+
+def test_the_description_tells_what_each_json_answer_holds():
+    """26.D4: so that clients which are made of it have types."""
+    named: dict[str, Any] = {}
+    for found in rest.doors():
+        answer = rest.described(found, named)["responses"]["200"]["content"]["application/json"]["schema"]
+        assert named[answer["$ref"].rpartition("/")[2]]["properties"], found.operation.name
+    assert {"Fact", "Person", "Topic", "TaskAnswer", "RunAnswer", "BaseAnswer", "Document", "ListedChat"} <= {*named}
+    assert "text" in named["Fact"]["properties"]

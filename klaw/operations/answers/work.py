@@ -25,8 +25,8 @@ class RunAnswer(TypedDict):
     result: NotRequired[str]
     delivered: int
     parent: str | None
-    notify: str | None
-    depth: int
+    notify: NotRequired[str | None]
+    depth: NotRequired[int]
     details: NotRequired[dict[str, Any]]
 
 
