@@ -49,7 +49,7 @@ async def test_words_of_a_table_stay_whole_and_the_menu_fits_a_phone(tmp_path):
 async def test_lists_say_what_is_new_and_answers_what_they_come_from(tmp_path):
     def look(page, wrong):
         page.wait_for_selector(".list li[data-chat=main]")
-        assert "Choose a chat" in page.evaluate(
+        assert "pick a chat" in page.evaluate(
             "getComputedStyle(document.querySelector('.chat-place'), '::before').content"
         )
         page.evaluate("localStorage.setItem('klaw.seen.дача', 1)")

@@ -237,7 +237,7 @@ def test_a_transcript_has_few_pictures_in_its_last_message() -> None:
         FRAMES.read({"messages": [{"role": "user", "images": [""] * MANY}]}, ollama.ChatRequest)
     picture = "QUJD" * 700_000  # more than is decoded at once
     said = Said(role="user", content="x", images=[picture])
-    assert read_transcript([said]).pictures == (b"ABC" * 700_000,)
+    assert read_transcript([said]).question.files == (b"ABC" * 700_000,)
     for wrong in ("QQ==" + picture, picture + "Q", picture[:-1] + "é", "Q Q="):
         with pytest.raises(BadValue, match="base64"):
             read_transcript([attrs.evolve(said, images=[wrong])])

@@ -19,7 +19,7 @@ from klaw.domain.names import LOCAL_USER
 from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ContextTooLong, ProviderNetworkError
 from klaw.llm.providers.adapt import request_tokens, tools_tokens
-from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolCall, ToolDescription, Usage
+from klaw.llm.types import ChatMessage, Completion, Delta, Echo, Request, Route, ToolCall, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.executor import CallResult, Executor
 from klaw.toolbox.spec import Permission, Toolbox, ToolContext, tool
@@ -62,7 +62,7 @@ class Script:
             raise answer
         return answer
 
-    async def called(self, text: str, calls: tuple[PreparedCall, ...]) -> None:
+    async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
         self.record.append(("called", [text, *(each.call.id for each in calls)]))
 
     def started(self, call: PreparedCall) -> None:
@@ -209,7 +209,7 @@ async def test_a_failing_call_keeps_what_was_stored() -> None:
 
 async def test_what_a_hook_raises_ends_it() -> None:
     class Full(Script):
-        async def called(self, text: str, calls: Sequence[PreparedCall]) -> None:
+        async def called(self, text: str, calls: Sequence[PreparedCall], echo: Echo | None) -> None:
             raise OSError("no space")
 
     with pytest.raises(OSError, match="no space"):
