@@ -38,7 +38,7 @@ MAX_RESTARTS = 5
 """Pages of one document that may each end the child."""
 STOP_S = 5.0
 LEAST_S, S_FOR_MB = 120.0, 30.0
-LEAST_CHARS, CHARS_FOR_BYTE = 2_000_000, 50
+LEAST_CHARS, CHARS_FOR_BYTE = 2_000_000, 20
 """A sheet is packed to a tenth, and says the names of its columns in each row."""
 
 log = structlog.get_logger("klaw.knowledge")

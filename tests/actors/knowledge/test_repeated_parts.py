@@ -18,7 +18,7 @@ from docx.opc.packuri import PackURI
 from docx.opc.part import Part
 
 from klaw.knowledge.reading.formats.mail import MAX_HEADER_CHARS
-from klaw.knowledge.reading.reader import LEAST_CHARS, Limits
+from klaw.knowledge.reading.reader import CHARS_FOR_BYTE, LEAST_CHARS, Limits
 from tests.support.documents import codes, read, write
 
 TIMES = 3_000
@@ -165,7 +165,7 @@ async def test_a_small_document_has_no_endless_text(tmp_path: Path) -> None:
     data = texts_of(50_000, "word " * 6_000)
     blocks, report = await read(write(tmp_path / "a.xlsx", data), limits=Limits().of(len(data)))
     assert codes(report) == ["too_much_text"]
-    assert sum(len(block.text) for block in blocks) < LEAST_CHARS + 50 * len(data)
+    assert sum(len(block.text) for block in blocks) < LEAST_CHARS + CHARS_FOR_BYTE * len(data)
 
 
 async def test_long_names_of_columns_are_no_names(tmp_path: Path) -> None:
