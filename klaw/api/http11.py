@@ -6,12 +6,16 @@ from http import HTTPStatus
 from typing import Any, cast
 
 import h11
+import trio
 from hypercorn.events import Closed, Event, Updated
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr
+
+
+CLOSE_S = 1.0
 
 
 class _NoHttp2(Exception):
@@ -65,7 +69,8 @@ class Http11Server(TCPServer):
         except OSError:
             pass
         finally:
-            await self._close()
+            with trio.move_on_after(CLOSE_S, shield=True):
+                await self._close()
 
     async def protocol_send(self, event: Event) -> None:
         if not (self._ended and isinstance(event, Updated)):
