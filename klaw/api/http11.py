@@ -14,7 +14,6 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr
 
-
 CLOSE_S = 1.0
 
 
