@@ -37,10 +37,11 @@ def test_installing_says_a_line_for_each_step_and_what_went_wrong(tmp_path, inst
     python, calls = tmp_path / "python", tmp_path / "calls"
     python.write_text(PYTHON)
     python.chmod(0o755)
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(
         ["make", installed, f"VENV={tmp_path / 'venv'}", f"PYTHON={python}"],
         cwd=REPOSITORY,
-        env={**os.environ, "PIP_CALLS": str(calls), "PIP_EXIT": str(exit_code)},
+        env={**own, "PIP_CALLS": str(calls), "PIP_EXIT": str(exit_code)},
         capture_output=True,
         text=True,
         check=False,
