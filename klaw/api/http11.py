@@ -13,6 +13,9 @@ from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr
+from trio.abc import HalfCloseableStream
+
+from klaw.gateway.handshake import linger
 
 CLOSE_S = 1.0
 
@@ -23,6 +26,8 @@ class _NoHttp2(Exception):
 
 class Http11Protocol(H11Protocol):
     """HTTP/1.1 only. An upgrade to HTTP/2 is not taken, as the standard has it; its preface is answered with 505."""
+
+    peer: HalfCloseableStream
 
     async def handle(self, event: Event) -> None:
         try:
@@ -42,6 +47,7 @@ class Http11Protocol(H11Protocol):
         await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
         await self._send_h11_event(h11.Data(data=body))
         await self._send_h11_event(h11.EndOfMessage())
+        await linger(self.peer)
 
 
 class Http11Server(TCPServer):
@@ -60,6 +66,7 @@ class Http11Server(TCPServer):
                     self.app, self.config, self.context, self._task_group, ConnectionState(self.state), False,
                     client, server, self.protocol_send,
                 )  # fmt: skip
+                protocol.peer = cast("Any", self.stream)
                 self.protocol = cast("Any", protocol)  # without the wrapper that changes to HTTP/2
                 await self.idle_task.restart(self._task_group, self._idle_timeout)
                 await self._read_data()

@@ -177,7 +177,8 @@ class Admission:
         waiting = Counter(each.address for each in among if each.user is None)
         most = max(waiting.values(), default=0)
         crowded = [each for each in among if each.user is None and waiting[each.address] == most]
-        if self._drop_first(crowded) or self._drop_first(among):
+        known = [each for each in among if each.user is not None]  # of the newcomer's own address
+        if self._drop_first(crowded) or self._drop_first(known):
             return True
         # None is idle: one that has had its time goes, and any of an address that crowds out a newcomer from elsewhere.
         stale = [each for each in crowded if now - each.arrived_at >= FRESH_S or each.address != newcomer]

@@ -61,6 +61,17 @@ def test_what_has_not_been_read_yet_is_not_dropped_for_a_newcomer():
     assert door.dropped == ["c", "a", "b"]
 
 
+def test_a_newcomer_from_the_address_with_the_most_pushes_nobody_elses_aside():
+    """While it floods, its own have all sent something; somebody else's is between its handshake and its hello."""
+    door = Door()
+    door.arrive("mine", "10.0.0.9")
+    door.unread = {"a", "b", "c"}
+    assert door.let_in("a")
+    assert door.let_in("b")
+    assert door.arrive("c", now=FRESH_S / 2) is Arrival.TURN_AWAY
+    assert door.dropped == []
+
+
 def test_the_address_with_the_most_gives_way_and_a_good_token_gives_way_last():
     door = Door()
     door.arrive("owner", "10.0.0.9")
