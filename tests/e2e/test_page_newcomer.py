@@ -183,7 +183,7 @@ async def test_back_closes_what_is_open_first(tmp_path, locale):
         is_open(page).last.wait_for()
         page.wait_for_function("history.state?.over > 0")
         for left in reversed(range(nested + 1)):
-            page.go_back()
+            page.evaluate("history.back()")
             page.wait_for_function(
                 f"document.querySelectorAll('dialog[open], details.menu[open], .tools:popover-open').length === {left}"
             )
@@ -225,11 +225,11 @@ async def test_back_closes_what_is_open_first(tmp_path, locale):
             made_from(page)
             page.keyboard.press("Escape")
             is_open(page).wait_for(state="detached")
-        page.go_back()
+        page.evaluate("history.back()")
         page.wait_for_selector("klaw-chat", state="detached")
         assert page.url.endswith("#/chats")
         closes(page, lambda page: page.click(".side .row button"), view="klaw-chats")
-        page.go_back()
+        page.evaluate("history.back()")
         page.wait_for_selector("klaw-usage")
         page.evaluate("location.hash = '#/memory/facts'")
         page.wait_for_selector("klaw-memory .lines li")
