@@ -1,0 +1,60 @@
+"""Notes on the fields of a noun's class. They say once, beside the type, what forgetting, operations, the terminal, the
+page and MCP need to know about a field. Pure.
+
+    @attrs.frozen(kw_only=True)
+    class Fact:
+        text: Annotated[str, Check(fact_text), Quotes(), Edit("the new text"), Column()]
+        message: Annotated[str | None, Wire("message_id"), MadeFrom("message")] = None
+"""
+
+from functools import cache
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin
+
+import attrs
+
+Maker: TypeAlias = Literal["message", "turn", "run", "topic", "import", "source", "person"]
+"""What something can be made from."""
+
+
+@attrs.frozen
+class MadeFrom:
+    """The field holds the id of what this was made from. It is forgotten together with that."""
+
+    what: Maker
+
+
+@attrs.frozen
+class Quotes:
+    """The field holds words that may repeat what somebody said. Forgetting searches it and redacts it."""
+
+
+@attrs.frozen
+class Edit:
+    """People may set the field, with add and edit."""
+
+    help: str
+    """One line for ``--help``, the form on the page and the description of the MCP tool."""
+
+
+@attrs.frozen
+class Column:
+    """Lists show the field."""
+
+    title: str = ""
+    """Head of the column; the field's name if empty."""
+    right: bool = False
+    """Whether its values are flush right, as numbers are."""
+
+
+N = TypeVar("N")
+
+
+@cache
+def notes(cls: type[Any], note: type[N]) -> dict[str, N]:
+    """The fields of a class that have a note of a kind, by the names of the attributes, in their order."""
+    found: dict[str, N] = {}
+    for field in attrs.fields(attrs.resolve_types(cls, include_extras=True)):
+        for each in get_args(field.type)[1:] if get_origin(field.type) is Annotated else ():
+            if isinstance(each, note):
+                found[field.name] = each
+    return found
