@@ -19,7 +19,7 @@ from klaw.domain.person import normal_name
 from klaw.store import checkup
 from klaw.store.checkup import topics_checked
 from klaw.store.engine.logcheck import read_logs
-from klaw.store.forget import applying
+from klaw.store.forget import execute
 from klaw.store.store import read_offline
 
 _WORD = re.compile(rb"q([a-z]{6})q", re.IGNORECASE)
@@ -67,7 +67,7 @@ def check_database(data: Path) -> list[str]:
                 raise
             if found:
                 wrong.append(f"{name} ({found})")
-        if waiting := applying.pending(connection):
+        if waiting := execute.pending(connection):
             wrong.append(f"{len(waiting)} forgettings are not finished")
 
     file = data / "klaw.db"

@@ -9,8 +9,7 @@ from klaw.core import Core
 from klaw.domain.names import UserId
 from klaw.knowledge.graph.graphs import Graphs
 from klaw.memory.forget.finding import NothingToForget
-from klaw.memory.forget.forget import Forgetter
-from klaw.memory.forget.values import Cleaned
+from klaw.memory.forget.forget import CleanedLogs, Forgetter
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import knowledge
@@ -25,7 +24,7 @@ PAUSE_FACTOR = 0.5
 
 async def remove(
     going: Going, user: UserId, core: Core, graphs: Graphs, forgetter: Forgetter, *, everywhere: bool
-) -> Cleaned:
+) -> CleanedLogs:
     """Remove what somebody looked at, and look for what of it is still there.
 
     Args:

@@ -8,18 +8,20 @@ once, in its ``Kind`` in the module of the noun and in the notes on the fields o
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import apsw
 import attrs
 
 from klaw.convert import JOURNAL, Form, Wire, wire_names
+from klaw.domain.forget import texts_of
 from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
 from klaw.store.rebuild.tables import Table
-from klaw.store.rows import dumps
+from klaw.store.rows import documents, dumps
 
 MEMORY = "memory"
 MAX_MEMBERS = 1_000_000
@@ -103,8 +105,12 @@ class Kind(Generic[V]):
     """``TABLE_fts`` has the full text of what the view ``TABLE_search`` shows."""
     vectors: str = ""
     """Table of the vectors that are made of it, by row id."""
+    vector_mark: str = ""
+    """The column that names the model which made a row's vector."""
     past: str = ""
     """Table of what it was before: ``entry``, ``user_id``, ``WHAT_id``, ``at``, ``value``."""
+    made_of: Callable[[apsw.Connection, UserId, Sequence[int]], set[Any]] | None = None
+    """The keys of what was made of a user's messages (row ids) in a way that no ``MadeFrom`` says."""
     on_purpose: bool = False
     """People keep it on purpose: where it quotes something forgotten that is reported, and it goes as a whole when that
     is wanted. Of all else the quoting words are redacted."""
@@ -133,19 +139,71 @@ class Kind(Generic[V]):
 
     # -- what the notes on its fields say ------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def quotes(self) -> dict[str, Quotes]:
         """The columns that may repeat what somebody said."""
         return self._noted(Quotes)
 
-    @property
+    @cached_property
     def made_from(self) -> dict[str, MadeFrom]:
         """The columns that hold ids of what it was made from."""
         return self._noted(MadeFrom)
 
+    @cached_property
+    def documents(self) -> set[str]:
+        """The columns that hold JSON."""
+        return documents(self.cls)
+
     def _noted(self, note: type[N]) -> dict[str, N]:
         wires = dict(zip(attrs.fields_dict(self.cls), wire_names(self.cls), strict=True))
         return {wires[name]: each for name, each in notes(self.cls, note).items()}
+
+    def said(self, fields: Mapping[str, Any]) -> list[str]:
+        """The words of a value that may repeat what somebody said."""
+        return [text for column in self.quotes for text in texts_of(fields.get(column))]
+
+    def texts(self, connection: apsw.Connection, user: UserId, key: Any) -> list[str]:
+        """All that a user's thing ever said, the oldest first."""
+        columns = [f"'{name}', {f'json({name})' if name in self.documents else name}" for name in self.quotes]
+        source = f"SELECT json_object({', '.join(columns)}) FROM {self.table} WHERE user_id = ? AND {self.id} = ?"  # noqa: S608
+        if self.past:
+            which = f"user_id = ? AND {self.what}_id = ? AND value IS NOT NULL ORDER BY entry"
+            source = f"SELECT value FROM {self.past} WHERE {which}"  # noqa: S608
+        return [text for (value,) in connection.execute(source, (user, key)) for text in self.said(json.loads(value))]
+
+    def is_there(self, connection: apsw.Connection, user: UserId, key: Any) -> bool:
+        """Whether a user's thing is there now, and no history."""
+        query = f"SELECT count(*) FROM {self.table} WHERE user_id = ? AND {self.id} = ?"  # noqa: S608 - constants
+        return bool(connection.execute(query, (user, key)).get)
+
+    def remove(self, connection: apsw.Connection, user: UserId, key: Any, *, dates: bool) -> None:
+        """Take a user's thing out of the database, with its full text and vector; of its history at most the dates
+        stay."""
+        if self.past:
+            self.forget_history(connection, user, key, dates=dates)
+        which = f"FROM {self.table} WHERE user_id = ? AND {self.id} = ?"
+        rows = connection.execute(f"SELECT rowid {which}", (user, key)) if self.full_text or self.vectors else ()
+        for (rowid,) in list(rows):
+            self.unindex(connection, rowid)
+        connection.execute(f"DELETE {which}", (user, key))
+
+    def unindex(self, connection: apsw.Connection, rowid: int) -> None:
+        """Take the full text and the vector of a row out, before it is changed or removed."""
+        if self.full_text and self.has_text(connection, rowid):
+            self.unindex_text(connection, rowid)
+        if self.vectors:
+            connection.execute(f"DELETE FROM {self.vectors} WHERE rowid = ?", (rowid,))  # noqa: S608 - constants
+        if self.vector_mark:
+            connection.execute(f"UPDATE {self.table} SET {self.vector_mark} = NULL WHERE rowid = ?", (rowid,))  # noqa: S608
+
+    def has_text(self, connection: apsw.Connection, rowid: int) -> bool:
+        """Whether the full text has a row."""
+        query = f"SELECT count(*) FROM {self.table}_fts_docsize WHERE id = ?"  # noqa: S608 - constants
+        return bool(connection.execute(query, (rowid,)).get)
+
+    def unindex_text(self, connection: apsw.Connection, rowid: int) -> None:
+        row = f"SELECT 'delete', rowid, content, scope FROM {self.table}_search WHERE rowid = ?"  # noqa: S608 - constants
+        connection.execute(f"INSERT INTO {self.table}_fts ({self.table}_fts, rowid, content, scope) {row}", (rowid,))
 
     # -- writing and reading lines -------------------------------------------------------------------------------------
 

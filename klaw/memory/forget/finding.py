@@ -27,11 +27,11 @@ from klaw.store import overview
 from klaw.store.changes import MEMORY
 from klaw.store.engine.database import Readers
 from klaw.store.engine.log_files import record_of
-from klaw.store.forget import quoting
-from klaw.store.forget.derived import FileMade, TaskMade, effects_of, runs_of_tasks
-from klaw.store.forget.scope import Wanted
+from klaw.store.forget import quotes
+from klaw.store.forget.trace import FileMade, TaskMade, Wanted, effects_of
 from klaw.store.kinds import chats, facts, imports, messages, people, tasks, topics
 from klaw.store.kinds.messages import CONVERSATIONS
+from klaw.store.kinds.turn_links import runs_of_tasks
 from klaw.store.overview import Target
 
 MAX_BYTES = 1_100_000
@@ -235,7 +235,7 @@ async def _person(readers: Readers, text: str, user: UserId, *, with_messages: b
     who = await _who(readers, text, user)
     if len(who) > 1:
         raise NothingToForget(f"several people have this name: {', '.join(f'person:{each}' for each in who)}")
-    named = await readers.run(quoting.look_for_person, user, who[0]) if who else None
+    named = await readers.run(quotes.look_for_person, user, who[0]) if who else None
     if named is None:
         raise NothingToForget("there is no such person")
     if not named.names:

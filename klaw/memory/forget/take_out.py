@@ -9,8 +9,8 @@ from klaw.domain.names import UserId
 from klaw.store.engine.database import Readers
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import forgetting
-from klaw.store.forget.entry import ForgetEntry
+from klaw.store.forget import execute, logs
+from klaw.store.forget.journal_entry import ForgetEntry
 from klaw.store.search import fulltext_renewal
 
 P = ParamSpec("P")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 AT_ONCE = 20
 """Messages that are taken out in one transaction, at 3 to 6 ms each, for the most part because their words must leave
 no trace in the full-text index."""
-MANY = forgetting.MOST_AT_START
+MANY = logs.MOST_AT_START
 """Of so many the full-text index may be rebuilt without them; see ``fulltext_renewal``. No start finishes so many: it
 would leave what a kill left of that."""
 AT_ONCE_WITHOUT_TEXT = 60
@@ -29,7 +29,7 @@ PAUSE_FACTOR = 0.5
 
 
 async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[int], at: str) -> list[ForgetEntry]:
-    """Take further messages of a forgetting out of the database; see ``forgetting.forget_rest``. Returns the entries.
+    """Take further messages of a forgetting out of the database; see ``execute.forget_rest``. Returns the entries.
 
     Cancellation: what was taken out so far is; what a start or ``Forgetter.resume`` does about it see there.
     """
@@ -38,7 +38,7 @@ async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[
         await _renew_text(writer, frozenset(rowids))
         count = AT_ONCE_WITHOUT_TEXT
     for first in range(0, len(rowids), count):
-        done = await _giving_way(writer, forgetting.forget_rest, user, rowids[first : first + count], at)
+        done = await _giving_way(writer, execute.forget_rest, user, rowids[first : first + count], at)
         entries.append(done.entry)
     return entries
 

@@ -14,8 +14,7 @@ from klaw.operations.kb.sources import OfSource
 
 if TYPE_CHECKING:
     from klaw.knowledge.parts import Knowledge
-    from klaw.memory.forget.forget import Forgetter
-    from klaw.memory.forget.values import Cleaned
+    from klaw.memory.forget.forget import CleanedLogs, Forgetter
     from klaw.operations.answers.knowledge import RemovedOfBase
     from klaw.operations.perform import Caller
     from klaw.store.forget.knowledge import Going
@@ -118,7 +117,7 @@ async def _remove(
     return cast("RemovedOfBase", {**answer, "looked_for": len(going.pieces), **_proof(done), "lines": lines})
 
 
-def _proof(done: "Cleaned") -> Any:
+def _proof(done: "CleanedLogs") -> Any:
     return {
         "lines": done.lines,
         "vacuumed": done.vacuumed,

@@ -11,8 +11,9 @@ from klaw.domain.knowledge import Base, BaseId, Source, SourceId
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.store.engine import meta
 from klaw.store.engine.transaction import Transaction
-from klaw.store.forget import applying
-from klaw.store.forget.entry import Forgetting, Forgot
+from klaw.store.forget import execute
+from klaw.store.forget.journal_entry import ForgetResult, Forgetting
+from klaw.store.kinds import forgotten
 from klaw.store.kinds.knowledge import bases, sources
 
 MOST_TOLD = 200
@@ -115,7 +116,7 @@ def _turns(connection: apsw.Connection, of: str, after: int) -> list[tuple[UserI
     return [(UserId(user), str(turn)) for user, turn in connection.execute(_TURNS, (after, of))]
 
 
-def remove(tx: Transaction, user: UserId, going: Going, at: str) -> list[Forgot]:
+def remove(tx: Transaction, user: UserId, going: Going, at: str) -> list[ForgetResult]:
     """Remove it, and remember to clean the logs and the receipts of it; whatever a kill interrupts, the next start
     finishes. Returns what is to be cleaned, for each user whose it is.
 
@@ -133,10 +134,10 @@ def remove(tx: Transaction, user: UserId, going: Going, at: str) -> list[Forgot]
         turns.setdefault(of, []).append(turn)
     meta.put(tx.connection, meta.FORGET_COMPACT, at)
     return [
-        applying.journal(tx, of, Forgetting(knowledge=going.ids, used=tuple(used)), at) for of, used in turns.items()
+        execute.journal(tx, of, Forgetting(knowledge=going.ids, used=tuple(used)), at) for of, used in turns.items()
     ]
 
 
 def blank(tx: Transaction, user: UserId, gone: Sequence[str], turns: Sequence[str]) -> None:
-    """Take texts of passages out of receipts of a user; see ``applying.blank_receipts``."""
-    applying.blank_receipts(tx.connection, user, gone, turns)
+    """Take texts of passages out of receipts of a user; see ``forgotten.blank_receipts``."""
+    forgotten.blank_receipts(tx.connection, user, gone, turns)

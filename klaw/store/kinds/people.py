@@ -197,24 +197,45 @@ def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
         connection.execute(_NAME, (rowid, person.user, normal_name(name)))
 
 
-def forget(connection: apsw.Connection, user: UserId, person: PersonId, *, dates: bool) -> None:
-    """Remove a person with its names and mentions; of its history at most the dates stay."""
-    connection.execute(_REMOVE, (user, person))
-    PERSON.forget_history(connection, user, person, dates=dates)
-    connection.execute("DELETE FROM person_mentions WHERE user_id = ? AND person_id = ?", (user, person))
-
-
 _NO_MENTIONS_OF = """
-DELETE FROM person_mentions WHERE user_id = ?1 AND (
-    topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
+DELETE FROM person_mentions WHERE user_id = ?1 AND (person_id IN (SELECT value FROM json_each(?4))
+    OR topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
 """
 
 
 def forget_mentions(
-    connection: apsw.Connection, user: UserId, topics: Sequence[TopicId], messages: Sequence[str]
+    connection: apsw.Connection,
+    user: UserId,
+    people: Sequence[PersonId],
+    topics: Sequence[TopicId],
+    messages: Sequence[str],
 ) -> None:
-    """Remove the mentions in topics and by messages (ids) that are forgotten."""
-    connection.execute(_NO_MENTIONS_OF, (user, json.dumps(list(topics)), json.dumps(list(messages))))
+    """Remove the mentions of people, in topics, and by messages (ids) that are forgotten."""
+    connection.execute(_NO_MENTIONS_OF, (user, *(json.dumps(list(each)) for each in (topics, messages, people))))
+
+
+# One and the same are all who were merged into somebody, with that one; a removed person stands alone.
+_ONLY_SPOKEN_OF_IN = """
+WITH RECURSIVE heir (id, now) AS (
+    SELECT id, id FROM people WHERE user_id = ?1
+    UNION SELECT h.id, p.merged_into FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now
+        WHERE p.merged_into IS NOT NULL),
+same (id, now) AS (
+    SELECT h.id, h.now FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now WHERE p.merged_into IS NULL
+    UNION SELECT person_id, person_id FROM person_changes AS c WHERE user_id = ?1 AND value IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM people WHERE user_id = ?1 AND id = c.person_id)),
+gone (id) AS (SELECT id FROM messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)))
+SELECT id FROM same WHERE now IN (
+    SELECT s.now FROM same AS s LEFT JOIN people AS p ON p.user_id = ?1 AND p.id = s.id
+        LEFT JOIN person_mentions AS m ON m.user_id = ?1 AND m.person_id = s.id
+    GROUP BY s.now HAVING count(m.entry) > 0 AND count(m.entry) = count(iif(m.message_id IN gone, 1, NULL))
+        AND min(coalesce(p.source, 'archivist')) = 'archivist' AND max(coalesce(p.source, 'archivist')) = 'archivist')
+"""
+
+
+def only_spoken_of_in(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> set[str]:
+    """People that a model noted and that are spoken of in some messages only."""
+    return {str(row[0]) for row in connection.execute(_ONLY_SPOKEN_OF_IN, (user, json.dumps(list(rowids))))}
 
 
 # The columns of a person's row are those of its last change, which is compared as a whole: they are not told again.
@@ -230,6 +251,7 @@ PERSON: Kind[Person] = Kind(
     counted="people",
     ops={"put": Person, "remove": None},
     beside=("user_id", "id"),
+    made_of=only_spoken_of_in,
     check=check,
     apply=_apply,
     clear=("DELETE FROM person_names", "DELETE FROM people", "DELETE FROM person_changes"),
@@ -331,6 +353,30 @@ def own_names(connection: apsw.Connection, user: UserId, persons: Iterable[Perso
     others = [each for each in by_names(connection, user, list(ever.values())) if each.id not in mine]
     theirs = {normal_name(name) for each in others for name in each.names} - last
     return {normal: name for normal, name in ever.items() if normal not in theirs}
+
+
+# What they were last: who was somebody else for a time, by a merge that was taken back, is none of these.
+_DEAD = """
+SELECT c.person_id, c.value FROM person_changes AS c WHERE c.user_id = ?1 AND c.value IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM people AS p WHERE p.user_id = c.user_id AND p.id = c.person_id)
+    AND c.entry = (SELECT max(entry) FROM person_changes
+        WHERE user_id = c.user_id AND person_id = c.person_id AND value IS NOT NULL)
+"""
+
+
+def all_names(
+    connection: apsw.Connection, user: UserId, person: PersonId
+) -> tuple[tuple[str, ...], tuple[PersonId, ...]]:
+    """The names that a user's person has or had, and all who are that one: those who were merged into it, and those of
+    its names who were removed. Of an unknown id nothing."""
+    merged = [each.id for each in merged_into(connection, user, person)]
+    same = dict.fromkeys(each for each in (person, *merged) if history(connection, user, each))
+    names = own_names(connection, user, same)
+    for gone, value in connection.execute(_DEAD, (user,)):
+        past = json.loads(value)
+        if names and any(normal_name(name) in names for name in (past["name"], *past["aliases"])):
+            same[PersonId(gone)] = None
+    return tuple(names.values()), tuple(same)
 
 
 def past_of_others(connection: apsw.Connection, user: UserId, gone: Collection[PersonId]) -> tuple[int, ...]:
