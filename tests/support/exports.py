@@ -18,7 +18,8 @@ from klaw.imports import chatgpt
 from klaw.imports.events import Event, Message
 from klaw.imports.feed import OF_IMPORT, Report, feed
 from klaw.imports.files import Export, opened
-from klaw.operations.perform import OPERATOR, operations, perform, read
+from klaw.operations.handler import OPERATOR
+from klaw.operations.perform import operations, perform, read
 from klaw.store.attachments import Attachments
 from klaw.store.originals import Originals
 from klaw.store.store import Store
