@@ -16,7 +16,7 @@ from klaw.convert import JOURNAL, Form, Wire
 from klaw.domain.names import UserId
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
-from klaw.store.rebuild.tables import Table
+from klaw.store.engine.tables import Table
 from klaw.store.rows import dumps
 
 MEMORY = "memory"

@@ -16,9 +16,9 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import TopicId
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import entries, full_text, table
 from klaw.store.kinds import topics
 from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
-from klaw.store.rebuild.tables import entries, full_text, table
 from klaw.store.rows import dumps
 
 ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]

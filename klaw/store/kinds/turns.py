@@ -12,7 +12,7 @@ from klaw.domain import context_used
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.store import rows
-from klaw.store.rebuild.tables import Table
+from klaw.store.engine.tables import Table
 
 TURNS = "turns"
 

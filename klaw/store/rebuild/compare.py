@@ -14,9 +14,10 @@ import apsw
 
 from klaw.domain.task import Run
 from klaw.domain.turn import TurnRecord
+from klaw.store.engine import vector_model
+from klaw.store.engine.tables import Bound, Row, Table, full_text, table
+from klaw.store.forget.memory_journal import JOURNALED
 from klaw.store.kinds import messages, turns
-from klaw.store.kinds.memory_journal import KINDS
-from klaw.store.rebuild.tables import Bound, Row, Table, full_text, table
 from klaw.store.rebuild.values import Progress, Side, TableComparison
 from klaw.store.rows import columns, dumps
 from klaw.store.search import vectors
@@ -43,7 +44,7 @@ TABLES: tuple[Table, ...] = (
     turns.USED,
     table("runs", "runs", "id", _RUNS, first="", bound="change", changed="SELECT id FROM runs WHERE change > ?"),
     full_text("full text", "messages_fts", bound="rowid"),
-    *(each for kind in KINDS for each in kind.tables),
+    *(each for kind in JOURNALED for each in kind.tables),
 )
 
 _WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"
@@ -174,7 +175,7 @@ def _merge(
 
 
 def _compare_vectors(live: apsw.Connection, built: apsw.Connection) -> Steps:
-    if vectors.model(live) != vectors.model(built):
+    if vector_model.current(live) != vector_model.current(built):
         # Another model's: nothing can be compared, and nothing has to be the same.
         yield Progress("compare")
         return _Table("vectors").result(missing_is_fine=True)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from klaw.memory.recall.stopwords import content_words, search_words
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
+from klaw.store.engine.tokenizer import INDEXED_CHARACTERS, is_lone, pairs, segments, stem, words
 from klaw.store.kinds import messages
 from klaw.store.search import fulltext
-from klaw.store.search.tokenizer import INDEXED_CHARACTERS, is_lone, pairs, segments, stem, words
 from tests.support.stores import new
 
 BEGINNING, END = "⟦", "⟧"

@@ -1,4 +1,4 @@
-"""The memory journal's table of kinds."""
+"""What the lines of the memory journal may be about: every kind, and forgetting."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,26 +7,11 @@ import apsw
 
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
-from klaw.store.forget import applying
-from klaw.store.kinds import chats, core_memory, facts, people, summaries, tasks, topic_changes, usage
-from klaw.store.kinds.knowledge import bases, sources
+from klaw.store.forget.applying import FORGET
+from klaw.store.kinds.all_kinds import KINDS
 
-KINDS: tuple[Kind[Any], ...] = (
-    tasks.TASK,
-    facts.FACT,
-    people.PERSON,
-    people.MENTION,
-    core_memory.CORE,
-    summaries.SUMMARY,
-    chats.CHAT,
-    bases.BASE,
-    sources.SOURCE,
-    topic_changes.TOPIC,
-    applying.FORGET,
-    usage.DAY,
-    usage.SPENT,
-)
-_OF_WORD = {kind.what: kind for kind in KINDS}
+JOURNALED: tuple[Kind[Any], ...] = (*KINDS, FORGET)
+_OF_WORD = {kind.what: kind for kind in JOURNALED}
 
 
 def read(record: Mapping[str, Any]) -> Change[Any]:
@@ -36,7 +21,7 @@ def read(record: Mapping[str, Any]) -> Change[Any]:
 
 def clear(connection: apsw.Connection) -> None:
     """Remove all that is made from the journal; for a database that is being made from the logs."""
-    for kind in KINDS:
+    for kind in JOURNALED:
         for statement in kind.clear:
             connection.execute(statement)
     meta.remove(connection, meta.MEMORY_ENTRY)
