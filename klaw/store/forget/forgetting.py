@@ -24,14 +24,14 @@ from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.log_rewrite import STEP_BYTES, LogRewrite
 from klaw.store.engine.transaction import Stopped, Transaction, WriteRequest, commit_group
-from klaw.store.forget import applying, memory_journal, quoting
+from klaw.store.forget import applying, quoting
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.applying import FORGET, Look, is_current
 from klaw.store.forget.cleaner import Cleaner
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines, merged, together
 from klaw.store.forget.quoting import Looked
 from klaw.store.forget.scope import Scope, Wanted, scope, topics_with
-from klaw.store.kinds import attachments, chats, messages, people, tasks
+from klaw.store.kinds import attachments, chats, memory_journal, messages, people, tasks
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
 from klaw.store.kinds.facts import FACT

@@ -17,8 +17,7 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.log_files import files
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.forget import memory_journal
-from klaw.store.kinds import runs
+from klaw.store.kinds import memory_journal, runs
 from klaw.store.kinds.messages import count_messages
 from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter, LogKind

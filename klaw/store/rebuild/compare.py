@@ -16,8 +16,8 @@ from klaw.domain.task import Run
 from klaw.domain.turn import TurnRecord
 from klaw.store.engine import vector_model
 from klaw.store.engine.tables import Bound, Row, Table, full_text, table
-from klaw.store.forget.memory_journal import JOURNALED
 from klaw.store.kinds import messages, turns
+from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.rebuild.values import Progress, Side, TableComparison
 from klaw.store.rows import columns, dumps
 from klaw.store.search import vectors
@@ -44,7 +44,7 @@ TABLES: tuple[Table, ...] = (
     turns.USED,
     table("runs", "runs", "id", _RUNS, first="", bound="change", changed="SELECT id FROM runs WHERE change > ?"),
     full_text("full text", "messages_fts", bound="rowid"),
-    *(each for kind in JOURNALED for each in kind.tables),
+    *(each for kind in KINDS for each in kind.tables),
 )
 
 _WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"

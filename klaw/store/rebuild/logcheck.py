@@ -16,7 +16,7 @@ from klaw.store import changes, rows
 from klaw.store.engine import set_aside
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
-from klaw.store.forget import memory_journal
+from klaw.store.kinds import memory_journal
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import turns as stored_turns

@@ -21,9 +21,8 @@ from klaw.domain.fact import MAX_TEXT, FactId, fact_text, normal_form
 from klaw.domain.names import UserId
 from klaw.errors import CoreNotChanged, CoreUnreadable, FactExists, InvalidValue, NoSuchFact, StorageError
 from klaw.store.engine import meta
-from klaw.store.forget import memory_journal
 from klaw.store.kinds import core_memory as stored_core_memory
-from klaw.store.kinds import facts, messages, tasks
+from klaw.store.kinds import facts, memory_journal, messages, tasks
 from klaw.store.kinds.facts import FactVector
 from klaw.store.search import passages, vector_writes
 from klaw.store.search.passages import PassageVector

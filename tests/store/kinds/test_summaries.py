@@ -25,8 +25,7 @@ from klaw.domain.summary import NewSummary, SummaryState, ToolNote
 from klaw.errors import StorageFull, SummaryOutdated
 from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted
 from klaw.store import changes
-from klaw.store.forget import memory_journal
-from klaw.store.kinds import messages, summaries
+from klaw.store.kinds import memory_journal, messages, summaries
 from klaw.store.kinds.pending import read_rows
 from klaw.store.rebuild.values import Options
 from klaw.store.search import coverage

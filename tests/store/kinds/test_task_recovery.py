@@ -24,8 +24,7 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.commit_log import CommitLog
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.transaction import WriteRequest, commit_group
-from klaw.store.forget import memory_journal
-from klaw.store.kinds import messages, run_edits, runs, tasks, turns
+from klaw.store.kinds import memory_journal, messages, run_edits, runs, tasks, turns
 from klaw.store.kinds.run_edits import Transcript
 from klaw.store.rebuild.logcheck import read_logs
 from klaw.store.rebuild.values import Tally

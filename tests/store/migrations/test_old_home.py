@@ -4,8 +4,7 @@ form to the byte."""
 from pathlib import Path
 
 from klaw.store import changes
-from klaw.store.forget import memory_journal
-from klaw.store.kinds import messages, runs, turns
+from klaw.store.kinds import memory_journal, messages, runs, turns
 from tests.support.forgetting import forgetter
 from tests.support.old_home import lines_of, old_data, old_digests
 from tests.support.reindexing import differing, digests_of, run
