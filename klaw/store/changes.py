@@ -20,7 +20,8 @@ from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
-from klaw.store.rebuild.tables import Table
+from klaw.store.engine.full_text import unindex_row
+from klaw.store.engine.tables import Table
 from klaw.store.rows import documents, dumps
 
 MEMORY = "memory"
@@ -190,7 +191,7 @@ class Kind(Generic[V]):
     def unindex(self, connection: apsw.Connection, rowid: int) -> None:
         """Take the full text and the vector of a row out, before it is changed or removed."""
         if self.full_text and self.has_text(connection, rowid):
-            self.unindex_text(connection, rowid)
+            unindex_row(connection, self.table, rowid)
         if self.vectors:
             connection.execute(f"DELETE FROM {self.vectors} WHERE rowid = ?", (rowid,))  # noqa: S608 - constants
         if self.vector_mark:
@@ -200,10 +201,6 @@ class Kind(Generic[V]):
         """Whether the full text has a row."""
         query = f"SELECT count(*) FROM {self.table}_fts_docsize WHERE id = ?"  # noqa: S608 - constants
         return bool(connection.execute(query, (rowid,)).get)
-
-    def unindex_text(self, connection: apsw.Connection, rowid: int) -> None:
-        row = f"SELECT 'delete', rowid, content, scope FROM {self.table}_search WHERE rowid = ?"  # noqa: S608 - constants
-        connection.execute(f"INSERT INTO {self.table}_fts ({self.table}_fts, rowid, content, scope) {row}", (rowid,))
 
     # -- writing and reading lines -------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from klaw.domain.person import Finder
 from klaw.errors import CoreUnreadable, StorageError
 from klaw.store.changes import Change, Kind, line, path, record
 from klaw.store.engine import meta
+from klaw.store.engine.full_text import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
 from klaw.store.forget.journal_entry import ForgetEntry, ForgetResult, Forgetting, LogTexts
@@ -32,6 +33,7 @@ from klaw.store.kinds import (
     chats,
     facts,
     forgotten,
+    former_names,
     messages,
     people,
     summaries,
@@ -45,7 +47,7 @@ from klaw.store.kinds.core_memory import CORE, CorePut
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.rows import dumps
-from klaw.store.search.fulltext import index_row
+from klaw.store.search import coverage, vector_codes
 
 _PENDING = "forget_pending"
 """In ``meta``, with ``:`` and its number behind it: a forgetting that may not be finished in the logs. Without a
@@ -114,7 +116,7 @@ def _forget(tx: Transaction, plan: Plan, at: str, most: int | None = None) -> Fo
         core=document is not None,
         turns=wanted.turns,
         runs=wanted.runs,
-        past=people.past_of_others(connection, user, found.people),
+        past=former_names.past_of_others(connection, user, found.people),
         deleted=wanted.deleted,
         undone=(*wanted.facts, *wanted.people) if wanted.channel else (),
         used=forgotten.given_passages(connection, user, [each for each in traced.own if each.rowid in rowids_going]),
@@ -215,15 +217,16 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], found: Quotes
     for chat, number in entry.summaries:
         summaries.remove(connection, chat, number)
     if entry.turns or entry.runs:
-        finder = Finder(tuple(people.own_names(connection, user, entry.people).values()))
+        finder = Finder(tuple(former_names.own_names(connection, user, entry.people).values()))
         forgotten.take_out_names(connection, user, finder, entry.turns, entry.runs)
     if entry.ran:
         forgotten.empty_runs(connection, user, entry.ran)
     for kind in KINDS:
         for key in entry.gone.get(kind.what, ()):
             kind.remove(connection, user, key, dates=key not in entry.undone)
-    people.forget_past(connection, user, entry.past)
+    former_names.forget_past(connection, user, entry.past)
     people.forget_mentions(connection, user, entry.people, entry.topics, [message.id for message in own])
+    _drop_vectors(connection, own)
     forgotten.erase(connection, user, own, at, entry.time)
     for chat, seq in entry.deleted:
         chats.forget(connection, user, chat, seq, at)
@@ -243,6 +246,27 @@ def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEnt
         for key in entry.gone.get(kind.what, ()) if kind is not people.PERSON else ():
             texts += kind.texts(connection, entry.user, key)
     return texts
+
+
+_VECTOR_BYTES = "SELECT length(embedding) FROM vec_messages WHERE rowid = ?"
+
+
+def _drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
+    """Overwrite the vectors of messages, and of those behind them, and their codes, and remove the vectors: vec0 leaves
+    the bytes of a removed one."""
+    behind = forgotten.behind(connection, own)
+    forgotten.embed_again(connection, [each.rowid for each in behind])
+    going = [*own, *behind]
+    for chat in {each.chat for each in going}:
+        session = messages.session(connection, chat)
+        if session is not None:
+            vector_codes.erase(connection, session.key, [each.rowid for each in going if each.chat == chat])
+    for message in going if coverage.has_vector_table(connection) else ():
+        size = connection.execute(_VECTOR_BYTES, (message.rowid,)).get
+        if size is not None:
+            zeros = (bytes(size), message.rowid)
+            connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", zeros)
+            connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
 
 
 # -- quotes ------------------------------------------------------------------------------------------------------------
@@ -268,13 +292,14 @@ def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key:
     if kind is not MESSAGE and (kind.full_text or kind.vectors):
         kind.unindex(connection, int(key))
     elif indexed:
-        kind.unindex_text(connection, int(key))
+        unindex_row(connection, kind.table, int(key))
     write = f"UPDATE {kind.table} SET {', '.join(f'{column} = ?' for column in columns)} {which}"  # noqa: S608
     connection.execute(write, (*new, key, user))
     if kind.full_text:
         index_row(connection, kind.table, int(key))
     if kind is MESSAGE:
-        forgotten.remake(connection, int(key))
+        _drop_vectors(connection, messages.by_rowids(connection, [int(key)]))
+        forgotten.text_changed(connection, int(key))
 
 
 def _redacted(value: str | None, finder: PieceFinder, document: bool) -> str | None:
@@ -305,7 +330,7 @@ def log_texts(connection: apsw.Connection, entry: ForgetEntry) -> LogTexts:
     """What lines of logs are to say after the entry was carried out."""
     user = entry.user
     return LogTexts(
-        people=people.past_values(connection, user, entry.past),
+        people=former_names.past_values(connection, user, entry.past),
         receipts=turns.receipts(connection, user, (*entry.turns, *entry.used)),
         runs=forgotten.run_texts(connection, user, (*entry.runs, *entry.ran)),
         now={

@@ -24,7 +24,7 @@ from klaw.errors import StorageError
 from klaw.store import changes, rows
 from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.line_inserter import FAULTS, parse
+from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.log_rewrite import DRAFT, STEP_BYTES, LogRewrite
 from klaw.store.engine.transaction import Stopped, WriteRequest, commit_group
 from klaw.store.forget import execute, quotes

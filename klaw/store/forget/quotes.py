@@ -21,7 +21,7 @@ from klaw.domain.person import Finder, PersonId
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Kind
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import people, tool_notes
+from klaw.store.kinds import former_names, people, tool_notes
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.memory_journal import KINDS
@@ -215,7 +215,7 @@ class Named:
 def look_for_person(connection: apsw.Connection, user: UserId, person: PersonId) -> Named | None:
     """What names a user's person, by any name that it ever had; None when there never was one of this id."""
     with snapshot(connection):
-        names, same = people.all_names(connection, user, person)
+        names, same = former_names.all_names(connection, user, person)
         return _named(connection, user, names, same) if same else None
 
 

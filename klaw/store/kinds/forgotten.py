@@ -16,10 +16,9 @@ from klaw.domain.forget import FORGOTTEN, MARK, each_text
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import Finder
+from klaw.store.engine.full_text import unindex_row
 from klaw.store.kinds import messages, topics, turns
 from klaw.store.rows import dumps
-from klaw.store.search import coverage, vector_codes
-from klaw.store.search.fulltext import unindex_row
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
@@ -31,7 +30,6 @@ _NEXT = """
 SELECT rowid FROM messages
 WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') ORDER BY seq LIMIT 1
 """
-_VECTOR_BYTES = "SELECT length(embedding) FROM vec_messages WHERE rowid = ?"
 _TOPIC_CHARS = """
 UPDATE topics SET chars = (SELECT coalesce(sum(length(content)), 0) FROM messages WHERE topic_id = topics.id)
 WHERE id = (SELECT topic_id FROM messages WHERE rowid = ?)
@@ -55,9 +53,8 @@ def tombstone(time: str) -> dict[str, str]:
 def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], entry: int, at: str) -> None:
     """Leave nothing of messages but their numbers, by an entry of the memory journal."""
     for message in own:
-        if coverage.has_text(connection, message.rowid):
+        if messages.MESSAGE.has_text(connection, message.rowid):
             unindex_row(connection, "messages", message.rowid)
-    drop_vectors(connection, own)
     left = topics.topics_of(connection, user, [each.rowid for each in own])
     connection.executemany(_ERASE, [(each.rowid, dumps(tombstone(at))) for each in own])
     turns.forget_used(connection, [(each.chat, each.seq) for each in own])
@@ -67,36 +64,22 @@ def erase(connection: apsw.Connection, user: UserId, own: Sequence[Message], ent
         messages.choose_model_again(connection, chat)
 
 
-def drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
-    """Remove messages' vectors, and those of the messages behind them, which were embedded in the light of them
-    (``memory.passage``) and are embedded again."""
+def behind(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]:
+    """The messages behind some, which were embedded in the light of them (``memory.passage``)."""
     rowids, places = {each.rowid for each in own}, {(each.chat, each.seq) for each in own}
     last = [each for each in own if (each.chat, each.seq + 1) not in places]
     following = {connection.execute(_NEXT, (each.chat, each.seq)).get for each in last} - {None, *rowids}
-    behind = messages.by_rowids(connection, sorted(following))
-    _overwrite_vectors(connection, own)
-    _overwrite_vectors(connection, behind)
-    connection.executemany("UPDATE messages SET embedded = 0 WHERE rowid = ?", [(each.rowid,) for each in behind])
+    return messages.by_rowids(connection, sorted(following))
 
 
-def _overwrite_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
-    """Overwrite messages' vectors and their codes, and remove the vectors: vec0 leaves the bytes of a removed one."""
-    for chat in {each.chat for each in own}:
-        session = messages.session(connection, chat)
-        if session is not None:
-            vector_codes.erase(connection, session.key, [each.rowid for each in own if each.chat == chat])
-    for message in own if coverage.has_vector_table(connection) else ():
-        size = connection.execute(_VECTOR_BYTES, (message.rowid,)).get
-        if size is not None:
-            zeros = (bytes(size), message.rowid)
-            connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", zeros)
-            connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
+def embed_again(connection: apsw.Connection, rowids: Sequence[int]) -> None:
+    """Let messages be embedded again."""
+    connection.executemany("UPDATE messages SET embedded = 0 WHERE rowid = ?", [(rowid,) for rowid in rowids])
 
 
-def remake(connection: apsw.Connection, rowid: int) -> None:
-    """Remove what was made of a message whose text has changed: it is made again."""
-    drop_vectors(connection, messages.by_rowids(connection, [rowid]))
-    connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (rowid,))
+def text_changed(connection: apsw.Connection, rowid: int) -> None:
+    """What was made of a message's text is made again."""
+    embed_again(connection, [rowid])
     connection.execute(_TOPIC_CHARS, (rowid,))
     connection.execute(_NO_TOPIC_VECTOR, (rowid,))
 
