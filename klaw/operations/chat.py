@@ -132,8 +132,7 @@ async def chat(
     coverage: "Coverage",
 ) -> "ChatState":
     """Show a chat: its row, its actor, what waits for an answer, its last turn."""
-    from klaw.store import overview
-    from klaw.store.kinds import turns
+    from klaw.store.kinds import pending, turns
 
     chat = chat_of(asked.chat, user, any_user=True)
     assert chat is not None
@@ -143,7 +142,7 @@ async def chat(
     return {
         "session": session,
         "now": chats.chat_status(chat),
-        "pending": await readers.run(overview.count_pending, chat),
+        "pending": await readers.run(pending.count_pending, chat),
         "actor": actor,
         "coverage": coverage.chat(chat),
         "last_turn": None if last is None else attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),

@@ -43,18 +43,19 @@ async def receipt(
 ) -> "TurnReceipt":
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message_outcome import explain_message, with_search
-    from klaw.store import overview
+    from klaw.store.kinds import turns
+    from klaw.store.search import stored_recalls
 
     if asked.turn is not None and (asked.chat is not None or asked.user is not None):
         raise OperationError("bad_args", "give a turn, or a chat or user whose newest turn is meant", field="turn")
     whose = user if asked.user is not None or not caller.any_user else None
     chat = chat_of(asked.chat, user, any_user=whose is None)
-    turn = await readers.run(overview.find_turn, asked.turn, chat, whose)
+    turn = await readers.run(turns.find, asked.turn, chat, whose)
     if turn is None:
         raise OperationError("unknown_turn", "there is no such turn")
     answer = attrs.asdict(turn)
     if asked.texts:
-        answer["texts"] = await readers.run(overview.quoted, turn)
+        answer["texts"] = await readers.run(stored_recalls.quoted, turn)
     if asked.why is None:
         return cast("TurnReceipt", answer)
     of_chat = turn.chat if asked.why.isdecimal() else None
@@ -62,6 +63,6 @@ async def receipt(
     message = await find_message(readers, asked.why, of_chat, of_user, field="why")
     told = explain_message(turn, message)
     if told["as"] == "not_found":  # the receipt itself does not say what became of it
-        stored = await readers.run(overview.stored_recall, turn)
+        stored = await readers.run(stored_recalls.stored_recall, turn)
         told = await with_search(told, message, stored, readers, parts["embedder"], parts["config"].auto_rag)
     return cast("TurnReceipt", {**answer, "why": told})

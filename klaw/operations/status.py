@@ -178,11 +178,10 @@ async def status(
     """
     from klaw.actor import log as logging
     from klaw.actor.clock import iso
-    from klaw.store import overview
-    from klaw.store.kinds import usage
+    from klaw.store.kinds import inventory, usage
     from klaw.store.kinds.usage import UsageFilters
 
-    counts = attrs.asdict(await core.readers.run(overview.counts))
+    counts = attrs.asdict(await core.readers.run(inventory.counts))
     coverage, embedder = memory.coverage.report(), memory.embedder.status
     counted_at = coverage["counted_at"]
     return {

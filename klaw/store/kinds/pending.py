@@ -36,6 +36,30 @@ class ChatRows:
     """The knowledge bases that the chat is answered from; None: none."""
 
 
+_PENDING_CHATS = f"""
+SELECT s.chat_id FROM sessions s
+WHERE s.updated_at >= ?1 AND EXISTS (
+    SELECT 1 FROM messages m
+    WHERE m.chat_id = s.chat_id AND m.seq >= s.segment_start
+        AND m.seq > coalesce(
+            (SELECT max(t.last_seq) FROM turns t WHERE t.chat_id = s.chat_id AND t.status IN ('done', 'stopped')), 0)
+        AND m.role = 'user' AND m.type = 'text' AND m.created_at >= ?1 AND m.{messages.HERE})
+ORDER BY s.updated_at
+"""  # noqa: S608 - a constant
+
+
+def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
+    """Chats with a user message since then that no turn has dealt with."""
+    return [ChatId(row[0]) for row in connection.execute(_PENDING_CHATS, (since,))]
+
+
+def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
+    """How many user messages of the chat's segment no turn has dealt with."""
+    session = messages.session(connection, chat)
+    query = f"SELECT count(*) FROM messages {messages.PENDING}"  # noqa: S608 - a constant condition
+    return int(connection.execute(query, (chat, session.segment_start)).get) if session is not None else 0
+
+
 def read_rows(
     connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool = False
 ) -> ChatRows | None:
