@@ -29,7 +29,7 @@ from klaw.store.engine.log_files import record_of
 from klaw.store.forget import quoting
 from klaw.store.forget.derived import FileMade, TaskMade, effects_of, runs_of_tasks
 from klaw.store.forget.scope import Wanted
-from klaw.store.kinds import chats, facts, imports, messages, people, tasks, topics
+from klaw.store.kinds import chats, facts, imports, messages, pending, people, tasks, topics
 from klaw.store.kinds.messages import CONVERSATIONS
 from klaw.store.search import whereabouts
 from klaw.store.search.whereabouts import Target
@@ -153,7 +153,7 @@ async def newest(readers: Readers, chat: ChatId, count: int) -> Wanted:
     """The newest messages of a chat that were said in it. Raises NothingToForget."""
     session = await readers.run(messages.session, chat)
     start = session.segment_start if session is not None else 1
-    found = await readers.run(messages.newest_of_segment, chat, start, count)
+    found = await readers.run(pending.newest_of_segment, chat, start, count)
     if not found:
         raise NothingToForget("there are no messages in this segment")
     return Wanted(user=user_of(chat), rowids=tuple(message.rowid for message in found))

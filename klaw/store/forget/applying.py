@@ -307,6 +307,8 @@ def _wait_no_more(connection: apsw.Connection, entry: int) -> None:
 
 FORGET: Kind[Forgetting] = Kind(
     what="forget",
+    plural="forgettings",
+    cls=Forgetting,
     counted="forgets",
     ops={"put": Forgetting, "remove": None},
     key=Form(lambda key: JOURNAL.read(int(key), int) if key else None, lambda done: "" if done is None else str(done)),

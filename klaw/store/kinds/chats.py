@@ -133,6 +133,11 @@ WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
 
 CHAT: Kind[ChatMark] = Kind(
     what="chat",
+    plural="chats",
+    cls=ChatMark,
+    table="chats",
+    id="chat_id",
+    key_of=name_of,
     counted="chats",
     ops={"put": ChatMark},
     key=Form(chat_name, str),

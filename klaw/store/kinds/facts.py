@@ -151,6 +151,13 @@ def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | N
 _CONTENT = "entry, rowid, normal, superseded_by"
 FACT: Kind[Fact] = Kind(
     what="fact",
+    plural="facts",
+    cls=Fact,
+    table="facts",
+    full_text=True,
+    vectors="vec_facts",
+    past="fact_changes",
+    on_purpose=True,
     counted="facts",
     ops={"put": Fact, "remove": None},
     beside=("user_id", "id"),

@@ -1,4 +1,4 @@
-"""The memory journal's table of kinds."""
+"""KINDS, the table of all kinds of things that Klaw keeps, and the memory journal's lines of most of them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,20 +7,41 @@ import apsw
 
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
-from klaw.store.kinds import chats, core_memory, facts, people, summaries, tasks, topic_changes, usage
+from klaw.store.kinds import (
+    chats,
+    core_memory,
+    facts,
+    memory_files,
+    messages,
+    people,
+    runs,
+    summaries,
+    tasks,
+    tool_notes,
+    topic_changes,
+    turns,
+    usage,
+)
 from klaw.store.kinds.knowledge import bases, sources
 
 KINDS: list[Kind[Any]] = [
-    tasks.TASK,
+    messages.MESSAGE,
+    messages.SESSION,
+    turns.TURN,
+    runs.RUN,
     facts.FACT,
     people.PERSON,
     people.MENTION,
     core_memory.CORE,
+    tasks.TASK,
     summaries.SUMMARY,
+    tool_notes.NOTE,
+    topic_changes.TOPIC,
+    topic_changes.TOPIC_CHANGE,
     chats.CHAT,
     bases.BASE,
     sources.SOURCE,
-    topic_changes.TOPIC,
+    memory_files.CHUNK,
     usage.DAY,
     usage.SPENT,
 ]
@@ -29,11 +50,15 @@ KINDS: list[Kind[Any]] = [
 
 def read(record: Mapping[str, Any]) -> Change[Any]:
     """The change of a line. Raises KeyError, TypeError or ValueError for a malformed one."""
-    return {kind.what: kind for kind in KINDS}[record["what"]].read(record)
+    what = record["what"]
+    for kind in KINDS:
+        if kind.what == what and kind.ops:
+            return kind.read(record)
+    raise KeyError("what")
 
 
 def clear(connection: apsw.Connection) -> None:
-    """Remove all that is made from the journal; for a database that is being made from the logs."""
+    """Remove all but the messages; for a database that is being made from the logs."""
     for kind in KINDS:
         for statement in kind.clear:
             connection.execute(statement)

@@ -13,9 +13,10 @@ from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN
 from klaw.domain.message import Kind, Message, NewMessage, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
+from klaw.domain.notes import Quotes
 from klaw.domain.turn import TurnRecord
 from klaw.errors import IdConflict
-from klaw.store import rows
+from klaw.store import changes, rows
 from klaw.store.engine.tables import full_text, table
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import turns
@@ -73,7 +74,7 @@ class Session:
     key: Annotated[int, Wire("chat_key")]
     chat: Annotated[ChatId, Wire("chat_id")]
     user: Annotated[UserId, Wire("user_id")]
-    name: str
+    name: Annotated[str, Quotes(stays=True)]
     model: str | None
     last_seq: int
     segment: int
@@ -82,13 +83,33 @@ class Session:
     updated_at: str
 
 
-MESSAGES = rows.Rows(Message, "messages")
-_SESSION = "chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
-TABLES = (
-    table("messages", "messages", "rowid", ", ".join(ORDER), bound="rowid"),
-    table("sessions", "sessions", "chat_id", _SESSION, first="", small=True),
-    full_text("full text", "messages_fts", bound="rowid"),
+MESSAGE: changes.Kind[Message] = changes.Kind(
+    what="message",
+    plural="messages",
+    cls=Message,
+    table="messages",
+    id="rowid",
+    changed="rowid",
+    full_text=True,
+    vectors="vec_messages",
+    tables=(
+        table("messages", "messages", "rowid", ", ".join(ORDER), bound="rowid"),
+        full_text("full text", "messages_fts", bound="rowid"),
+    ),
 )
+_CONTENT = "chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
+SESSION: changes.Kind[Session] = changes.Kind(
+    what="session",
+    plural="chats",
+    cls=Session,
+    table="sessions",
+    id="chat_id",
+    changed="",
+    on_purpose=True,
+    key_of=name_of,
+    tables=(table("sessions", "sessions", "chat_id", _CONTENT, first="", small=True),),
+)
+MESSAGES = rows.Rows(Message, "messages")
 SESSIONS = rows.Rows(Session, "sessions")
 
 
@@ -261,40 +282,6 @@ def kept_rowids(connection: apsw.Connection, chat: ChatId, seq: int) -> list[int
 def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
     """The newest messages of a chat before a seq, oldest first."""
     return MESSAGES.all(connection, "WHERE chat_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?", chat, seq, limit)[::-1]
-
-
-_SHOWN = """
-WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
-    OR type = 'tool_call' AND content <> ''
-    OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
-ORDER BY seq DESC LIMIT ?
-"""
-
-
-def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
-    """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: questions and
-    answers, what an answer said before it called tools, and what is forgotten."""
-    return MESSAGES.all(connection, _SHOWN, chat, limit)[::-1]
-
-
-MAX_TOOL_ROWS = 400
-"""Tool calls and results that are read along with the dialogue."""
-
-_NEWEST = f"""
-WHERE chat_id = ?1 AND role <> 'system' AND type NOT IN ('command', 'session_break')
-    AND seq >= coalesce(
-        (SELECT min(seq) FROM (
-            SELECT seq FROM messages
-            WHERE chat_id = ?1 AND seq >= ?2 AND role <> 'system' AND type IN ('text', 'scheduled')
-            ORDER BY seq DESC LIMIT ?3)),
-        ?2)
-ORDER BY seq DESC LIMIT ?3 + {MAX_TOOL_ROWS}
-"""  # noqa: S608 - constant columns
-
-
-def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
-    """The newest ``limit`` messages that were said in a segment, with the tool messages among them, oldest first."""
-    return MESSAGES.all(connection, _NEWEST, chat, segment_start, limit)[::-1]
 
 
 _DIALOGUE = """

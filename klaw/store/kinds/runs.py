@@ -15,7 +15,7 @@ from klaw.convert import JOURNAL, Wire
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName, notice_id, run_folder
-from klaw.store import rows
+from klaw.store import changes, rows
 from klaw.store.engine.tables import table
 from klaw.store.kinds import messages
 from klaw.store.kinds.messages import CONVERSATIONS, message_line
@@ -126,12 +126,18 @@ def parse_transcript(record: dict[str, Any]) -> Spoken:
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 
-_RUNS = rows.Rows(Run, "runs")
 _CONTENT = f"id, change, {rows.columns(Run).removeprefix('id, ')}"
 _AFTER = "SELECT id FROM runs WHERE change > ?"
-TABLES = (table("runs", "runs", "id", _CONTENT, first="", bound="change", changed=_AFTER),)
-CLEAR = ("DELETE FROM runs",)
-"""Statements that remove all; for a database that is being made from the logs."""
+RUN: changes.Kind[Run] = changes.Kind(
+    what="run",
+    plural="runs",
+    cls=Run,
+    table="runs",
+    changed="change",
+    clear=("DELETE FROM runs",),
+    tables=(table("runs", "runs", "id", _CONTENT, first="", bound="change", changed=_AFTER),),
+)
+_RUNS = rows.Rows(Run, "runs")
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------

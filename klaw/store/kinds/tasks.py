@@ -76,6 +76,12 @@ _CONTENT = (
 )
 TASK: Kind[Task] = Kind(
     what="task",
+    plural="tasks",
+    cls=Task,
+    table="tasks",
+    id="name",
+    changed="",
+    on_purpose=True,
     counted="tasks",
     ops={"put": Task, "remove": None},
     key=Form(task_name, str),

@@ -13,6 +13,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.store import rows
+from klaw.store.changes import Kind
 from klaw.store.engine.tables import Table, table
 
 TURNS = "turns"
@@ -32,6 +33,26 @@ def parse(record: dict[str, Any]) -> TurnRecord:
     return JOURNAL.read(record, TurnRecord)
 
 
+_USED_ROWS = """
+SELECT turn_id, (
+    SELECT json_group_array(json_array(document_id, base_id, chat_id, seq, cited))
+    FROM (SELECT * FROM kb_used AS u WHERE u.turn_id = t.turn_id ORDER BY document_id))
+FROM (SELECT DISTINCT turn_id FROM kb_used) AS t WHERE turn_id > :after ORDER BY turn_id LIMIT :limit
+"""
+_AFTER = "SELECT turn_id FROM turns WHERE rowid > ?"
+TURN: Kind[TurnRecord] = Kind(
+    what="turn",
+    plural="receipts",
+    cls=TurnRecord,
+    table="turns",
+    id="turn_id",
+    changed="rowid",
+    clear=("DELETE FROM turns", "DELETE FROM kb_used"),
+    tables=(
+        table("turns", "turns", "turn_id", rows.columns(TurnRecord), first="", bound="turn", changed=_AFTER),
+        Table(name="uses of documents", statement=_USED_ROWS, first="", bound="turn", changed=_AFTER),
+    ),
+)
 _TURNS = rows.Rows(TurnRecord, "turns")
 _INSERT = rows.insert("turns", TurnRecord).replace("INSERT", "INSERT OR IGNORE", 1)
 
@@ -85,21 +106,6 @@ def _note_used(connection: apsw.Connection, turn: TurnRecord) -> None:
 def forget_used(connection: apsw.Connection, answers: Sequence[tuple[ChatId, int]]) -> None:
     """Forgotten answers, by chat and number, were given nothing."""
     connection.executemany("DELETE FROM kb_used WHERE chat_id = ? AND seq = ?", answers)
-
-
-_USED_ROWS = """
-SELECT turn_id, (
-    SELECT json_group_array(json_array(document_id, base_id, chat_id, seq, cited))
-    FROM (SELECT * FROM kb_used AS u WHERE u.turn_id = t.turn_id ORDER BY document_id))
-FROM (SELECT DISTINCT turn_id FROM kb_used) AS t WHERE turn_id > :after ORDER BY turn_id LIMIT :limit
-"""
-_AFTER = "SELECT turn_id FROM turns WHERE rowid > ?"
-TABLES = (
-    table("turns", "turns", "turn_id", rows.columns(TurnRecord), first="", bound="turn", changed=_AFTER),
-    Table(name="uses of documents", statement=_USED_ROWS, first="", bound="turn", changed=_AFTER),
-)
-CLEAR = ("DELETE FROM turns", "DELETE FROM kb_used")
-"""Statements that remove all; for a database that is being made from the logs."""
 
 
 def exists(connection: apsw.Connection, turn_id: str) -> bool:

@@ -202,6 +202,8 @@ def _apply_charge(connection: apsw.Connection, change: Change[Charge]) -> None:
 
 DAY: Kind[DrawnDay] = Kind(
     what="day",
+    plural="days drawn into facts",
+    cls=DrawnDay,
     counted="days",
     ops={"put": DrawnDay},
     key=Form(date, date),
@@ -211,6 +213,8 @@ DAY: Kind[DrawnDay] = Kind(
 )
 SPENT: Kind[Charge] = Kind(
     what="spent",
+    plural="spending in the background",
+    cls=Charge,
     counted="spendings",
     ops={"put": Charge},
     key=Form(source, source),

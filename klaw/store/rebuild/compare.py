@@ -14,7 +14,6 @@ import apsw
 
 from klaw.store.engine import vector_model
 from klaw.store.engine.tables import Bound, Row, Table
-from klaw.store.kinds import messages, runs, turns
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.rebuild.values import Progress, Side, TableComparison
 from klaw.store.rows import dumps
@@ -31,12 +30,7 @@ _REPORT_EVERY = 100
 
 Steps = Generator[Progress, None, TableComparison]
 
-TABLES: tuple[Table, ...] = (
-    *messages.TABLES,
-    *turns.TABLES,
-    *runs.TABLES,
-    *(each for kind in KINDS for each in kind.tables),
-)
+TABLES: tuple[Table, ...] = tuple(each for kind in KINDS for each in kind.tables)
 
 _WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"
 

@@ -19,6 +19,7 @@ import structlog
 
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class
+from klaw.domain.days import local_day
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
 from klaw.store.engine import vector_model
@@ -92,13 +93,13 @@ class HistoryEnd:
     last_rowid: int
     """Row id of the newest message of all users; 0 when there is none."""
     latest: date | None
-    """The day (UTC) of the user's last message."""
+    """The local day of the user's last message."""
 
 
 def history_end(connection: apsw.Connection, user: UserId) -> HistoryEnd:
     """Where a user's history ends now."""
     used = connection.execute("SELECT max(updated_at) FROM sessions WHERE user_id = ?", (user,)).get
-    return HistoryEnd(connection.execute(_LAST_ROWID).get, date.fromisoformat(used[:10]) if used is not None else None)
+    return HistoryEnd(connection.execute(_LAST_ROWID).get, local_day(from_iso(used)) if used is not None else None)
 
 
 def search_history(

@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from klaw.app.app import App, operation_parts, running
+from klaw.app.app import App, running
 from klaw.cli.output import written
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
@@ -50,7 +50,7 @@ async def talk(app: App, count: int = 30, **names: str) -> None:
 
 
 async def ask(app: App, message: str, **given: Any) -> dict[str, Any]:
-    return await ask_operation("why", operation_parts(app), message=message, **given)
+    return await ask_operation("why", app, message=message, **given)
 
 
 def lines(answer: dict[str, Any]) -> list[str]:
@@ -71,7 +71,7 @@ async def test_a_message_that_left_the_window_is_in_reach(app: App) -> None:
     assert why["window"]["first_seq"] > 1
     assert [word["messages"] for word in why["rare_words"]] == [1] * 5
     for name, place in (("recall_never", "unwanted"), ("recall_again", "auto_rag")):
-        await ask_operation(name, operation_parts(app), what="fact")
+        await ask_operation(name, app, what="fact")
         assert (await ask(app, "fact"))["place"] == place
     assert {"Код", "калитки"} <= {word["word"] for word in why["rare_words"]}
     assert why["advice"][0].startswith("Ask in the chat main with one of its rarer words: ")

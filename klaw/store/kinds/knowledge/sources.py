@@ -64,6 +64,10 @@ def _apply(connection: apsw.Connection, change: Change[Source]) -> None:
 _CONTENT = "id, entry, user_id, base_id, kind, name, place, sha256, size, added_by, created_at, updated_at"
 SOURCE: Kind[Source] = Kind(
     what="kb_source",
+    plural="sources",
+    cls=Source,
+    table="kb_sources",
+    on_purpose=True,
     counted="bases",
     ops={"put": Source, "remove": None},
     beside=("user_id", "id"),

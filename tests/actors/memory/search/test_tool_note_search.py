@@ -2,6 +2,8 @@
 messages are there."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -97,7 +99,8 @@ async def test_it_is_told_as_no_words_of_the_user(tmp_path: Path) -> None:
         told = show(page, page.results)
         assert "[note on a tool's result, " in told
         assert "chat main, not the user's words]: web: В Риге дождь" in told
-        parts = {"search": search, "readers": store.readers, "embedder": Embedder(SystemClock(), enabled=False)}
+        off = Embedder(SystemClock(), enabled=False)
+        parts: Any = SimpleNamespace(search=search, readers=store.readers, embedder=off)
         answer = await ask_operation("search", parts, query="дождь", user="anna")
         assert "note" in {each["kind"] for each in answer["results"]}
         text = "\n".join(search_lines(answer))
