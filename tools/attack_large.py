@@ -98,7 +98,7 @@ def inputs() -> tuple[Large, ...]:
 def _frames() -> Iterator[Large]:
     for cls in get_args(ClientFrame):
         kind: str = cls.type
-        fixed = {"type": kind, **({"version": 1} if kind == "hello" else {})}
+        fixed = {"type": kind, **({"version": 2} if kind == "hello" else {})}
         for shape in SHAPES:
             for token in (False, True):
                 for all_of in ([each] for each in (*wire_names(cls), "x")):

@@ -116,7 +116,7 @@ async def measure(home: Path, way: Way) -> None:
             listener = _Listener(app, Authenticator(tokens_file(paths.config_dir)))
             await app.core.supervisor.start(listener.gateway.spec())
             async with open_websocket_url(listener.url) as ws:
-                await ws.send_message(json.dumps({"type": "hello", "version": 1, "client": "way"}))
+                await ws.send_message(json.dumps({"type": "hello", "version": 2, "client": "way"}))
                 for number in range(MESSAGES):
                     llm.replies.append(text_reply("Well."))
                     await _send(ws, number)

@@ -145,7 +145,7 @@ class Exchange:
                     )
                 )
             try:
-                streamed = await self._pass_on(asked, place.chat, on_text)
+                streamed = await self._pass_on(asked, on_text)
             except trio.Cancelled:
                 if not self.may_come_again:
                     with trio.move_on_after(STOP_S, shield=True), suppress(KlawError):
@@ -201,12 +201,12 @@ class Exchange:
             with trio.move_on_after(DISCARD_S, shield=True):
                 await attachments.discard(draft)
 
-    async def _pass_on(self, asked: Asked, chat: str, on_text: OnText) -> bool:
+    async def _pass_on(self, asked: Asked, on_text: OnText) -> bool:
         """Returns whether anything was said."""
         streamed = False
         async for news in asked:
             if isinstance(news, TurnStarted) and asked.turn == news.turn:
-                self.headers["x-klaw-receipt"] = f"/api/v1/chats/{quote(chat)}/receipt?turn={news.turn}"
+                self.headers["x-klaw-receipt"] = f"/api/v1/receipt?turn={news.turn}"
             elif isinstance(news, TextStreamed) and news.turn == asked.turn:
                 if not news.text:  # what came before was thinking
                     self._answer = ""

@@ -19,7 +19,6 @@ from klaw.convert import FRAMES, Bounds
 from klaw.domain.attachment import OTHER, PICTURES
 from klaw.errors import HttpRefusal
 from klaw.gateway.admission import UserAllowance
-from klaw.gateway.answers import frame_of
 from klaw.operations.answers.knowledge import AddedSource
 from klaw.operations.kb.noun import meant
 from klaw.operations.perform import operations, perform, read
@@ -73,7 +72,7 @@ def routes(api: Api) -> list[Route]:
         assert allowance is not None
         async with aclosing(request.stream()) as stream:
             kept = await api.services.attachments.keep(user, name, _Pieces(stream, allowance))
-        return JSONResponse({"file": FRAMES.write(frame_of(kept))}, 201)
+        return JSONResponse({"file": FRAMES.write(File.of(kept))}, 201)
 
     async def fetch(request: Request) -> Response:
         user = api.asker(request).user

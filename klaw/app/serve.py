@@ -8,7 +8,7 @@ import linecache
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import structlog
@@ -112,6 +112,7 @@ class _Listener:
             approvals=app.tools.approvals,
             attachments=app.core.attachments,
             clock=app.core.clock,
+            perform=lambda call, caller: perform(call, caller, self.parts),
             http=HttpServer(self._make_api) if app.core.config.gateway.http.enabled else None,
         )
         self._app, self._services, self.auth = app, services, auth
@@ -121,8 +122,12 @@ class _Listener:
         from klaw.api.app import make_app
         from klaw.api.asker import Api
 
-        parts = listener_parts(self._app, self)
-        return make_app(Api(core=self._app.core, services=self._services, parts=parts))
+        return make_app(Api(core=self._app.core, services=self._services, parts=self.parts))
+
+    @cached_property
+    def parts(self) -> Mapping[str, Any]:
+        """What handlers of operations may ask for, by name."""
+        return listener_parts(self._app, self)
 
     def _listening(self, host: str, port: int) -> None:
         self.address = (host, port)
@@ -158,7 +163,7 @@ async def _check_up(
 
 
 async def _start_admin(app: App, listener: _Listener) -> None:
-    ask = partial(perform, caller=OPERATOR, parts=listener_parts(app, listener))
+    ask = partial(perform, caller=OPERATOR, parts=listener.parts)
     await app.core.supervisor.start(admin_socket.spec(app.core.paths.admin_socket, ask))
 
 

@@ -6,6 +6,7 @@
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import structlog
@@ -24,14 +25,14 @@ from klaw.wire.frames import (
     PROTOCOL_VERSION,
     Ack,
     Approve,
+    CallFrame,
     CaughtUp,
     ChatMessage,
     ClientFrame,
     Error,
-    FileFrame,
     Hello,
-    History,
     RequestFrame,
+    ResultFrame,
     Send,
     ServerFrame,
     Watch,
@@ -138,8 +139,14 @@ class Client:
                 return done.file
             offset += len(piece)
 
-    async def request(self, frame: RequestFrame | FileFrame | Watch | Approve) -> ServerFrame:
-        """Send a request frame (history, chats, stop, receipt, status, watch) and wait for its answer.
+    async def call(self, operation: str, **args: object) -> dict[str, Any]:
+        """Have an operation carried out; returns what it answers. Raises as ``request``."""
+        answer = await self.request(CallFrame(operation=operation, args=args))
+        assert isinstance(answer, ResultFrame)  # the answer to its request
+        return answer.result
+
+    async def request(self, frame: RequestFrame | Watch | Approve) -> ServerFrame:
+        """Send a frame that is answered with one of the same ``ref``, and wait for that.
 
         Raises:
             RequestRefused: the server answered with an error.
@@ -236,7 +243,7 @@ class Client:
             case CaughtUp():
                 self._streams.caught_up(frame)
                 self._answer(frame.ref, frame)
-            case History() if self._streams.page(frame):
+            case ResultFrame() if self._streams.page(frame):
                 pass
             case Error():
                 self._complain(frame)

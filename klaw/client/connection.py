@@ -20,9 +20,10 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.clock import NewId, new_id
 from klaw.client.client import Client
 from klaw.client.link import CLOSE_S, run_link
-from klaw.domain.message import Kind
+from klaw.client.streams import MESSAGES, messages_of
+from klaw.domain.message import MOST_ON_PAGE, Kind
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.frames import HISTORY_LIMIT, ChatMessage, GetHistory, History
+from klaw.wire.frames import ChatMessage
 
 BACKOFF = Backoff(0.2, 15.0)
 
@@ -130,7 +131,7 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[ChatMessage]:
     Args:
         client: connected.
         chat: the chat's name.
-        limit: messages to return, at most ``HISTORY_LIMIT``.
+        limit: messages to return, at most ``MOST_ON_PAGE``.
 
     Raises:
         RequestRefused: the server will not show the chat.
@@ -138,7 +139,7 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[ChatMessage]:
     """
     for attempt in range(ATTEMPTS):
         try:
-            page = await _last(client, chat, min(max(limit, 1) * _AMPLE, HISTORY_LIMIT))
+            page = await _last(client, chat, min(max(limit, 1) * _AMPLE, MOST_ON_PAGE))
             await client.watch(chat, page[-1].seq if page else 0)
         except ConnectionLost:
             if attempt == ATTEMPTS - 1:
@@ -151,10 +152,9 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[ChatMessage]:
 
 async def _last(client: Client, chat: str, limit: int) -> list[ChatMessage]:
     try:
-        page = await client.request(GetHistory(chat=chat, limit=limit))
+        page = messages_of(await client.call(MESSAGES, chat=chat, limit=limit))
     except RequestRefused as exc:
         if exc.code == "unknown_chat":
             return []
         raise
-    assert isinstance(page, History)  # the answer to its request
-    return [ChatMessage.of(chat, message) for message in page.messages]
+    return [ChatMessage.on_page(chat, message) for message in page.messages]

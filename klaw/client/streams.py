@@ -7,13 +7,16 @@ events last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import structlog
 import trio
 
 from klaw.client.events import Event
+from klaw.convert import FRAMES
 from klaw.domain.names import chat_name
-from klaw.wire.frames import CaughtUp, ChatMessage, Delta, GetHistory, History, Notice
+from klaw.errors import BadValue, ProtocolError
+from klaw.wire.frames import CallFrame, CaughtUp, ChatMessage, Delta, MessagePage, Notice, ResultFrame
 
 MAX_EARLY = 256
 """Entries kept while one before them is missing (or while the consumer is slow); more are fetched again later."""
@@ -159,8 +162,18 @@ class Inbox:
 
 PAGE = 20
 """Messages asked for at once when some are missing: even the longest fit one frame."""
+MESSAGES = "chats_messages"
+"""The operation that gives pages of a chat."""
 
 log = structlog.get_logger("klaw.client")
+
+
+def messages_of(result: dict[str, Any]) -> MessagePage:
+    """A page of messages. Raises ProtocolError: the server sent something else."""
+    try:
+        return FRAMES.read(result, MessagePage)
+    except BadValue as error:
+        raise ProtocolError("bad_frame", str(error)) from None
 
 
 class Streams:
@@ -172,7 +185,7 @@ class Streams:
         ask: sends a request for missing messages; called only while there is a connection.
     """
 
-    def __init__(self, positions: Mapping[str, int], inbox: Inbox, ask: Callable[[GetHistory], None]) -> None:
+    def __init__(self, positions: Mapping[str, int], inbox: Inbox, ask: Callable[[CallFrame], None]) -> None:
         self._cursors = {chat_name(chat): Cursor(seq) for chat, seq in positions.items()}
         self._inbox = inbox
         self._ask = ask
@@ -232,12 +245,13 @@ class Streams:
         self._advance(frame.chat)
         self._inbox.offer(frame)
 
-    def page(self, history: History) -> bool:
-        """Take a page of history; returns whether it was asked for here."""
-        chat = self._fills.pop(history.ref or "", None)
+    def page(self, answer: ResultFrame) -> bool:
+        """Take a page of missing messages; returns whether it was asked for here."""
+        chat = self._fills.pop(answer.ref or "", None)
         if chat is None:
             return False
-        self._cursor(chat).place_page([ChatMessage.of(chat, message) for message in history.messages])
+        page = messages_of(answer.result)
+        self._cursor(chat).place_page([ChatMessage.on_page(chat, message) for message in page.messages])
         self._advance(chat)
         return True
 
@@ -275,4 +289,5 @@ class Streams:
             self._fill_count += 1
             ref = f"f{self._fill_count}"
             self._fills[ref] = chat
-            self._ask(GetHistory(chat=chat, after=cursor.last, limit=PAGE, ref=ref))
+            args = {"chat": chat, "after": cursor.last, "limit": PAGE}
+            self._ask(CallFrame(operation=MESSAGES, args=args, ref=ref))

@@ -210,7 +210,7 @@ class Terminal:
                     self._transcript.say(f"{attached[-1].name} goes with your next message")
                     self._activity.over(COMMAND)
                 elif word == OPEN:
-                    self._screen.line(await passage(self._client, self._chat, self._transcript.with_passages, rest))
+                    self._screen.line(await passage(self._client, self._transcript.with_passages, rest))
                     self._activity.over(COMMAND)
                 elif text.startswith("/"):
                     await self._client.send(self._chat, text, message_id)

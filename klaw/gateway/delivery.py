@@ -14,11 +14,11 @@ import attrs
 import structlog
 import trio
 
-from klaw.chats.directory import ChatDirectory
+from klaw.chats.directory import ChatDirectory, at_rest
 from klaw.domain.events import Approval, ApprovalAsked, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
-from klaw.gateway.answers import StoredOnce, approval_text, at_rest, chat_status, event_texts, message_text
+from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
 from klaw.gateway.hub import ChatEvent, Hub, Subscriber
 from klaw.gateway.outbox import Outbox
 from klaw.store.kinds.messages import Appended

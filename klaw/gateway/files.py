@@ -4,10 +4,8 @@ import trio
 
 from klaw.domain.names import UserId
 from klaw.errors import ProtocolError
-from klaw.gateway.answers import frame_of
 from klaw.store.attachments import DISCARD_S, Attachments, Draft
-from klaw.wire.files import FETCH_BYTES, Fetch, Fetched, Upload, Uploaded
-from klaw.wire.frames import FileFrame
+from klaw.wire.files import FETCH_BYTES, Fetch, Fetched, File, Upload, Uploaded
 
 
 class Files:
@@ -27,7 +25,7 @@ class Files:
                 async with self._alone:
                     await self._discard()
 
-    async def answer(self, frame: FileFrame) -> Uploaded | Fetched:
+    async def answer(self, frame: Upload | Fetch) -> Uploaded | Fetched:
         """Raises as ``upload`` and ``fetch``."""
         return await (self.upload(frame) if isinstance(frame, Upload) else self.fetch(frame))
 
@@ -51,7 +49,7 @@ class Files:
             try:
                 await self._attachments.add(draft, frame.data)
                 if frame.last:
-                    file = frame_of(await self._attachments.finish(draft))
+                    file = File.of(await self._attachments.finish(draft))
                 goes_on = not frame.last
             finally:
                 if not goes_on:

@@ -119,7 +119,11 @@ class WebSocketLink:
 
     def put(self, frame: ServerFrame) -> None:
         """Queue a frame that must not be lost: a client without room for it is dropped."""
-        if not self.outbox.put(encode(frame)):
+        self.put_text(encode(frame))
+
+    def put_text(self, text: str) -> None:
+        """``put`` of a frame that is encoded already."""
+        if not self.outbox.put(text):
             self.drop_slow()
 
     def drop_slow(self) -> None:

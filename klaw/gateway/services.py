@@ -1,7 +1,7 @@
 """What every connection of the gateway needs, and what is behind those that speak HTTP."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 import attrs
 import trio
@@ -14,6 +14,7 @@ from klaw.gateway.access import Place
 from klaw.gateway.admission import Connection, TokenBucket, UserAllowance
 from klaw.gateway.auth import Authenticator
 from klaw.gateway.hub import Hub
+from klaw.operations.perform import Call, Caller
 from klaw.store.attachments import Attachments
 from klaw.toolbox.approvals import Approvals
 
@@ -57,5 +58,7 @@ class Services:
     approvals: Approvals
     attachments: Attachments
     clock: Clock
+    perform: Callable[[Call, Caller], Awaitable[dict[str, Any]]]
+    """Carries out an operation: ``operations.perform`` with the server's parts."""
     http: HttpDoor | None = None
     """None: WebSockets only."""

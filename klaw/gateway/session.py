@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import attrs
 import structlog
@@ -21,33 +22,42 @@ from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
 from klaw.gateway.admission import TokenBucket, UserAllowance
-from klaw.gateway.answers import StoredOnce, refusal, with_marks
+from klaw.gateway.answers import StoredOnce
 from klaw.gateway.auth import Grant
 from klaw.gateway.delivery import MAX_WATCHED, Delivery
 from klaw.gateway.files import Files
 from klaw.gateway.hub import ChatEvent
 from klaw.gateway.link import Close, WebSocketLink
-from klaw.gateway.requests import answer
+from klaw.gateway.refusals import error_frame, with_marks
 from klaw.gateway.sending import ANSWER_S, Sending
 from klaw.gateway.services import Services
-from klaw.wire.codec import byte_size, decode_client
+from klaw.operations.operation import OperationError
+from klaw.operations.perform import Caller, read_call
+from klaw.wire.codec import byte_size, decode_client, encode
+from klaw.wire.files import Fetch, Upload
 from klaw.wire.frames import (
+    MAX_RESULT_CHARS,
     PROTOCOL_VERSION,
     ApprovalEnded,
     Approve,
+    CallFrame,
     ClientFrame,
     Error,
-    FileFrame,
     Hello,
     Notice,
     RequestFrame,
+    ResultFrame,
     Send,
+    Stop,
+    Stopped,
     Watch,
     Welcome,
 )
 
 MAX_REQUESTS = 16
-"""Requests of one connection that are being answered; more are refused as ``busy``."""
+"""Calls and other requests of one connection that are being answered; more are refused as ``busy``."""
+RESULT_SHARE = 0.5
+"""A result waits until less than this share of the outbox is taken: calls of a client that does not read stay open."""
 MAX_CLIENT_NAME = 64
 MAX_PAUSE_S = 1.0
 """Longest pause of reading after a frame that came too soon: pings wait as long."""
@@ -56,7 +66,9 @@ LOCAL_REFUSED = (
     "connections from this machine need a token now: make one with 'klaw token add local' and give it as $KLAW_TOKEN,"
     " or let this machine in without one with 'klaw token allow-local'"
 )
-_TOO_MANY = Error(code="busy", message="too many requests without an answer; ask again a little later", retryable=True)
+_TOO_MANY = Error(
+    code="busy", message=f"at most {MAX_REQUESTS} requests of a connection wait for their answers", retryable=True
+)
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -205,7 +217,8 @@ class Session:
         if not isinstance(frame, Hello):
             return None
         if frame.version != PROTOCOL_VERSION:
-            text = f"this server speaks version {PROTOCOL_VERSION} of the protocol"
+            old = "client" if frame.version < PROTOCOL_VERSION else "server"
+            text = f"the server speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: update the {old}"
             self._refuse(Error(code="wrong_version", message=text), Close.WRONG_VERSION)
         elif not self._authenticate(frame.token):
             self._refuse(Error(code="unauthorized", message=self._needs_token(frame.token)), Close.UNAUTHORIZED)
@@ -295,20 +308,39 @@ class Session:
             return await read_input(len(data), partial(decode_client, data, most, first=first))
         except ProtocolError as error:
             close = Close.FRAME_TOO_LARGE if error.close else Close.HELLO_FIRST if first else None
-            self._refuse(refusal(error), close)
+            self._refuse(error_frame(error), close)
             return None
 
-    async def _handle(self, frame: RequestFrame | FileFrame, talk: "_Talk") -> None:
+    async def _handle(self, frame: RequestFrame, talk: "_Talk") -> None:
         """Answer in bounded time; whatever fails is told to the client, whose connection lives."""
         try:
-            with answer_within(ANSWER_S, "the chat"):
-                if isinstance(frame, FileFrame):
-                    self._link.put(await talk.files.answer(frame))
-                else:
-                    self._link.put(await answer(frame, talk.user, self._services.chats))
+            match frame:
+                case CallFrame():
+                    await self._call(frame, talk)
+                case Stop():
+                    done = await self._perform("chats_stop", {"chat": frame.chat}, talk.user)
+                    self._link.put(Stopped(chat=frame.chat, running=done["running"], ref=frame.ref))
+                case Upload() | Fetch():
+                    with answer_within(ANSWER_S, "the store of files"):
+                        self._link.put(await talk.files.answer(frame))
         except Exception as error:  # noqa: BLE001  the boundary where every error becomes a frame
-            self._link.put(with_marks(refusal(error), frame))
+            self._link.put(error_frame(error, frame))
         talk.requests -= 1
+
+    async def _call(self, frame: CallFrame, talk: "_Talk") -> None:
+        text = encode(ResultFrame(result=await self._perform(frame.operation, frame.args, talk.user), ref=frame.ref))
+        if len(text) > MAX_RESULT_CHARS:
+            why = f"a result has at most {MAX_RESULT_CHARS:,} characters: ask for a smaller page, or over HTTP"
+            raise OperationError("result_too_large", why)
+        await self._link.outbox.wait_for_room(RESULT_SHARE)
+        self._link.put_text(text)
+
+    async def _perform(self, operation: str, args: dict[str, Any], user: UserId) -> dict[str, Any]:
+        call = read_call(operation, args)
+        grant = self._grant
+        assert grant is not None  # since the hello
+        with trio.fail_after(call.operation.deadline_s):
+            return await self._services.perform(call, Caller(user=user, operator=grant.operator))
 
     def _approve(self, frame: Approve, talk: "_Talk") -> None:
         """Only who watches the chat, and so was shown the question, may answer it."""
@@ -341,17 +373,17 @@ class Session:
                 with answer_within(ANSWER_S, "the chat"):
                     await talk.delivery.watch(frame.chat, frame.seq, frame.ref)
             except ProtocolError as error:
-                self._link.put(with_marks(refusal(error), frame))
+                self._link.put(error_frame(error, frame))
             except KlawError as error:
                 # Without its place in the chat this connection could skip messages: the client has to resume.
-                self._refuse(with_marks(refusal(error), frame), Close.FAILED)
+                self._refuse(error_frame(error, frame), Close.FAILED)
 
     async def _catch_up(self, delivery: Delivery) -> None:
         try:
             await delivery.run()
         except KlawError as error:
             log.error("catch_up_failed", error=error_class(error), where=where(error))
-            self._refuse(refusal(error), Close.FAILED)
+            self._refuse(error_frame(error), Close.FAILED)
 
     def _still_allowed(self) -> bool:
         """Whether the token still holds; otherwise the connection is being closed."""

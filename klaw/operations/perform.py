@@ -3,6 +3,7 @@
 Every door comes through here, so that what a user may do is decided in one place.
 """
 
+import difflib
 import enum
 import pkgutil
 import re
@@ -67,6 +68,17 @@ def read(operation: Operation, given: Mapping[str, Any]) -> Call:
         inner = [Problem(each.path.removeprefix("fields").lstrip(".") or "fields", each.message) for each in problems]
         raise OperationError(operation.noun.invalid, problems=inner)
     raise OperationError("bad_args", problems=problems)
+
+
+def read_call(name: str, given: Mapping[str, Any]) -> Call:
+    """An operation that a running server is asked for by its name. Raises OperationError: ``unknown_operation``, or as
+    ``read``."""
+    operation = operations().get(name)
+    if operation is None or operation.alone or operation.scope is Scope.CHAT:
+        close = difflib.get_close_matches(name, operations(), n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise OperationError("unknown_operation", f"there is no such operation{meant}", field="operation")
+    return read(operation, given)
 
 
 async def perform(call: Call, caller: Caller, parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 import attrs
 
 from klaw.convert import Bounds
-from klaw.domain.attachment import Sha256
+from klaw.domain.attachment import Attachment, Sha256
 from klaw.wire.values import Data, Ref, Seq
 
 FETCH_BYTES = 48_000
@@ -20,6 +20,10 @@ class File:
     name: str
     type: str
     bytes: int
+
+    @classmethod
+    def of(cls, file: Attachment) -> "File":
+        return cls(sha256=file.sha256, name=file.name, type=file.type, bytes=file.bytes)
 
 
 @attrs.frozen(kw_only=True)

@@ -162,7 +162,7 @@ def _reading(of: Any, tree: dict[str, Any]) -> Callable[[], object]:
     if isinstance(of, Operation):
         return lambda: read(of, tree)
     if of in get_args(ClientFrame):
-        return lambda: decode_client(json.dumps({"type": of.type, "version": 1, **tree}), 2 * SHARE)
+        return lambda: decode_client(json.dumps({"type": of.type, "version": 2, **tree}), 2 * SHARE)
     return lambda: (REQUESTS if of in (NewMessage, page.ToRender, rags.Question) else FRAMES).read(tree, of)
 
 

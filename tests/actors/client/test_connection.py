@@ -11,7 +11,7 @@ from klaw.client.connection import connect
 from klaw.client.events import Connected, Disconnected, Event
 from klaw.client.streams import CAPACITY
 from klaw.errors import ClientClosed, ConnectionLost, InvalidName, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.frames import ChatMessage, Delta, Error, GetStatus, Notice, Status
+from klaw.wire.frames import ChatMessage, Delta, Error, Notice, Status, Stop
 from tests.support.programs.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until
 
@@ -249,14 +249,13 @@ async def test_a_message_that_has_become_too_long_is_given_back() -> None:
 async def test_a_request_fails_with_its_connection() -> None:
     server = FakeServer()
     async with server.serving(), connect(server.url, backoff=Backoff(30, 30)) as client:
-        status = await client.request(GetStatus())
-        assert isinstance(status, Status)
+        assert await client.call("health") == {"state": "idle"}
         server.frame_budget = lambda: 0
         server.links[0].frames_left = 0
         with pytest.raises(ConnectionLost):
-            await client.request(GetStatus())
+            await client.call("health")
         with pytest.raises(ConnectionLost):
-            client.post(GetStatus())
+            client.post(Stop(chat="main"))
 
 
 async def test_no_server_is_said_at_once() -> None:

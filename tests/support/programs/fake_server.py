@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
 
-from klaw.wire.codec import decode_client, encode
+from klaw.wire.codec import decode_client, encode, tree_of
 from klaw.wire.frames import (
     Ack,
     Approve,
+    CallFrame,
     CaughtUp,
     ChatMessage,
     Degraded,
     Error,
-    GetHistory,
-    GetStatus,
     Hello,
-    History,
     Limits,
+    MessagePage,
+    ResultFrame,
     Send,
     ServerFrame,
     Status,
@@ -163,7 +163,7 @@ class FakeServer:
             return
         limits = Limits(max_frame_bytes=self.max_frame_bytes, messages_per_second=100, burst=100, history=200)
         await link.give(
-            Welcome(version=1, server="fake 1", user="local", session="s", degraded=self.degraded, limits=limits)
+            Welcome(version=2, server="fake 1", user="local", session="s", degraded=self.degraded, limits=limits)
         )
         self.links.append(link)
         for chat, seq in hello.chats.items():
@@ -193,8 +193,8 @@ class FakeServer:
         match frame:
             case Send():
                 await self._send(link, frame)
-            case GetHistory():
-                await self._history(link, frame)
+            case CallFrame(operation="chats_messages"):
+                await self._page(link, frame)
             case Watch():
                 await self._resume(
                     link, frame.chat, len(self.chats[frame.chat]) if frame.seq is None else frame.seq, frame.ref
@@ -204,8 +204,8 @@ class FakeServer:
                 await link.give(Stopped(chat=frame.chat, running=True, ref=frame.ref))
             case Approve():
                 self.approvals.append(frame)
-            case GetStatus():
-                await link.give(Status(state=self.state, chat=frame.chat, ref=frame.ref))
+            case CallFrame(operation="health"):
+                await link.give(ResultFrame(result={"state": self.state}, ref=frame.ref))
             case _:
                 raise AssertionError(frame)
 
@@ -230,16 +230,18 @@ class FakeServer:
         if self.after_send is not None:
             await self.after_send(link, frame, message.seq)
 
-    async def _history(self, link: Link, frame: GetHistory) -> None:
-        stored = self.chats.get(frame.chat)
+    async def _page(self, link: Link, frame: CallFrame) -> None:
+        chat, after, limit = (frame.args.get(name) for name in ("chat", "after", "limit"))
+        stored = self.chats.get(chat or "")
         if not stored:
-            await link.give(Error(code="unknown_chat", message="there is no such chat", chat=frame.chat, ref=frame.ref))
+            await link.give(Error(code="unknown_chat", message="there is no such chat", ref=frame.ref))
             return
-        chosen = stored[frame.after :][: frame.limit] if frame.after is not None else stored[-frame.limit :]
+        chosen = stored[after:][:limit] if after is not None else stored[-(limit or 50) :]
         messages = [
             StoredMessage(**{name: getattr(each, name) for name in _FIELDS if name != "chat"}) for each in chosen
         ]
-        await link.give(History(chat=frame.chat, messages=messages, more=False, ref=frame.ref))
+        page = MessagePage(chat=chat or "", messages=messages, more=False)
+        await link.give(ResultFrame(result=tree_of(page), ref=frame.ref))
 
 
 _FIELDS = ("chat", "seq", "id", "role", "kind", "content", "created_at", "turn")
