@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
+import attrs
 import structlog
 import trio
 
@@ -20,13 +21,14 @@ from klaw.admin import notify
 from klaw.admin import socket as admin_socket
 from klaw.admin.notify import Notifier
 from klaw.api.server import HttpServer
-from klaw.app.app import App, operation_parts, recover_chats, running
+from klaw.app.app import App, recover_chats, running
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
-from klaw.operations.perform import OPERATOR, perform
+from klaw.operations.handler import OPERATOR, Listeners, Parts
+from klaw.operations.perform import perform
 from klaw.store.rebuild.values import Progress
 
 EXTEND_S = 120
@@ -125,9 +127,9 @@ class _Listener:
         return make_app(Api(core=self._app.core, services=self._services, parts=self.parts))
 
     @cached_property
-    def parts(self) -> Mapping[str, Any]:
-        """What handlers of operations may ask for, by name."""
-        return listener_parts(self._app, self)
+    def parts(self) -> Parts:
+        """The parts of a server that listens."""
+        return with_listener(self._app, self)
 
     def _listening(self, host: str, port: int) -> None:
         self.address = (host, port)
@@ -139,16 +141,16 @@ class _Listener:
         return f"ws://[{host}]:{port}/ws" if ":" in host else f"ws://{host}:{port}/ws"
 
 
-def listener_parts(app: App, listener: _Listener) -> dict[str, Any]:
-    """What handlers of operations may ask for, by name."""
-    more = {
-        "connections": listener.gateway.connections,
-        "http_connections": listener.gateway.http_connections,
-        "address": lambda: listener.url,
-        "auth": listener.auth,
-        "check_up": partial(_check_up, app.core.paths, Threads("check-up", 1)),
-    }
-    return {**operation_parts(app), **more}
+def with_listener(app: App, listener: _Listener) -> Parts:
+    """The parts of a server that listens."""
+    listeners = Listeners(
+        connections=listener.gateway.connections,
+        http_connections=listener.gateway.http_connections,
+        address=lambda: listener.url,
+        access=listener.auth,
+        check_up=partial(_check_up, app.core.paths, Threads("check-up", 1)),
+    )
+    return attrs.evolve(app, listeners=listeners)
 
 
 async def _check_up(

@@ -14,7 +14,8 @@ from klaw.gateway.access import Place
 from klaw.gateway.admission import Connection, TokenBucket, UserAllowance
 from klaw.gateway.auth import Authenticator
 from klaw.gateway.hub import Hub
-from klaw.operations.perform import Call, Caller
+from klaw.operations.handler import Caller
+from klaw.operations.perform import Call
 from klaw.store.attachments import Attachments
 from klaw.toolbox.approvals import Approvals
 

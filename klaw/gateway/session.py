@@ -31,8 +31,9 @@ from klaw.gateway.link import Close, WebSocketLink
 from klaw.gateway.refusals import error_frame, with_marks
 from klaw.gateway.sending import ANSWER_S, Sending
 from klaw.gateway.services import Services
+from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import Caller, read_call
+from klaw.operations.perform import read_call
 from klaw.wire.codec import byte_size, decode_client, encode
 from klaw.wire.files import Fetch, Upload
 from klaw.wire.frames import (

@@ -10,20 +10,29 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.convert import MAX_WHOLE, Bounds
 from klaw.domain.context_used import KEY
 from klaw.domain.message import MOST_ON_PAGE
-from klaw.domain.names import ChatId, UserId, name_of, user_of
+from klaw.domain.names import ChatId, name_of, user_of
 from klaw.domain.text import plural
 from klaw.operations import chats as all_chats
-from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Slash, argument, chat_of, required
+from klaw.operations.handler import Caller, Parts
+from klaw.operations.operation import (
+    Lines,
+    Name,
+    Nothing,
+    Noun,
+    OperationError,
+    Scope,
+    Slash,
+    argument,
+    chat_of,
+    required,
+)
 from klaw.operations.server import listed
 
 if TYPE_CHECKING:
-    from klaw.actor.supervisor import Supervisor
     from klaw.chats.directory import ChatDirectory
-    from klaw.core import Health
     from klaw.domain.message import Message
     from klaw.llm.client import Llm
     from klaw.llm.prices import Prices, Rate
-    from klaw.memory.coverage import Coverage
     from klaw.operations.answers.chats import ChatNow, ChatState, Messages, Stopping
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.messages import Session
@@ -139,29 +148,22 @@ def _line(model: dict[str, Any]) -> str:
 
 
 @NOUN.operation("chat", OfChat, scope=Scope.OPERATOR)
-async def chat(
-    asked: OfChat,
-    user: UserId,
-    readers: "Readers",
-    chats: "ChatDirectory",
-    supervisor: "Supervisor",
-    coverage: "Coverage",
-) -> "ChatState":
+async def chat(asked: OfChat, caller: Caller, parts: Parts) -> "ChatState":
     """Show a chat: its row, its actor, what waits for an answer, its last turn."""
     from klaw.store import overview
     from klaw.store.kinds import turns
 
-    chat = chat_of(asked.chat, user, any_user=True)
+    chat = chat_of(asked.chat, caller.user, any_user=True)
     assert chat is not None
-    session = await session_of(readers, chat)
-    last = await readers.run(turns.last, chat)
-    actor = next((each for each in supervisor.report() if each.name == f"chat {chat}"), None)
+    session = await session_of(parts.readers, chat)
+    last = await parts.readers.run(turns.last, chat)
+    actor = next((each for each in parts.core.supervisor.report() if each.name == f"chat {chat}"), None)
     return {
         "session": session,
-        "now": chats.chat_status(chat),
-        "pending": await readers.run(overview.count_pending, chat),
+        "now": parts.chats.chat_status(chat),
+        "pending": await parts.readers.run(overview.count_pending, chat),
         "actor": actor,
-        "coverage": coverage.chat(chat),
+        "coverage": parts.memory.coverage.chat(chat),
         "last_turn": None if last is None else attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),
     }
 
@@ -178,21 +180,21 @@ _MODELS = Slash(word="/models", help="list the models with their context length 
 
 
 @all_chats.NOUN.operation("chats_messages", ChatsMessages, route="GET {chat}/messages")
-async def messages(asked: ChatsMessages, user: UserId, chats: "ChatDirectory") -> "Messages":
+async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "Messages":
     """Show messages of a chat, oldest first: the newest, those before a message, or those after one."""
     from klaw.wire import frames
     from klaw.wire.codec import tree_of
 
     if asked.before is not None and asked.after is not None:
         raise OperationError("bad_args", "cannot stand beside after", field="before")
-    chat = all_chats.the_chat(asked, user)
-    await _session(chats, chat)
+    chat = all_chats.the_chat(asked, caller.user)
+    await _session(parts.chats, chat)
     # One more than asked for tells whether there is more.
     if asked.after is not None:
-        found = await chats.after(chat, asked.after, asked.limit + 1)
+        found = await parts.chats.after(chat, asked.after, asked.limit + 1)
         page = _fitting(found[: asked.limit])
     else:
-        found = await chats.before(chat, MAX_WHOLE if asked.before is None else asked.before, asked.limit + 1)
+        found = await parts.chats.before(chat, MAX_WHOLE if asked.before is None else asked.before, asked.limit + 1)
         page = _fitting(found[-asked.limit :][::-1])[::-1]
     shown = [frames.StoredMessage.of(each) for each in page]
     told = frames.MessagePage(chat=name_of(chat), messages=shown, more=len(found) > len(page))
@@ -218,25 +220,23 @@ async def _session(chats: "ChatDirectory", chat: ChatId) -> "Session":
 
 
 @all_chats.NOUN.operation("chats_stop", all_chats.OfChat, changes=True, route="POST {chat}/stop")
-async def stop_answer(asked: all_chats.OfChat, user: UserId, chats: "ChatDirectory") -> "Stopping":
+async def stop_answer(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> "Stopping":
     """Stop the running answer of a chat; ``running`` tells whether there was one."""
-    chat = all_chats.the_chat(asked, user)
-    running = await chats.stop(user, name_of(chat))
+    chat = all_chats.the_chat(asked, caller.user)
+    running = await parts.chats.stop(caller.user, name_of(chat))
     if not running:
-        await _session(chats, chat)
+        await _session(parts.chats, chat)
     return {"chat": name_of(chat), "running": running}
 
 
 @all_chats.NOUN.operation("chats_status", all_chats.OfChat, route="GET {chat}/status", show=_status, slash=_STATUS)
-async def status(
-    asked: all_chats.OfChat, user: UserId, chats: "ChatDirectory", llm: "Llm", health: "Health"
-) -> "ChatNow":
+async def status(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> "ChatNow":
     """Show what a chat does now, why its last message has no answer, its model, and what is degraded."""
     from klaw.chats.directory import at_rest
 
-    chat = all_chats.the_chat(asked, user)
-    session = await _session(chats, chat)
-    now = at_rest(chats.chat_status(chat), await chats.unanswered(chat))
+    chat = all_chats.the_chat(asked, caller.user)
+    session = await _session(parts.chats, chat)
+    now = at_rest(parts.chats.chat_status(chat), await parts.chats.unanswered(chat))
     return {
         "name": session.name,
         "state": now["state"],
@@ -246,43 +246,43 @@ async def status(
         "message": now.get("message"),
         "messages": session.last_seq,
         "segment": session.segment,
-        "model": session.model or llm.core.config.routing.default,
-        "degraded": listed(health),
+        "model": session.model or parts.llm.core.config.routing.default,
+        "degraded": listed(parts.core.health),
     }
 
 
-@NOUN.operation("chat_context", show=context_lines, scope=Scope.CHAT, slash=_CONTEXT)
-async def context(chat: ChatId, readers: "Readers") -> dict[str, Any]:
+@NOUN.operation("chat_context", Nothing, show=context_lines, scope=Scope.CHAT, slash=_CONTEXT)
+async def context(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show what the last answer of the chat where this is asked was made from."""
     from klaw.store.kinds import turns
 
-    last = await readers.run(turns.last, chat)
+    last = await parts.readers.run(turns.last, caller.here)
     return {"receipt": last.receipt if last else None}
 
 
 @NOUN.operation("chat_model", Choice, show=_model, scope=Scope.CHAT, changes=True, slash=_MODEL)
-async def model(asked: Choice, chat: ChatId, llm: "Llm", readers: "Readers") -> dict[str, Any]:
+async def model(asked: Choice, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show the model of the chat where this is asked, or choose it: the slash command's answer stores the choice."""
-    default, wanted = llm.core.config.routing.default, asked.name
-    chosen = (await session_of(readers, chat)).model if wanted is None else None
+    default, wanted = parts.llm.core.config.routing.default, asked.name
+    chosen = (await session_of(parts.readers, caller.here)).model if wanted is None else None
     if wanted is not None and wanted.lower() != DEFAULT:
-        _check(llm, wanted)
+        _check(parts.llm, wanted)
         chosen = wanted
-    await llm.registry.know(chosen or default)
-    return {"model": _known(llm, chosen or default), "chosen": chosen, "changed": wanted is not None}
+    await parts.llm.registry.know(chosen or default)
+    return {"model": _known(parts.llm, chosen or default), "chosen": chosen, "changed": wanted is not None}
 
 
-@NOUN.operation("chat_models", show=_models, scope=Scope.CHAT, slash=_MODELS)
-async def models(chat: ChatId, llm: "Llm", readers: "Readers") -> dict[str, Any]:
+@NOUN.operation("chat_models", Nothing, show=_models, scope=Scope.CHAT, slash=_MODELS)
+async def models(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """List all models that the configuration names, and that of the chat where this is asked."""
     from klaw.llm.registry import configured_models
 
-    config = llm.core.config
-    used = (await session_of(readers, chat)).model or config.routing.default
+    config = parts.llm.core.config
+    used = (await session_of(parts.readers, caller.here)).model or config.routing.default
     names = list(dict.fromkeys([*configured_models(config), used]))
-    await llm.registry.know(*names)
+    await parts.llm.registry.know(*names)
     return {
-        "models": [_known(llm, name) for name in names],
+        "models": [_known(parts.llm, name) for name in names],
         "this_chat": used,
         "default": config.routing.default,
         "providers": sorted(config.providers),

@@ -3,6 +3,7 @@
 import json
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import attrs
 import trio
@@ -148,9 +149,9 @@ class FakeChats:
         """The operations on one chat, and one that tests make slow, large or broken by ``answer``."""
         match call.operation.name:
             case "chats_messages":
-                return await operations.messages(call.asked, caller.user, self)
+                return await operations.messages(call.asked, caller, SimpleNamespace(chats=self))
             case "chats_stop":
-                return await operations.stop_answer(call.asked, caller.user, self)
+                return await operations.stop_answer(call.asked, caller, SimpleNamespace(chats=self))
             case "chats_list":
                 return await self.answer()
         return {"state": "ok", "user": caller.user, "operator": caller.operator}

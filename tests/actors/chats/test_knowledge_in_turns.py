@@ -8,7 +8,6 @@ import attrs
 import pytest
 import trio
 
-from klaw.app.app import operation_parts
 from klaw.domain.context_used import KEY, ContextUsed, read
 from klaw.domain.events import ApprovalAsked, TextStreamed
 from klaw.domain.message import Message
@@ -345,7 +344,6 @@ async def test_binding_survives_until_it_is_changed(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         made = await ready(w)
         await ask(w, "Какой залог за квартиру?")
-        assert operation_parts(w.app)["readers"] is w.app.core.readers
         found = await w.app.core.readers.run(chats.get, LOCAL_USER, w.chat)
         assert found is not None
         assert found.bases == (made.id,)
