@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.asker import BODY_S, QUERY, Api, caller, connection_of
+from klaw.api.asker import BODY_S, QUERY, Api, connection_of
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.streams import Stream
 from klaw.convert import FRAMES, Bounds
@@ -91,22 +91,22 @@ def routes(api: Api) -> list[Route]:
         return cast("Response", answer)
 
     async def add(request: Request) -> Response:
-        grant = api.asker(request, body_counts=False)
+        who = api.caller(request, body_counts=False)
         asked, base = QUERY.read(dict(request.query_params), OfSource), request.path_params["base"]
-        found = await meant(api.core.readers, grant.user, base)
-        await api.core.readers.run(bases.editable, grant.user, found.base.id)  # before its bytes are taken
+        found = await meant(api.core.readers, who.user, base)
+        await api.core.readers.run(bases.editable, who.user, found.base.id)  # before its bytes are taken
         allowance, upload, size = connection_of(request).allowance, api.core.new_id(), 0
         assert allowance is not None
         try:
             async with aclosing(request.stream()) as stream:
                 async for piece in _Pieces(stream, allowance):
-                    size = await api.core.originals.add(grant.user, upload, size, piece)
+                    size = await api.core.originals.add(who.user, upload, size, piece)
             name = _name_of(request) if asked.name is None else asked.name
             given = {"base": found.base.id, "upload": upload, "name": name or "file", "kind": asked.kind}
-            return JSONResponse(await perform(read(operations()["kb_add"], given), caller(grant), api.parts), 201)
+            return JSONResponse(await perform(read(operations()["kb_add"], given), who, api.parts), 201)
         finally:
             with trio.move_on_after(DISCARD_S, shield=True):
-                await api.core.originals.discard(grant.user, upload)
+                await api.core.originals.discard(who.user, upload)
 
     kept = About(name="file_upload", help="Keep a file for a message.", tag="files", query=OfUpload, takes=OTHER)
     given = About(

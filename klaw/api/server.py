@@ -57,6 +57,10 @@ class HttpServer:
             self._streams.discard(begun)
             vars(server).clear()  # it and its protocol refer to each other: only a garbage collection would free them
 
+    async def serve_operator(self, stream: trio.abc.HalfCloseableStream, read: bytes) -> None:
+        """Serve a connection of the admin socket, as ``serve``."""
+        await self.serve(stream, read, HttpConnection.of_operator())
+
     async def close(self) -> None:
         """See ``HttpDoor.close``."""
         for stream in self._streams:

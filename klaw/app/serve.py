@@ -27,7 +27,7 @@ from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
-from klaw.operations.handler import OPERATOR, Listeners, Parts
+from klaw.operations.handler import Listeners, Parts
 from klaw.operations.perform import perform
 from klaw.store.rebuild.values import Progress
 
@@ -106,6 +106,7 @@ class _Listener:
 
     def __init__(self, app: App, auth: Authenticator) -> None:
         self.address: tuple[str, int] | None = None
+        self.http = HttpServer(self._make_api)
         services = Services(
             config=app.core.config.gateway,
             chats=app.chats,
@@ -115,7 +116,7 @@ class _Listener:
             attachments=app.core.attachments,
             clock=app.core.clock,
             perform=lambda call, caller: perform(call, caller, self.parts),
-            http=HttpServer(self._make_api) if app.core.config.gateway.http.enabled else None,
+            http=self.http if app.core.config.gateway.http.enabled else None,
         )
         self._app, self._services, self.auth = app, services, auth
         self.gateway = Gateway(services, self._listening)
@@ -165,8 +166,7 @@ async def _check_up(
 
 
 async def _start_admin(app: App, listener: _Listener) -> None:
-    ask = partial(perform, caller=OPERATOR, parts=listener.parts)
-    await app.core.supervisor.start(admin_socket.spec(app.core.paths.admin_socket, ask))
+    await app.core.supervisor.start(admin_socket.spec(app.core.paths.admin_socket, listener.http.serve_operator))
 
 
 async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> None:

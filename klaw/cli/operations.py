@@ -19,7 +19,7 @@ from klaw.config.paths import Paths
 from klaw.operations.operation import Noun, Operation, OperationError, Shown, supplied
 from klaw.operations.perform import Call, plain, read
 
-_WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
+_WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person"})
 EX_DEGRADED = 3
 REFRESH_S = 2.0
 _CLEAR = "\x1b[H\x1b[J"

@@ -34,6 +34,22 @@ class HttpConnection:
     """Its place among all connections."""
     user: UserId | None = None
     allowance: UserAllowance | None = None
+    operator: bool = False
+    """It is of the admin socket: the operator asks, without a token and without limits."""
+
+    @classmethod
+    def of_operator(cls) -> "HttpConnection":
+        """A connection of the admin socket."""
+        now, much = trio.current_time(), 1 << 40
+        return cls(
+            id="admin",
+            place=Place(loopback=True, own_hosts=frozenset()),
+            log_in=lambda _user: None,
+            pace=TokenBucket(much, much, now),
+            admitted=Connection("admin", drop=lambda: None, has_unread=lambda: False, arrived_at=now, wait_s=0.0),
+            allowance=UserAllowance(much, much, now),
+            operator=True,
+        )
 
 
 class HttpDoor(Protocol):

@@ -32,8 +32,6 @@ class Call:
 
     operation: Operation
     asked: Any
-    caller: Caller | None = None
-    """As whom the operator asks."""
 
 
 def read(operation: Operation, given: Mapping[str, Any]) -> Call:
@@ -64,7 +62,7 @@ async def perform(call: Call, caller: Caller, parts: HasReaders) -> dict[str, An
 
     Args:
         call: what is asked.
-        caller: who asks, unless the call itself says so.
+        caller: who asks.
         parts: what the operation's handler takes: ``Parts`` of a server for any.
 
     Raises:
@@ -74,7 +72,7 @@ async def perform(call: Call, caller: Caller, parts: HasReaders) -> dict[str, An
     Cancellation: what changes something may or may not be done.
     """
     operation = call.operation
-    caller = _allowed(call, call.caller or caller)
+    caller = _allowed(call, caller)
     asked = await lengthened(parts.readers, caller.user, call.asked, any_turn=caller.operator)
     try:
         result = await operation.handler(asked, caller, parts)

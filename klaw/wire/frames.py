@@ -19,8 +19,9 @@ from klaw.wire.files import Fetch, Fetched, File, Upload, Uploaded
 from klaw.wire.values import ChatName, MessageId, Ref, Seq
 
 PROTOCOL_VERSION = 2
-MAX_RESULT_CHARS = 4_000_000
-"""Longest text of a ``result``; an operation with a longer one is to be asked for a smaller page, or over HTTP."""
+MAX_RESULT_CHARS = 8_000_000
+"""Longest text of a ``result``: more than the longest message has as JSON. For a longer result the client asks for a
+smaller page, or over HTTP."""
 
 
 # -- from the client -----------------------------------------------------------------------------------------------

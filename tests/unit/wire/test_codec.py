@@ -147,5 +147,5 @@ def test_numbers_that_json_does_not_have_are_refused_in_frames_of_the_server_too
 
 
 def test_frames_that_are_written_can_be_read_again():
-    frame = Status(state="degraded", details={"depth": 3, "share": 0.5})
+    frame = Status(chat="main", state="failed", details={"depth": 3, "share": 0.5})
     assert decode_server(encode(frame)) == frame
