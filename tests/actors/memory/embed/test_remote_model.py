@@ -14,7 +14,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
-from klaw.config.structure import structure
+from klaw.config.read_settings import read_settings
 from klaw.domain.embedding import EmbedderState
 from klaw.errors import EmbeddingUnavailable
 from klaw.llm import service
@@ -95,7 +95,7 @@ async def running(
             yield here
             return
     provider = {"baseUrl": server.url, "apiKey": KEY, "maxRetries": 0, "timeoutSeconds": 20, "models": models or {}}
-    config = structure(
+    config = read_settings(
         {"providers": {"cloud": provider}, "embedding": {"provider": "cloud", "model": "m/x", **embedding}}
     )
     llm = without_server(config, SystemClock())
@@ -388,7 +388,7 @@ async def test_a_command_without_a_server_asks_the_same_model(tmp_path: Path, se
         await here.say(*TEXTS)
         await here.until_embedded(4)
         config = attrs.evolve(
-            structure({"providers": {"cloud": {"baseUrl": server.url}}}), embedding=here.remote.config
+            read_settings({"providers": {"cloud": {"baseUrl": server.url}}}), embedding=here.remote.config
         )
         offline = OfflineEmbedder(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
         assert await offline.prepare() is None
