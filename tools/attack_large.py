@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.api.rest import doors
 from klaw.convert import wire_names
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from klaw.wire.frames import ClientFrame
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import UNLIMITED, Server, served, write_home

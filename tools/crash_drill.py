@@ -43,7 +43,7 @@ from klaw.client.connection import connect
 from klaw.client.streams import messages_of
 from klaw.domain.message import MOST_ON_PAGE
 from klaw.errors import RequestRefused
-from klaw.wire.frames import ChatMessage
+from klaw.wire.frames import MessageFrame
 from tests.support import llm_server
 from tests.support.llm_server import LlmServer, Pause, Recorded, Text, serve_llm
 from tests.support.server import Server, served, write_home
@@ -126,7 +126,7 @@ class Person:
     async def _look(self, client: Client) -> None:
         while True:
             event = await client.next_event()
-            if isinstance(event, ChatMessage) and event.chat == self.chat:
+            if isinstance(event, MessageFrame) and event.chat == self.chat:
                 last = self.seen[-1][0] if self.seen else 0
                 if event.seq != last + 1:
                     self.problems.append(f"{self.name}: after {last} of {self.chat} it saw {event.seq}")

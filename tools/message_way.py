@@ -31,7 +31,7 @@ from klaw.app.app import running  # noqa: E402
 from klaw.app.serve import _Listener  # noqa: E402
 from klaw.config.load import parse  # noqa: E402
 from klaw.config.paths import Paths  # noqa: E402
-from klaw.gateway.auth import Authenticator, tokens_file  # noqa: E402
+from klaw.gateway.tokens import Authenticator, tokens_file  # noqa: E402
 from tests.support.llm_server import serve_llm, text_reply  # noqa: E402
 
 LIMIT_S = 120.0

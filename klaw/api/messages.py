@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.asker import Api, message_id
-from klaw.api.conversation import Asked, ChatNews, Outcome, ask
+from klaw.api.conversation import AnswerOutcome, ChatNews, SentMessage, ask
 from klaw.api.openapi import JSON, PREFIX, About, DescribedRoute
 from klaw.api.problems import MODEL_FAILED
+from klaw.api.request_auth import Api, message_id
 from klaw.api.streams import EVENTS, Stream, while_connected
 from klaw.convert import FRAMES, REQUESTS, Bounds
 from klaw.domain.attachment import MAX_FILES, Named
@@ -30,7 +30,7 @@ from klaw.wire.values import ChatName
 
 
 @attrs.frozen(kw_only=True)
-class NewMessage:
+class MessageBody:
     """Body of a message that is sent."""
 
     text: str = ""
@@ -43,27 +43,27 @@ class NewMessage:
     """Wait for the answer."""
 
 
-class Failure(TypedDict):
+class TurnFailure(TypedDict):
     code: str
     message: str
 
 
-class Sent(TypedDict):
+class SendAnswer(TypedDict):
     """All but ``message`` only where the answer was waited for, ``error`` where there is none."""
 
     message: StoredMessage
     status: NotRequired[str]
     turn: NotRequired[str | None]
     answer: NotRequired[StoredMessage | None]
-    error: NotRequired[Failure]
+    error: NotRequired[TurnFailure]
 
 
 def routes(api: Api) -> list[Route]:
     """Of one chat's messages."""
 
     async def send(request: Request) -> Response:
-        user, services = api.asker(request).user, api.services
-        new = await api.json(request, partial(REQUESTS.read, cls=NewMessage))
+        user, services = api.grant(request).user, api.services
+        new = await api.json(request, partial(REQUESTS.read, cls=MessageBody))
         chat = FRAMES.read(request.path_params["chat"], ChatName)
         frame = Send(id=message_id(request.headers, api), chat=chat, text=new.text, files=new.files)
         asking = ask(services.chats, services.hub, user, frame.chat, frame.id, frame.text, files=new.files)
@@ -82,8 +82,8 @@ def routes(api: Api) -> list[Route]:
         help="Send a message; wait for the answer or follow it.",
         tag="chats",
         of_path="chat",
-        body=NewMessage,
-        answer=Sent,
+        body=MessageBody,
+        answer=SendAnswer,
         gives=(JSON, EVENTS),
     )
     return [DescribedRoute(f"{PREFIX}/chats/{{chat}}/messages", send, "POST", sent)]
@@ -95,7 +95,7 @@ def told(message: Message) -> dict[str, Any]:
     return tree
 
 
-def ended(outcome: Outcome) -> dict[str, Any]:
+def ended(outcome: AnswerOutcome) -> dict[str, Any]:
     """How a message was answered, as JSON has it."""
     error = None
     if outcome.code is not None:
@@ -108,7 +108,7 @@ def ended(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-async def _tell(asking: AbstractAsyncContextManager[Asked], stream: Stream) -> None:
+async def _tell(asking: AbstractAsyncContextManager[SentMessage], stream: Stream) -> None:
     """What happens until the answer is there, as frames; at the end ``done``."""
     async with asking as asked:
         try:

@@ -32,8 +32,8 @@ from starlette.types import Scope as Asked
 
 from klaw.api import openapi
 from klaw.api.answer_schema import Schema, schema_of_answer
-from klaw.api.asker import QUERY, Api
 from klaw.api.openapi import PREFIX, About, DescribedRoute
+from klaw.api.request_auth import QUERY, Api
 from klaw.convert import MOST_ENTRIES, REQUESTS, Bounds, Wire
 from klaw.domain.names import UserId
 from klaw.json_schema import schema_of

@@ -24,9 +24,9 @@ from klaw.api.server import HttpServer
 from klaw.app.app import App, recover_chats, running
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
-from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
+from klaw.gateway.tokens import Authenticator, tokens_file
 from klaw.operations.handler import Listeners, Parts
 from klaw.operations.perform import perform
 from klaw.store.rebuild.values import Progress
@@ -123,7 +123,7 @@ class _Listener:
 
     def _make_api(self) -> Any:
         from klaw.api.app import make_app
-        from klaw.api.asker import Api
+        from klaw.api.request_auth import Api
 
         return make_app(Api(core=self._app.core, services=self._services, parts=self.parts))
 
@@ -172,9 +172,9 @@ async def _start_admin(app: App, listener: _Listener) -> None:
 async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> None:
     if (interval_s := notify.watchdog_interval_s()) is not None:
         checks = [
-            notify.Check(name="writer", prove=app.core.writer.ping),
-            notify.Check(name="gateway", prove=listener.gateway.ping),
-            notify.Check(name="listener", prove=partial(notify.accepts, lambda: listener.address)),
+            notify.LifeCheck(name="writer", prove=app.core.writer.ping),
+            notify.LifeCheck(name="gateway", prove=listener.gateway.ping),
+            notify.LifeCheck(name="listener", prove=partial(notify.accepts, lambda: listener.address)),
         ]
         await app.core.supervisor.start(notify.spec(notifier, interval_s, checks))
 

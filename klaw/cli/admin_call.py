@@ -18,8 +18,8 @@ TIMEOUT_S = 15.0
 """Longer than most deadlines at the server, which answers by itself."""
 _READ_BYTES = 65_536
 OLDER = (
-    "the running server is older than this klaw command: restart it, with `systemctl restart klaw`, or by stopping it and"
-    " `klaw serve`"
+    "the running server is older than this klaw command: restart it (`systemctl restart klaw`, or stop it and start"
+    " `klaw serve`)"
 )
 
 
@@ -27,7 +27,7 @@ class NoServer(KlawError):
     """Nobody answers on the socket."""
 
 
-class Refused(KlawError):
+class RefusedByServer(KlawError):
     """The server answered with an error; ``code`` tells which, ``problems`` every wrong field where there may be
     several."""
 
@@ -61,11 +61,13 @@ def call(
         if status == 200:
             return answer
         problems = [Problem(str(each["field"]), str(each["message"])) for each in answer.get("errors", ())]
-        error = Refused(str(answer["code"]), str(answer["detail"]), problems)
+        error = RefusedByServer(str(answer["code"]), str(answer["detail"]), problems)
     except (ValueError, KeyError, TypeError):
         if status == 200:
             raise NoServer(f"the server for {_home(paths)} hung up in its answer") from None
-        error = Refused(f"http_{status}", content.decode(errors="replace").strip())
+        if not content.strip():
+            raise NoServer(f"what answers at {paths.admin_socket} is not a Klaw server") from None
+        error = RefusedByServer(f"http_{status}", content.decode(errors="replace").strip())
     raise error
 
 
@@ -81,7 +83,7 @@ def _exchange(paths: Paths, body: bytes, timeout_s: float) -> tuple[int, bytes]:
             while part := connection.recv(_READ_BYTES):
                 answer += part
                 if answer.startswith(b"{"):
-                    raise Refused("wrong_version", OLDER)
+                    raise RefusedByServer("wrong_version", OLDER)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         start = _of_service(paths) or "start it with `klaw serve`"
         raise NoServer(f"no server is running for {_home(paths)}: {start}") from error

@@ -14,23 +14,23 @@ import trio
 
 from klaw.actor.clock import NewId
 from klaw.actor.mailbox import Nudge, Reply
-from klaw.client.events import Connected, Disconnected, Event, Loss
+from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event, Loss
 from klaw.client.streams import Inbox, Streams
 from klaw.domain.attachment import Named
 from klaw.domain.names import chat_name
 from klaw.errors import ConnectionLost, RequestRefused
 from klaw.wire.codec import encode
-from klaw.wire.files import File, Upload, Uploaded
+from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.frames import (
     PROTOCOL_VERSION,
     Ack,
     Approve,
     CallFrame,
     CaughtUp,
-    ChatMessage,
     ClientFrame,
     Error,
     Hello,
+    MessageFrame,
     RequestFrame,
     ResultFrame,
     Send,
@@ -48,7 +48,7 @@ log = structlog.get_logger("klaw.client")
 
 
 @attrs.define(kw_only=True)
-class _Unacked:
+class _UnackedMessage:
     frame: Send
     reply: Reply[int]
     link: int = 0
@@ -63,7 +63,7 @@ class Client:
         self._ids = ids
         self._inbox = Inbox()
         self._streams = Streams(positions, self._inbox, self._append)
-        self._unacked: dict[str, _Unacked] = {}
+        self._unacked: dict[str, _UnackedMessage] = {}
         self._slots = trio.Semaphore(MAX_UNACKED, max_value=MAX_UNACKED)
         self._posts: deque[ClientFrame] = deque()
         self._answers: dict[str, Reply[ServerFrame]] = {}
@@ -85,7 +85,9 @@ class Client:
 
     # -- for the consumer ------------------------------------------------------------------------------------------
 
-    async def send(self, chat: str, text: str, message_id: str | None = None, files: Sequence[File] = ()) -> int:
+    async def send(
+        self, chat: str, text: str, message_id: str | None = None, files: Sequence[FileOfMessage] = ()
+    ) -> int:
         """Send a message (or a slash command) and wait until it is durable; watches the chat.
 
         Args:
@@ -112,7 +114,7 @@ class Client:
             self._check()
             if frame.id in self._unacked:
                 raise RequestRefused("id_conflict", "a message with this id is being sent")
-            unacked = _Unacked(frame=frame, reply=Reply())
+            unacked = _UnackedMessage(frame=frame, reply=Reply())
             self._unacked[frame.id] = unacked
             self._work.nudge()
             try:
@@ -120,7 +122,7 @@ class Client:
             finally:
                 self._unacked.pop(frame.id, None)
 
-    async def upload(self, name: str, data: bytes) -> File:
+    async def upload(self, name: str, data: bytes) -> FileOfMessage:
         """Have the server keep a file, for a message of the next day. Raises as ``request``."""
         size = self.welcome.limits.max_frame_bytes // 2 if self.welcome else 0
         size, offset = max(size, 1), 0
@@ -128,13 +130,13 @@ class Client:
             piece = data[offset : offset + size]
             last = offset + len(piece) == len(data)
             try:
-                done = await self.request(Upload(name=name, offset=offset, data=piece, last=last))
+                done = await self.request(UploadFrame(name=name, offset=offset, data=piece, last=last))
             except RequestRefused as error:
                 if error.code != "rate_limited":
                     raise
                 await trio.sleep((error.retry_after_ms or 1_000) / 1000)
                 continue
-            assert isinstance(done, Uploaded)  # the answer to its request
+            assert isinstance(done, UploadedFrame)  # the answer to its request
             if done.file is not None:
                 return done.file
             offset += len(piece)
@@ -207,7 +209,7 @@ class Client:
         Cancellation: no event is lost.
         """
         event = await self._inbox.get()
-        if isinstance(event, ChatMessage):
+        if isinstance(event, MessageFrame):
             self._positions[event.chat] = event.seq
         self._streams.relieve()
         return event
@@ -231,14 +233,14 @@ class Client:
                 unacked.link = self._link
                 unacked.reply.fail(refused)
         self._streams.connected()
-        self._inbox.offer(Connected(welcome=welcome, again=again))
+        self._inbox.offer(ConnectedEvent(welcome=welcome, again=again))
         self.ready.set(welcome)
 
     def received(self, frame: ServerFrame) -> None:
         match frame:
             case Ack():
                 self._acknowledge(frame)
-            case ChatMessage():
+            case MessageFrame():
                 self._streams.message(frame)
             case CaughtUp():
                 self._streams.caught_up(frame)
@@ -279,7 +281,7 @@ class Client:
         for reply in self._answers.values():
             reply.fail(ConnectionLost(loss.text))
         if was_up:
-            self._inbox.offer(Disconnected(code=loss.code))
+            self._inbox.offer(DisconnectedEvent(code=loss.code))
         return was_up
 
     def close(self) -> None:
@@ -335,7 +337,7 @@ class Client:
             self._streams.reach(ack.chat, ack.seq)
             return
         text = unacked.frame.text
-        self._streams.place(ChatMessage(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text))
+        self._streams.place(MessageFrame(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text))
         unacked.reply.set(ack.seq)
 
     def _complain(self, error: Error) -> None:

@@ -23,7 +23,7 @@ from klaw.client.link import CLOSE_S, run_link
 from klaw.client.streams import MESSAGES, messages_of
 from klaw.domain.message import MOST_ON_PAGE, Kind
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.frames import ChatMessage
+from klaw.wire.frames import MessageFrame
 
 BACKOFF = Backoff(0.2, 15.0)
 
@@ -124,7 +124,7 @@ _AMPLE = 3
 """So many times the messages wanted are fetched, for those that are not shown."""
 
 
-async def open_chat(client: Client, chat: str, limit: int) -> list[ChatMessage]:
+async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]:
     """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and what
     they answered are left out: they were of that moment.
 
@@ -150,11 +150,11 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[ChatMessage]:
     raise AssertionError
 
 
-async def _last(client: Client, chat: str, limit: int) -> list[ChatMessage]:
+async def _last(client: Client, chat: str, limit: int) -> list[MessageFrame]:
     try:
         page = messages_of(await client.call(MESSAGES, chat=chat, limit=limit))
     except RequestRefused as exc:
         if exc.code == "unknown_chat":
             return []
         raise
-    return [ChatMessage.on_page(chat, message) for message in page.messages]
+    return [MessageFrame.on_page(chat, message) for message in page.messages]

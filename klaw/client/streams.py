@@ -1,9 +1,9 @@
 """The watched chats of a client: every message goes to the consumer once and in order, whatever the wire does.
 
-A ``Cursor`` knows where the client stands in one chat, and is pure. The ``Inbox`` is the bounded queue to the consumer.
-The connection's reader fills it and must never wait: it would miss the acknowledgement that the consumer waits for. So
-without room stored messages are left on the server and fetched later, pieces of an answer are dropped first, and other
-events last.
+A ``ChatCursor`` knows where the client stands in one chat, and is pure. The ``Inbox`` is the bounded queue to the
+consumer. The connection's reader fills it and must never wait: it would miss the acknowledgement that the consumer
+waits for. So without room stored messages are left on the server and fetched later, pieces of an answer are dropped
+first, and other events last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ from klaw.client.events import Event
 from klaw.convert import FRAMES
 from klaw.domain.names import chat_name
 from klaw.errors import BadValue, ProtocolError
-from klaw.wire.frames import CallFrame, CaughtUp, ChatMessage, Delta, MessagePage, Notice, ResultFrame
+from klaw.wire.frames import CallFrame, CaughtUp, Delta, MessageFrame, MessagePage, Notice, ResultFrame
 
 MAX_EARLY = 256
 """Entries kept while one before them is missing (or while the consumer is slow); more are fetched again later."""
 
 
-class Cursor:
+class ChatCursor:
     """The place in one chat.
 
     Args:
@@ -33,7 +33,7 @@ class Cursor:
         self.last = last
         self._asked: int | None = None
         self._head = last or 0
-        self._early: dict[int, ChatMessage] = {}
+        self._early: dict[int, MessageFrame] = {}
 
     @property
     def resuming(self) -> bool:
@@ -63,7 +63,7 @@ class Cursor:
             self.reach(seq)
         return behind
 
-    def place(self, entry: ChatMessage) -> None:
+    def place(self, entry: MessageFrame) -> None:
         """Note an entry that arrived. One that was delivered already is ignored."""
         self.reach(entry.seq, start=entry.seq - 1)
         if self.last is None or entry.seq <= self.last:
@@ -86,7 +86,7 @@ class Cursor:
             self.last = seq if start is None else start
         self._head = max(self._head, seq)
 
-    def place_page(self, entries: Sequence[ChatMessage]) -> None:
+    def place_page(self, entries: Sequence[MessageFrame]) -> None:
         """Note what the server gave when asked for everything after ``last``: what is not in it does not exist."""
         if not entries:
             self._head = max(self._early, default=self.last or 0)
@@ -97,7 +97,7 @@ class Cursor:
         for entry in entries:
             self.place(entry)
 
-    def take(self) -> ChatMessage | None:
+    def take(self) -> MessageFrame | None:
         """The next entry in order, now counted as delivered; None if it has not arrived."""
         if self.last is None:
             return None
@@ -186,7 +186,7 @@ class Streams:
     """
 
     def __init__(self, positions: Mapping[str, int], inbox: Inbox, ask: Callable[[CallFrame], None]) -> None:
-        self._cursors = {chat_name(chat): Cursor(seq) for chat, seq in positions.items()}
+        self._cursors = {chat_name(chat): ChatCursor(seq) for chat, seq in positions.items()}
         self._inbox = inbox
         self._ask = ask
         self._up = False
@@ -205,7 +205,7 @@ class Streams:
 
     def begin(self, chat: str, after: int) -> None:
         """The server is going to be asked for a chat from after a seq."""
-        cursor = self._cursors[chat] = Cursor(after)
+        cursor = self._cursors[chat] = ChatCursor(after)
         cursor.resume()
 
     def forget(self, chat: str) -> None:
@@ -223,7 +223,7 @@ class Streams:
         for cursor in self._cursors.values():
             cursor.live()
 
-    def place(self, entry: ChatMessage) -> None:
+    def place(self, entry: MessageFrame) -> None:
         """Take an entry from wherever it came."""
         self._cursor(entry.chat).place(entry)
         self._advance(entry.chat)
@@ -233,7 +233,7 @@ class Streams:
         self._cursor(chat).reach(seq, start=seq - 1)
         self._advance(chat)
 
-    def message(self, message: ChatMessage) -> None:
+    def message(self, message: MessageFrame) -> None:
         if not message.replayed:
             self._cursor(message.chat).live()
         self.place(message)
@@ -251,7 +251,7 @@ class Streams:
         if chat is None:
             return False
         page = messages_of(answer.result)
-        self._cursor(chat).place_page([ChatMessage.on_page(chat, message) for message in page.messages])
+        self._cursor(chat).place_page([MessageFrame.on_page(chat, message) for message in page.messages])
         self._advance(chat)
         return True
 
@@ -271,8 +271,8 @@ class Streams:
             for chat in waiting:
                 self._advance(chat)
 
-    def _cursor(self, chat: str) -> Cursor:
-        return self._cursors.setdefault(chat, Cursor(None))
+    def _cursor(self, chat: str) -> ChatCursor:
+        return self._cursors.setdefault(chat, ChatCursor(None))
 
     def _advance(self, chat: str) -> None:
         """Give out what is next in order, and ask for what is missing."""

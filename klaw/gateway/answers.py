@@ -21,7 +21,7 @@ from klaw.domain.names import name_of
 from klaw.domain.turn import TurnStatus
 from klaw.wire import frames
 from klaw.wire.codec import encode
-from klaw.wire.frames import ChatMessage, Degraded, Error, Limits, Status, Tool
+from klaw.wire.frames import DegradedPart, Error, MessageFrame, ServerLimits, Status, Tool
 
 
 class StoredOnce:
@@ -43,7 +43,7 @@ class StoredOnce:
 
 def message_text(message: Message, *, replayed: bool) -> str:
     """The ``message`` frame of a stored message, encoded."""
-    return encode(ChatMessage.of(message, chat=name_of(message.chat), replayed=replayed or None))
+    return encode(MessageFrame.of(message, chat=name_of(message.chat), replayed=replayed or None))
 
 
 def event_texts(
@@ -65,7 +65,7 @@ def event_texts(
         case ApprovalAsked(approval=approval):
             return [approval_text(approval)]
         case ApprovalEnded(id=approval_id, outcome=outcome):
-            return [encode(frames.ApprovalEnded(chat=chat, id=approval_id, outcome=outcome))]
+            return [encode(frames.ApprovalEndedFrame(chat=chat, id=approval_id, outcome=outcome))]
         case TurnEnded(turn=turn, status=TurnStatus.FAILED):
             message = event.text or "the answer failed"
             return [
@@ -82,7 +82,7 @@ def event_texts(
 def approval_text(approval: Approval) -> str:
     """The ``approval`` frame of an open question, encoded."""
     return encode(
-        frames.Approval(
+        frames.ApprovalFrame(
             chat=name_of(approval.chat),
             id=approval.id,
             tool=approval.tool,
@@ -100,13 +100,13 @@ def chat_status(name: str, status: Mapping[str, Any]) -> Status:
     return Status(chat=name, state=str(status["state"]), turn=turn, doing=doing, details=details or None)
 
 
-def degraded(health: Mapping[str, Any]) -> list[Degraded]:
+def degraded(health: Mapping[str, Any]) -> list[DegradedPart]:
     """What does not work as it should, as ``ChatDirectory.health`` says."""
-    return [Degraded(code=code, text=str(text)) for code, text in sorted(health.items())]
+    return [DegradedPart(code=code, text=str(text)) for code, text in sorted(health.items())]
 
 
-def limits(gateway: GatewayConfig, files: AttachmentsConfig) -> Limits:
-    return Limits(
+def limits(gateway: GatewayConfig, files: AttachmentsConfig) -> ServerLimits:
+    return ServerLimits(
         max_frame_bytes=gateway.max_frame_bytes,
         messages_per_second=gateway.messages_per_second,
         burst=gateway.burst,

@@ -16,7 +16,7 @@ from wsproto.connection import Connection, ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 from wsproto.utilities import LocalProtocolError
 
-from klaw.gateway.admission import TokenBucket
+from klaw.gateway.connection_limits import TokenBucket
 from klaw.gateway.outbox import Outbox
 from klaw.wire.codec import encode
 from klaw.wire.frames import ServerFrame

@@ -32,7 +32,7 @@ log = structlog.get_logger("klaw.gateway")
 
 
 @attrs.frozen
-class Refusal:
+class ErrorAnswer:
     """Why something was not done."""
 
     code: str
@@ -43,39 +43,40 @@ class Refusal:
     wait_s: int | None = None
 
 
-_BY_CLASS: tuple[tuple[type[Exception], Refusal], ...] = (
-    (IdConflict, Refusal("id_conflict", "this message id is already used in another chat")),
-    (StorageFull, Refusal("storage_full", "no space is left: nothing was stored; try again later", retryable=True)),
-    (TooManyChats, Refusal("too_many_chats", "you have as many chats as one user may have")),
-    (ChatBusy, Refusal("busy", "the chat has too much to do: try again a little later", retryable=True)),
-    (ActorTooSlow, Refusal("too_slow", "a part of the server did not answer in time: try again", retryable=True)),
-    (trio.TooSlowError, Refusal("too_slow", "a part of the server did not answer in time: try again", retryable=True)),
-    (ActorStopped, Refusal("unavailable", "a part of the server is stopped: try again later", retryable=True)),
+_TOO_SLOW = ErrorAnswer("too_slow", "a part of the server did not answer in time: try again", retryable=True)
+_BY_CLASS: tuple[tuple[type[Exception], ErrorAnswer], ...] = (
+    (IdConflict, ErrorAnswer("id_conflict", "this message id is already used in another chat")),
+    (StorageFull, ErrorAnswer("storage_full", "no space is left: nothing was stored; try again later", retryable=True)),
+    (TooManyChats, ErrorAnswer("too_many_chats", "you have as many chats as one user may have")),
+    (ChatBusy, ErrorAnswer("busy", "the chat has too much to do: try again a little later", retryable=True)),
+    (ActorTooSlow, _TOO_SLOW),
+    (trio.TooSlowError, _TOO_SLOW),
+    (ActorStopped, ErrorAnswer("unavailable", "a part of the server is stopped: try again later", retryable=True)),
 )
-_INTERNAL = Refusal("internal", "the server failed at this; it was logged", retryable=True)
+_INTERNAL = ErrorAnswer("internal", "the server failed at this; it was logged", retryable=True)
 
 
-def refusal_of(error: Exception) -> Refusal:
+def refusal_of(error: Exception) -> ErrorAnswer:
     """What a client is told; an unexpected exception is logged (class and place only) and ``internal``."""
     match error:
         case OperationError(code=code, problems=problems):
-            return Refusal(code, "; ".join(map(str, problems)) or str(error), problems)
+            return ErrorAnswer(code, "; ".join(map(str, problems)) or str(error), problems)
         case BadValue(problems=problems):
-            return Refusal("bad_args", str(error), problems)
+            return ErrorAnswer("bad_args", str(error), problems)
         case InvalidName():
-            return Refusal("bad_chat", str(error))
+            return ErrorAnswer("bad_chat", str(error))
         case TooMuchToday(code=code, wait_s=wait_s):
             # Not retryable: a client that repeats by itself would wait for hours without a word.
-            return Refusal(code, str(error), wait_s=wait_s)
+            return ErrorAnswer(code, str(error), wait_s=wait_s)
         case ProtocolError(code=code) | AttachmentRefused(code=code):
-            return Refusal(code, str(error))
+            return ErrorAnswer(code, str(error))
         case StorageError(code=code) if code:
-            return Refusal(code, str(error))
+            return ErrorAnswer(code, str(error))
     for cls, known in _BY_CLASS:
         if isinstance(error, cls):
             return known
     log.error("request_failed", error=error_class(error), where=where(error))
-    return Refusal("storage", str(error), retryable=True) if isinstance(error, StorageError) else _INTERNAL
+    return ErrorAnswer("storage", str(error), retryable=True) if isinstance(error, StorageError) else _INTERNAL
 
 
 def error_frame(error: Exception, answered: object = None) -> Error:

@@ -10,10 +10,10 @@ from klaw.actor.clock import Clock
 from klaw.chats.directory import ChatDirectory
 from klaw.config.schema import GatewayConfig
 from klaw.domain.names import UserId
-from klaw.gateway.access import Place
-from klaw.gateway.admission import Connection, TokenBucket, UserAllowance
-from klaw.gateway.auth import Authenticator
+from klaw.gateway.connection_limits import Connection, TokenBucket, UserAllowance
 from klaw.gateway.hub import Hub
+from klaw.gateway.origin_check import Endpoints
+from klaw.gateway.tokens import Authenticator
 from klaw.operations.handler import Caller
 from klaw.operations.perform import Call
 from klaw.store.attachments import Attachments
@@ -25,7 +25,7 @@ class HttpConnection:
     """A connection that speaks HTTP, for the doors behind it."""
 
     id: str
-    place: Place
+    place: Endpoints
     log_in: Callable[[UserId], UserAllowance | None]
     """To be told of the user at the first good request: see ``Session``."""
     pace: TokenBucket
@@ -43,7 +43,7 @@ class HttpConnection:
         now, much = trio.current_time(), 1 << 40
         return cls(
             id="admin",
-            place=Place(loopback=True, own_hosts=frozenset()),
+            place=Endpoints(loopback=True, own_hosts=frozenset()),
             log_in=lambda _user: None,
             pace=TokenBucket(much, much, now),
             admitted=Connection("admin", drop=lambda: None, has_unread=lambda: False, arrived_at=now, wait_s=0.0),

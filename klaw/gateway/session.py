@@ -21,9 +21,8 @@ from klaw.domain.events import Noticed
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
-from klaw.gateway.admission import TokenBucket, UserAllowance
 from klaw.gateway.answers import StoredOnce
-from klaw.gateway.auth import Grant
+from klaw.gateway.connection_limits import TokenBucket, UserAllowance
 from klaw.gateway.delivery import MAX_WATCHED, Delivery
 from klaw.gateway.files import Files
 from klaw.gateway.hub import ChatEvent
@@ -31,15 +30,16 @@ from klaw.gateway.link import Close, WebSocketLink
 from klaw.gateway.refusals import error_frame, with_marks
 from klaw.gateway.sending import ANSWER_S, Sending
 from klaw.gateway.services import Services
+from klaw.gateway.tokens import Grant
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import read_call
 from klaw.wire.codec import byte_size, decode_client, encode
-from klaw.wire.files import Fetch, Upload
+from klaw.wire.files import FetchFrame, UploadFrame
 from klaw.wire.frames import (
     MAX_RESULT_CHARS,
     PROTOCOL_VERSION,
-    ApprovalEnded,
+    ApprovalEndedFrame,
     Approve,
     CallFrame,
     ClientFrame,
@@ -50,7 +50,7 @@ from klaw.wire.frames import (
     ResultFrame,
     Send,
     Stop,
-    Stopped,
+    StoppedFrame,
     Watch,
     Welcome,
 )
@@ -95,7 +95,7 @@ class SessionReport:
     """Messages that are being stored."""
 
 
-class Session:
+class ClientSession:
     """Serves one WebSocket; a ``hub.Subscriber``.
 
     Args:
@@ -135,7 +135,7 @@ class Session:
         )
         self._bucket = TokenBucket(config.messages_per_second, config.burst, now)
         self._log_in = log_in
-        self._talk: _Talk | None = None
+        self._talk: _Conversation | None = None
         self._client: str | None = None
 
     async def run(self) -> None:
@@ -238,7 +238,7 @@ class Session:
             return LOCAL_REFUSED
         return "a valid token is needed, in the Authorization header or in hello"
 
-    def _begin(self, user: UserId, allowance: UserAllowance, nursery: trio.Nursery) -> "_Talk":
+    def _begin(self, user: UserId, allowance: UserAllowance, nursery: trio.Nursery) -> "_Conversation":
         services = self._services
         delivery = Delivery(
             user=user,
@@ -251,7 +251,7 @@ class Session:
         )
         sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put, nursery=nursery)
         files = Files(user, services.attachments)
-        self._talk = _Talk(user, allowance, delivery, sending, files, nursery)
+        self._talk = _Conversation(user, allowance, delivery, sending, files, nursery)
         self._link.put(
             Welcome(
                 version=PROTOCOL_VERSION,
@@ -267,7 +267,7 @@ class Session:
         log.info("client_connected", client=self._client)
         return self._talk
 
-    async def _take(self, data: str | bytes, talk: "_Talk") -> float:
+    async def _take(self, data: str | bytes, talk: "_Conversation") -> float:
         """Handle a frame without waiting, except while a large one is read: whatever takes time is handed to a task.
         Returns how many seconds to wait before the next one."""
         if not self._still_allowed():
@@ -279,7 +279,7 @@ class Session:
             self._carry_out(frame, wait_s, talk)
         return wait_s
 
-    def _carry_out(self, frame: ClientFrame, wait_s: float, talk: "_Talk") -> None:
+    def _carry_out(self, frame: ClientFrame, wait_s: float, talk: "_Conversation") -> None:
         if wait_s > 0:
             text = "too many frames; nothing was done"
             wait_ms = math.ceil(wait_s * 1000)
@@ -312,7 +312,7 @@ class Session:
             self._refuse(error_frame(error), close)
             return None
 
-    async def _handle(self, frame: RequestFrame, talk: "_Talk") -> None:
+    async def _handle(self, frame: RequestFrame, talk: "_Conversation") -> None:
         """Answer in bounded time; whatever fails is told to the client, whose connection lives."""
         try:
             match frame:
@@ -320,15 +320,15 @@ class Session:
                     await self._call(frame, talk)
                 case Stop():
                     done = await self._perform("chats_stop", {"chat": frame.chat}, talk.user)
-                    self._link.put(Stopped(chat=frame.chat, running=done["running"], ref=frame.ref))
-                case Upload() | Fetch():
+                    self._link.put(StoppedFrame(chat=frame.chat, running=done["running"], ref=frame.ref))
+                case UploadFrame() | FetchFrame():
                     with answer_within(ANSWER_S, "the store of files"):
                         self._link.put(await talk.files.answer(frame))
         except Exception as error:  # noqa: BLE001  the boundary where every error becomes a frame
             self._link.put(error_frame(error, frame))
         talk.requests -= 1
 
-    async def _call(self, frame: CallFrame, talk: "_Talk") -> None:
+    async def _call(self, frame: CallFrame, talk: "_Conversation") -> None:
         text = encode(ResultFrame(result=await self._perform(frame.operation, frame.args, talk.user), ref=frame.ref))
         if len(text) > MAX_RESULT_CHARS:
             why = f"a result has at most {MAX_RESULT_CHARS:,} characters: ask for a smaller page, or over HTTP"
@@ -343,7 +343,7 @@ class Session:
         with trio.fail_after(call.operation.deadline_s):
             return await self._services.perform(call, Caller(user=user, operator=grant.operator))
 
-    def _approve(self, frame: Approve, talk: "_Talk") -> None:
+    def _approve(self, frame: Approve, talk: "_Conversation") -> None:
         """Only who watches the chat, and so was shown the question, may answer it."""
         approvals = self._services.approvals
         asked = approvals.find(talk.user, frame.id)
@@ -354,9 +354,9 @@ class Session:
             text = "there is no such question in a chat that you watch, or it was answered, or its time is over"
             self._link.put(with_marks(Error(code="unknown_approval", message=text), frame))
         else:
-            self._link.put(ApprovalEnded(chat=name_of(asked.chat), id=asked.id, outcome=outcome, ref=frame.ref))
+            self._link.put(ApprovalEndedFrame(chat=name_of(asked.chat), id=asked.id, outcome=outcome, ref=frame.ref))
 
-    def _ask_for_watch(self, frame: Watch, talk: "_Talk") -> None:
+    def _ask_for_watch(self, frame: Watch, talk: "_Conversation") -> None:
         if len(talk.watches) >= MAX_WATCHED:
             self._link.put(with_marks(_TOO_MANY, frame))
             return
@@ -364,7 +364,7 @@ class Session:
         talk.watches.append(frame)
         talk.watch_asked.unpark()
 
-    async def _carry_out_watches(self, talk: "_Talk") -> None:
+    async def _carry_out_watches(self, talk: "_Conversation") -> None:
         """Carry out watches in the order asked for."""
         while True:
             while not talk.watches:
@@ -401,7 +401,7 @@ class Session:
 
 
 @attrs.define
-class _Talk:
+class _Conversation:
     """What a session has from its hello on."""
 
     user: UserId

@@ -15,7 +15,7 @@ from klaw.domain.attachment import MAX_FILES, Named, files_of
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Kind, Message
 from klaw.errors import ProtocolError
-from klaw.wire.files import Fetch, Fetched, File, Upload, Uploaded
+from klaw.wire.files import FetchedFrame, FetchFrame, FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.values import ChatName, MessageId, Ref, Seq
 
 PROTOCOL_VERSION = 2
@@ -99,7 +99,7 @@ class Approve:
 
 
 @attrs.frozen(kw_only=True)
-class Degraded:
+class DegradedPart:
     """A part of the server that does not work as it should."""
 
     code: str
@@ -107,7 +107,7 @@ class Degraded:
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
+class ServerLimits:
     """What the server accepts."""
 
     max_frame_bytes: int
@@ -129,8 +129,8 @@ class Welcome:
     server: str
     user: str
     session: str
-    degraded: list[Degraded]
-    limits: Limits
+    degraded: list[DegradedPart]
+    limits: ServerLimits
 
 
 @attrs.frozen(kw_only=True)
@@ -182,7 +182,7 @@ class StoredMessage:
     """ISO-8601 UTC; empty for what a client sent itself and was told no more about than its ``seq``."""
     turn: str | None = None
     task: str | None = None
-    files: list[File] | None = None
+    files: list[FileOfMessage] | None = None
     calls: list[StoredCall] | None = None
     """Of a tool_call those it makes, of a tool_result the one whose it is."""
     context_used: ContextUsed | None = None
@@ -204,7 +204,7 @@ class StoredMessage:
             kind=message.type,
             content=message.content,
             created_at=message.created_at,
-            files=[File.of(each) for each in files_of(message.metadata)] or None,
+            files=[FileOfMessage.of(each) for each in files_of(message.metadata)] or None,
             calls=_calls(message) or None,
             context_used=context_used.read(message.metadata),
             **{name: text for name, text in texts.items() if isinstance(text, str)},
@@ -223,7 +223,7 @@ class MessagePage:
 
 
 @attrs.frozen(kw_only=True)
-class ChatMessage(StoredMessage):
+class MessageFrame(StoredMessage):
     """A message of a watched chat, in the order of ``seq`` and each once."""
 
     type: ClassVar[str] = "message"
@@ -232,7 +232,7 @@ class ChatMessage(StoredMessage):
     """Stored before the watch began, or while the connection was down."""
 
     @classmethod
-    def on_page(cls, chat: str, stored: StoredMessage) -> "ChatMessage":
+    def on_page(cls, chat: str, stored: StoredMessage) -> "MessageFrame":
         """A message on a page of a chat, as if it were sent again."""
         return cls(**attrs.asdict(stored, recurse=False), chat=chat, replayed=True)
 
@@ -262,7 +262,7 @@ class Tool:
 
 
 @attrs.frozen(kw_only=True)
-class Approval:
+class ApprovalFrame:
     """A tool call waits for the user to allow it. Sent when it is asked, and to whoever begins to watch meanwhile."""
 
     type: ClassVar[str] = "approval"
@@ -276,7 +276,7 @@ class Approval:
 
 
 @attrs.frozen(kw_only=True)
-class ApprovalEnded:
+class ApprovalEndedFrame:
     """An ``approval`` is open no more."""
 
     type: ClassVar[str] = "approval_ended"
@@ -310,7 +310,7 @@ class ResultFrame:
 
 
 @attrs.frozen(kw_only=True)
-class Stopped:
+class StoppedFrame:
     """The answer to ``stop``; whether a turn was running."""
 
     type: ClassVar[str] = "stopped"
@@ -365,10 +365,10 @@ class Notice:
     details: dict[str, Any] | None = None
 
 
-RequestFrame: TypeAlias = CallFrame | Stop | Upload | Fetch
+RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame | FetchFrame
 """Is answered with one frame of the same ``ref``."""
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
-    Welcome | Ack | ChatMessage | Delta | Tool | Approval | ApprovalEnded | Status | ResultFrame | Stopped | Uploaded
-    | Fetched | CaughtUp | Error | Notice
+    Welcome | Ack | MessageFrame | Delta | Tool | ApprovalFrame | ApprovalEndedFrame | Status | ResultFrame
+    | StoppedFrame | UploadedFrame | FetchedFrame | CaughtUp | Error | Notice
 )  # fmt: skip

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 import trio
 
-from klaw.gateway.auth import add_token, revoke_tokens, tokens_file
+from klaw.gateway.tokens import add_token, revoke_tokens, tokens_file
 from tests.support.llm_server import Cut, Text, Wait, error_reply, serve_llm, text_reply
 from tests.support.repository import REPOSITORY
 from tests.support.server import clean_environ, klaw_command, served, write_home

@@ -13,16 +13,16 @@ import trio.testing
 
 from klaw.admin import socket as admin_socket
 from klaw.api.app import make_app
-from klaw.api.asker import Api
+from klaw.api.request_auth import Api
 from klaw.api.server import HttpServer
 from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.events import Noticed, TurnEnded
 from klaw.domain.names import UserId, chat_id
-from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.hub import ChatEvent, StoredOnce
 from klaw.gateway.services import Services
+from klaw.gateway.tokens import Authenticator, tokens_file
 from klaw.operations.handler import OPERATOR, Listeners, Parts
 from klaw.operations.perform import Call, perform
 from tests.support.waiting import HANG_S

@@ -17,10 +17,10 @@ from klaw.domain.events import MessageStored
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, chat_id, name_of, user_of
 from klaw.errors import IdConflict
-from klaw.gateway.auth import Authenticator
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
+from klaw.gateway.tokens import Authenticator
 from klaw.operations import chat as operations
 from klaw.store.attachments import Attachments
 from klaw.store.kinds.messages import Appended, Session

@@ -12,10 +12,10 @@ from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection
 from klaw.actor.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
-from klaw.client.events import Connected, Event
+from klaw.client.events import ConnectedEvent, Event
 from klaw.client.streams import messages_of
 from klaw.errors import ConnectionLost, RequestRefused
-from klaw.wire.frames import ChatMessage, Error, Notice, StoredMessage
+from klaw.wire.frames import Error, MessageFrame, Notice, StoredMessage
 from tests.support.waiting import HANG_S
 
 T = TypeVar("T")
@@ -55,8 +55,8 @@ class Talk:
         self._news = trio.Event()
 
     @property
-    def entries(self) -> list[ChatMessage]:
-        return [event for event in self.events if isinstance(event, ChatMessage)]
+    def entries(self) -> list[MessageFrame]:
+        return [event for event in self.events if isinstance(event, MessageFrame)]
 
     @property
     def errors(self) -> list[Error]:
@@ -67,7 +67,7 @@ class Talk:
         """What the server has said is degraded: at the welcome, and in notices since."""
         problems: dict[str, str] = {}
         for event in self.events:
-            if isinstance(event, Connected):
+            if isinstance(event, ConnectedEvent):
                 problems = {each.code: each.text for each in event.welcome.degraded}
             elif isinstance(event, Notice) and (event.details or {}).get("state") == "degraded":
                 problems[event.code] = event.text

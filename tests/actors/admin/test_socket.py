@@ -42,6 +42,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+HTTP = HttpServer(lambda: app)
+
+
 @asynccontextmanager
 async def serving(
     path: Path, *, uids: frozenset[int] | None = None, guard_s: float = HANG_S

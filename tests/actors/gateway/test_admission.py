@@ -14,10 +14,10 @@ from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.supervisor import Vitals
 from klaw.config.schema import AttachmentsConfig
 from klaw.errors import CannotListen, ConfigError
-from klaw.gateway.auth import Authenticator, add_token, allow_local, revoke_tokens
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
+from klaw.gateway.tokens import Authenticator, add_token, allow_local, revoke_tokens
 from klaw.store.attachments import Attachments
 from klaw.toolbox.approvals import Approvals
 from tests.support.gateway_world import QUICK, UPGRADE, FakeChats, _Started, world

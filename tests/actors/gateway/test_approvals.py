@@ -4,7 +4,7 @@ import trio
 import trio.testing
 
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
-from klaw.gateway.auth import add_token
+from klaw.gateway.tokens import add_token
 from tests.support.gateway_world import world
 from tests.support.waiting import HANG_S
 

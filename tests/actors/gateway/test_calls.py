@@ -7,7 +7,7 @@ import trio
 
 from klaw.errors import StorageError
 from klaw.gateway import session
-from klaw.gateway.auth import add_token
+from klaw.gateway.tokens import add_token
 from klaw.operations.operation import OperationError
 from klaw.wire.frames import MAX_RESULT_CHARS
 from tests.support.gateway_world import QUICK, world

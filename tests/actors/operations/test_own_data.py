@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from klaw.app.app import App
-from klaw.cli.admin_call import Refused, call
+from klaw.cli.admin_call import RefusedByServer, call
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, perform, read
@@ -50,10 +50,10 @@ async def test_the_operator_asks_on_behalf_of_a_user(app: App, commands: Command
         assert (edited["client"], edited["origin"]) == (None, "user")
         assert (await ask("fact_list", program))["count"] == 1
         for command, args in (("status", {}), ("fact_list", {"user": "boris"})):
-            with pytest.raises(Refused) as caught:
+            with pytest.raises(RefusedByServer) as caught:
                 await ask(command, program, **args)
             assert caught.value.code == "forbidden"
         for wrong in ("anna", {}, {"user": "a b"}, {"user": "anna", "operator": True}, {"user": "anna", "client": ""}):
-            with pytest.raises(Refused, match="as") as caught:
+            with pytest.raises(RefusedByServer, match="as") as caught:
                 await ask("fact_list", wrong)
             assert caught.value.code == "bad_args"

@@ -14,18 +14,18 @@ from klaw.wire.frames import (
     Approve,
     CallFrame,
     CaughtUp,
-    ChatMessage,
-    Degraded,
+    DegradedPart,
     Error,
     Hello,
-    Limits,
+    MessageFrame,
     MessagePage,
     ResultFrame,
     Send,
     ServerFrame,
+    ServerLimits,
     Status,
     Stop,
-    Stopped,
+    StoppedFrame,
     StoredMessage,
     Watch,
     Welcome,
@@ -65,13 +65,13 @@ class FakeServer:
     """Chats in memory. Tests change its attributes to make it behave."""
 
     def __init__(self) -> None:
-        self.chats: dict[str, list[ChatMessage]] = defaultdict(list)
+        self.chats: dict[str, list[MessageFrame]] = defaultdict(list)
         self.links: list[Link] = []
         self.hellos: list[Hello] = []
         self.sends: list[Send] = []
         self.stops = 0
         self.approvals: list[Approve] = []
-        self.degraded: list[Degraded] = []
+        self.degraded: list[DegradedPart] = []
         self.frame_budget: Callable[[], int] = lambda: 1_000_000
         self.max_frame_bytes = MAX_FRAME_BYTES
         self.on_hello: Callable[[Link, Hello], Awaitable[bool]] | None = None
@@ -92,8 +92,8 @@ class FakeServer:
 
     # -- what tests do ---------------------------------------------------------------------------------------------
 
-    def store(self, chat: str, role: str, content: str, kind: str = "text", **more: str) -> ChatMessage:
-        message = ChatMessage(
+    def store(self, chat: str, role: str, content: str, kind: str = "text", **more: str) -> MessageFrame:
+        message = MessageFrame(
             chat=chat,
             seq=len(self.chats[chat]) + 1,
             id=more.get("id", f"m{next(self._ids)}"),
@@ -106,7 +106,7 @@ class FakeServer:
         self.chats[chat].append(message)
         return message
 
-    async def say(self, chat: str, role: str, content: str, kind: str = "text", **more: str) -> ChatMessage:
+    async def say(self, chat: str, role: str, content: str, kind: str = "text", **more: str) -> MessageFrame:
         """Store a message and send it to all who watch."""
         message = self.store(chat, role, content, kind, **more)
         if message.seq not in self.hide:
@@ -161,7 +161,7 @@ class FakeServer:
         self.hellos.append(hello)
         if self.on_hello is not None and await self.on_hello(link, hello):
             return
-        limits = Limits(max_frame_bytes=self.max_frame_bytes, messages_per_second=100, burst=100, history=200)
+        limits = ServerLimits(max_frame_bytes=self.max_frame_bytes, messages_per_second=100, burst=100, history=200)
         await link.give(
             Welcome(version=2, server="fake 1", user="local", session="s", degraded=self.degraded, limits=limits)
         )
@@ -182,7 +182,9 @@ class FakeServer:
             at += 1
             message = self.chats[chat][at - 1]
             await link.give(
-                ChatMessage(**{name: getattr(message, name) for name in _FIELDS}, replayed=True if at <= head else None)
+                MessageFrame(
+                    **{name: getattr(message, name) for name in _FIELDS}, replayed=True if at <= head else None
+                )
             )
         link.watched.add(chat)
         await link.give(CaughtUp(chat=chat, seq=at, ref=ref))
@@ -201,7 +203,7 @@ class FakeServer:
                 )
             case Stop():
                 self.stops += 1
-                await link.give(Stopped(chat=frame.chat, running=True, ref=frame.ref))
+                await link.give(StoppedFrame(chat=frame.chat, running=True, ref=frame.ref))
             case Approve():
                 self.approvals.append(frame)
             case CallFrame(operation="health"):

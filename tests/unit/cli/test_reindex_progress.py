@@ -129,4 +129,4 @@ def test_ctrl_c_when_the_server_has_just_gone_does_not_begin_a_rebuild_here(
 
     monkeypatch.setattr(reindex.time, "sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        reindex._on_server(paths, reindex.Reindex(), lambda *_: None)
+        reindex._on_server(paths, reindex.ReindexArguments(), lambda *_: None)

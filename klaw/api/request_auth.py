@@ -16,9 +16,9 @@ from klaw.convert import FRAMES, Converter
 from klaw.core import Core
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import HttpRefusal
-from klaw.gateway.access import Place, admit, passed_on
-from klaw.gateway.auth import Grant
+from klaw.gateway.origin_check import Endpoints, admit, passed_on
 from klaw.gateway.services import HttpConnection, Services
+from klaw.gateway.tokens import Grant
 from klaw.json_input import MOST_VALUES, read_json
 from klaw.operations.handler import OPERATOR, Caller, Parts
 from klaw.wire.values import MessageId
@@ -51,7 +51,7 @@ class Api:
     placing: dict[UserId, trio.Lock] = attrs.field(factory=partial(defaultdict, trio.Lock), init=False)
     """Of each user: who finds the chat of a transcript stores its question there before the next one looks."""
 
-    def asker(self, request: Request, *, body_counts: bool = True) -> Grant:
+    def grant(self, request: Request, *, body_counts: bool = True) -> Grant:
         """Who asks.
 
         Args:
@@ -78,8 +78,8 @@ class Api:
         return grant
 
     def caller(self, request: Request, *, body_counts: bool = True) -> Caller:
-        """Who asks, for operations. Arguments and errors are those of ``asker``."""
-        grant = self.asker(request, body_counts=body_counts)
+        """Who asks, for operations. Arguments and errors are those of ``grant``."""
+        grant = self.grant(request, body_counts=body_counts)
         if connection_of(request).operator:
             return OPERATOR
         return Caller(user=grant.user, operator=grant.operator)
@@ -166,7 +166,7 @@ def message_id(headers: Mapping[str, str], api: Api) -> str:
     return api.core.new_id() if given is None else FRAMES.read(given, MessageId)
 
 
-def place_of(request: Request) -> Place:
+def place_of(request: Request) -> Endpoints:
     """Where a request comes from; what a proxy on this machine passes on is not from this machine."""
     place = connection_of(request).place
     return attrs.evolve(place, loopback=False) if passed_on(headers_of(request)) else place
