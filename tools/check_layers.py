@@ -83,7 +83,7 @@ PURE = (
     "operations/operation.py",
     "web/markdown.py",
     "wire",
-    "gateway/admission.py",
+    "gateway/connection_limits.py",
     "toolbox/calls.py",
     "agent/claims.py",
     "toolbox/spec.py",
