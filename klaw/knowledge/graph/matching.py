@@ -12,7 +12,7 @@ import attrs
 from klaw.knowledge.graph.terms import Blank, Iri, Literal, Row, is_iri
 from klaw.memory.recall.query import read_query
 from klaw.memory.recall.stopwords import content_words
-from klaw.store.search.tokenizer import stem, words
+from klaw.store.engine.tokenizer import stem, words
 
 MAX_WORDS = 12
 """Words of a question that are looked for."""

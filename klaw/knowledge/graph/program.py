@@ -45,7 +45,7 @@ def load(file: str, folder: str, form: str) -> dict[str, Any]:
     """
     from klaw.knowledge.graph import matching
     from klaw.knowledge.graph.queries import INDEX, LABELS, stem_iri
-    from klaw.store.search.tokenizer import words
+    from klaw.store.engine.tokenizer import words
 
     index, names = ox.NamedNode(INDEX), frozenset(map(ox.NamedNode, LABELS))
     count = {"triples": 0, "labels": 0}
