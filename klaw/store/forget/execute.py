@@ -47,7 +47,7 @@ from klaw.store.kinds.core_memory import CORE, CorePut
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.rows import dumps
-from klaw.store.search import coverage, vector_codes
+from klaw.store.search import vector_codes
 
 _PENDING = "forget_pending"
 """In ``meta``, with ``:`` and its number behind it: a forgetting that may not be finished in the logs. Without a
@@ -261,7 +261,7 @@ def _drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
         session = messages.session(connection, chat)
         if session is not None:
             vector_codes.erase(connection, session.key, [each.rowid for each in going if each.chat == chat])
-    for message in going if coverage.has_vector_table(connection) else ():
+    for message in going:
         size = connection.execute(_VECTOR_BYTES, (message.rowid,)).get
         if size is not None:
             zeros = (bytes(size), message.rowid)

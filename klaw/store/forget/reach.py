@@ -24,7 +24,7 @@ from klaw.store.forget.quotes import QuotesFound
 from klaw.store.forget.trace import TaskMade, Trace, Wanted, tasks_there, trace
 from klaw.store.kinds import messages, topic_changes, turn_links
 from klaw.store.kinds.facts import FACT
-from klaw.store.kinds.last_numbers import last_numbers
+from klaw.store.kinds.inventory import last_numbers
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.people import PERSON
 from klaw.store.kinds.summaries import SUMMARY
