@@ -34,7 +34,7 @@ TURNS = st.lists(
     st.tuples(st.lists(st.sampled_from(TOOLS), max_size=5, unique=True), st.booleans()), min_size=1, max_size=len(WORDS)
 )
 _STATE = {
-    "messages": "SELECT rowid FROM messages WHERE content <> '' OR metadata <> '{}' AND metadata NOT LIKE '%forgotten%'",
+    "messages": "SELECT rowid FROM messages WHERE metadata ->> '$.forgotten' IS NULL",
     "facts": "SELECT id FROM facts",
     "people": "SELECT id FROM people",
     "topics": "SELECT id FROM topics",
