@@ -17,8 +17,8 @@ from klaw.operations.operation import Lines, Name, Noun, OfUser, Query, Scope, S
 if TYPE_CHECKING:
     from klaw.memory.forget.forget import Forgetter, Preview, Proof
     from klaw.operations.answers.chats import Forgotten, NamedMessage, StillHeld
-    from klaw.store.forget.proof import Held
-    from klaw.store.forget.trace import Wanted
+    from klaw.store.forget.proof import HoldingFile
+    from klaw.store.forget.trace import ForgetTarget
 
 NOUN = Noun(
     "forget",
@@ -257,7 +257,7 @@ def _messages(found: Sequence[Any]) -> "list[NamedMessage]":
     return [{"chat": each.chat, "seq": each.seq, "id": each.id} for each in found]
 
 
-def _held(found: "Sequence[Held]") -> "list[StillHeld]":
+def _held(found: "Sequence[HoldingFile]") -> "list[StillHeld]":
     return [{"path": each.path, "count": each.count, "kind": each.kind, "remedy": each.remedy} for each in found]
 
 
@@ -340,7 +340,7 @@ async def forget_in_chat(asked: ForgetInChat, caller: Caller, parts: Parts) -> M
     return preview(before)
 
 
-async def _find(forgetter: "Forgetter", chat: ChatId, what: str) -> "Wanted":
+async def _find(forgetter: "Forgetter", chat: ChatId, what: str) -> "ForgetTarget":
     from klaw.memory.forget.finding import NothingToForget
 
     word, _, number = what.partition(" ")

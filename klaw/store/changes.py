@@ -74,7 +74,7 @@ class Change(Generic[V]):
 
 
 @attrs.frozen(kw_only=True)
-class _Line:
+class _JournalLine:
     entry: int
     time: str
     user: Annotated[UserId, Wire("user_id")]
@@ -248,7 +248,7 @@ class Kind(Generic[V]):
 
     def read(self, record: Mapping[str, Any]) -> Change[V]:
         """The change of a line. Raises KeyError, TypeError or ValueError for a malformed one."""
-        line = JOURNAL.read(record, _Line)
+        line = JOURNAL.read(record, _JournalLine)
         key, cls = self.key.read(line.key), self.ops[line.op]
         value = self.value(line.user, key, record["value"], line.op) if cls is not None else None
         return Change(kind=self, entry=line.entry, time=line.time, user=line.user, op=line.op, key=key, value=value)
@@ -286,7 +286,7 @@ def path(change: Change[Any]) -> str:
 def record(change: Change[Any]) -> dict[str, Any]:
     """A change as the object of its line."""
     kind = change.kind
-    head = _Line(
+    head = _JournalLine(
         entry=change.entry,
         time=change.time,
         user=change.user,

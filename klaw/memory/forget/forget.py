@@ -22,18 +22,16 @@ from klaw.domain.names import ChatId, UserId, name_of
 from klaw.errors import StorageError
 from klaw.memory.forget import finding, take_out
 from klaw.memory.forget.finding import NothingToForget, of_runs
-from klaw.store.engine import connect, log_rewrite
+from klaw.store.engine import connect
 from klaw.store.engine.database import Readers
-from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import execute, proof, quotes, reach
+from klaw.store.forget import execute, finish, proof, quotes, reach
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.journal_entry import ForgetResult, merged
-from klaw.store.forget.logs import Cleaner
-from klaw.store.forget.proof import Held
-from klaw.store.forget.quotes import Named, QuotesFound
-from klaw.store.forget.reach import Plan, Reach
-from klaw.store.forget.trace import FileMade, Wanted
+from klaw.store.forget.proof import HoldingFile
+from klaw.store.forget.quotes import PersonTraces, QuotesFound
+from klaw.store.forget.reach import ForgetPlan, Reach
+from klaw.store.forget.trace import FileMade, ForgetTarget
 from klaw.store.kinds import forgotten, messages, runs
 
 MOST_LISTED = 100
@@ -43,17 +41,11 @@ EMPTY_EVERY_S = 60.0
 rest."""
 MOST_SHOWN = 1_000
 """Chats whose question is remembered; the oldest gives way."""
-LOGS_AT_ONCE = 8
-"""That are exchanged while everybody waits."""
 PLANS = 5
 """Plans that are made until nothing has changed since."""
-ROUNDS = 5
-"""Searches for lines that were written while the logs were cleaned."""
 
 NOTED_AT_ONCE = 50
 """Entries that one transaction notes as finished."""
-CLOSE_S = 10.0
-"""For removing drafts, while the writer may be at it."""
 
 log = structlog.get_logger("klaw.forget")
 
@@ -62,18 +54,18 @@ log = structlog.get_logger("klaw.forget")
 class Preview:
     """What a forgetting would do, or did."""
 
-    plan: Plan
+    plan: ForgetPlan
     things: tuple[Thing, ...] = ()
     """What goes and what stays, in words."""
     files: tuple[FileMade, ...] = ()
     """Of the workspace, that tools wrote; also such as are not there any more."""
     again: tuple[Message, ...] = ()
     """Messages that say it too and stay, the first of them."""
-    held: tuple[Held, ...] = ()
+    held: tuple[HoldingFile, ...] = ()
     """Files that hold it now; for the operator, who alone may know what a file that all users share holds."""
-    aside: tuple[Held, ...] = ()
+    aside: tuple[HoldingFile, ...] = ()
     """Databases and other files of before; for the operator."""
-    named: Named | None = None
+    named: PersonTraces | None = None
     """Of a person: what names it."""
     naming: tuple[Message, ...] = ()
     """Of a person: messages that name it and stay, the first of them."""
@@ -101,7 +93,7 @@ class Proof:
     """What still quotes it."""
     vacuumed: bool = False
     """Whether the database file was rebuilt, because its free space still held the text."""
-    held: tuple[Held, ...] = ()
+    held: tuple[HoldingFile, ...] = ()
     """Files that still hold it; for the operator."""
     still_named: Mapping[str, int] = attrs.field(factory=dict)
     """Of a person: how many rows of each kind still name it."""
@@ -114,9 +106,9 @@ class CleanedLogs:
     lines: int
     """Lines of logs that were rewritten."""
     vacuumed: bool = False
-    held: tuple[Held, ...] = ()
+    held: tuple[HoldingFile, ...] = ()
     """Files that still hold it; for the operator."""
-    aside: tuple[Held, ...] = ()
+    aside: tuple[HoldingFile, ...] = ()
     """Databases and other files of before; for the operator."""
 
 
@@ -124,7 +116,7 @@ class CleanedLogs:
 class ShownPreview:
     """What a chat was shown, and can confirm."""
 
-    wanted: Wanted
+    wanted: ForgetTarget
     with_facts: bool
     until: float
     """Unix seconds."""
@@ -165,21 +157,21 @@ class Forgetter:
     _empty_at: float = attrs.field(default=float("-inf"), init=False)
     _shown: dict[ChatId, ShownPreview] = attrs.field(factory=dict, init=False)
 
-    async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
+    async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> ForgetTarget:
         """What somebody means; see ``finding.find``."""
         return await finding.find(
             self.readers, text, user, data_dir=self.data_dir, files=self.files, with_messages=with_messages
         )
 
-    async def newest(self, chat: ChatId, count: int) -> Wanted:
+    async def newest(self, chat: ChatId, count: int) -> ForgetTarget:
         """The newest messages of a chat that were said in it. Raises NothingToForget."""
         return await finding.newest(self.readers, chat, count)
 
-    async def again(self, shown: Wanted) -> Wanted:
+    async def again(self, shown: ForgetTarget) -> ForgetTarget:
         """What was shown, as it is now: with a chat goes what was said in it meanwhile. Raises NoSuchChat."""
         return await self.find(f"chat:{name_of(shown.deleted[0][0])}", shown.user) if shown.deleted else shown
 
-    def note_shown(self, chat: ChatId, wanted: Wanted, *, with_facts: bool, until: float) -> None:
+    def note_shown(self, chat: ChatId, wanted: ForgetTarget, *, with_facts: bool, until: float) -> None:
         """Remember what a chat was shown; a restart forgets it, and then it has to be asked again."""
         while len(self._shown) >= MOST_SHOWN:
             del self._shown[next(iter(self._shown))]
@@ -192,7 +184,7 @@ class Forgetter:
 
     # -- looking and doing -----------------------------------------------------------------------------------------
 
-    async def preview(self, wanted: Wanted, *, with_facts: bool = False, everywhere: bool = False) -> Preview:
+    async def preview(self, wanted: ForgetTarget, *, with_facts: bool = False, everywhere: bool = False) -> Preview:
         """What would go. Changes nothing.
 
         Args:
@@ -216,7 +208,7 @@ class Forgetter:
             naming=tuple(await self.readers.run(messages.by_rowids, staying)),
         )
 
-    async def forget(self, wanted: Wanted, *, with_facts: bool = False, everywhere: bool = False) -> Proof:
+    async def forget(self, wanted: ForgetTarget, *, with_facts: bool = False, everywhere: bool = False) -> Proof:
         """Forget it, and look for what still says it.
 
         Args:
@@ -255,7 +247,7 @@ class Forgetter:
                 still_named=await self.readers.run(quotes.count_naming, wanted.user, names) if names else {},
             )
 
-    async def _take_out(self, at: str, plan: Plan) -> tuple[ForgetResult, Sequence[int]]:
+    async def _take_out(self, at: str, plan: ForgetPlan) -> tuple[ForgetResult, Sequence[int]]:
         """Take it out of the database, of many messages a part at a time, so that nobody has to wait for long. Returns
         what was done as if it were one entry, and the numbers of all. A kill in between: the next start goes on."""
         wanted = plan.reach.wanted
@@ -273,10 +265,10 @@ class Forgetter:
 
     async def _finish(
         self, done: ForgetResult, entries: Sequence[int], *, everywhere: bool
-    ) -> tuple[int, tuple[Held, ...], bool]:
+    ) -> tuple[int, tuple[HoldingFile, ...], bool]:
         """Clean the logs and the files of what was taken out. Returns how many lines were rewritten, what still holds
         it, and whether the database was rebuilt."""
-        lines = await self._clean(done)
+        lines = await take_out.clean_logs(self.writer, self.files, self.data_dir, done)
         held, vacuumed = await self._compact(done) if everywhere else ((), False)
         for first in range(0, len(entries), NOTED_AT_ONCE):
             noted = entries[first : first + NOTED_AT_ONCE]
@@ -295,13 +287,13 @@ class Forgetter:
             StorageError: the logs could not be cleaned; the next start tries again.
         """
         async with self._alone:
-            for begun in await self.readers.run(forget_logs.interrupted):
+            for begun in await self.readers.run(finish.interrupted):
                 first = begun[0]
                 log.info("forget_resumed", count=len(first.asked))
                 rest = await self.readers.run(forgotten.left, first.user, first.asked)
                 entries = [*begun, *await take_out.rest(self.writer, self.readers, first.user, rest, first.time)]
                 entry = merged(entries)
-                texts = await self.readers.run(forget_logs.texts_of, self.data_dir, entry)
+                texts = await self.readers.run(finish.texts_of, self.data_dir, entry)
                 found = await self.readers.run(quotes.look, first.user, texts, entry.messages, entry.asked)
                 lines = await self.writer.run(execute.redact_again, entry, found)
                 done = ForgetResult(entry=entry, pieces=found.pieces, lines=lines)
@@ -326,7 +318,9 @@ class Forgetter:
             lines = 0
             for each in done:
                 written = await self.readers.run(execute.log_texts, each.entry)
-                lines += await self._clean(attrs.evolve(each, lines=written))
+                lines += await take_out.clean_logs(
+                    self.writer, self.files, self.data_dir, attrs.evolve(each, lines=written)
+                )
             sought = attrs.evolve(done[0], pieces=tuple(pieces))
             held, vacuumed = await self._compact(sought) if everywhere else ((), False)
             for each in done:
@@ -372,40 +366,7 @@ class Forgetter:
             if not self.reindexing() and not await self.writer.run_alone(forget_logs.compact_database, vacuum=vacuum):
                 raise StorageError("another process reads an older state of the database")
 
-    async def _clean(self, done: ForgetResult) -> int:
-        lines = 0
-        for own in (False, True):
-            if own:  # after this round a start does not know any more what else to look for
-                await self.files.run(forget_logs.remove_copies, self.data_dir, done.entry, done.pieces)
-            cleaner = Cleaner(done.entry, done.pieces, own=own, lines=done.lines)
-            for _ in range(ROUNDS):
-                paths = await self.files.run(forget_logs.logs_with, self.data_dir, cleaner)
-                changed = 0
-                for first in range(0, len(paths), LOGS_AT_ONCE):
-                    changed += await self._clean_logs(cleaner, paths[first : first + LOGS_AT_ONCE])
-                lines += changed
-                if not changed:
-                    break
-        return lines
-
-    async def _clean_logs(self, cleaner: Cleaner, paths: Sequence[str]) -> int:
-        """Rewrite logs while others are served. Returns how many lines changed."""
-        waiting = rewrites = await self.writer.run_alone(forget_logs.begin_cleaning, cleaner, paths)
-        try:
-            while waiting:
-                with forget_logs.left_to_the_next_start():
-                    for each in waiting:
-                        while each.left > log_rewrite.STEP_BYTES:
-                            await self.files.run(each.step)
-                await self.files.run(forget_logs.take_in, waiting)
-                waiting = await self.writer.run_alone(forget_logs.exchange_logs, waiting)
-            await self.files.run(forget_logs.sync_folders, rewrites)
-            return sum(each.changed for each in rewrites)
-        finally:
-            with trio.move_on_after(CLOSE_S, shield=True):
-                await self.files.run(_close, rewrites)
-
-    async def _compact(self, done: ForgetResult) -> tuple[tuple[Held, ...], bool]:
+    async def _compact(self, done: ForgetResult) -> tuple[tuple[HoldingFile, ...], bool]:
         await self.writer.run_alone(forget_logs.compact_database, vacuum=False)
         held = await self._search(done.entry.user, done.pieces)
         if not any(each.path.startswith("klaw.db") and each.kind == "database" for each in held):
@@ -413,25 +374,20 @@ class Forgetter:
         await self.writer.run_alone(forget_logs.compact_database, vacuum=True)
         return await self._search(done.entry.user, done.pieces), True
 
-    def _aside(self) -> tuple[Held, ...]:
+    def _aside(self) -> tuple[HoldingFile, ...]:
         made = listed(self.backups) if self.backups is not None else []
-        found = [Held(path=str(each.root), count=0, kind="backup") for each in made]
+        found = [HoldingFile(path=str(each.root), count=0, kind="backup") for each in made]
         return (*proof.aside(self.data_dir), *found)
 
-    async def _search(self, user: UserId, pieces: Sequence[str]) -> tuple[Held, ...]:
+    async def _search(self, user: UserId, pieces: Sequence[str]) -> tuple[HoldingFile, ...]:
         return await self.files.run(_search, self.data_dir, self.workspace, user, tuple(pieces))
-
-
-def _close(rewrites: Sequence[LogRewrite]) -> None:
-    for each in rewrites:
-        each.close()
 
 
 def _size(done: ForgetResult) -> int:
     return len(done.entry.messages) + len(done.entry.facts) + len(done.entry.people)
 
 
-def _search(data_dir: Path, workspace: Path, user: UserId, pieces: Sequence[str]) -> tuple[Held, ...]:
+def _search(data_dir: Path, workspace: Path, user: UserId, pieces: Sequence[str]) -> tuple[HoldingFile, ...]:
     inside = workspace.is_relative_to(data_dir)
     held = proof.search(data_dir, user, pieces, skip=[workspace] if inside else [])
     if workspace.is_dir():

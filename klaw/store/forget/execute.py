@@ -26,8 +26,8 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
 from klaw.store.forget.journal_entry import ForgetEntry, ForgetResult, Forgetting, LogTexts
 from klaw.store.forget.quotes import Key, QuotesFound
-from klaw.store.forget.reach import Plan, Reach, reach, renewed, topics_with
-from klaw.store.forget.trace import Wanted
+from klaw.store.forget.reach import ForgetPlan, Reach, reach, renewed, topics_with
+from klaw.store.forget.trace import ForgetTarget
 from klaw.store.kinds import (
     attachments,
     chats,
@@ -56,7 +56,7 @@ number: a list of several, by earlier versions."""
 # -- for the writer ----------------------------------------------------------------------------------------------------
 
 
-def forget(tx: Transaction, plan: Plan, at: str, *, most: int | None = None) -> ForgetResult:
+def forget(tx: Transaction, plan: ForgetPlan, at: str, *, most: int | None = None) -> ForgetResult:
     """Take what a plan reaches out of the database, and remember to clean the logs.
 
     Args:
@@ -83,12 +83,12 @@ def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -
     Raises:
         StorageError: one of them is not there.
     """
-    wanted = Wanted(user=user, rowids=tuple(rowids), followed=True)
+    wanted = ForgetTarget(user=user, rowids=tuple(rowids), followed=True)
     found = reach(tx.connection, wanted, with_facts=False)
-    return _forget(tx, Plan(reach=found, quotes=QuotesFound(), marks=(), last_rowid=0), at)
+    return _forget(tx, ForgetPlan(reach=found, quotes=QuotesFound(), marks=(), last_rowid=0), at)
 
 
-def _forget(tx: Transaction, plan: Plan, at: str, most: int | None = None) -> ForgetResult:
+def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None) -> ForgetResult:
     connection, found = tx.connection, plan.reach
     user, wanted, traced = found.user, found.wanted, found.trace
     known = [people.history(connection, user, person) for person in wanted.people]

@@ -5,10 +5,9 @@ forgotten texts, copies of summaries too, then the texts' own lines. All functio
 or a journal run in the writer's thread.
 """
 
-import heapq
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +16,7 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.config.paths import encode_name
-from klaw.domain.attachment import FILES
-from klaw.domain.forget import FORGOTTEN, MARK, PieceFinder, most_pieces
+from klaw.domain.forget import MARK, PieceFinder
 from klaw.domain.names import LOCAL_USER, UserId, name_of
 from klaw.errors import StorageError
 from klaw.store import changes, rows
@@ -26,11 +24,11 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.log_rewrite import DRAFT, STEP_BYTES, LogRewrite
-from klaw.store.engine.transaction import Stopped, WriteRequest, commit_group
-from klaw.store.forget import execute, quotes
-from klaw.store.forget.journal_entry import ForgetEntry, LogTexts, merged, together
+from klaw.store.engine.transaction import Stopped
+from klaw.store.forget import execute
+from klaw.store.forget.journal_entry import ForgetEntry, LogTexts
 from klaw.store.forget.quotes import is_said_again
-from klaw.store.kinds import attachments, forgotten, memory_journal, messages, runs, summaries, tasks, turns
+from klaw.store.kinds import forgotten, messages, runs, summaries, turns
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.core_memory import CORE
 from klaw.store.kinds.knowledge.bases import BASE
@@ -47,8 +45,6 @@ LOGS = (messages.CONVERSATIONS, turns.TURNS, runs.RUNS, changes.MEMORY)
 """In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
 MOST_BUSY_MS = 500
 """Readers of this process are through sooner; everybody waits meanwhile."""
-MOST_AT_START = 500
-"""Messages of a forgetting that a start finishes; a larger one is finished beside the running server."""
 
 _MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
 
@@ -366,81 +362,3 @@ def left_to_the_next_start(journal: Journal | None = None) -> Iterator[None]:
         raise StorageError(
             f"the logs could not be cleaned ({error_class(error)}); the next start tries again"
         ) from error
-
-
-# -- finishing what was interrupted -----------------------------------------------------------------------------------
-
-
-def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
-    """Finish what a kill interrupted, but what is large. Returns how many forgettings that were. Raises OSError,
-    apsw.Error, StorageError."""
-    several = [each for each in together(execute.pending(connection)) if len(each[0].asked) <= MOST_AT_START]
-    for entries in several:
-        _finish(connection, journal, root, entries)
-    return len(several)
-
-
-def interrupted(connection: apsw.Connection) -> list[list[ForgetEntry]]:
-    """The large forgettings that a kill interrupted, each with its entries so far."""
-    return [each for each in together(execute.pending(connection)) if len(each[0].asked) > MOST_AT_START]
-
-
-def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: list[ForgetEntry]) -> None:
-    """Finish one forgetting, of one or several entries."""
-
-    def write(*requests: WriteRequest) -> list[Any]:
-        outcomes = commit_group(connection, journal, requests)
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-        return [outcome.value for outcome in outcomes]
-
-    first = entries[0]
-    rest = forgotten.left(connection, first.user, first.asked)
-    if rest:
-        (more,) = write(WriteRequest(execute.forget_rest, (first.user, rest, first.time)))
-        entries.append(more.entry)
-    entry = merged(entries)
-    looked = quotes.look(connection, entry.user, texts_of(connection, root, entry), entry.messages, entry.asked)
-    (lines,) = write(WriteRequest(execute.redact_again, (entry, looked)))
-    clean(journal, root, Cleaner(entry, looked.pieces, own=False, lines=lines))
-    remove_copies(root, entry, looked.pieces)
-    clean(journal, root, Cleaner(entry, looked.pieces, own=True, lines=lines))
-    remove_drafts(root)
-    compact(connection, vacuum=True)
-    write(WriteRequest(execute.note_forgotten, (first.user, [each.entry for each in entries], first.time)))
-    log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
-
-
-def texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:
-    """The texts, of very many the longest, as far as the logs still have them: none of them when only the last round
-    was cut off."""
-    asked, with_files = frozenset(entry.asked), []
-
-    def contents() -> Iterator[str]:
-        for path in forgotten.log_paths(connection, entry.user, entry.asked):
-            for each in _read(root / path, messages.parse_message):
-                if each.rowid in asked and FORGOTTEN not in each.metadata:
-                    if FILES in each.metadata:
-                        with_files.append(each)
-                    yield each.content
-
-    texts = heapq.nlargest(most_pieces(len(asked)), contents(), key=len)
-    texts += attachments.texts_of(attachments.only_of(connection, entry.user, with_files))
-    gone = {(what, key) for what, keys in entry.gone.items() if what != PERSON.what for key in keys}
-    gone |= {(TASK.what, name) for name in entry.tasks if tasks.get(connection, entry.user, name) is None}
-    if gone:
-        for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
-            for change in _read(path, memory_journal.read):
-                if change.user == entry.user and (change.kind.what, change.key) in gone and change.value is not None:
-                    texts += change.kind.said(change.kind.fields(change.value))
-    return texts
-
-
-def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
-    """The records of a log, without those that are none."""
-    if path.exists():
-        with path.open("rb") as file:
-            for line in file:
-                with suppress(*FAULTS):
-                    yield read(parse(line))

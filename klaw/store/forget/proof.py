@@ -44,7 +44,7 @@ MOST_BYTES = 1 << 30
 
 
 @attrs.frozen(kw_only=True)
-class Held:
+class HoldingFile:
     """A file that holds a text."""
 
     path: str
@@ -76,20 +76,20 @@ _REMEDIES = {
 }
 
 
-def aside(root: Path) -> list[Held]:
+def aside(root: Path) -> list[HoldingFile]:
     """Files beside the data that hold what was, also in forms that no search for bytes finds: databases of before,
     backups, what was damaged."""
     found = []
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if path.is_file() and not path.is_symlink() and _kind(name) == "backup":
-            found.append(Held(path=name, count=0, kind="backup"))
+            found.append(HoldingFile(path=name, count=0, kind="backup"))
     return found
 
 
 def search(
     root: Path, user: UserId, pieces: Sequence[str], *, skip: Collection[Path] = (), shared: bool = False
-) -> list[Held]:
+) -> list[HoldingFile]:
     """Every file below a folder that holds one of the pieces; of logs only the user's lines count. Other users' own
     files are left out; the database's bytes are everybody's.
 
@@ -116,7 +116,7 @@ def search(
         except OSError:  # it is gone, or a link, or may not be read
             continue
         if large or count:
-            found.append(Held(path=name, count=count, kind="not searched" if large else kind))
+            found.append(HoldingFile(path=name, count=count, kind="not searched" if large else kind))
     return found
 
 

@@ -186,7 +186,7 @@ def _says(finder: PieceFinder, value: str | None, document: bool) -> bool:
 
 
 @attrs.frozen(kw_only=True)
-class Named:
+class PersonTraces:
     """What names a person."""
 
     names: tuple[str, ...]
@@ -212,7 +212,7 @@ class Named:
     """How many rows of anything else."""
 
 
-def look_for_person(connection: apsw.Connection, user: UserId, person: PersonId) -> Named | None:
+def look_for_person(connection: apsw.Connection, user: UserId, person: PersonId) -> PersonTraces | None:
     """What names a user's person, by any name that it ever had; None when there never was one of this id."""
     with snapshot(connection):
         names, same = former_names.all_names(connection, user, person)
@@ -227,7 +227,9 @@ def count_naming(connection: apsw.Connection, user: UserId, names: Sequence[str]
     return {kind: len(each) for kind, each in kinds.items() if each} | dict(found.others)
 
 
-def _named(connection: apsw.Connection, user: UserId, names: tuple[str, ...], same: tuple[PersonId, ...]) -> Named:
+def _named(
+    connection: apsw.Connection, user: UserId, names: tuple[str, ...], same: tuple[PersonId, ...]
+) -> PersonTraces:
     finder = Finder(names)
     found = {kind.what: dict(_naming(connection, user, kind, finder)) for kind in KINDS if kind.quotes}
     topics = set(found[TOPIC.what])
@@ -238,7 +240,7 @@ def _named(connection: apsw.Connection, user: UserId, names: tuple[str, ...], sa
     others = {kind.plural: len(found[kind.what]) for kind in KINDS if kind.quotes and kind not in listed}
     others[PERSON.plural] = len(found[PERSON.what].keys() - set(same))
     namesakes = people.by_names(connection, user, names) if names else []
-    return Named(
+    return PersonTraces(
         names=names,
         people=same,
         namesakes=tuple(each.id for each in namesakes if each.id not in same),

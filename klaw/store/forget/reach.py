@@ -21,7 +21,7 @@ from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
 from klaw.store.forget import quotes
 from klaw.store.forget.quotes import QuotesFound
-from klaw.store.forget.trace import TaskMade, Trace, Wanted, tasks_there, trace
+from klaw.store.forget.trace import ForgetTarget, TaskMade, Trace, tasks_there, trace
 from klaw.store.kinds import messages, topic_changes, turn_links
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.inventory import last_numbers
@@ -35,7 +35,7 @@ from klaw.store.kinds.topic_changes import TOPIC
 class Reach:
     """What a forgetting is about."""
 
-    wanted: Wanted
+    wanted: ForgetTarget
     with_facts: bool
     """Also what is kept on purpose goes, where it was made of the messages or says the same."""
     trace: Trace
@@ -80,7 +80,7 @@ class Reach:
         return not (self.trace.asked or any(self.gone.values()) or self.wanted.deleted or self.wanted.tasks)
 
 
-def reach(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool, traced: Trace | None = None) -> Reach:
+def reach(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool, traced: Trace | None = None) -> Reach:
     """What was made of a user's messages, and what says the same. Others' messages are left out.
 
     Args:
@@ -220,7 +220,7 @@ def topics_with(connection: apsw.Connection, user: UserId, rowids: Sequence[int]
 
 
 @attrs.frozen(kw_only=True)
-class Plan:
+class ForgetPlan:
     """What a forgetting reaches and what quotes that, of the same moment."""
 
     reach: Reach
@@ -230,13 +230,13 @@ class Plan:
     last_rowid: int
 
 
-def plan(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> Plan:
+def plan(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool) -> ForgetPlan:
     """Find out what a forgetting takes, and what quotes it."""
     with snapshot(connection):
         found = reach(connection, wanted, with_facts=with_facts)
         quoting = quotes.look(connection, wanted.user, found.texts, found.rowids, found.trace.asked)
         last = last_numbers(connection)["rowid"]
-        return Plan(reach=found, quotes=quoting, marks=_marks(connection, found), last_rowid=last)
+        return ForgetPlan(reach=found, quotes=quoting, marks=_marks(connection, found), last_rowid=last)
 
 
 def _marks(connection: apsw.Connection, found: Reach) -> tuple[Any, ...]:
@@ -249,7 +249,7 @@ def _marks(connection: apsw.Connection, found: Reach) -> tuple[Any, ...]:
     )
 
 
-def is_current(connection: apsw.Connection, plan: Plan) -> bool:
+def is_current(connection: apsw.Connection, plan: ForgetPlan) -> bool:
     """Whether the messages that a plan was made of are the same; facts, topics and the like may be others. Of other
     chats of the user only files, answers of commands, and what a turn or a run has sent there make a difference; to an
     import nothing does."""
@@ -261,7 +261,7 @@ def is_current(connection: apsw.Connection, plan: Plan) -> bool:
     return _marks(connection, plan.reach) == plan.marks
 
 
-def renewed(connection: apsw.Connection, plan: Plan) -> Plan:
+def renewed(connection: apsw.Connection, plan: ForgetPlan) -> ForgetPlan:
     """A plan as it is now; for the writer, who reads little of it again while everybody waits."""
     found = plan.reach
     if found.wanted.channel:

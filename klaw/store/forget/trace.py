@@ -25,7 +25,7 @@ from klaw.domain.task import TaskName, task_name
 from klaw.domain.text import clean_output
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidName
-from klaw.store.forget.quotes import Named
+from klaw.store.forget.quotes import PersonTraces
 from klaw.store.kinds import attachments, facts, imports, messages, tasks
 from klaw.store.kinds import turn_links as links
 
@@ -189,7 +189,7 @@ def _is_there(connection: apsw.Connection, user: UserId, made: TaskMade) -> bool
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
+class ForgetTarget:
     """What is to be forgotten, by its numbers; it goes in any case."""
 
     user: UserId
@@ -208,7 +208,7 @@ class Wanted:
     """Chats whose titles name them."""
     tasks: tuple[TaskMade, ...] = ()
     """All that they ever asked; their runs go too."""
-    named: Named | None = None
+    named: PersonTraces | None = None
     """Of a person: what names it."""
     deleted: tuple[tuple[ChatId, int], ...] = ()
     """Chats that go as a whole, up to a ``seq``."""
@@ -242,7 +242,7 @@ class Trace:
     """Of the texts."""
 
 
-def trace(connection: apsw.Connection, wanted: Wanted, *, with_tasks: bool) -> Trace:
+def trace(connection: apsw.Connection, wanted: ForgetTarget, *, with_tasks: bool) -> Trace:
     """Read what goes in any case, and what was made of it. Others' messages are left out.
 
     Args:
@@ -277,7 +277,7 @@ def trace(connection: apsw.Connection, wanted: Wanted, *, with_tasks: bool) -> T
 
 
 def _follow(
-    connection: apsw.Connection, wanted: Wanted, own: dict[int, Message], *, with_tasks: bool
+    connection: apsw.Connection, wanted: ForgetTarget, own: dict[int, Message], *, with_tasks: bool
 ) -> dict[str, Any]:
     """Follow every link from messages of a user, and add the messages that were made of them."""
     user, turns = wanted.user, set[str]()

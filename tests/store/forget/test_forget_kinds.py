@@ -186,8 +186,8 @@ async def test_a_noun_is_forgotten_by_its_declaration(tmp_path: Path, how: str) 
         left = await store.readers.run(lambda connection: connection.execute(_LEFT).fetchall())
         assert [row[0] for row in left] == ([] if goes else ["w1", "w1"])
         assert holding(tmp_path, "Kanarienvogel", "A bird", '"yearning"') == {}
-    (journal,) = (tmp_path / "memory").glob("*.jsonl")
-    (line, *_) = [json.loads(line) for line in journal.read_text().splitlines() if '"what":"wish"' in line]
+    written = [line for path in (tmp_path / "memory").glob("*.jsonl") for line in path.read_text().splitlines()]
+    (line,) = [json.loads(line) for line in written if '"what":"wish"' in line]
     assert ("value" in line) != goes
 
 

@@ -14,7 +14,7 @@ from klaw.store.engine import connect
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget import proof, reach
 from klaw.store.forget.logs import begin_cleaning
-from klaw.store.forget.trace import Wanted
+from klaw.store.forget.trace import ForgetTarget
 from klaw.store.kinds import facts, messages
 from klaw.store.kinds.summaries import copy_path
 from klaw.store.store import Store
@@ -108,7 +108,7 @@ async def test_the_work_does_not_grow_with_the_number_of_lines(tmp_path: Path, l
                 return True
 
             connection.exec_trace = counted
-            reach.plan(connection, Wanted(user=ANNA, rowids=tuple(rowids[:1])), with_facts=True)
+            reach.plan(connection, ForgetTarget(user=ANNA, rowids=tuple(rowids[:1])), with_facts=True)
             connection.close()
             return count
 
