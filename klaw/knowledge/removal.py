@@ -59,7 +59,7 @@ async def remove(
     for source in going.sources:
         await graphs.remove(source)
         await core.originals.remove(source.id)
-    return await forgetter.clean_after(done, at, going.pieces, everywhere=everywhere)
+    return await forgetter.clean_after(done, going.pieces, everywhere=everywhere)
 
 
 def take_out(tx: Transaction, user: UserId, going: Going, at: str) -> list[ForgetResult]:

@@ -1,9 +1,9 @@
 """Kinds of things that Klaw keeps, and the memory journal ``memory/<month>.jsonl``: every change of most of them.
 
 A line says what kind of thing was changed, whose, and under which key; a put has the whole value. Entries are numbered
-over all months and kinds: their order is that of the numbers, whatever the clock did. What a kind of thing is stands
-once, in its ``Kind`` in the module of the noun and in the notes on the fields of its class (``domain.notes``);
-``kinds.memory_journal`` has the table of all kinds.
+over all months and kinds: they are in the order of their numbers, even if the clock was changed. What a kind of thing
+is stands once, in its ``Kind`` in the module of the noun and in the notes on the fields of its class
+(``domain.notes``); ``kinds.memory_journal`` has the table of all kinds.
 """
 
 import json
@@ -306,7 +306,7 @@ def apply(connection: apsw.Connection, change: Change[Any]) -> bool:
     """Carry out a change. False when it, or a later one, was carried out before.
 
     Raises:
-        apsw.ConstraintError: its value is none for its kind.
+        apsw.ConstraintError: its value breaks a rule of its kind.
     """
     if change.entry <= meta.last_entry(connection):
         return False

@@ -87,7 +87,7 @@ def remove(workspace: Path, user: UserId, files: Sequence[FileMade], *, with_fac
 
 
 def _read(workspace: Path, user: UserId, path: str) -> bytes | None:
-    """A file's bytes; None when there is none that a tool of the user may have written."""
+    """A file's bytes; None when no tool of the user can have written it."""
     if (
         path.startswith("/")
         or "\0" in path

@@ -58,7 +58,7 @@ class Preview:
     things: tuple[Thing, ...] = ()
     """What goes and what stays, in words."""
     files: tuple[FileMade, ...] = ()
-    """Of the workspace, that tools wrote; also such as are not there any more."""
+    """Files of the workspace that tools wrote, also those that no longer exist."""
     again: tuple[Message, ...] = ()
     """Messages that say it too and stay, the first of them."""
     held: tuple[HoldingFile, ...] = ()
@@ -66,9 +66,9 @@ class Preview:
     aside: tuple[HoldingFile, ...] = ()
     """Databases and other files of before; for the operator."""
     named: PersonTraces | None = None
-    """Of a person: what names it."""
+    """For a person: everything that names it."""
     naming: tuple[Message, ...] = ()
-    """Of a person: messages that name it and stay, the first of them."""
+    """For a person: the first of the messages that name it and stay."""
 
     @property
     def reach(self) -> Reach:
@@ -96,7 +96,7 @@ class Proof:
     held: tuple[HoldingFile, ...] = ()
     """Files that still hold it; for the operator."""
     still_named: Mapping[str, int] = attrs.field(factory=dict)
-    """Of a person: how many rows of each kind still name it."""
+    """For a person: how many rows of each kind still name it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -232,26 +232,26 @@ class Forgetter:
             # First: when a kill comes behind it, the message is there without its files, and never the other way round.
             await self._remove_files(before)
             at = iso(self.clock.now())
-            done, entries = await self._take_out(at, before.plan)
-            lines, held, vacuumed = await self._finish(done, entries, everywhere=everywhere)
+            done = await self._take_out(at, before.plan)
+            cleaned = await self._finish([done], done.pieces, everywhere=everywhere)
             names = wanted.named.names if wanted.named is not None else ()
             return Proof(
                 before=before,
                 entry=done.entry.entry,
-                lines=lines,
+                lines=cleaned.lines,
                 after=await self.readers.run(
                     quotes.look, wanted.user, before.reach.texts, done.entry.messages, done.entry.asked
                 ),
-                vacuumed=vacuumed,
-                held=held,
+                vacuumed=cleaned.vacuumed,
+                held=cleaned.held,
                 still_named=await self.readers.run(quotes.count_naming, wanted.user, names) if names else {},
             )
 
-    async def _take_out(self, at: str, plan: ForgetPlan) -> tuple[ForgetResult, Sequence[int]]:
+    async def _take_out(self, at: str, plan: ForgetPlan) -> ForgetResult:
         """Take it out of the database, of many messages a part at a time, so that nobody has to wait for long. Returns
-        what was done as if it were one entry, and the numbers of all. A kill in between: the next start goes on."""
+        what was done as if it were one entry. A kill in between: the next start goes on."""
         wanted = plan.reach.wanted
-        for _ in range(PLANS):  # whoever reads again in the writer keeps all others waiting
+        for _ in range(PLANS):  # reading again in the writer would keep everybody else waiting
             if await self.readers.run(reach.is_current, plan):
                 break
             plan = await self.readers.run(reach.plan, wanted, with_facts=plan.reach.with_facts)
@@ -261,24 +261,31 @@ class Forgetter:
         entries = [done.entry, *await take_out.rest(self.writer, self.readers, wanted.user, done.rest, at)]
         entry = merged(entries)
         lines = await self.readers.run(execute.log_texts, entry) if entry.used else done.lines
-        return attrs.evolve(done, entry=entry, lines=lines), [each.entry for each in entries]
+        return attrs.evolve(done, entry=entry, lines=lines, entries=tuple(each.entry for each in entries))
 
-    async def _finish(
-        self, done: ForgetResult, entries: Sequence[int], *, everywhere: bool
-    ) -> tuple[int, tuple[HoldingFile, ...], bool]:
-        """Clean the logs and the files of what was taken out. Returns how many lines were rewritten, what still holds
-        it, and whether the database was rebuilt."""
-        lines = await take_out.clean_logs(self.writer, self.files, self.data_dir, done)
-        held, vacuumed = await self._compact(done) if everywhere else ((), False)
-        for first in range(0, len(entries), NOTED_AT_ONCE):
-            noted = entries[first : first + NOTED_AT_ONCE]
-            await self.writer.run(execute.note_forgotten, done.entry.user, noted, done.entry.time)
+    async def _finish(self, done: Sequence[ForgetResult], pieces: Sequence[str], *, everywhere: bool) -> CleanedLogs:
+        """Clean the logs and the files of what was taken out, and look for what of it is still there.
+
+        Args:
+            done: what was taken out, for each user.
+            pieces: texts to look for.
+            everywhere: see ``preview``.
+
+        Raises:
+            StorageError: the logs could not be cleaned; the next start does it.
+        """
+        lines = sum([await take_out.clean_logs(self.writer, self.files, self.data_dir, each) for each in done])
+        held, vacuumed = await self._compact(done[0].entry.user, pieces) if everywhere else ((), False)
+        for each in done:
+            for first in range(0, len(each.entries), NOTED_AT_ONCE):
+                noted = each.entries[first : first + NOTED_AT_ONCE]
+                await self.writer.run(execute.note_forgotten, each.entry.user, noted, each.entry.time)
         self.changed()
         if not everywhere:
             await self._empty_now_and_then()
             self.compact()
-        log.info("forgotten", count=_size(done), files=len(held))
-        return lines, held, vacuumed
+        log.info("forgotten", count=sum(map(_size, done)), files=len(held))
+        return CleanedLogs(lines=lines, vacuumed=vacuumed, held=held)
 
     async def resume(self) -> None:
         """Finish the large forgettings that a kill interrupted; small ones the start has finished.
@@ -296,41 +303,19 @@ class Forgetter:
                 texts = await self.readers.run(finish.texts_of, self.data_dir, entry)
                 found = await self.readers.run(quotes.look, first.user, texts, entry.messages, entry.asked)
                 lines = await self.writer.run(execute.redact_again, entry, found)
-                done = ForgetResult(entry=entry, pieces=found.pieces, lines=lines)
-                await self._finish(done, [each.entry for each in entries], everywhere=False)
+                numbers = tuple(each.entry for each in entries)
+                done = ForgetResult(entry=entry, pieces=found.pieces, lines=lines, entries=numbers)
+                await self._finish([done], done.pieces, everywhere=False)
 
     async def clean_after(
-        self, done: Sequence[ForgetResult], at: str, pieces: Sequence[str], *, everywhere: bool
+        self, done: Sequence[ForgetResult], pieces: Sequence[str], *, everywhere: bool
     ) -> CleanedLogs:
         """Clean the logs of what somebody took out of the database, such as a knowledge base, and look for what of it
-        is still there.
-
-        Args:
-            done: what was taken out, for each user.
-            at: the time of the forgetting.
-            pieces: texts to look for.
-            everywhere: see ``preview``.
-
-        Raises:
-            StorageError: the logs could not be cleaned; the next start does it.
-        """
+        is still there. Arguments and errors as for ``_finish``."""
         async with self._alone:
-            lines = 0
-            for each in done:
-                written = await self.readers.run(execute.log_texts, each.entry)
-                lines += await take_out.clean_logs(
-                    self.writer, self.files, self.data_dir, attrs.evolve(each, lines=written)
-                )
-            sought = attrs.evolve(done[0], pieces=tuple(pieces))
-            held, vacuumed = await self._compact(sought) if everywhere else ((), False)
-            for each in done:
-                await self.writer.run(execute.note_forgotten, each.entry.user, [each.entry.entry], at)
-            if not everywhere:
-                await self._empty_now_and_then()
-                self.compact()
-            log.info("forgotten", count=len(done), files=len(held))
-            aside = await self.files.run(self._aside) if everywhere else ()
-            return CleanedLogs(lines=lines, vacuumed=vacuumed, held=held, aside=aside)
+            written = [attrs.evolve(each, lines=await self.readers.run(execute.log_texts, each.entry)) for each in done]
+            cleaned = await self._finish(written, pieces, everywhere=everywhere)
+            return attrs.evolve(cleaned, aside=await self.files.run(self._aside) if everywhere else ())
 
     async def _files(self, found: Reach) -> tuple[tuple[FileMade, ...], list[Thing]]:
         """The files that tools wrote, also in runs, and those of them that are there."""
@@ -366,13 +351,15 @@ class Forgetter:
             if not self.reindexing() and not await self.writer.run_alone(forget_logs.compact_database, vacuum=vacuum):
                 raise StorageError("another process reads an older state of the database")
 
-    async def _compact(self, done: ForgetResult) -> tuple[tuple[HoldingFile, ...], bool]:
+    async def _compact(self, user: UserId, pieces: Sequence[str]) -> tuple[tuple[HoldingFile, ...], bool]:
+        """Empty the write-ahead log, and rebuild the database where it still holds a piece. Returns the files that hold
+        one, and whether it was rebuilt."""
         await self.writer.run_alone(forget_logs.compact_database, vacuum=False)
-        held = await self._search(done.entry.user, done.pieces)
+        held = await self._search(user, pieces)
         if not any(each.path.startswith("klaw.db") and each.kind == "database" for each in held):
             return held, False
         await self.writer.run_alone(forget_logs.compact_database, vacuum=True)
-        return await self._search(done.entry.user, done.pieces), True
+        return await self._search(user, pieces), True
 
     def _aside(self) -> tuple[HoldingFile, ...]:
         made = listed(self.backups) if self.backups is not None else []

@@ -25,8 +25,8 @@ AT_ONCE = 20
 """Messages that are taken out in one transaction, at 3 to 6 ms each, for the most part because their words must leave
 no trace in the full-text index."""
 MANY = finish.MOST_AT_START
-"""Of so many the full-text index may be rebuilt without them; see ``fulltext_renewal``. No start finishes so many: it
-would leave what a kill left of that."""
+"""From so many on, the full-text index may be rebuilt without them; see ``fulltext_renewal``. No start finishes so
+many: it would leave what a kill left of that."""
 AT_ONCE_WITHOUT_TEXT = 60
 """Messages in one transaction, when that was done."""
 PAUSE_FACTOR = 0.5

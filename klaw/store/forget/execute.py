@@ -172,7 +172,7 @@ def note_forgotten(tx: Transaction, user: UserId, entries: Sequence[int], at: st
 
 
 def redact_again(tx: Transaction, entry: ForgetEntry, found: QuotesFound) -> LogTexts:
-    """Take quotes out of the database once more. Returns what lines of logs are to say."""
+    """Redact quotes in the database again. Returns the texts that the lines of logs get."""
     _redact(tx.connection, entry, found)
     forgotten.blank_receipts(tx.connection, entry.user, entry.knowledge, entry.used)
     return log_texts(tx.connection, entry)
@@ -318,16 +318,16 @@ def merge_small_indexes(connection: apsw.Connection) -> None:
             connection.execute(f"INSERT INTO {kind.table}_fts ({kind.table}_fts) VALUES ('optimize')")  # noqa: S608
 
 
-# -- what the logs are to say ------------------------------------------------------------------------------------------
+# -- the texts of log lines --------------------------------------------------------------------------------------------
 
 
 def without_history() -> list[Kind[Any]]:
-    """Kinds of the memory journal of which nobody can see or bring back what they said before."""
+    """Kinds of the memory journal without a history: nobody can see or restore their earlier texts."""
     return [kind for kind in KINDS if kind.ops and kind.quotes and not kind.past and kind.made_of is None]
 
 
 def log_texts(connection: apsw.Connection, entry: ForgetEntry) -> LogTexts:
-    """What lines of logs are to say after the entry was carried out."""
+    """The texts that lines of logs get after the entry was carried out."""
     user = entry.user
     return LogTexts(
         people=former_names.past_values(connection, user, entry.past),

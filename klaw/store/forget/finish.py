@@ -97,7 +97,7 @@ def texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> lis
 
 
 def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
-    """The records of a log, without those that are none."""
+    """The records of a log, without lines that cannot be read."""
     if path.exists():
         with path.open("rb") as file:
             for line in file:

@@ -33,7 +33,7 @@ class Forgetting:
     turns: tuple[str, ...] = ()
     """Whose receipts name these people, and are to do so no more."""
     runs: tuple[str, ...] = ()
-    """Likewise."""
+    """Runs that name these people, and are to do so no more."""
     asked: Annotated[RowIds, OMIT] = attrs.Factory(lambda self: self.messages, takes_self=True)
     """Row ids of those that were named: their words are looked for elsewhere."""
     ran: Annotated[tuple[str, ...], OMIT] = ()
@@ -127,3 +127,5 @@ class ForgetResult:
     lines: LogTexts = attrs.field(factory=LogTexts)
     rest: tuple[int, ...] = ()
     """Row ids of messages that are to go by further entries: nothing is left to find out about them."""
+    entries: tuple[int, ...] = attrs.Factory(lambda self: (self.entry.entry,), takes_self=True)
+    """Numbers of all entries that ``entry`` stands for."""

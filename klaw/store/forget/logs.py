@@ -217,7 +217,7 @@ class Cleaner:
         return {**record, "value": value}
 
     def _as_now(self, what: str, key: object, value: dict[str, Any]) -> dict[str, Any]:
-        """Of what has no history only what holds now."""
+        """A value of a kind without history, with only those texts that still hold."""
         kind = self._no_history.get(what)
         if kind is None or self.lines.now is None:
             return value

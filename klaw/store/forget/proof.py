@@ -37,7 +37,7 @@ MOST_SEARCHED = 16
 """Pieces, the longest, whose bytes are looked for in files of any kind."""
 CHUNK_BYTES = 1 << 20
 MOST_BYTES = 1 << 30
-"""A larger file that is none of Klaw's own is named instead of searched: a program can make one of any size."""
+"""A larger file that Klaw did not write is reported instead of searched: a program can make one of any size."""
 
 
 # -- searching ---------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def search(
         if not path.is_file() or path.is_symlink() or any(path.is_relative_to(each) for each in skip):
             continue
         if path.parent == root and name.startswith("klaw.db") and name.endswith("-shm"):
-            continue  # numbers of pages, under locks that whoever closes the file takes from SQLite
+            continue  # page numbers; closing the file would release the locks that SQLite holds on it
         kind = "file" if shared else _kind(name)
         if not _may_be_of(name, user, shared=shared):
             continue
@@ -153,7 +153,7 @@ def _kind(name: str) -> str:
 def _count(root: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
     if name.startswith("klaw.db") and not name.endswith("-wal"):
         return _most(connect.chunks(root / name, CHUNK_BYTES), wanted)
-    # Read, not mapped: whoever makes a mapped file shorter ends the process.
+    # Read, not mapped: truncating a mapped file would kill the process.
     with safe_open.opened(root, name) as found, os.fdopen(found.fd, "rb", closefd=False) as file:
         if is_log(name):
             return sum(any(each in line for each in wanted) and _is_of(line, user) for line in file)

@@ -141,7 +141,7 @@ def _quoting_messages(
 
 
 def is_said_again(role: str, content: str, finder: PieceFinder) -> bool:
-    """Whether a message is one of the pieces, in the user's own words once more."""
+    """Whether a message is one of the pieces, repeated by the user."""
     return role == Role.USER and content.strip() in finder.pieces
 
 
@@ -264,6 +264,6 @@ def _naming(connection: apsw.Connection, user: UserId, kind: Kind[Any], finder: 
         statement = f"SELECT {kind.id}, {texts} FROM {kind.table} WHERE user_id = ? ORDER BY 1"  # noqa: S608 - constants
     for key, value in connection.execute(statement, (user,)):
         text = " ".join(kind.said(json.loads(value))) if kind.past else value
-        # JSON's line ends are letters to whoever looks for whole words.
+        # JSON's escaped line ends would be letters of the word behind them.
         if finder.finds(text.replace("\\n", " ").replace("\\t", " ").replace("\\r", " ")):
             yield key, text

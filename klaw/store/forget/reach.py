@@ -42,7 +42,7 @@ class Reach:
     gone: Mapping[str, tuple[Any, ...]]
     """Keys of what goes, by the words of kinds."""
     kept: Mapping[str, tuple[Any, ...]]
-    """Likewise of what was made of it, or says the same, and is kept on purpose."""
+    """Keys of what was made of it, or says the same, and stays because people keep it on purpose."""
     tasks: tuple[TaskMade, ...]
     """That are as a call made them; they go with the facts."""
     changed_tasks: tuple[TaskName, ...]
@@ -56,7 +56,7 @@ class Reach:
 
     @property
     def rowids(self) -> tuple[int, ...]:
-        """Of all messages that go."""
+        """Row ids of all messages that go."""
         return (*self.trace.rowids, *self.trace.shown)
 
     @property
@@ -149,8 +149,8 @@ def _size(kind: Kind[Any], makers: Mapping[str, Collection[Any]]) -> int:
 def _made(
     connection: apsw.Connection, user: UserId, kind: Kind[Any], makers: Mapping[str, Collection[Any]], traced: Trace
 ) -> tuple[set[Any], set[Any]]:
-    """Of a kind what was ever made of something that goes, or says the same: what is there, and what was removed and
-    has its history still."""
+    """The keys of a kind's things that were ever made of something that goes, or say the same: of those that are there,
+    and of removed ones whose history is there."""
     said_by_call = traced.effects.facts if kind is FACT else ()
     exact = {name: note for name, note in kind.made_from.items() if note.what != "topic" and makers.get(note.what)}
     made, dead = _with(connection, user, kind, exact, makers, said_by_call)

@@ -2,7 +2,7 @@
 
 message -> the turns that answered it -> what they stored: tool calls, results, the answer, messages in other chats ->
 what the calls did: facts, core memory, tasks, runs, files -> what the runs said and saved. A link is an id, or what a
-call was told and what is still there word for word; text alone is none.
+call was told and what is still there word for word; the same text alone is no link.
 """
 
 import heapq
@@ -30,7 +30,7 @@ from klaw.store.kinds import attachments, facts, imports, messages, tasks
 from klaw.store.kinds import turn_links as links
 
 MAX_ROUNDS = 20
-"""Of following: a run that spawned a run that sent a message …"""
+"""Limit of following links: a run that spawned a run that sent a message …"""
 
 _KEPT_IN = re.compile(r" is in the file (tool-output/[A-Za-z0-9_.-]+\.txt) of the workspace\.\]$")
 """How ``toolbox.executor`` says where a long result is."""
@@ -194,7 +194,7 @@ class ForgetTarget:
 
     user: UserId
     rowids: tuple[int, ...] = ()
-    """Of the messages."""
+    """Row ids of the messages."""
     facts: tuple[FactId, ...] = ()
     people: tuple[PersonId, ...] = ()
     topics: tuple[TopicId, ...] = ()
@@ -209,13 +209,13 @@ class ForgetTarget:
     tasks: tuple[TaskMade, ...] = ()
     """All that they ever asked; their runs go too."""
     named: PersonTraces | None = None
-    """Of a person: what names it."""
+    """For a person: everything that names it."""
     deleted: tuple[tuple[ChatId, int], ...] = ()
     """Chats that go as a whole, up to a ``seq``."""
     followed: bool = False
     """What was made of it went already, by another entry of the same forgetting."""
     channel: str = ""
-    """Of an import, whose messages ``rowids`` are: too many to hold their texts, and no turn made anything of them."""
+    """For an import, whose messages ``rowids`` are: too many to hold their texts, and no turn answered them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -226,7 +226,7 @@ class Trace:
     asked: tuple[int, ...]
     """Row ids of the messages that were named."""
     rowids: tuple[int, ...]
-    """Of those and of the ones that were made of them."""
+    """Row ids of those and of the messages that were made of them."""
     shown: tuple[int, ...] = ()
     """Row ids of answers that showed what would be forgotten, whatever it was."""
     turns: tuple[str, ...] = ()
@@ -239,7 +239,7 @@ class Trace:
     texts: tuple[str, ...]
     """All that was named; of an import the longest. Content: never logged."""
     finder: PieceFinder
-    """Of the texts."""
+    """Finds the texts and parts of them."""
 
 
 def trace(connection: apsw.Connection, wanted: ForgetTarget, *, with_tasks: bool) -> Trace:

@@ -33,7 +33,7 @@ def own_names(connection: apsw.Connection, user: UserId, persons: Iterable[Perso
     return {normal: name for normal, name in ever.items() if normal not in theirs}
 
 
-# What they were last: who was somebody else for a time, by a merge that was taken back, is none of these.
+# Only the last state of each counts: a merge that was taken back made nobody somebody else.
 _DEAD = """
 SELECT c.person_id, c.value FROM person_changes AS c WHERE c.user_id = ?1 AND c.value IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM people AS p WHERE p.user_id = c.user_id AND p.id = c.person_id)
