@@ -189,7 +189,7 @@ def _tell_what_works(asked: ModelArguments, paths: Paths, say: Say) -> dict[str,
     else:
         for name in names:
             tell(name, _test_by_server(paths, name))
-        say("ModelArguments by the running server, with its keys.")
+        say("Asked by the running server, with its keys.")
     return {"models": rows}
 
 
