@@ -19,7 +19,7 @@ from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.problems import MODEL_FAILED, problem
 from klaw.api.request_auth import QUERY, Api, message_id
 from klaw.api.streams import Stream, while_connected
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.convert import MAX_WHOLE, REQUESTS, Bounds
 from klaw.domain import context_used
 from klaw.domain.attachment import OTHER
@@ -207,13 +207,13 @@ def _told(message: Message, used: ContextUsed | None) -> dict[str, Any]:
 
 
 def _size(root: Path, name: str) -> int:
-    with guarded.opened(root, name) as file:
+    with safe_open.opened(root, name) as file:
         return file.info.st_size
 
 
 def _piece(root: Path, name: str, offset: int, size: int) -> bytes:
     """Part of a file. Raises OSError, also when it is shorter now."""
-    with guarded.opened(root, name) as file:
+    with safe_open.opened(root, name) as file:
         found = os.pread(file.fd, size, offset)
         if len(found) < min(size, max(0, file.info.st_size - offset)):
             raise OSError

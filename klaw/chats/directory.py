@@ -150,8 +150,8 @@ class ChatDirectory:
         return await self._agent.core.readers.run(messages.before, chat, seq, limit)
 
     async def shown(self, chat: ChatId, limit: int) -> list[Message]:
-        """See ``messages.shown``."""
-        return await self._agent.core.readers.run(messages.shown, chat, limit)
+        """See ``pending.shown``."""
+        return await self._agent.core.readers.run(pending.shown, chat, limit)
 
     async def receipt(self, user: UserId, name: str, turn: str | None) -> TurnRecord | None:
         """A turn with its receipt; without an id the chat's last one. Raises InvalidName."""

@@ -81,7 +81,7 @@ def add_home(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """``--config``, where the command reads the configuration."""
-    text = "the configuration file (default: engine.json or engine.yaml of the home)"
+    text = "the configuration file (default: engine.yaml of the home)"
     parser.add_argument("--config", metavar="FILE", type=there, help=text)
 
 
@@ -138,7 +138,7 @@ MEANT = {
     ("models use", "models add", "models set", "models switch", "models default"): (
         "klaw init --provider NAME --model NAME"
     ),
-    ("config set", "config edit"): "Edit engine.json, then: klaw config check.",
+    ("config set", "config edit"): "Edit engine.yaml, then: klaw config check.",
     ("config get", "config list"): "klaw config show",
     ("facts remember", "memory add"): 'klaw facts add "…"',
 }

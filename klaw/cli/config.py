@@ -20,7 +20,7 @@ NOUN = Noun("config", "check, show or describe the configuration (docs/configura
 @attrs.frozen(kw_only=True)
 class OfFile:
     config: Annotated[str, Check(there)] | None = argument(
-        "the configuration file (default: engine.json or engine.yaml of the home)", metavar="FILE"
+        "the configuration file (default: engine.yaml of the home)", metavar="FILE"
     )
 
     def file(self, paths: Paths) -> Path:

@@ -81,8 +81,8 @@ def _command(commands: Any, name: str, text: str, group: str = "") -> Parser:
     when it is called: `klaw --help` stays quick."""
 
     def run(arguments: argparse.Namespace) -> int:
-        from klaw.config.owner import enter
         from klaw.config.paths import Paths
+        from klaw.config.run_as import enter
 
         enter(Paths.resolve(arguments.home))
         function = f"{group}_{name}_command".lstrip("_")

@@ -19,8 +19,8 @@ from klaw.cli.arguments import add_home
 from klaw.cli.fields import add_argument, again, fields, given_to, named
 from klaw.cli.here import Here
 from klaw.cli.output import ProgressLine, say, warn, write_document, written
-from klaw.config.owner import enter
 from klaw.config.paths import Paths
+from klaw.config.run_as import enter
 from klaw.operations.operation import Noun, Operation, OperationError, Shown, supplied, told
 from klaw.operations.perform import Call, plain, read
 from klaw.operations.uploads import PIECE_BYTES

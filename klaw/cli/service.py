@@ -113,7 +113,7 @@ def install(asked: Install, here: Here) -> dict[str, Any]:
     if not any(step.outcome in ("made", "changed", "done", "failed") or step.diff for step in machine.steps):
         here.say("All was there already.")
     if machine.real and not asked.dry_run and machine.well:
-        here.say(f"Configuration: {wanted.home}/config/engine.json. How it is: klaw service status")
+        here.say(f"Configuration: {wanted.home}/config/engine.yaml. How it is: klaw service status")
     return {"well": machine.well, "steps": machine.steps, "home": str(wanted.home), "user": wanted.user}
 
 

@@ -14,8 +14,8 @@ import attrs
 from klaw.actor.clock import EARLIEST, from_iso, iso
 from klaw.backup import folder as backups
 from klaw.config.load import load, unresolved_secrets
-from klaw.config.owner import belongs_to, not_usable
 from klaw.config.paths import Paths
+from klaw.config.run_as import belongs_to, not_usable
 from klaw.config.schema import EngineConfig
 from klaw.doctor.judge import Finding, listed, ok, problem, warning
 from klaw.domain.text import plural

@@ -150,8 +150,7 @@ def _line(model: dict[str, Any]) -> str:
 @NOUN.operation("chat", OfChat, scope=Scope.OPERATOR)
 async def chat(asked: OfChat, caller: Caller, parts: Parts) -> "ChatState":
     """Show a chat: its row, its actor, what waits for an answer, its last turn."""
-    from klaw.store import overview
-    from klaw.store.kinds import turns
+    from klaw.store.kinds import pending, turns
 
     chat = chat_of(asked.chat, caller.user, any_user=True)
     assert chat is not None
@@ -161,7 +160,7 @@ async def chat(asked: OfChat, caller: Caller, parts: Parts) -> "ChatState":
     return {
         "session": session,
         "now": parts.chats.chat_status(chat),
-        "pending": await parts.readers.run(overview.count_pending, chat),
+        "pending": await parts.readers.run(pending.count_pending, chat),
         "actor": actor,
         "coverage": parts.memory.coverage.chat(chat),
         "last_turn": None if last is None else attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),

@@ -23,7 +23,7 @@ from klaw.operations.operation import Noun, Operation, OperationError, Scope
 
 if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
-    from klaw.store.overview import IdKind
+    from klaw.store.kinds.inventory import IdKind
 
 
 @attrs.frozen
@@ -132,7 +132,7 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
         OperationError: ``ambiguous_id`` with those that begin so.
         StorageError: the store cannot be read.
     """
-    from klaw.store.overview import beginning_with
+    from klaw.store.kinds.inventory import beginning_with
 
     changed: dict[str, Any] = {}
     for field in attrs.fields(type(asked)):

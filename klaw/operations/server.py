@@ -108,7 +108,7 @@ def _lines(answer: dict[str, Any]) -> Lines:
         shown += [in_short(server), f"  {', '.join(details)}", *(f"  {tool}" for tool in server["tools"])]
         if server["left_out"]:
             shown.append(f"  and {server['left_out']} more that are left out (maxTools)")
-    shown = shown or ["no MCP server is switched on; mcp.servers in engine.json names them (docs/tools.md)"]
+    shown = shown or ["no MCP server is switched on; mcp.servers in engine.yaml names them (docs/tools.md)"]
     return shown + ([CHANGED] if answer.get("config_changed") else [])
 
 

@@ -112,4 +112,4 @@ async def test_sandboxed_command_of_a_real_server(tmp_path):
         if "bubblewrap does not work here" in result:
             pytest.skip("bubblewrap is not permitted on this machine: the sandbox is not tested")
         assert result.startswith("[exit code 2")
-        assert "engine.json" not in result
+        assert "engine.yaml" not in result

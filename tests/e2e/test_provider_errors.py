@@ -86,8 +86,8 @@ async def test_the_reason_is_kept_with_the_turn(tmp_path, prompt):
     message was forgotten that says just the same."""
     async with serve_llm() as llm:
         home = home_of(tmp_path, llm.url)
-        config = json.loads((home / "config" / "engine.json").read_text())
-        (home / "config" / "engine.json").write_text(json.dumps({**config, "recovery": {"answerPendingSeconds": 0}}))
+        config = json.loads((home / "config" / "engine.yaml").read_text())
+        (home / "config" / "engine.yaml").write_text(json.dumps({**config, "recovery": {"answerPendingSeconds": 0}}))
         llm.respond = lambda request: error_reply(
             401, "invalid_api_key", f"Incorrect API key provided: {KEY}. Prompt: {request.last_user}"
         )

@@ -143,7 +143,7 @@ async def test_the_same_with_and_without_a_server(home: Path, capsys: pytest.Cap
     config, _ = parse_config(SETTINGS, {})
     paths = Paths.resolve(home, {})
     (home / "config").mkdir()
-    (home / "config" / "engine.json").write_text('{"embedding": {"enabled": false}}')
+    (home / "config" / "engine.yaml").write_text('{"embedding": {"enabled": false}}')
     async with running(config, paths) as app:
         await fill(app)
         async with served(app, Commands(parts_of(app))):
@@ -208,7 +208,7 @@ async def test_exit_codes(
 ) -> None:
     config, _ = parse_config(SETTINGS, {})
     (home / "config").mkdir()
-    (home / "config" / "engine.json").write_text('{"embedding": {"enabled": false}}')
+    (home / "config" / "engine.yaml").write_text('{"embedding": {"enabled": false}}')
     async with running(config, Paths.resolve(home, {})) as app:
         await fill(app)
         async with served(app, Commands(parts_of(app))):

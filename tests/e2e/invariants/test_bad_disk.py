@@ -190,7 +190,7 @@ async def test_configuration_errors_are_all_listed(tmp_path):
         assert sum(path in line for line in lines) == 1, errors
     assert len(lines) == len(paths)
     assert "sk-secret-value" not in errors
-    (home / "config" / "engine.json").write_text("{ not: [ yaml")
+    (home / "config" / "engine.yaml").write_text("{ not: [ yaml")
     code, _, errors = await run_klaw("serve", "--home", str(home))
     assert code == EX_CONFIG
     assert "Traceback" not in errors

@@ -158,9 +158,9 @@ async def test_llm_down_keeps_the_message_and_retry_answers_it(tmp_path):
                     "Is anybody there? Есть кто?"
                 ]
             await server.terminate()
-        config = json.loads((home / "config" / "engine.json").read_text())
+        config = json.loads((home / "config" / "engine.yaml").read_text())
         config["providers"]["stub"]["baseUrl"] = llm.url
-        (home / "config" / "engine.json").write_text(json.dumps(config))
+        (home / "config" / "engine.yaml").write_text(json.dumps(config))
         llm.respond = lambda _request: error_reply(503)
         async with served(home) as server, talking(server.url, {"main": 0}) as talk:
             error = await talk.until(lambda: talk.errors)
