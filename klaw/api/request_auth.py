@@ -47,15 +47,13 @@ class Api:
     core: Core
     services: Services
     parts: Parts
-    """Of the server, for operations."""
     placing: dict[UserId, trio.Lock] = attrs.field(factory=partial(defaultdict, trio.Lock), init=False)
-    """Of each user: who finds the chat of a transcript stores its question there before the next one looks."""
+    """By user: a request that finds the chat of a transcript stores its question before the next one looks."""
 
     def grant(self, request: Request, *, body_counts: bool = True) -> Grant:
         """Who asks.
 
         Args:
-            request: what is asked.
             body_counts: whether the whole body is taken from what the user may send before it has come.
 
         Raises:
@@ -66,7 +64,7 @@ class Api:
             return Grant(user=LOCAL_USER, token=None, operator=True)
         headers, place = headers_of(request), place_of(request)
         if place.loopback and not self.services.auth.has_tokens:
-            # Programs of others cannot but send a token; while there is none, theirs says nothing.
+            # Some programs always send a token; it means nothing while the server has none.
             headers.pop("authorization", None)
         grant = admit(headers, self.services.auth, self.services.config.allowed_origins, place)
         if grant is None:
@@ -119,13 +117,12 @@ class Api:
         """What a request's body says, a JSON object; without a body an empty one.
 
         Args:
-            request: what is asked.
             read: makes of the object what it says, in a thread if it is large.
             at_most: bytes; ``gateway.http.maxBodyBytes`` when left out.
             with_files: a file may stand in it too.
 
         Raises:
-            HttpRefusal: it is none, too long or too slow.
+            HttpRefusal: it is not a JSON object, too long or too slow.
             Exception: what ``read`` raised.
         """
         if with_files:
@@ -153,7 +150,7 @@ def connection_of(request: Request) -> HttpConnection:
 
 
 def headers_of(request: Request) -> dict[str, str]:
-    """Of a repeated header the first counts, as in ``gateway.handshake``."""
+    """The headers; the first of repeated ones counts, as in ``gateway.handshake``."""
     found: dict[str, str] = {}
     for name, value in request.headers.items():
         found.setdefault(name, value)

@@ -116,9 +116,6 @@ class Terminal:
     """One conversation at a terminal.
 
     Args:
-        client: connected; the chat is watched.
-        chat: the chat's name.
-        screen: where everything is shown.
         fd: the terminal's input, giving key by key.
     """
 
@@ -140,9 +137,6 @@ class Terminal:
 
     async def run(self, earlier: Sequence[MessageFrame]) -> None:
         """Talk until the user leaves.
-
-        Args:
-            earlier: messages to show at the beginning.
 
         Raises:
             ServerRefused, ServerUnreachable: there is no connection any more.

@@ -112,12 +112,7 @@ ENDINGS = {
 
 
 class ScreenTranscript:
-    """The text of one chat.
-
-    Args:
-        screen: where it goes.
-        chat: whose events are shown.
-    """
+    """The text of one chat."""
 
     def __init__(self, screen: Screen, chat: str) -> None:
         self._screen = screen

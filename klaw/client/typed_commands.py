@@ -59,9 +59,7 @@ async def passage(client: Client, turn: str, number: str) -> str:
     """A passage as the model was given it.
 
     Args:
-        client: connected.
         turn: that made the answer; empty: there is none.
-        number: what was typed.
 
     Raises:
         RequestRefused: there is no such passage; the text says which there are.

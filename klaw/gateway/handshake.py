@@ -113,7 +113,7 @@ async def linger(stream: HalfCloseableStream) -> None:
 
 PATHS = ("/", "/ws")
 VERSION = "13"
-"""Of the WebSocket."""
+"""Version of the WebSocket protocol."""
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -132,12 +132,9 @@ async def serve_stream(
     """Serve one connection until it ends. The stream is left to the caller to close.
 
     Args:
-        stream: of the connection.
         connection: the socket below.
-        place: where it comes from.
         admitted: its place among all connections.
         on_session: told of the session before it runs; of None where the connection speaks HTTP.
-        log_in: see ``ClientSession``.
     """
     timeout_s = services.config.hello_timeout_s
     head = None

@@ -32,7 +32,7 @@ STOP_S = 5.0
 FULL_PAUSE_S = 0.2
 """Pause when the process has no file descriptor or memory left for a connection; one may be freed meanwhile."""
 LOG_FLOOD_S = 10.0
-"""Of connections that are closed because too many come, one line is logged in this time."""
+"""Connections that are closed because too many come are logged at most once in this time."""
 MAX_REFUSALS = 16
 """Connections over the limit that are told so at the same time; the rest is closed without a word."""
 AT_ONCE = 32
@@ -55,7 +55,6 @@ class Gateway:
     """The handle and the actor.
 
     Args:
-        services: configuration, chats, hub, tokens, clock.
         on_listening: told the host and port once it listens.
     """
 

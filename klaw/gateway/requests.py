@@ -36,7 +36,6 @@ class Requests:
     """The requests of one connection.
 
     Args:
-        caller: who asks.
         nursery: of the tasks that answer.
     """
 

@@ -29,7 +29,7 @@ class HttpConnection:
     log_in: Callable[[UserId], UserAllowance | None]
     """To be told of the user at the first good request: see ``Session``."""
     pace: TokenBucket
-    """Of its requests."""
+    """Limits its requests."""
     admitted: Connection
     """Its place among all connections."""
     user: UserId | None = None

@@ -84,7 +84,7 @@ class ClientSession:
         session_id: names the connection in logs and reports.
         grant: what the request's header allowed; None if hello has to bring a token.
         loopback: the peer is on this machine, and no proxy in between says otherwise.
-        log_in: told of the user at a good hello: what that one may send; None: there is no place.
+        log_in: called with the user at a good hello; returns what the user may send, or None if there is no place.
     """
 
     def __init__(

@@ -45,9 +45,9 @@ class StoredToken:
     sha256: str = attrs.field(repr=False)
     created_at: str
     operator: bool = False
-    """Whether it may ask what only whoever runs the server may ask."""
+    """Whether it may ask what only the operator may ask."""
     login_of: str | None = None
-    """Of a browser's login: the id of the token that it was made with, and with which it ends."""
+    """For a browser's login: the id of the token that it was made with, and with which it ends."""
     expires_at: str | None = None
 
     def told(self) -> dict[str, Any]:
@@ -64,8 +64,7 @@ class Grant:
     user: UserId
     token: str | None
     operator: bool = False
-    """Whether it may ask what only whoever runs the server may: by such a token, or from this machine while there is
-    none at all."""
+    """Whether it may ask what only the operator may: by such a token, or from this machine while there is no token."""
 
 
 @attrs.frozen(kw_only=True)
@@ -226,7 +225,6 @@ class Authenticator:
     A file that became unreadable, or is gone, leaves all as it was: a slip while editing locks nobody in or out.
 
     Args:
-        path: the tokens file.
         clock: Unix seconds, by which logins expire.
 
     Raises:
@@ -246,7 +244,7 @@ class Authenticator:
         return bool(self._access.tokens)
 
     def owners(self) -> list[UserId]:
-        """Users who may ask what only whoever runs the server may; ``local`` while no token says so."""
+        """Users who may ask what only the operator may; ``local`` while no token says so."""
         self._refresh()
         return sorted({token.user for token in self._access.tokens if token.operator}) or [LOCAL_USER]
 

@@ -9,7 +9,7 @@ from klaw.domain.attachment import Attachment, Sha256
 from klaw.wire.values import Data, Ref, Seq
 
 FETCH_BYTES = 48_000
-"""Of a file in one ``fetched``."""
+"""Bytes of a file in one ``fetched``."""
 
 
 @attrs.frozen(kw_only=True)

@@ -115,7 +115,7 @@ class ServerLimits:
     burst: int
     history: int
     max_file_bytes: int | None = None
-    """Of one file, of all files of a message, and how many those are."""
+    """Bytes of one file, bytes of all files of a message, and their number."""
     max_message_file_bytes: int | None = None
     max_files: int | None = None
 
@@ -184,9 +184,9 @@ class StoredMessage:
     task: str | None = None
     files: list[FileOfMessage] | None = None
     calls: list[StoredCall] | None = None
-    """Of a tool_call those it makes, of a tool_result the one whose it is."""
+    """The calls of a tool_call; the one call that a tool_result answers."""
     context_used: ContextUsed | None = None
-    """Of an answer in a chat that is bound to knowledge bases: what its marks ``[n]`` refer to, without the texts."""
+    """What the marks ``[n]`` of an answer from knowledge bases refer to, without the texts."""
 
     @property
     def is_answer(self) -> bool:
@@ -263,7 +263,7 @@ class Tool:
 
 @attrs.frozen(kw_only=True)
 class ApprovalFrame:
-    """A tool call waits for the user to allow it. Sent when it is asked, and to whoever begins to watch meanwhile."""
+    """A tool call waits for the user to allow it. Sent when it is asked, and to connections that watch later."""
 
     type: ClassVar[str] = "approval"
     chat: str
