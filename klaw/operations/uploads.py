@@ -8,7 +8,7 @@ from klaw.errors import InvalidValue
 from klaw.operations import operation as op
 
 PIECE_BYTES = 48_000
-"""Of an upload that fit into one request of the admin socket."""
+"""Bytes of an upload that fit into one request of the admin socket."""
 
 UploadId = Annotated[str, Bounds(8, 64, r"[0-9a-f]*")]
 
