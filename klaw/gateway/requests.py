@@ -24,8 +24,10 @@ from klaw.wire.frames import MAX_RESULT_CHARS, CallFrame, Error, RequestFrame, R
 
 MAX_REQUESTS = 16
 """Requests of one connection that are being answered; more are refused as ``busy``."""
+AT_ONCE = 4
+"""Calls of one connection that are carried out at the same time: bounds the memory of results that nobody reads."""
 RESULT_SHARE = 0.5
-"""A result waits until less than this share of the outbox is taken: calls of a client that does not read stay open."""
+"""A call, and its result, wait until less than this share of the outbox is taken."""
 
 _TOO_MANY = Error(
     code="busy", message=f"at most {MAX_REQUESTS} requests of a connection wait for their answers", retryable=True
@@ -46,6 +48,7 @@ class Requests:
         self._nursery = nursery
         self._files = _Files(caller.user, services.attachments)
         self._open = 0
+        self._places = trio.CapacityLimiter(AT_ONCE)
 
     async def run(self) -> None:
         """Until cancelled. Then nothing is left of an upload that was not finished."""
@@ -79,12 +82,15 @@ class Requests:
         self._open -= 1
 
     async def _call(self, frame: CallFrame) -> None:
-        text = encode(ResultFrame(result=await self._perform(frame.operation, frame.args), ref=frame.ref))
-        if len(text) > MAX_RESULT_CHARS:
-            why = f"a result has at most {MAX_RESULT_CHARS:,} characters: ask for a smaller page, or over HTTP"
-            raise OperationError("result_too_large", why)
-        await self._link.outbox.wait_for_room(RESULT_SHARE)
-        self._link.put_text(text)
+        outbox = self._link.outbox
+        async with self._places:
+            await outbox.wait_for_room(RESULT_SHARE)
+            text = encode(ResultFrame(result=await self._perform(frame.operation, frame.args), ref=frame.ref))
+            if len(text) > MAX_RESULT_CHARS:
+                why = f"a result has at most {MAX_RESULT_CHARS:,} characters: ask for a smaller page, or over HTTP"
+                raise OperationError("result_too_large", why)
+            await outbox.wait_for_room(RESULT_SHARE)
+            self._link.put_text(text)
 
     async def _perform(self, operation: str, args: dict[str, Any]) -> dict[str, Any]:
         call = read_call(operation, args)
