@@ -17,7 +17,7 @@ from klaw.core import Core
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
-from klaw.gateway.services import HttpConnection, Services
+from klaw.gateway.services import GatewayConnection, Services
 from klaw.gateway.tokens import Grant
 from klaw.json_input import MOST_VALUES, read_json
 from klaw.operations.handler import OPERATOR, Caller, Parts
@@ -131,7 +131,7 @@ class Api:
         body = await self.body(request, at_most)
         return await read_input(len(body), lambda: read(_object(body)))
 
-    def _count(self, connection: HttpConnection, user: UserId, length: str) -> None:
+    def _count(self, connection: GatewayConnection, user: UserId, length: str) -> None:
         """Give the connection a place among the user's, and take from what the user may send."""
         if connection.user != user or connection.allowance is None:
             connection.allowance = connection.log_in(user)
@@ -143,9 +143,9 @@ class Api:
             raise TooFast(wait_s)
 
 
-def connection_of(request: Request) -> HttpConnection:
+def connection_of(request: Request) -> GatewayConnection:
     """The connection that a request came on."""
-    found: HttpConnection = request.scope["state"]["connection"]
+    found: GatewayConnection = request.scope["state"]["connection"]
     return found
 
 

@@ -3,7 +3,6 @@
 import math
 import socket
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -28,7 +27,7 @@ from klaw.gateway.link import Close, WebSocketLink
 from klaw.gateway.refusals import error_frame, with_marks
 from klaw.gateway.requests import Requests
 from klaw.gateway.sending import ANSWER_S, Sending
-from klaw.gateway.services import Services
+from klaw.gateway.services import GatewayConnection, Services
 from klaw.gateway.tokens import Grant
 from klaw.operations.handler import Caller
 from klaw.wire.codec import byte_size, decode_client
@@ -81,34 +80,25 @@ class ClientSession:
     """Serves one WebSocket; a ``hub.Subscriber``.
 
     Args:
-        session_id: names the connection in logs and reports.
+        raw: the socket.
+        ws: its protocol, after the handshake.
         grant: what the request's header allowed; None if hello has to bring a token.
-        loopback: the peer is on this machine, and no proxy in between says otherwise.
-        log_in: called with the user at a good hello; returns what the user may send, or None if there is no place.
     """
 
     def __init__(
-        self,
-        connection: socket.socket,
-        ws: Connection,
-        session_id: str,
-        services: Services,
-        *,
-        grant: Grant | None,
-        loopback: bool,
-        log_in: Callable[[UserId], UserAllowance | None],
+        self, raw: socket.socket, ws: Connection, connection: GatewayConnection, services: Services, grant: Grant | None
     ) -> None:
         config = services.config
-        self.id = session_id
+        self.id = connection.id
         self._services = services
         self._grant = grant
-        self._loopback = loopback
+        self._loopback = connection.place.loopback
         self._since = services.clock.now()
         now = trio.current_time()
         self._link = WebSocketLink(
-            connection,
+            raw,
             ws,
-            session_id,
+            self.id,
             messages_per_second=config.messages_per_second,
             burst=config.burst,
             capacity=config.outbox_frames,
@@ -116,7 +106,7 @@ class ClientSession:
             ping_s=config.ping_s,
         )
         self._bucket = TokenBucket(config.messages_per_second, config.burst, now)
-        self._log_in = log_in
+        self._log_in = connection.log_in
         self._talk: _Conversation | None = None
         self._client: str | None = None
 
