@@ -1,4 +1,5 @@
-"""Requests of one connection and their answers: calls of operations, stops, and files in pieces that fit into frames.
+"""Requests of one connection and their answers: calls of operations, stops, and uploads in pieces that fit into
+frames.
 
 Each is answered in a task of its own and in bounded time, so that none holds up another, or the connection's frames.
 """
@@ -19,7 +20,7 @@ from klaw.operations.operation import OperationError
 from klaw.operations.perform import read_call
 from klaw.store.attachments import DISCARD_S, Attachments, Draft
 from klaw.wire.codec import encode
-from klaw.wire.files import FETCH_BYTES, FetchedFrame, FetchFrame, FileOfMessage, UploadedFrame, UploadFrame
+from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.frames import MAX_RESULT_CHARS, CallFrame, Error, RequestFrame, ResultFrame, Stop, StoppedFrame
 
 MAX_REQUESTS = 16
@@ -46,13 +47,13 @@ class Requests:
         self._services = services
         self._link = link
         self._nursery = nursery
-        self._files = _Files(caller.user, services.attachments)
+        self._uploads = _Uploads(caller.user, services.attachments)
         self._open = 0
         self._places = trio.CapacityLimiter(AT_ONCE)
 
     async def run(self) -> None:
         """Until cancelled. Then nothing is left of an upload that was not finished."""
-        await self._files.run()
+        await self._uploads.run()
 
     def submit(self, frame: RequestFrame) -> None:
         """Take a request without waiting."""
@@ -74,9 +75,9 @@ class Requests:
                 case Stop():
                     done = await self._perform("chats_stop", {"chat": frame.chat})
                     self._link.put(StoppedFrame(chat=frame.chat, running=done["running"], ref=frame.ref))
-                case UploadFrame() | FetchFrame():
+                case UploadFrame():
                     with answer_within(ANSWER_S, "the store of files"):
-                        self._link.put(await self._files.answer(frame))
+                        self._link.put(await self._uploads.upload(frame))
         except Exception as error:  # noqa: BLE001  the boundary where every error becomes a frame
             self._link.put(error_frame(error, frame))
         self._open -= 1
@@ -98,7 +99,7 @@ class Requests:
             return await self._services.perform(call, self._caller)
 
 
-class _Files:
+class _Uploads:
     """One upload at a time; the next one gives the one before up."""
 
     def __init__(self, user: UserId, attachments: Attachments) -> None:
@@ -114,10 +115,6 @@ class _Files:
             with trio.move_on_after(DISCARD_S, shield=True):
                 async with self._alone:
                     await self._discard()
-
-    async def answer(self, frame: UploadFrame | FetchFrame) -> UploadedFrame | FetchedFrame:
-        """Raises as ``upload`` and ``fetch``."""
-        return await (self.upload(frame) if isinstance(frame, UploadFrame) else self.fetch(frame))
 
     async def upload(self, frame: UploadFrame) -> UploadedFrame:
         """Take a piece; with the last one the file is durable.
@@ -146,14 +143,6 @@ class _Files:
                     with trio.move_on_after(DISCARD_S, shield=True):
                         await self._discard()
             return UploadedFrame(bytes=draft.size, file=file, ref=frame.ref)
-
-    async def fetch(self, frame: FetchFrame) -> FetchedFrame:
-        """A piece of a file. Raises AttachmentRefused: ``unknown_file``."""
-        found = await self._attachments.find(self._user, frame.sha256)
-        data = await self._attachments.read(self._user, frame.sha256, frame.offset, FETCH_BYTES)
-        return FetchedFrame(
-            sha256=frame.sha256, media_type=found.type, bytes=found.bytes, offset=frame.offset, data=data, ref=frame.ref
-        )
 
     async def _discard(self) -> None:
         if self._draft is not None:

@@ -15,7 +15,7 @@ from klaw.domain.attachment import MAX_FILES, Named, files_of
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Kind, Message
 from klaw.errors import ProtocolError
-from klaw.wire.files import FetchedFrame, FetchFrame, FileOfMessage, UploadedFrame, UploadFrame
+from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.values import ChatName, MessageId, Ref, Seq
 
 PROTOCOL_VERSION = 2
@@ -365,10 +365,10 @@ class Notice:
     details: dict[str, Any] | None = None
 
 
-RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame | FetchFrame
+RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
 """Is answered with one frame of the same ``ref``."""
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
     Welcome | Ack | MessageFrame | Delta | Tool | ApprovalFrame | ApprovalEndedFrame | Status | ResultFrame
-    | StoppedFrame | UploadedFrame | FetchedFrame | CaughtUp | Error | Notice
+    | StoppedFrame | UploadedFrame | CaughtUp | Error | Notice
 )  # fmt: skip
