@@ -32,12 +32,11 @@ BODY_S = 60.0
 """A body must have come within this time."""
 
 
-class TooFast(HttpRefusal):
-    """More than may be asked in this time."""
-
-    def __init__(self, wait_s: float) -> None:
-        self.wait_s = math.ceil(wait_s)
-        super().__init__(429, f"too many requests: ask again in {self.wait_s} s")
+def refuse_too_fast(wait_s: float) -> None:
+    """Raises HttpRefusal, unless there is nothing to wait for."""
+    if wait_s > 0:
+        wait_s = math.ceil(wait_s)
+        raise HttpRefusal(429, f"too many requests: ask again in {wait_s} s", {"Retry-After": str(wait_s)})
 
 
 @attrs.frozen(kw_only=True)
@@ -57,8 +56,8 @@ class Api:
             body_counts: whether the whole body is taken from what the user may send before it has come.
 
         Raises:
-            HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections of the user.
-            TooFast
+            HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections of the user, or
+                too much was asked in this time.
         """
         if connection_of(request).operator:
             return Grant(user=LOCAL_USER, token=None, operator=True)
@@ -136,11 +135,11 @@ class Api:
         if connection.user != user or connection.allowance is None:
             connection.allowance = connection.log_in(user)
             if connection.allowance is None:
-                raise HttpRefusal(503, "you have too many connections, or the server has; try again later")
+                text = "you have too many connections, or the server has; try again later"
+                raise HttpRefusal(503, text, {"Retry-After": "1"})
             connection.user = user
         size = int(length) if length.isdecimal() and len(length) < 16 else 0
-        if (wait_s := connection.allowance.take(size, trio.current_time())) > 0:
-            raise TooFast(wait_s)
+        refuse_too_fast(connection.allowance.take(size, trio.current_time()))
 
 
 def connection_of(request: Request) -> GatewayConnection:
