@@ -90,6 +90,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "person_undo",
         "person_find",
         "fetch",
+        "file_piece",
         "topics_search",
         "chat_forget",
         "chats_status",
