@@ -188,8 +188,8 @@ class Mailbox(Generic[M]):
         """Take the next message; the one taken before counts as handled.
 
         Args:
-            at_once: handles what is told while this waits, in the turn of who tells it, if that needs no waiting and so
-                the actor need not be woken: returns whether it did. It does not raise.
+            at_once: handles a message while this waits, in the sender's task, without waking the actor; returns
+                whether it did. It neither waits nor raises.
 
         Raises:
             trio.EndOfChannel: closed and empty.

@@ -21,7 +21,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class, where
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.actor.threads import read_input
 from klaw.config.paths import ensure_private_dir
 from klaw.convert import REQUESTS, Bounds
@@ -63,7 +63,7 @@ def spec(path: Path, perform: Perform, uids: frozenset[int] | None = None) -> Ac
 
 
 async def run(
-    vitals: Vitals, task_status: Started, *, path: Path, perform: Perform, uids: frozenset[int] | None = None
+    vitals: Vitals, task_status: TaskStarted, *, path: Path, perform: Perform, uids: frozenset[int] | None = None
 ) -> None:
     """Serve until cancelled. The socket's file is removed in the end.
 

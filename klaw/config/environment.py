@@ -173,7 +173,7 @@ class Secret:
         return self._source if isinstance(self._source, str) else None
 
     def under(self, broken_by: Callable[[str], str | None]) -> "Secret":
-        """The same with a rule that is checked when it is looked up."""
+        """A copy with a rule that is checked when the secret is looked up."""
         return Secret(self._source, broken_by)
 
     def reveal(self, key: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from klaw.config.document import Document, join_path, plain_scalar, read_document
+from klaw.config.document import ConfigTree, join_path, plain_scalar, read_document
 from klaw.config.environment import Reference, Secret
 from klaw.config.keys import file_key
 from klaw.config.paths import CONFIG_NAMES
@@ -59,7 +59,7 @@ def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
     return _build(read_document(text, environ))
 
 
-def _build(document: Document) -> tuple[EngineConfig, list[Problem]]:
+def _build(document: ConfigTree) -> tuple[EngineConfig, list[Problem]]:
     tree = document.tree
     warnings = [*_renamed(tree), *_tools_by_schema(tree), *_retired(tree)]
     old = {f"{section}.{new}": f"{section}.{name}" for (section, name), new in RENAMED.items()}

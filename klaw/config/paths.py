@@ -51,7 +51,7 @@ class Paths:
 
     @property
     def config_file(self) -> Path:
-        """The configuration, by the first of its names that is there; where there is none, where it belongs."""
+        """The configuration file: the first of its names that exists, else the place where it belongs."""
         if self.named_config is not None:
             return self.named_config
         files = [self.config_dir / name for name in CONFIG_NAMES]

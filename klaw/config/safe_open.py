@@ -133,7 +133,7 @@ def opened(root: Path, path: str) -> Iterator[OpenedFile]:
 
 
 def read(root: Path, path: str, limit: int) -> bytes | None:
-    """The content of a file; None when there is none. Raises as ``opened``, and NotPlain for more than ``limit``
+    """The content of a file; None when it does not exist. Raises as ``opened``, and NotPlain for more than ``limit``
     bytes."""
     try:
         with opened(root, path) as file:

@@ -1,5 +1,5 @@
-"""Which folders a base may have as sources. A user may add what lies below a folder of ``kb.folders`` or of the own
-workspace, whoever runs the server anything but Klaw's own folders. What touches the disk blocks."""
+"""Which folders a base may have as sources. A user may add what lies below a folder of ``kb.folders`` or of the
+own workspace, the operator anything but Klaw's own folders. What touches the disk blocks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def checked(where: str, added_by: str, config: KnowledgeConfig, paths: Paths) ->
 
     Args:
         where: an absolute path.
-        added_by: the user, or empty for whoever runs the server.
+        added_by: the user, or empty for the operator.
         config, paths: of the server.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a look at a source found, and what of that everybody is told. Pure."""
+"""What a scan of a source found, and which of it ``klaw status`` shows. Pure."""
 
 from collections.abc import Collection, Mapping
 

@@ -17,7 +17,7 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.domain.coverage import Damage, Tallies, add_rows, joined
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
@@ -96,7 +96,7 @@ class Coverage(Nudge):
         """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """Count until cancelled. A restart counts again."""
         await self._restart()
         task_status.started()

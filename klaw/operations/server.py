@@ -58,7 +58,7 @@ async def health(_asked: Nothing, _caller: Caller, parts: Parts) -> "HealthAnswe
     """
     import trio
 
-    from klaw.actor.supervisor import State
+    from klaw.actor.supervisor import ActorState
     from klaw.errors import ActorStopped
 
     ping_ms, begin = None, trio.current_time()
@@ -69,7 +69,7 @@ async def health(_asked: Nothing, _caller: Caller, parts: Parts) -> "HealthAnswe
         except ActorStopped:
             pass
     degraded = listed(parts.core.health)
-    failed = [report.name for report in parts.core.supervisor.report() if report.state is State.FAILED]
+    failed = [report.name for report in parts.core.supervisor.report() if report.state is ActorState.FAILED]
     state = "failing" if ping_ms is None else "degraded" if degraded or failed else "ok"
     return {"state": state, "writer_ping_ms": ping_ms, "degraded": degraded, "failed_actors": failed}
 

@@ -36,7 +36,7 @@ FORMATS = {
 }
 """Suffix to pyoxigraph's name of the format."""
 VERSION = 1
-"""Of how a store is made."""
+"""Version of the store's layout."""
 LOAD_S = 1_800.0
 SESSIONS = 2
 """Child processes that answer at the same time."""
@@ -103,7 +103,6 @@ class FileGraph:
 
     @property
     def folder(self) -> Path:
-        """Of the store."""
         return self.file.with_name(f"{self.file.name}.graph")
 
     async def load(self) -> GraphSize:

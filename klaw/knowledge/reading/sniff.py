@@ -61,7 +61,7 @@ _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")
 
 
-class Found(NamedTuple):
+class FileFormat(NamedTuple):
     """The format of a file."""
 
     format: str
@@ -69,7 +69,7 @@ class Found(NamedTuple):
     """The name says something else."""
 
 
-def find(file: BinaryIO, name: str) -> Found:
+def find(file: BinaryIO, name: str) -> FileFormat:
     """The format of a file.
 
     Raises:
@@ -87,7 +87,7 @@ def find(file: BinaryIO, name: str) -> Found:
         found = _text(head, said)
     else:
         raise _unknown(file, head, said)
-    return Found(found, renamed=said is not None and said != found)
+    return FileFormat(found, renamed=said is not None and said != found)
 
 
 def reader(name: str) -> Reader:

@@ -17,7 +17,7 @@ from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ProviderMalformed
 from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Route, Usage
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.summaries import rendering
 
 ANSWER_FACTOR = 2

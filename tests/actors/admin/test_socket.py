@@ -18,7 +18,7 @@ import trio.testing
 
 import klaw.admin.socket as admin_socket
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import State, Supervisor, Vitals
+from klaw.actor.supervisor import ActorState, Supervisor, Vitals
 from klaw.admin.socket import Perform, SocketTaken
 from klaw.errors import ActorStopped, StorageError
 from klaw.operations.perform import Call, operations
@@ -264,7 +264,7 @@ async def test_a_peer_that_goes_in_the_middle_of_a_line_is_no_error(
         await peer.stream.send_all(b'{"command"')
         await peer.stream.aclose()
         assert (await (await Peer.connect(path)).ask(b'{"command": "actors"}'))["ok"]
-        assert supervisor.state(admin_socket.ACTOR_NAME) is State.RUNNING
+        assert supervisor.state(admin_socket.ACTOR_NAME) is ActorState.RUNNING
     assert not [event for event in log_events if event["log_level"] == "error"]
 
 

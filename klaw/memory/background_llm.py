@@ -2,7 +2,7 @@
 
 What a piece of work spends is kept for good: ``klaw usage`` shows it by source, and the daily limits know of it also
 after a restart. Failed attempts count as far as anything is known of them: an answer that could not be used
-whole, one that broke off with an estimate. What a provider never told of is not counted.
+whole, one that broke off with an estimate. What a provider never reported is not counted.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -42,7 +42,7 @@ log = structlog.get_logger("klaw.asking")
 
 
 @attrs.define
-class Charge:
+class CallCharge:
     """What one piece of work spends."""
 
     meter: Meter
@@ -66,7 +66,7 @@ class Asker:
     clock: Clock
     temperature: float | None = None
     writer: Writer | None = None
-    charge: Charge | None = None
+    charge: CallCharge | None = None
 
     @asynccontextmanager
     async def charged(self, source: str, user: UserId, chat: ChatId | None = None) -> "AsyncIterator[Asker]":
@@ -82,7 +82,7 @@ class Asker:
         if self.charge is not None:
             yield self
             return
-        charge = Charge(self.llm.meter())
+        charge = CallCharge(self.llm.meter())
         try:
             yield attrs.evolve(self, charge=charge)
         finally:
