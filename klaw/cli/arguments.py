@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
         return made
 
 
-class Words(argparse.Action):
+class WordsAction(argparse.Action):
     """Several words are one text, so that nobody has to quote it; none are None."""
 
     def __call__(

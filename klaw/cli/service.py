@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 
-from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Bounds
@@ -164,7 +164,7 @@ def status(_asked: Nothing, here: Here) -> dict[str, Any]:
     found: dict[str, Any] = {"service": state(SERVICE), "backups": state(TIMER, "ActiveState", "LastTriggerUSec")}
     try:
         return {**found, "server": call(paths, "status"), "error": None}
-    except (NoServer, Refused, PermissionError) as error:
+    except (NoServer, RefusedByServer, PermissionError) as error:
         return {**found, "server": None, "error": f"the server does not answer ({error}): klaw service logs"}
 
 

@@ -20,7 +20,7 @@ from klaw.config.schema import EngineConfig
 from klaw.doctor.judge import Finding, listed, ok, problem, warning
 from klaw.domain.text import plural
 from klaw.errors import INSTALL_AGAIN, ConfigError, ModelError
-from klaw.gateway.auth import load_access, tokens_file
+from klaw.gateway.tokens import load_access, tokens_file
 from klaw.memory.embed.passage import vectors_id
 from klaw.models.manifest import MANIFEST_FILE, find_damage, load_manifest
 from klaw.store.engine.commit_log import COMMIT_LOG

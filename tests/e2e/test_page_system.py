@@ -2,7 +2,7 @@
 
 import json
 
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from tests.e2e.test_page import base
 from tests.support.browser import in_browser, needs_chromium
 from tests.support.llm_server import serve_llm, text_reply

@@ -11,7 +11,6 @@ import trio
 
 from klaw.cli.output import EX_CONFIG
 from klaw.errors import RequestRefused
-from klaw.wire.frames import GetStatus
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import talking
@@ -171,7 +170,7 @@ async def test_second_server_on_one_folder_is_refused(tmp_path):
         assert "another Klaw server, a reindex or an import is using this folder" in errors
         async with talking(server.url) as talk:
             await talk.ask("still there?")
-            await talk.client.request(GetStatus())
+            await talk.client.call("health")
 
 
 async def test_configuration_errors_are_all_listed(tmp_path):
