@@ -93,7 +93,7 @@ def _retired(tree: dict[str, Any]) -> Iterator[Problem]:
             values = values.get(section) if isinstance(values, dict) else None
         if isinstance(values, dict) and name in values:
             del values[name]
-            yield Problem(path=".".join((*sections, name)), message=f"has no effect any more: {instead}; remove it")
+            yield Problem(path=".".join((*sections, name)), message=f"no longer has an effect: {instead}; remove it")
     if tree.get("facts") == {}:  # no other key was ever in it
         del tree["facts"]
 

@@ -140,7 +140,7 @@ class Ingest:
         except FileNotFoundError as error:
             if in_folder:
                 raise NotYetError from error
-            return await self._fail(document, "missing", "is not in the data folder any more: add it again")
+            return await self._fail(document, "missing", "is missing from the data folder: add it again")
         except OSError as error:
             return await self._fail(document, "unreadable", f"cannot be read: {error.strerror or error}")
         try:

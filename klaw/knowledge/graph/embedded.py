@@ -162,7 +162,7 @@ class FileGraph:
         try:
             return self.file.stat().st_size
         except OSError:
-            raise GraphError("unreadable", "its file is not there any more") from None
+            raise GraphError("unreadable", "its file no longer exists") from None
 
     async def _make(self) -> Mapping[str, Any]:
         form = FORMATS.get(Path(self.name).suffix.lower())

@@ -161,7 +161,7 @@ class DocumentReading:
             try:
                 message = FRAMES.read(json.loads(line), ReaderLine)
             except (BadValue, ValueError, RecursionError):
-                self._fail(ReaderProblem(code="broken", text="broke the program that reads it"))
+                self._fail(ReaderProblem(code="broken", text="crashed the program that reads it"))
                 continue
             await trio.lowlevel.checkpoint()  # what is done with a block takes its time; others have to get theirs
             if message.block is not None and self._again:
@@ -196,7 +196,7 @@ class DocumentReading:
             if end.failed is not None:
                 self._fail(end.failed)
             elif not self._blocks:
-                self._fail(ReaderProblem(code="no_text", text="has no text that could be read"))
+                self._fail(ReaderProblem(code="no_text", text="has no readable text"))
             else:
                 self._finish(failed=False)
 
@@ -239,7 +239,7 @@ class DocumentReading:
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines.extend(lines)
         if len(self._rest) > MAX_LINE_BYTES:
-            self._fail(ReaderProblem(code="broken", text="broke the program that reads it"))
+            self._fail(ReaderProblem(code="broken", text="crashed the program that reads it"))
         return None
 
     async def _ended(self) -> None:
@@ -252,7 +252,7 @@ class DocumentReading:
         if name == "SIGXCPU":
             self._fail(ReaderProblem(code="too_slow", text="takes too much time"))
             return
-        text = "ended the program that reads it" + (f" ({name})" if name else "")
+        text = "crashed the program that reads it" + (f" ({name})" if name else "")
         await self._stuck(ReaderProblem(code="crashed", text=text), guilty=name != "SIGKILL")
 
     async def _stuck(self, problem: ReaderProblem, *, guilty: bool = True) -> None:
@@ -341,11 +341,11 @@ def _open(path: Path | int, most: int) -> int | ReaderProblem:
     except OSError as error:
         return ReaderProblem(code="not_found", text=f"cannot be opened: {error.strerror}")
     except ValueError:
-        return ReaderProblem(code="not_found", text="cannot be opened: its name is no file name")
+        return ReaderProblem(code="not_found", text="cannot be opened: its name is not a file name")
     status = os.fstat(file)
     problem = None
     if not stat.S_ISREG(status.st_mode):
-        problem = ReaderProblem(code="not_a_file", text="is no file, but a folder, a device or a pipe")
+        problem = ReaderProblem(code="not_a_file", text="is not a file but a folder, a device or a pipe")
     elif status.st_size > most:
         problem = ReaderProblem(
             code="too_large", text=f"has {status.st_size >> 20:,} MB; {most >> 20:,} MB are the limit for one document"

@@ -136,10 +136,10 @@ def _unknown(file: BinaryIO, head: bytes, said: str | None) -> UnreadableError:
         return UnreadableError("unknown_format", "is in the format of an old Office: save it as DOCX, PPTX or XLSX")
     for magic, what in _KNOWN:
         if magic.match(head):
-            return UnreadableError("unknown_format", f"is {what}; documents are read: {', '.join(READERS)}")
+            return UnreadableError("unknown_format", f"is {what}; readable formats are: {', '.join(READERS)}")
     if said is not None:
         return UnreadableError("broken", f"is not {said.upper()}: its content is damaged or something else")
-    return UnreadableError("unknown_format", f"is of no format that is read: {', '.join(READERS)}")
+    return UnreadableError("unknown_format", f"has an unknown format; known are: {', '.join(READERS)}")
 
 
 def _tail(file: BinaryIO) -> bytes:

@@ -63,21 +63,21 @@ _NEIGHBOURS = 5
 
 @attrs.frozen
 class FactSaved:
-    """It is kept."""
+    """The fact is stored."""
 
     fact: Fact
 
 
 @attrs.frozen
 class KnownFact:
-    """Nothing was written: it is there already, maybe in other words."""
+    """Nothing was written: the fact is known already, perhaps in other words."""
 
     fact: Fact
 
 
 @attrs.frozen
 class NoOlder:
-    """Nothing was written: the fact that it was to replace is not there."""
+    """Nothing was written: the fact to replace does not exist."""
 
 
 Outcome: TypeAlias = FactSaved | KnownFact | NoOlder
@@ -88,16 +88,20 @@ class FactUndoResult:
     """A change was taken back."""
 
     fact: Fact | None
-    """What the fact is now; None: it is gone again, because it was its making that was taken back."""
+    """The fact as it is now; None: its creation was undone."""
     revived: tuple[Fact, ...] = ()
-    """Older statements that it had taken the place of, and that hold again."""
+    """Older facts that it had replaced, and that are active again."""
 
 
 class Facts:
     """Facts of all users over one store.
 
+    Each method may raise StorageError (a value breaks its rule, or nothing can be written) and ActorStopped.
+
     Args:
         embedder: for the vectors of new facts.
+
+    Cancellation: a change may be made or not.
     """
 
     def __init__(
@@ -140,10 +144,6 @@ class Facts:
         Raises:
             InvalidValue: the text is empty or too long.
             SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
-            StorageError: another value breaks its rule, or nothing can be written.
-            ActorStopped: the store is gone.
-
-        Cancellation: it may be kept or not.
         """
         now = self._now()
         fact = Fact(
@@ -194,10 +194,6 @@ class Facts:
         Raises:
             InvalidValue: the text is empty or too long.
             NoSuchFact: the user has no active fact of this id.
-            StorageError: another value breaks its rule, or nothing can be written.
-            ActorStopped: the store is gone.
-
-        Cancellation: it may be changed or not.
         """
         wanted = fact_text(text) if text is not None else None
         async with self._one_at_a_time:
@@ -219,10 +215,6 @@ class Facts:
 
         Raises:
             NoSuchFact: the user has no active fact of this id.
-            StorageError: nothing can be written.
-            ActorStopped: the store is gone.
-
-        Cancellation: it may be removed or not.
         """
         async with self._one_at_a_time:
             present = await self._readers.run(facts.get, user, fact)
@@ -247,10 +239,6 @@ class Facts:
         Raises:
             NoSuchFact: the user never had one of this id.
             CannotUndo: ``to`` is not in its history, or holds already.
-            StorageError: nothing can be written.
-            ActorStopped: the store is gone.
-
-        Cancellation: it may be done or not; to ask again finishes it or takes it back.
         """
         async with self._one_at_a_time:
             as_of = await self._readers.run(meta.last_entry)

@@ -68,7 +68,7 @@ def test_a_folder_that_is_a_link_is_not_entered(tmp_path: Path, link: str) -> No
     fixed = Workspace(folder, tmp_path / "data").read(ANNA)
 
     assert "secret" not in fixed.system_prompt
-    assert fixed.problems == ("USER.md was left out: it lies behind a link, or something that is not a folder",)
+    assert fixed.problems == ("USER.md was left out: it lies behind a link, or is not a folder",)
     assert heartbeat.read(folder, ANNA) is None
 
 
