@@ -81,11 +81,7 @@ def _mark(chat: str) -> str:
 
 
 class Floods:
-    """Structlog processor that drops ``EASY`` events when there are too many.
-
-    Args:
-        monotonic: seconds of a clock that only goes forward.
-    """
+    """Structlog processor that drops ``EASY`` events when there are too many."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

@@ -44,11 +44,8 @@ class ConfigTree:
 
 
 def read_document(text: str, environ: Mapping[str, str]) -> ConfigTree:
-    """Read a configuration text; an empty one is an empty mapping.
-
-    Raises:
-        ConfigError: the text is not YAML (with line and column) or holds no mapping at the top.
-    """
+    """Read a configuration text; an empty one is an empty mapping. Raises ConfigError: the text is not YAML (with line
+    and column) or holds no mapping at the top."""
     reader = _TreeReader(environ)
     node = _compose(text)
     tree = None if node is None else reader.value(node, "")
@@ -61,11 +58,8 @@ def read_document(text: str, environ: Mapping[str, str]) -> ConfigTree:
 
 
 def plain_scalar(text: str) -> str | int | float | bool | None:
-    """Read one unquoted scalar.
-
-    Raises:
-        ValueError: it is a number that cannot be held (infinite, not a number, or far too long).
-    """
+    """Read one unquoted scalar. Raises ValueError: it is a number that cannot be held (infinite, not a number, or far
+    too long)."""
     if text in _NULLS:
         return None
     if text in {"true", "false"}:

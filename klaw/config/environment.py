@@ -78,11 +78,8 @@ class Reference:
         return len(self.pieces) == 1
 
     def text(self) -> str:
-        """Look up what it stands for now. Reads files.
-
-        Raises:
-            ValueError: a variable, file or credential is not there or holds no text; the message names it.
-        """
+        """Look up what it stands for now. Reads files. Raises ValueError: a variable, file or credential is not there
+        or holds no text; the message names it."""
         return "".join(piece if isinstance(piece, str) else piece.value(self.environ) for piece in self.pieces)
 
 

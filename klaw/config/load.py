@@ -51,11 +51,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
 
 
 def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
-    """Read a configuration text.
-
-    Raises:
-        ConfigError: the text is not YAML, or breaks rules (all of them named).
-    """
+    """Read a configuration text. Raises ConfigError: the text is not YAML, or breaks rules (all of them named)."""
     return _build(read_document(text, environ))
 
 
@@ -147,7 +143,6 @@ def override_section(config: EngineConfig, section: str, given: Sequence[str]) -
     """The configuration with some keys of one section changed.
 
     Args:
-        config: what the others are taken from.
         section: whose keys may be changed, as in the file: ``autoRag``.
         given: ``autoRag.topK=5``, the value as it would stand in the file.
 

@@ -31,9 +31,7 @@ def checked(where: str, added_by: str, config: KnowledgeConfig, paths: Paths) ->
     """The path of a folder that may be added, without links.
 
     Args:
-        where: an absolute path.
         added_by: the user, or empty for the operator.
-        config, paths: of the server.
 
     Raises:
         NotAllowed: it may not be, or is no folder that can be read. The text says what may.

@@ -68,13 +68,7 @@ LoadGraph: TypeAlias = Callable[[Source], Awaitable[GraphSize]]
 
 
 class Ingest:
-    """Reads documents.
-
-    Args:
-        data_dir: has what was uploaded and fetched.
-        load_graph: for files of graphs.
-        limits: of one document.
-    """
+    """Reads documents."""
 
     def __init__(
         self,

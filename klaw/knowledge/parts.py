@@ -49,7 +49,6 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
     """Make the parts; nothing runs yet.
 
     Args:
-        core, llm: what they work with.
         embedder: makes the vectors of questions; is nudged when there are passages to embed.
     """
     readers, writer, clock, config, paths = core.readers, core.writer, core.clock, core.config.kb, core.paths

@@ -138,7 +138,6 @@ def look(root: Path, most: int, private: Collection[FolderIdentity] = ()) -> Fol
 
     Args:
         root: links on the way to it are followed.
-        most: files.
         private: folders that nobody may read here: Klaw's own.
 
     Raises:
@@ -174,8 +173,6 @@ def emptied(found: FolderScan, known: Mapping[str, Known], before: Mapping[str, 
     not mounted.
 
     Args:
-        found: what there is.
-        known: the documents by their names.
         before: the device of each folder that was seen since the start.
     """
     gone = {below for below in found.empty if found.folders[below] != before.get(below)}
@@ -190,8 +187,6 @@ def compare(
     """What has changed since the documents were read.
 
     Args:
-        found: what there is.
-        known: the documents by their names.
         kept: folders whose documents stay although they are not there.
         again: also what failed is to be read again, and what looks as before is to be compared.
     """

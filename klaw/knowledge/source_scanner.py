@@ -55,7 +55,6 @@ class SourceScanner:
     Args:
         allowed: why a folder may not be read; empty when it may. Blocks.
         private: folders that are never read. Blocks.
-        max_files: of one folder.
         scan_s: a folder is looked at so often although nothing was heard of it.
     """
 

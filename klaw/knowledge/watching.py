@@ -82,11 +82,8 @@ class Watches:
 
 
 def _changes(folders: list[str], stop: threading.Event) -> Iterator[set[str]]:
-    """The paths that change, as it comes; blocks for ``STOP_MS`` at most.
-
-    Raises:
-        OSError, RuntimeError: the folders cannot be watched.
-    """
+    """The paths that change, as it comes; blocks for ``STOP_MS`` at most. Raises OSError, RuntimeError: the folders
+    cannot be watched."""
     from watchfiles import watch  # loads its library
 
     # With ignore_permission_denied it would ignore every error, also that there are no watches left.

@@ -70,7 +70,6 @@ class Archivist(Nudge):
     Args:
         config: ``topics``.
         maker: of the topics, over the store in which it looks for work.
-        asker, metrics: what it works with.
         on_topic: see ``OnTopic``.
     """
 

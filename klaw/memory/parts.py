@@ -115,7 +115,6 @@ def build(
     """Make the parts; nothing runs yet.
 
     Args:
-        core, llm, reindexer: what they work with.
         stop_run: ends a run of a task whose messages are forgotten, and returns when its end is stored.
         tasks_changed: called when tasks were forgotten.
     """

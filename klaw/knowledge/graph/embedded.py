@@ -90,8 +90,6 @@ class FileGraph:
     """A graph in a file. See ``Graph``.
 
     Args:
-        files: shared by all of them.
-        file: that is kept.
         name: of the file as it was uploaded; its suffix says the format.
         stamp: another one for other bytes.
     """
@@ -136,11 +134,8 @@ class FileGraph:
             self.files.sessions.release()
 
     async def prepare(self) -> None:
-        """Make the store if it is not there and that takes seconds only.
-
-        Raises:
-            GraphError: ``loading``: it takes longer; whoever reads files does it. Or as ``load``.
-        """
+        """Make the store if it is not there and that takes seconds only. Raises GraphError: ``loading``: it takes
+        longer; whoever reads files does it. Or as ``load``."""
         if not await self.files.threads.run(self._is_made):
             if await self.files.threads.run(self._size) > SMALL_BYTES:
                 raise GraphError("loading", "its file has not been read yet; ask again later")

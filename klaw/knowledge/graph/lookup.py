@@ -60,8 +60,6 @@ async def look_up(
     """Find what a question names.
 
     Args:
-        asking: the graph.
-        asked: the question.
         limits: how much is asked about.
         scan: look through all labels where there is no index. Else only labels are found that stand in the question
             as they are.

@@ -114,8 +114,6 @@ def matches(rows: Iterable[Row], asked: QuestionTerms, most: int) -> list[Match]
 
     Args:
         rows: ``e``, a thing, and ``l``, a label of it.
-        asked: the question.
-        most: things.
     """
     best: dict[object, Match] = {}
     for row in rows:

@@ -89,7 +89,6 @@ def read_answer(body: bytes, most: int) -> ResultRows:
     """Read ``application/sparql-results+json``.
 
     Args:
-        body: the whole of it.
         most: rows; further ones are left out.
 
     Raises:

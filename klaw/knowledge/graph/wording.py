@@ -96,7 +96,6 @@ def choose_labels(rows: Iterable[Row], languages: Sequence[str]) -> Labels:
 
     Args:
         rows: ``x``, by which property ``n``, and ``l``.
-        languages: the best first.
     """
     best: dict[str, tuple[int, int, int, str]] = {}
     for row in rows:
@@ -200,8 +199,6 @@ def sentences(name: str, relations: Iterable[Relation], labels: Labels, wanted: 
     """One sentence for each property, those first that have words of the question.
 
     Args:
-        name: of the thing.
-        relations: what is said.
         labels: of all things in it.
         wanted: stems of the question, without those of the thing's name.
     """

@@ -36,11 +36,7 @@ class UnreadableError(Exception):
 
 
 class Output:
-    """Where a format's reader puts what it finds.
-
-    Args:
-        stream: to the parent.
-    """
+    """Where a format's reader puts what it finds."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -88,8 +88,6 @@ class DocumentReading:
     Args:
         path: the document. A link as its last part is not followed. Or an open file, which stays open.
         name: for messages, and to tell the format by; that of the path if left out.
-        limits: of the document.
-        formats: those that are read.
 
     Cancellation: the child is gone when the block is left.
     """

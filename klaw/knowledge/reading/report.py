@@ -61,11 +61,7 @@ class ReadingReport:
 
 
 class ReadingProblems:
-    """The problems of one document, in the order in which they were found.
-
-    Args:
-        name: of the document, for the messages.
-    """
+    """The problems of one document, in the order in which they were found."""
 
     def __init__(self, name: str) -> None:
         self._name = printable(name)

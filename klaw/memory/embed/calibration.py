@@ -88,11 +88,8 @@ def of_messages(messages: Sequence[str]) -> Talk:
 
 
 def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> CosineMeasurement:
-    """Mean cosine over the unrelated pairs of each conversation.
-
-    Raises:
-        ModelError: too few pairs, or the model gives no usable vectors.
-    """
+    """Mean cosine over the unrelated pairs of each conversation. Raises ModelError: too few pairs, or the model gives
+    no usable vectors."""
     cosines: list[Floats] = []
     queries = messages = 0
     for talk in talks:
@@ -130,11 +127,8 @@ def calibrate(embed: Embed) -> Calibration:
 
 
 def prove(embed: Embed, model_id: str) -> None:
-    """Check a model before another model's vectors are dropped for it.
-
-    Raises:
-        ModelError: its vectors are not unit vectors, or not different; or the model failed.
-    """
+    """Check a model before another model's vectors are dropped for it. Raises ModelError: its vectors are not unit
+    vectors, or not different; or the model failed."""
     for kind in _KINDS:
         found = embed(_PROOF_TEXTS, kind)
         if not np.isfinite(found).all() or not np.allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-3):

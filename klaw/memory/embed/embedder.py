@@ -187,7 +187,6 @@ async def read_question(
     """What one run of the model makes of a question, or None with the reason among ``degraded``.
 
     Args:
-        embedder: that makes it.
         text: the question; of a very long one the beginning counts.
         deadline: in Trio's time.
         degraded: codes of what was missing, to which is added.

@@ -79,7 +79,6 @@ def plan_batches(windows: Sequence[Window], max_tokens: int, special: int) -> It
     """Groups windows, longest first, so that rows times the longest row stays within ``max_tokens``.
 
     Args:
-        windows: in any order.
         max_tokens: padded tokens of one batch. A single longer window is a batch of its own.
         special: special tokens that are added to each window.
 

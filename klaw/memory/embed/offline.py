@@ -26,8 +26,6 @@ class OfflineEmbedder(Embedder):
 
     Args:
         read: what the model makes of a query's text; blocks.
-        random_cosine: of the model.
-        clock: of its status.
     """
 
     def __init__(self, read: Callable[[str], Reading], random_cosine: float, clock: Clock) -> None:
@@ -46,9 +44,6 @@ class OfflineEmbedder(Embedder):
 
         Args:
             readers: of the database; a server that runs beside it is not disturbed.
-            config: of the installation.
-            folder: of the embedding model.
-            clock: of its status.
             remote: the provider's model, where that is the one.
         """
         made = cls(lambda _text: Reading(b""), 0.0, clock)

@@ -47,9 +47,7 @@ def passage(content: str, previous: str | None, recipe: int = RECIPE) -> Passage
     """What is embedded for a message.
 
     Args:
-        content: of the message.
         previous: of the nearest earlier message of the same session that is searched, if there is one.
-        recipe: a key of ``RECIPES``.
     """
     return RECIPES[recipe](content, previous)
 

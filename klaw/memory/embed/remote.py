@@ -63,7 +63,6 @@ class RemoteModel:
     A passage is sent as one text with its context: only who has the model's states can pool a text's own tokens.
 
     Args:
-        endpoint: asks it.
         config: ``embedding``.
         llm: counts the calls, for all users together.
         folder: keeps what was measured of models.
@@ -91,11 +90,8 @@ class RemoteModel:
     _noted_at: float = attrs.field(default=-math.inf, init=False)
 
     def load(self) -> Self:
-        """Ask the model for a vector, and measure it if that was never done.
-
-        Raises:
-            ModelError: it does not answer, or not as it should.
-        """
+        """Ask the model for a vector, and measure it if that was never done. Raises ModelError: it does not answer, or
+        not as it should."""
         self._loaded = False
         self.dimension = len(self.ask([_EMPTY], self.config.dimensions, PASSAGES_S)[0])
         if self.dimension > MAX_DIMENSION:

@@ -31,7 +31,6 @@ class Worker(BackfillLane):
     closes.
 
     Args:
-        folder: of the model.
         tokens: ``autoRag.tokens``.
     """
 

@@ -43,7 +43,6 @@ def chunks_of(text: str, target: int = TARGET_TOKENS) -> list[Chunk]:
     """The pieces of a file in order; none of an empty one.
 
     Args:
-        text: of the file.
         target: estimated tokens of a piece.
     """
     found: list[Chunk] = []

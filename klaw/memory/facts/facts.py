@@ -187,7 +187,6 @@ class Facts:
         the person, and its vector is made again.
 
         Args:
-            text: the new statement.
             source, origin, client: of the new statement.
             changes: other fields of ``domain.fact.Fact``; None leaves one as it is.
 
@@ -211,11 +210,8 @@ class Facts:
             return await self._put(attrs.evolve(changed, updated_at=self._now()), vector, as_of)
 
     async def remove(self, user: UserId, fact: FactId) -> Fact:
-        """Remove a fact and return what it was. Its history stays, so that it can be taken back.
-
-        Raises:
-            NoSuchFact: the user has no active fact of this id.
-        """
+        """Remove a fact and return what it was. Its history stays, so that it can be taken back. Raises NoSuchFact: the
+        user has no active fact of this id."""
         async with self._one_at_a_time:
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:

@@ -50,7 +50,6 @@ class MemoryFiles(Nudge):
     """The actor and its handle: a nudge says that files may have changed.
 
     Args:
-        workspace: the workspaces' folder.
         embed: called when there are new pieces to embed. Sync and quick.
     """
 
@@ -76,11 +75,8 @@ class MemoryFiles(Nudge):
             await self.wait_for_news(SCAN_S)
 
     async def look(self, threads: Threads) -> int:
-        """Bring the index up to the files. Returns how many files had changed.
-
-        Raises:
-            StorageError: the index cannot be read or written.
-        """
+        """Bring the index up to the files. Returns how many files had changed. Raises StorageError: the index cannot be
+        read or written."""
         known = {(each.user, each.path): each for each in await self._readers.run(memory_files.files)}
         users = await self._readers.run(memory_files.users)
         found = {(each.user, each.path): each for each in await threads.run(find, self._workspace, users, abandon=True)}

@@ -202,11 +202,8 @@ class People:
             return both
 
     async def remove(self, user: UserId, person: PersonId) -> Person:
-        """Remove a person and return what it was. Its history stays, so that it can be taken back.
-
-        Raises:
-            NoSuchPerson: the user has no such person, or it was merged.
-        """
+        """Remove a person and return what it was. Its history stays, so that it can be taken back. Raises NoSuchPerson:
+        the user has no such person, or it was merged."""
         async with self._one_at_a_time:
             present = await self._active(user, person)
             await self._writer.run(people.change, user, iso(self._clock.now()), removed=[person])

@@ -43,7 +43,6 @@ def judge(answer: str, max_tokens: int, *, last: bool) -> str:
     """Take a summary out of an answer.
 
     Args:
-        answer: the model's.
         max_tokens: estimated tokens that were asked for.
         last: there is no further attempt, so what is too long is cut.
 
@@ -118,11 +117,7 @@ class SummaryModel:
     async def ask(
         self, messages: tuple[ChatMessage, ...], max_tokens: int, schema: JsonSchema | None = None
     ) -> Completion:
-        """One call, after those that somebody waits for.
-
-        Raises:
-            ProviderError: no answer.
-        """
+        """One call, after those that somebody waits for. Raises ProviderError: no answer."""
         estimated = request_tokens(messages)
         ratio = max(1.0, self.correction.of(self.route.name))
         completion = await self.asker.call(

@@ -101,10 +101,8 @@ def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str
     """The request for a summary.
 
     Args:
-        part: of a transcript.
         base: the summary so far, which the new one takes the place of; empty for none.
         earlier: summaries that stay beside it, so that it does not repeat them; empty for none.
-        words: how many it may have.
         again: what was wrong with the first answer.
     """
     blocks = []
@@ -190,11 +188,8 @@ def _shown(text: str) -> str:
 
 
 def notes_of(answer: Notes, wanted: Sequence[ToolCallText]) -> tuple[ToolNote, ...]:
-    """The notes of an answer. Unknown ids, second notes on a call and empty ones are left out.
-
-    Raises:
-        BadAnswer: it has no note on any of the calls.
-    """
+    """The notes of an answer. Unknown ids, second notes on a call and empty ones are left out. Raises BadAnswer: it has
+    no note on any of the calls."""
     by_key = {call.key: call for call in wanted}
     found = []
     for note in answer.notes.entries:

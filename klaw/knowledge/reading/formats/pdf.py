@@ -144,13 +144,7 @@ class _OutlineMark(NamedTuple):
 
 
 class _PdfReading:
-    """What goes on from page to page: the headings.
-
-    Args:
-        output: for the text.
-        outline: of the document, by page.
-        layout: of its pages.
-    """
+    """What goes on from page to page: the headings."""
 
     def __init__(self, output: Output, outline: Sequence[OutlineEntry], layout: Layout) -> None:
         self._output = output

@@ -31,13 +31,7 @@ _NUMBER = re.compile(r"[-+(]?[\d\s.,%$€₽]+\)?")
 
 
 class TableRows:
-    """Sends rows as lines, several at once. The first row of names is the header.
-
-    Args:
-        output: for the text.
-        page: number of the sheet.
-        headings: the sheet's name.
-    """
+    """Sends rows as lines, several at once. The first row of names is the header."""
 
     def __init__(self, output: Output, page: int | None = None, headings: tuple[str, ...] = ()) -> None:
         self._output = output
