@@ -18,8 +18,8 @@ from klaw.domain.search import Decision
 from klaw.memory.recall.gate import Gate, judge
 from klaw.memory.recall.query import MAX_NAMES_CHARACTERS
 from klaw.memory.recall.ranker import RRF_K, FeatureSet, Pool, RankedEntry, reciprocal_rank_fusion
+from klaw.store.engine.tokenizer import stem, words
 from klaw.store.search.ranked_lists import Lists
-from klaw.store.search.tokenizer import stem, words
 
 PASSAGES = FeatureSet(
     package="klaw.knowledge",

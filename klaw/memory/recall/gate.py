@@ -19,8 +19,8 @@ from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.excerpt import LINE_TOKENS
 from klaw.memory.recall.ranker import RankedEntry
+from klaw.store.engine.tokenizer import stem
 from klaw.store.search.ranked_lists import MessagePlace
-from klaw.store.search.tokenizer import stem
 
 T = TypeVar("T")
 

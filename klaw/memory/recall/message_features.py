@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from klaw.actor.clock import local_day
+from klaw.actor.clock import from_iso
+from klaw.domain.days import Period, local_day
 from klaw.domain.message import SESSION_PAUSE_S
 from klaw.domain.names import ChatId
-from klaw.memory.recall.dates import Period
 from klaw.memory.recall.excerpt import speaker_stems
 from klaw.memory.recall.query import Query
 from klaw.memory.recall.ranker import RRF_K, FeatureSet, Pool, RankedEntry, ranks_of, reciprocal_rank_fusion
@@ -159,7 +159,7 @@ def _in_periods(place: MessagePlace, periods: Sequence[Period]) -> tuple[bool, b
     """Whether a message was said in the days that the query names or on the day after; or else in the week after."""
     if not periods:
         return False, False
-    day = local_day(place.created_at)
+    day = local_day(from_iso(place.created_at))
     if any(period.first <= day <= period.last + DAY for period in periods):
         return True, False
     return False, any(period.last < day <= period.last + WEEK for period in periods)

@@ -13,8 +13,8 @@ import attrs
 
 from klaw.errors import InvalidValue
 from klaw.memory.recall.ranker import RankedEntry
+from klaw.store.engine.tokenizer import words
 from klaw.store.search.ranked_lists import HEAD_CHARACTERS, MessagePlace
-from klaw.store.search.tokenizer import words
 
 RankedMessage: TypeAlias = RankedEntry[MessagePlace]
 

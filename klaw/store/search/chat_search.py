@@ -11,7 +11,8 @@ from datetime import date, timedelta
 import apsw
 import attrs
 
-from klaw.actor.clock import day_begins, local_day
+from klaw.actor.clock import from_iso, iso
+from klaw.domain.days import local_day, start_of_day
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId
 from klaw.store.engine.connect import snapshot
@@ -97,7 +98,7 @@ _CREATED_BEFORE = "SELECT created_at FROM messages WHERE chat_id = ? AND seq >= 
 def latest_day(connection: apsw.Connection, scope: ChatScope) -> date | None:
     """When something was last said in a scope; None when nothing was."""
     created_at = connection.execute(_CREATED_BEFORE, (scope.chat, scope.first_seq, scope.end_seq)).get
-    return local_day(created_at) if created_at is not None else None
+    return local_day(from_iso(created_at)) if created_at is not None else None
 
 
 def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: ChatScope) -> list[Message]:
@@ -141,8 +142,8 @@ def _dated(
     """The nearest messages of some days, over all of them; the day after each counts, for what is told afterwards."""
     found: dict[int, Neighbour] = {}
     for first, last in days:
-        begin = _first_seq_at(connection, scope, day_begins(first))
-        end = _first_seq_at(connection, scope, day_begins(last + timedelta(days=2)))
+        begin = _first_seq_at(connection, scope, iso(start_of_day(first)))
+        end = _first_seq_at(connection, scope, iso(start_of_day(last + timedelta(days=2))))
         for near in nearest(begin, end) if begin < end else ():
             found.setdefault(near.rowid, near)
     return sorted(found.values(), key=lambda near: near.distance)

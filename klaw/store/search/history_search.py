@@ -17,11 +17,13 @@ import apsw
 import attrs
 
 from klaw.actor.clock import from_iso, iso
+from klaw.domain.days import local_day
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
+from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages
-from klaw.store.search import fulltext, vector_codes, vector_search, vectors
+from klaw.store.search import fulltext, vector_codes, vector_search
 from klaw.store.search.ranked_lists import Lists, Steps, place_statements, places_of
 from klaw.store.search.vector_search import Neighbour, nearest_of
 
@@ -68,13 +70,13 @@ class HistoryEnd:
     last_rowid: int
     """Row id of the newest message of all users; 0 when there is none."""
     latest: date | None
-    """The day (UTC) of the user's last message."""
+    """The local day of the user's last message."""
 
 
 def history_end(connection: apsw.Connection, user: UserId) -> HistoryEnd:
     """Where a user's history ends now."""
     used = connection.execute("SELECT max(updated_at) FROM sessions WHERE user_id = ?", (user,)).get
-    return HistoryEnd(connection.execute(_LAST_ROWID).get, date.fromisoformat(used[:10]) if used is not None else None)
+    return HistoryEnd(connection.execute(_LAST_ROWID).get, local_day(from_iso(used)) if used is not None else None)
 
 
 def search_history(
@@ -87,7 +89,7 @@ def search_history(
             return Lists()
         steps = Steps(connection)
         near: tuple[list[Neighbour], bool] | None = None
-        if vector is not None and vectors.model(connection) is not None:
+        if vector is not None and vector_model.current(connection) is not None:
             near = steps.run(
                 "vectors", lambda: _nearest(connection, vector, filters, chat.key if chat else None, depth)
             )

@@ -7,16 +7,16 @@ from typing import Any
 import attrs
 import pytest
 
+from klaw.domain.days import Period
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.recall.dates import Period
 from klaw.memory.recall.excerpt import speaker_stems
 from klaw.memory.recall.message_features import MESSAGES, gather
 from klaw.memory.recall.query import Query
 from klaw.memory.recall.ranker import Pool, RankedEntry
+from klaw.store.engine.tokenizer import stem
 from klaw.store.search.fulltext import TextHit
 from klaw.store.search.ranked_lists import Lists, MessagePlace
-from klaw.store.search.tokenizer import stem
 from klaw.store.search.vector_search import Neighbour
 
 
