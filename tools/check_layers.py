@@ -61,7 +61,10 @@ PURE = (
     "chats/commands.py",
     "knowledge/citations.py",
     "knowledge/follow_up.py",
-    "memory/recall/rank.py",
+    "knowledge/passage_features.py",
+    "memory/recall/message_features.py",
+    "memory/recall/ranker.py",
+    "memory/recall/token_overlap.py",
     "memory/recall/gate.py",
     "memory/recall/stopwords.py",
     "memory/recall/excerpt.py",
@@ -126,9 +129,9 @@ NAME_TABLES = (
     *("checkup.py", "overview.py", "rebuild/building.py", "rebuild/compare.py", "rebuild/documents.py"),  # store
     *("forget/applying.py", "forget/derived.py", "forget/knowledge.py", "forget/quoting.py"),  # forget
     *("forget/scope.py", "forget/things.py", "forget/turn_links.py"),  # forget
-    *("search/candidates.py", "search/history_search.py", "search/knowledge_search.py", "search/passages.py"),  # search
+    *("search/chat_search.py", "search/history_search.py", "search/knowledge_search.py", "search/passages.py"),  # search
     *("search/knowledge_vectors.py", "search/people_search.py", "search/token_codes.py", "search/vectors.py"),  # search
-    *("search/vector_codes.py", "search/coverage.py"),  # search
+    *("search/vector_codes.py", "search/coverage.py", "search/ranked_lists.py"),  # search
 )
 """Modules of klaw/store that name tables of what Klaw keeps although they are no kind's; to become none."""
 TABLE = re.compile(r"CREATE (?:TABLE|VIEW)(?: IF NOT EXISTS)? (\w+)")
