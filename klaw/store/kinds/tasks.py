@@ -45,6 +45,14 @@ def get(connection: apsw.Connection, user: UserId, name: TaskName) -> Task | Non
     return _task(row) if row else None
 
 
+def existing(connection: apsw.Connection, user: UserId, name: TaskName) -> Task:
+    """A user's task by its name. Raises NoSuchTask."""
+    found = get(connection, user, name)
+    if found is None:
+        raise NoSuchTask(f"there is no task {name}")
+    return found
+
+
 def of_user(connection: apsw.Connection, user: UserId) -> list[Task]:
     """A user's tasks by name."""
     return [_task(row) for row in connection.execute(_SELECT + "WHERE user_id = ? ORDER BY name", (user,))]
@@ -54,7 +62,7 @@ _EVERYBODYS = _SELECT + "WHERE enabled >= ? ORDER BY user_id, name"
 
 
 def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]:
-    """All users' tasks: for the scheduler, and for whoever runs the server."""
+    """All users' tasks: for the scheduler, and for the operator."""
     return [_task(row) for row in connection.execute(_EVERYBODYS, (enabled_only,))]
 
 
@@ -94,11 +102,10 @@ def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Ta
         NoSuchTask: one was to be changed, and the user has none of its name.
     """
     task_name(task.name)
-    present = get(tx.connection, task.user, task.name)
-    if expected == "new" and present is not None:
+    if expected == "existing":
+        existing(tx.connection, task.user, task.name)
+    elif get(tx.connection, task.user, task.name) is not None:
         raise TaskExists
-    if expected == "existing" and present is None:
-        raise NoSuchTask(f"there is no task {task.name}")
     tx.journal(TASK.put(task.user, task.name, task, task.updated_at))
     return task
 
@@ -112,8 +119,6 @@ def remove(tx: Transaction, user: UserId, name: TaskName, at: str) -> Task:
     Raises:
         NoSuchTask: the user has none of this name.
     """
-    present = get(tx.connection, user, name)
-    if present is None:
-        raise NoSuchTask(f"there is no task {name}")
+    present = existing(tx.connection, user, name)
     tx.journal(TASK.removed(user, name, at))
     return present
