@@ -19,7 +19,7 @@ from klaw.convert import JOURNAL, OMIT, Bounds, Check, Form, Wire
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_name
-from klaw.domain.notes import Column, Edit, Quotes
+from klaw.domain.notes import Column, Edit, MadeFrom, Quotes
 from klaw.errors import InvalidName
 from klaw.json_schema import SchemaType
 
@@ -169,7 +169,7 @@ class Task:
     """One row of ``tasks``."""
 
     user: UserId
-    name: Annotated[TaskName, Edit("its name: a-z, 0-9, _ and -", given=_Name), Column("task")]
+    name: Annotated[TaskName, Quotes(stays=True), Edit("its name: a-z, 0-9, _ and -", given=_Name), Column("task")]
     trigger: Annotated[Trigger, Form(_read_trigger, JOURNAL.write), Column("runs")]
     """People give it as ``TriggerInput``."""
     message: Annotated[
@@ -236,14 +236,14 @@ class Run:
 
     id: str
     user: Annotated[UserId, Wire("user_id")]
-    task: Annotated[TaskName, Check(task_name)]
+    task: Annotated[TaskName, Check(task_name), Quotes(stays=True)]
     kind: RunKind
     due: str
     """The fire time that it is for; for the other kinds, when it was asked for. ISO-8601 UTC with milliseconds."""
     attempt: int = 1
     """1, 2 …; unique with user, task, kind and due."""
     status: RunStatus
-    message: str
+    message: Annotated[str, Quotes()]
     """The request, as it was when the run began: the task may be edited or removed meanwhile."""
     model: str
     """``provider/model`` that it was begun with."""
@@ -252,21 +252,21 @@ class Run:
     ended_at: str | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    error: str | None = None
+    error: Annotated[str | None, Quotes()] = None
     """Error code of a run that failed."""
-    note: str | None = None
+    note: Annotated[str | None, Quotes()] = None
     """What a person should know: it was late after downtime, a limit was reached, a chat does not exist."""
-    result: str = ""
+    result: Annotated[str, Quotes()] = ""
     """The final text; also kept when it could not be delivered."""
     delivered: int = 0
     """Messages of it that stand in a chat."""
-    parent: str | None = None
+    parent: Annotated[str | None, MadeFrom("run")] = None
     """Id of the run that spawned it."""
     notify: str | None = None
     """Name of the chat that is notified when a spawned subagent ends."""
     depth: int = 0
     """0 for a task's own runs and for what a chat spawned; one more for each spawning run above it."""
-    details: Mapping[str, Any] = attrs.Factory(dict)
+    details: Annotated[Mapping[str, Any], Quotes()] = attrs.Factory(dict)
     """Rounds, tool calls and the like; JSON."""
 
 

@@ -7,7 +7,7 @@ import attrs
 
 from klaw.domain.days import Period, find_periods, local_day
 from klaw.memory.recall.stopwords import MAX_CHARACTERS, content_words, is_about_us, is_light, search_words
-from klaw.store.search.tokenizer import stem, words
+from klaw.store.engine.tokenizer import stem, words
 
 _COMMAND = re.compile(
     r"""\W*(?:please\s+|can\ you\s+|could\ you\s+|пожалуйста,?\s+)?

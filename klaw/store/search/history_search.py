@@ -22,9 +22,10 @@ from klaw.actor.failure import error_class
 from klaw.domain.days import local_day
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
+from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages
-from klaw.store.search import fulltext, vector_codes, vector_search, vectors
+from klaw.store.search import fulltext, vector_codes, vector_search
 from klaw.store.search.candidates import DAMAGE, Place, place_statements, places_of
 from klaw.store.search.vector_search import Neighbour, nearest_of
 
@@ -140,7 +141,7 @@ def _neighbours(
     connection: apsw.Connection, vector: bytes | None, filters: HistoryFilters, chat_key: int | None, depth: int
 ) -> tuple[Sequence[Neighbour], bool, bool]:
     """The nearest vectors, whether all were searched, and whether the index failed."""
-    if vector is None or vectors.model(connection) is None:
+    if vector is None or vector_model.current(connection) is None:
         return (), True, False
     try:
         return *_nearest(connection, vector, filters, chat_key, depth), False

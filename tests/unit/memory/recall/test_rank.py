@@ -14,9 +14,9 @@ from klaw.memory.recall.excerpt import speaker_stems
 from klaw.memory.recall.query import Query
 from klaw.memory.recall.rank import Pool, Ranking, gather
 from klaw.memory.recall.ranker import FEATURES, PARTS
+from klaw.store.engine.tokenizer import stem
 from klaw.store.search.candidates import Lists, Place
 from klaw.store.search.fulltext import TextHit
-from klaw.store.search.tokenizer import stem
 from klaw.store.search.vector_search import Neighbour
 
 

@@ -19,8 +19,8 @@ from klaw.memory.recall.query import MAX_WORDS, read_search_words
 from klaw.memory.recall.rank import Ranked
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first, read_cursor
 from klaw.operations import operation as op
+from klaw.store.engine.tokenizer import stem
 from klaw.store.search.candidates import Place
-from klaw.store.search.tokenizer import stem
 
 NOW = from_iso("2026-05-17T06:40:00Z")
 
