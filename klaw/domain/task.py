@@ -168,7 +168,7 @@ class TriggerInput:
 class Task:
     """One row of ``tasks``."""
 
-    user: UserId
+    user: Annotated[UserId, Wire("user_id")]
     name: Annotated[TaskName, Quotes(stays=True), Edit("its name: a-z, 0-9, _ and -", given=_Name), Column("task")]
     trigger: Annotated[Trigger, Form(_read_trigger, JOURNAL.write), Column("runs")]
     """People give it as ``TriggerInput``."""
