@@ -1,6 +1,4 @@
-"""What turns of chats and runs of tasks work with, and how both record tool calls: store each message at once, tell who
-watches, keep the account.
-"""
+"""The parts that turns of chats and runs of tasks share, and the recorder of their tool calls."""
 
 import io
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,7 +34,7 @@ class Agent:
     workspace: Workspace
     composer: Composer
     dialogue: Dialogue
-    """What chats that are bound to knowledge bases are answered from."""
+    """Answers chats that are linked to knowledge bases."""
 
     async def keep_pictures(self, user: UserId, pictures: Sequence[bytes]) -> tuple[list[Named], list[str]]:
         """Keep the pictures of an answer, so that its message can refer to them.
@@ -66,8 +64,6 @@ class Agent:
 
 @attrs.define(kw_only=True)
 class ToolCallRecorder:
-    """Implements ``conversation.Hooks``."""
-
     store: Callable[[Role, Kind, str, dict[str, Any]], Awaitable[None]]
     """Stores a message: role, type, text, metadata."""
     tell: Callable[[ToolCall, str, str], None] = lambda _call, _state, _what: None
@@ -101,7 +97,7 @@ class ToolCallRecorder:
         self.tell(call, state, "")
 
     def describe(self, offered: int, earlier: int) -> dict[str, Any]:
-        """The part of the receipt that is about tools.
+        """The receipt's part about tools.
 
         Args:
             offered: how many tools the model was offered.

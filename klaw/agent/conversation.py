@@ -47,7 +47,7 @@ LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 
 
 class Hooks(Protocol):
-    """What the caller does as the conversation goes on. What they raise ends it."""
+    """What the caller does as the conversation goes on. An exception of a hook ends it."""
 
     async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
         """The model said ``text`` and wants ``calls``; ``echo`` goes back to it. Store the message: the tools run when
@@ -65,7 +65,7 @@ class Hooks(Protocol):
 
 @attrs.frozen(kw_only=True)
 class ModelCall:
-    """One call of a model that may be made."""
+    """A call of a model that the limits allow."""
 
     answer_tokens: int
     """The longest answer that is within all limits."""
@@ -91,21 +91,17 @@ class Host(Protocol):
         ...
 
     def heard(self, delta: Delta) -> None:
-        """The model says a piece of its answer. Must not raise."""
+        """A piece of the model's answer arrived. Must not raise."""
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Prompt:
-    """What a conversation begins with.
-
-    Args:
-        messages: of the first request.
-        max_tokens: estimated tokens that the messages of any request may take; results of tools are shortened to it.
-    """
+    """The messages of the first request."""
 
     messages: tuple[ChatMessage, ...]
     max_tokens: int
+    """Estimated tokens that the messages of any request may take; results of tools are shortened to it."""
 
 
 class Ending(enum.StrEnum):
@@ -146,7 +142,7 @@ class ConversationOutcome:
 
 @attrs.define(kw_only=True)
 class Conversation:
-    """One turn's, or one run's.
+    """The conversation of one turn, or of one run.
 
     Args:
         route: who is asked; ``meter`` counts what it costs.
@@ -328,7 +324,6 @@ class Conversation:
         return completion
 
     async def _carry_out(self, completion: Completion) -> None:
-        """One round of tool calls."""
         calls = prepare(completion.tool_calls, taken=self._ids, new_id=self.agent.core.new_id, most=MAX_CALLS)
         by_id = {prepared.call.id: prepared for prepared in calls}
         self._ids |= by_id.keys()

@@ -63,7 +63,7 @@ async def running(
     report: Callable[[Progress], None] = lambda _step: None,
     clock: Clock | None = None,
 ) -> AsyncIterator[App]:
-    """Everything but the listeners, running; stopped in stages in the end.
+    """Run everything but the listeners, and stop it in stages.
 
     Args:
         config: the configuration.

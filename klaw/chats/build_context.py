@@ -33,8 +33,6 @@ from klaw.store.search.candidates import Scope
 
 @attrs.frozen(kw_only=True)
 class TurnContext:
-    """A context, and the account of it."""
-
     context: Context
     receipt: dict[str, Any]
 
@@ -92,7 +90,7 @@ class Gatherer:
     Args:
         vitals: the chat's.
         rows: what the turn answers, and what came before.
-        meter: the turn's, for models that are asked meanwhile.
+        meter: counts what models cost that are asked meanwhile.
         sees: whether the model takes pictures.
         instructions: what the asking program adds behind the prompt files.
     """
@@ -108,7 +106,7 @@ class Gatherer:
     _looked_up: ContextUsed | None = None
 
     async def gather(self, budget: Budget, tools_tokens: int) -> TurnContext:
-        """Read, search and put it together. The caller holds an LLM slot when it asks for the first time.
+        """Read, search, and assemble the context. The caller holds an LLM slot when it asks for the first time.
 
         Args:
             budget: of the request.

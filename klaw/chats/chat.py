@@ -62,7 +62,7 @@ class StopTurn:
 
     reply: Reply[bool]
     seq: int | None = None
-    """Only one whose last question this is, or that is still to read its questions."""
+    """Only a turn that answers up to this message, or has not read its messages yet."""
 
 
 @attrs.frozen(kw_only=True)
@@ -74,8 +74,6 @@ class Recover:
 
 @attrs.frozen(kw_only=True)
 class TurnOver:
-    """The chat's own turn has ended."""
-
     turn: Turn
     status: TurnStatus | None
 

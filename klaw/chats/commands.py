@@ -15,12 +15,10 @@ ALIKE = 0.9
 
 
 MAX_WORD = 32
-"""Characters of a word that may be a command with a typing error."""
+"""Longer words are never taken for mistyped commands."""
 
 
 class Command(enum.StrEnum):
-    """What a message that begins with a slash can ask for."""
-
     NEW = "/new"
     STOP = "/stop"
     RETRY = "/retry"
@@ -87,13 +85,11 @@ def unknown_text(unknown: UnknownCommand, others: Collection[str] = ()) -> str:
 
 @attrs.frozen
 class SlashAnswer:
-    """What a slash command answers."""
-
     text: str
     metadata: dict[str, Any] = attrs.Factory(dict)
     """Metadata of the stored answer."""
     before: tuple[NewMessage, ...] = ()
-    """What is stored before it."""
+    """Messages that are stored before the answer."""
 
 
 class SlashCommands(Protocol):

@@ -1,4 +1,4 @@
-"""What people and models can ask of tasks and runs: the same for tools, slash commands and the admin socket.
+"""What people and models can ask of tasks and runs: the same for tools, slash commands and operations.
 
 Tasks and runs are plain JSON here. Fire times are in the task's zone, with their offset, as they were asked for; what
 happened is in UTC, as everywhere else.
@@ -38,10 +38,10 @@ MAX_TASKS = 200
 SHOWN_FIRES = 3
 PREVIEWED_FIRES = 5
 WAITING = "waiting"
-"""Status that is shown of a run that is stored as running and has no place yet."""
+"""The status shown for a run that is stored as running but waits for a place."""
 _LONG = frozenset({"message", "result", "notify", "depth", "details"})
 UNDELIVERED_DAYS = 30
-"""Results that could not be delivered are counted for so long."""
+"""For how long undelivered results are counted."""
 
 
 class Scheduling:

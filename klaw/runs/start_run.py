@@ -1,4 +1,4 @@
-"""Beginning runs: the record is made, its limits are checked, and it is stored; what comes back can be started."""
+"""Starting runs: make the record, check the limits, store it; what comes back can be started."""
 
 from typing import Any
 
@@ -36,8 +36,6 @@ log = structlog.get_logger("klaw.scheduler")
 
 @attrs.define(kw_only=True, eq=False)
 class Job:
-    """A stored run with what it needs to start."""
-
     live: LiveRun
     limits: TokenLimits
     timeout_s: float
@@ -61,12 +59,11 @@ class Spawn:
     """Name of the chat that is notified of the end."""
     depth: int
     outside: bool
-    """See ``Scheduling.spawn``."""
     reply: Reply[Run]
 
 
 class RunStarter:
-    """Begins runs of all kinds; owns the account of what is spent."""
+    """Starts runs of all kinds; owns the account of what is spent."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -230,7 +227,7 @@ class RunStarter:
 
 
 def _started(began: Job | Run) -> Job:
-    """What can be started. Raises NotStarted for a run that is over already."""
+    """Raises NotStarted for a run that is over already."""
     if isinstance(began, Run):
         raise NotStarted(began.note or "it was asked for twice at the same moment")
     return began

@@ -28,7 +28,7 @@ _WRITTEN = Converter(lenient=True)
 FIELDS: Mapping[str, str] = {note.name or field: field for field, note in notes(Task, Edit).items()}
 """The fields that people set, by the names that they use for them; the trigger not included."""
 CLEARABLE = {given: field for given, field in FIELDS.items() if attrs.fields_dict(Task)[field].default is None}
-"""Those that may be empty."""
+"""The fields that may be empty."""
 
 
 def _clear(given: Any) -> frozenset[str]:
@@ -49,7 +49,6 @@ _TYPES: Mapping[str, Any] = {
     "now": bool,
     "clear": Annotated[frozenset[str], Form(_clear, list)],
 }
-"""What each raw field is read as."""
 
 
 @attrs.frozen

@@ -40,7 +40,6 @@ class PastRun:
 
     id: str
     messages: tuple[PastMessage, ...]
-    """Oldest first."""
 
     @property
     def tokens(self) -> int:
@@ -68,7 +67,7 @@ class _TranscriptLine:
 
 
 def read_line(record: object) -> tuple[str, PastMessage]:
-    """The run and the message of one line of a transcript. Raises BadValue: the line is malformed."""
+    """The run and the message of one line of a transcript. Raises BadValue for a malformed line."""
     line = JOURNAL.read(record, _TranscriptLine)
     about = line.metadata
     if line.type is Kind.TOOL_CALL and about.calls is None:
@@ -129,11 +128,11 @@ class Collector:
 
 
 MAX_LINE_BYTES = 1024 * 1024
-"""A longer line would fill any model's context; it is left out."""
+"""A longer line would fill any model's context, and is left out."""
 MAX_PARSED_BYTES = 16 * 1024 * 1024
-"""Lines that are parsed for one history; reached only when many of the newest runs are incomplete or very long."""
+"""How much is parsed for one history; reached only when many of the newest runs are incomplete or very long."""
 MAX_SCANNED_BYTES = 256 * 1024 * 1024
-"""Bytes that are read for one history, those of lines that are left out included."""
+"""How much is read for one history, including lines that are left out."""
 
 _LOG = re.compile(r"\d{4}-\d{2}-\d{2}\.jsonl", re.ASCII)
 """One file a day, so names sort by age."""
@@ -206,8 +205,6 @@ def of_run(conversations: Path, run: Run) -> RunTranscript:
 
 @attrs.define
 class _BytesLeft:
-    """Bytes that may still be used."""
-
     parsed: int
     scanned: int
 

@@ -26,9 +26,9 @@ from klaw.runs.cron import fires, moment_of
 MIN_EVERY_S = 60
 MAX_EVERY_S = 366 * 86_400
 MAX_AHEAD_S = 50 * 366 * 86_400
-"""A one-shot further ahead is a mistake in the year."""
+"""A one-time task further ahead has the wrong year."""
 MAX_COUNTED = 1000
-"""Missed fire times are counted up to here; the time of counting stays in the milliseconds."""
+"""Missed fire times are counted up to here, which takes milliseconds."""
 
 _MAX_TEXT = 64
 _DATE_AND_TIME = re.compile(r"[0-9-]{8,10}[Tt ][0-9:.,]{2,16}([Zz]|[+-][0-9:]{2,8})?", re.ASCII)
@@ -36,8 +36,6 @@ _DATE_AND_TIME = re.compile(r"[0-9-]{8,10}[Tt ][0-9:.,]{2,16}([Zz]|[+-][0-9:]{2,
 
 @attrs.frozen(kw_only=True)
 class MissedFires:
-    """Fire times that came and were not used."""
-
     latest: int
     """The last of them, in Unix seconds."""
     count: int
@@ -146,7 +144,7 @@ def _fires(trigger: Trigger, anchor: float, after: float) -> Iterator[int]:
 
 
 def _latest(trigger: Trigger, anchor: float, after: float, now: float) -> int:
-    """The last fire time up to ``now``, when it is known that there is one: from ever further back."""
+    """The last fire time up to ``now``, which must exist: looks from ever further back."""
     back = 3600.0
     while True:
         found = None
