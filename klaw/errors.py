@@ -275,11 +275,9 @@ class NoSuchDocument(StorageError):
 class GraphError(CodedError):
     """A graph could not be asked, or did not answer as it should; the text is Klaw's own.
 
-    Attributes:
-        code: ``unknown_endpoint``, ``bad_address``, ``unreachable``, ``timeout``, ``refused``, ``malformed``,
-            ``too_large``, ``unreadable`` (a file), ``damaged`` (its store), ``full``, ``loading``, ``busy``,
-            ``crowded``, ``paused`` or ``bad_query``.
-    """
+    ``code`` is ``unknown_endpoint``, ``bad_address``, ``unreachable``, ``timeout``, ``refused``, ``malformed``,
+    ``too_large``, ``unreadable`` (a file), ``damaged`` (its store), ``full``, ``loading``, ``busy``, ``crowded``,
+    ``paused`` or ``bad_query``."""
 
 
 class NotAllowed(StorageError):

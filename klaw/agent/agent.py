@@ -37,11 +37,8 @@ class Agent:
     """Answers chats that are linked to knowledge bases."""
 
     async def keep_pictures(self, user: UserId, pictures: Sequence[bytes]) -> tuple[list[Named], list[str]]:
-        """Keep the pictures of an answer, so that its message can refer to them.
-
-        Returns:
-            The kept pictures, and a line for each other one that says why it was not kept.
-        """
+        """Keep the pictures of an answer, so that its message can refer to them. Returns those that were kept, and a
+        line for each other one that says why not."""
         kept: list[Named] = []
         problems: list[str] = []
         left = self.core.attachments.limits.max_message_bytes
@@ -97,11 +94,7 @@ class ToolCallRecorder:
         self.tell(call, state, "")
 
     def describe(self, offered: int, earlier: int) -> dict[str, Any]:
-        """The receipt's part about tools.
-
-        Args:
-            offered: how many tools the model was offered.
-            earlier: rounds of an interrupted turn that this one went on with.
-        """
+        """The receipt's part about tools. ``offered``: how many the model had; ``earlier``: rounds of an interrupted
+        turn that this one continued."""
         told: dict[str, Any] = {"offered": offered, "rounds": self.count, "calls": self.calls}
         return {**told, "earlier_rounds": earlier} if earlier else told

@@ -82,12 +82,8 @@ class Host(Protocol):
         ...
 
     def call(self, estimated: int, most: int) -> AbstractAsyncContextManager[ModelCall]:
-        """What is held while the model is asked: an LLM slot, a share of a limit.
-
-        Args:
-            estimated: tokens of the request.
-            most: longest answer without limits.
-        """
+        """What is held while the model is asked, for a request of ``estimated`` tokens: an LLM slot, a share of a
+        limit. ``most`` is the longest answer without limits."""
         ...
 
     def heard(self, delta: Delta) -> None:
@@ -192,10 +188,7 @@ class Conversation:
         return min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
 
     async def run(self) -> ConversationOutcome:
-        """Ask the model until it answers without calling tools.
-
-        Raises ProviderError. Then, and when it is cancelled, what the hooks stored stays.
-        """
+        """Ask the model until it answers without calling tools. Raises ProviderError; what the hooks stored stays."""
         self._prompt = await self._begin(self.route)
         self._ids = {call.id for message in self._prompt.messages for call in message.tool_calls}
         while True:

@@ -74,20 +74,15 @@ class Workspace:
             await self.within(self.skills.known, self.skills.refresh)
 
     async def within(self, otherwise: T, function: Callable[[*Args], T], *args: *Args) -> T:
-        """Run a function that reads in the workspace in a thread, for at most ``READ_S``; then give ``otherwise``.
-
-        Cancellation: a thread that still reads is left behind.
-        """
+        """Run a function that reads in the workspace in a thread, for at most ``READ_S``; then give ``otherwise``. A
+        cancelled thread is left behind."""
         with trio.move_on_after(READ_S):
             return await self.threads.run(function, *args, abandon=True)
         log.warning("workspace_does_not_answer", seconds=READ_S)
         return otherwise
 
     def read(self, user: UserId) -> PromptTexts:
-        """Read the files for a user: the agent's own, and of USER.md and core memory only this user's.
-
-        Blocks; run it in a thread.
-        """
+        """Read the agent's own files, and USER.md and core memory of one user. Blocks."""
         problems: list[str] = []
         if self.skills is not None:
             found_wrong = self.skills.known.problems

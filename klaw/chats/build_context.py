@@ -106,14 +106,8 @@ class Gatherer:
     _looked_up: ContextUsed | None = None
 
     async def gather(self, budget: Budget, tools_tokens: int) -> TurnContext:
-        """Read, search, and assemble the context. The caller holds an LLM slot when it asks for the first time.
-
-        Args:
-            budget: of the request.
-            tools_tokens: of its tool list, estimated.
-
-        Cancellation: nothing is changed.
-        """
+        """Read, search, and assemble the context of a request. The caller holds an LLM slot when it asks for the first
+        time. ``tools_tokens``: estimated, of the tool list."""
         agent, config, rows = self.agent, self.agent.core.config, self.rows
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)

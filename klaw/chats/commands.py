@@ -101,12 +101,6 @@ class SlashCommands(Protocol):
         ...
 
     async def run(self, word: str, chat: ChatId, rest: str, stop: Callable[[str], Awaitable[bool]]) -> SlashAnswer:
-        """Carry one out. Never raises a KlawError: what goes wrong is said in the answer.
-
-        Args:
-            word: one of ``meanings``.
-            chat: where it was given; only its user's data is touched.
-            rest: what stands behind the word.
-            stop: ends the chat's running turn, for the reason given.
-        """
+        """Carry one out, given in a chat: one of ``meanings``, with what stands behind it. Never raises a KlawError:
+        the answer says what went wrong. ``stop`` ends the chat's running turn, for the reason given."""
         ...

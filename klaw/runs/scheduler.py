@@ -310,11 +310,8 @@ class _Actor:
             self.passed[fire.key] = began
 
     def _start_queued(self, *, before: float) -> None:
-        """Start what was asked for at once, as far as there are places, the oldest first.
-
-        Args:
-            before: only what was asked for up to this moment, in Unix seconds.
-        """
+        """Start what was asked for at once, up to ``before`` (Unix seconds), as far as there are places, the oldest
+        first."""
         for job in [*self.scheduler.queued]:
             if from_iso(job.run.due) <= before and self._has_room((job.run.user, job.run.task)):
                 self.scheduler.queued.remove(job)

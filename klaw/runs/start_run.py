@@ -70,15 +70,11 @@ class RunStarter:
         self.ledger = Ledger(agent.core.readers)
 
     async def fire(self, fire: Fire) -> Job | Run:
-        """Begin the run of a task's fire time.
+        """Begin the run of a task's fire time. Raises StorageError: the fire time is not used up.
 
         Returns:
             What is to be started; or, of a run that is over already, its record: refused, and stored; or silent, and
-            not stored, a heartbeat that has nothing to look after.
-
-        Raises:
-            StorageError: nothing was stored; the fire time is not used up.
-        """
+            not stored, a heartbeat that has nothing to look after."""
         task = fire.task
         kind = RunKind.HEARTBEAT if task.name == HEARTBEAT else RunKind.SCHEDULED
         message = task.message
@@ -91,13 +87,8 @@ class RunStarter:
         return await self._begin(run, task)
 
     async def by_hand(self, user: UserId, name: TaskName) -> Job:
-        """Begin a run of a task that a person asked for.
-
-        Raises:
-            NoSuchTask: the user has no such task.
-            NotStarted: a limit forbids it, or the heartbeat has nothing to look after.
-            StorageError: it could not be stored.
-        """
+        """Begin a run of a task that a person asked for. Raises NoSuchTask; NotStarted: a limit forbids it, or the
+        heartbeat has nothing to look after."""
         task = await self._agent.core.readers.run(tasks.existing, user, name)
         message = task.message
         if name == HEARTBEAT:
@@ -109,17 +100,7 @@ class RunStarter:
         return _started(await self._begin(run, task))
 
     async def spawn(self, asked: Spawn, unfinished: int) -> Job:
-        """Begin a subagent.
-
-        Args:
-            asked: what is asked for.
-            unfinished: the user's spawned runs that are not over.
-
-        Raises:
-            NotStarted: a limit forbids it, or its name is a task's.
-            ConfigError: there is no such model.
-            StorageError: it could not be stored.
-        """
+        """Begin a subagent, while so many spawned runs of the user are unfinished. Raises as ``Scheduling.spawn``."""
         limits = self._agent.core.config.subagents
         refused = spawn_refusal(
             depth=asked.depth, unfinished=unfinished, max_depth=limits.max_depth, max_spawned=limits.max_spawned

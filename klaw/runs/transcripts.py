@@ -85,12 +85,8 @@ def read_line(record: object) -> tuple[str, PastMessage]:
 
 
 class Collector:
-    """Takes lines newest first and keeps the newest complete runs. Lines of several runs may be mixed.
-
-    Args:
-        runs: so many runs are wanted.
-        max_tokens: no more are wanted once the collected runs reach this.
-    """
+    """Takes lines newest first and keeps the newest complete runs; those of several runs may be mixed. No more are
+    wanted once there are ``runs`` of them, or ``max_tokens``."""
 
     def __init__(self, *, runs: int, max_tokens: int) -> None:
         self._runs = runs
@@ -141,17 +137,10 @@ log = structlog.get_logger("klaw.runs")
 
 
 def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_tokens: int) -> tuple[PastRun, ...]:
-    """The last complete runs of a task, oldest first; empty when it has none.
+    """The last complete runs of a task, at most ``runs``, oldest first; none older once those found have
+    ``max_tokens``.
 
-    What cannot be read is left out, with one warning for each file.
-
-    Args:
-        conversations: the folder of all transcripts.
-        runs: at most so many (``context.subagentHistory``).
-        max_tokens: older runs are not looked for once those found have so many estimated tokens.
-
-    Raises:
-        InvalidName: ``user`` or ``name`` breaks its rule.
+    What cannot be read is left out, with one warning for each file. Raises InvalidName for a bad user or task.
     """
     if runs <= 0 or max_tokens <= 0:
         return ()

@@ -55,16 +55,8 @@ def read_every(interval: Any) -> Every:
 
 def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool = False) -> At:
     """A moment in ISO-8601 with an offset (``2026-12-24T18:00+01:00``), or without one in the local time of ``zone``.
-
-    Args:
-        text: as it was written.
-        zone: a known one.
-        now: Unix seconds.
-        allow_past: a moment that is over becomes ``now``; else it is refused.
-
-    Raises:
-        ValueError: it says what is wrong.
-    """
+    One that is over becomes ``now`` with ``allow_past``, else it is refused. Raises ValueError, which says what is
+    wrong."""
     form = "must be a date and time in ISO-8601 with an offset, such as 2026-12-24T18:00+01:00"
     if len(text) > _MAX_TEXT or not _DATE_AND_TIME.fullmatch(text.strip()):
         raise ValueError(form)
@@ -89,14 +81,8 @@ def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool 
 
 
 def next_fires(trigger: Trigger, *, anchor: float, after: float, count: int) -> tuple[int, ...]:
-    """The next fire times, in Unix seconds.
-
-    Args:
-        anchor: the task's ``anchor_at`` in Unix seconds: fire times up to here are over, and intervals are counted
-            from it.
-        after: only fire times after this moment.
-        count: at most so many; a one-shot has one.
-    """
+    """The next fire times after ``after``, at most ``count``, in Unix seconds. Those up to ``anchor``, the task's
+    ``anchor_at``, are over, and intervals are counted from it."""
     return tuple(islice(_fires(trigger, anchor, after), count))
 
 
