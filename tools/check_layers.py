@@ -139,14 +139,7 @@ NAMED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+(\w+)")
 CALLS_WITH_TABLES = {"Rows", "insert", "upsert", "index_row", "unindex_row", "table", "full_text", "entries"}
 
 MOST_LINES = 400
-<<<<<<< HEAD
-LONGER = {
-    *("chats/chat.py", "convert.py", "errors.py", "operations/operation.py", "operations/people.py"),
-    "wire/frames.py",
-}
-=======
-LONGER = {*("operations/operation.py", "operations/people.py"), *("store/forget/applying.py", "wire/frames.py")}
->>>>>>> tasks
+LONGER = {"operations/operation.py", "operations/people.py", "wire/frames.py"}
 """Modules with more lines; to become none."""
 MOST_IN_FOLDER = 22
 FULLER = {"operations", "domain", "cli", "api", "store/kinds"}
