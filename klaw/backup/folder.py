@@ -15,7 +15,7 @@ import attrs
 from klaw import __version__, atomic_file
 from klaw.actor.clock import from_iso, iso
 from klaw.backup import manifest
-from klaw.backup.manifest import BrokenBackup, Manifest
+from klaw.backup.manifest import BackupManifest, BrokenBackup
 from klaw.errors import KlawError
 from klaw.store import migrations
 
@@ -48,7 +48,7 @@ class Backup:
     """One folder of a backup."""
 
     root: Path
-    manifest: Manifest | None
+    manifest: BackupManifest | None
     problem: str = ""
     """Why it cannot be used."""
 
@@ -115,7 +115,7 @@ def listed(folder: Path) -> list[Backup]:
 
 
 def after(newest: str, time: str) -> str:
-    """``Manifest.order`` of a backup.
+    """``BackupManifest.order`` of a backup.
 
     Args:
         newest: the order of the one before; empty where there is none.
@@ -172,7 +172,7 @@ def noting_failure(folder: Path) -> Iterator[None]:
         (folder / FAILED).unlink(missing_ok=True)
 
 
-def chosen(folder: Path, name: str | None) -> tuple[Path, Manifest]:
+def chosen(folder: Path, name: str | None) -> tuple[Path, BackupManifest]:
     """The backup of a name; without one the newest.
 
     Raises:

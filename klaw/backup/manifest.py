@@ -58,7 +58,7 @@ def _time(text: str) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Item:
+class BackupItem:
     """One file, or a symbolic link."""
 
     path: Annotated[str, Check(_inside)]
@@ -82,7 +82,7 @@ class Item:
 
 
 @attrs.frozen(kw_only=True)
-class Manifest:
+class BackupManifest:
     """What a backup holds."""
 
     form: int = FORM
@@ -108,14 +108,14 @@ class Manifest:
     """What could not be copied, with the reason."""
     new_bytes: int
     """That are not shared with the backup before."""
-    items: tuple[Item, ...]
+    items: tuple[BackupItem, ...]
 
     @property
     def bytes(self) -> int:
         return sum(each.size for each in self.items)
 
 
-def write(root: Path, manifest: Manifest) -> None:
+def write(root: Path, manifest: BackupManifest) -> None:
     """Raises OSError, BrokenBackup: it holds too many files to be read again."""
     data = json.dumps(JOURNAL.write(manifest), ensure_ascii=False, indent=1).encode()
     if len(data) > MAX_BYTES:
@@ -135,7 +135,7 @@ def _read(root: Path, name: str, most: int) -> bytes:
     return data
 
 
-def read(root: Path) -> Manifest:
+def read(root: Path) -> BackupManifest:
     """Raises BrokenBackup."""
     data, expected = (_read(root, name, most) for name, most in ((FILE, MAX_BYTES), (DIGEST, MAX_DIGEST)))
     if expected != f"{hashlib.sha256(data).hexdigest()}  {FILE}\n".encode():
@@ -144,6 +144,6 @@ def read(root: Path) -> Manifest:
         tree = json.loads(data)
         if isinstance(tree, dict) and isinstance(tree.get("form"), int) and tree["form"] > FORM:
             raise BrokenBackup(f"{root.name} was made by a newer Klaw ({tree.get('klaw')}): use that one")
-        return JOURNAL.read(tree, Manifest)
+        return JOURNAL.read(tree, BackupManifest)
     except (ValueError, RecursionError, BadValue) as error:
         raise BrokenBackup(f"{root.name}: {FILE} is no manifest of a backup: {error}") from error

@@ -28,7 +28,7 @@ from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
 from klaw.store.kinds import attachments, message_quota, messages
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.kinds.pending import read_rows
 
 MAX_BATCH = 64
@@ -48,7 +48,7 @@ class Submit:
     id: str
     text: str
     channel: str
-    reply: Reply[Appended]
+    reply: Reply[AppendedMessage]
     files: tuple[Named, ...] = ()
     """A message with files is never a command."""
     instructions: str = ""
@@ -127,7 +127,7 @@ class _ChatActor:
     debounce: Debounce = attrs.field(init=False)
     waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     """While it waits for a message: until when."""
-    storing: Reply[tuple[Appended, ...]] | None = attrs.field(default=None, init=False)
+    storing: Reply[tuple[AppendedMessage, ...]] | None = attrs.field(default=None, init=False)
     """The last plain message that was handed to the writer …"""
     unstored: int = attrs.field(default=0, init=False)
     """… and how many of them are not stored yet."""
@@ -249,12 +249,12 @@ class _ChatActor:
             self._follow(message, storing)
         return storing is not None
 
-    def _follow(self, submit: Submit, storing: Reply[tuple[Appended, ...]]) -> None:
+    def _follow(self, submit: Submit, storing: Reply[tuple[AppendedMessage, ...]]) -> None:
         self.storing = storing
         self.unstored += 1
         storing.then(partial(self._stored, submit))
 
-    def _stored(self, submit: Submit, stored: Reply[tuple[Appended, ...]]) -> None:
+    def _stored(self, submit: Submit, stored: Reply[tuple[AppendedMessage, ...]]) -> None:
         """Called by the writer."""
         self.unstored -= 1
         try:

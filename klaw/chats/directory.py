@@ -21,8 +21,8 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord, kept_text
 from klaw.errors import ActorStopped, ChatBusy, TooManyChats
 from klaw.store.kinds import chats, messages, pending, turns
-from klaw.store.kinds.chats import Chat
-from klaw.store.kinds.messages import Appended, Session
+from klaw.store.kinds.chats import StoredChat
+from klaw.store.kinds.messages import AppendedMessage, ChatRow
 
 PARENT = "chats"
 
@@ -60,7 +60,7 @@ class ChatDirectory:
         chat: ChatId,
         message_id: str,
         text: str,
-        reply: Reply[Appended],
+        reply: Reply[AppendedMessage],
         files: tuple[Named, ...] = (),
         channel: str = WEBSOCKET,
         instructions: str = "",
@@ -101,13 +101,13 @@ class ChatDirectory:
         instructions: str = "",
         *,
         question: bool = False,
-    ) -> Appended:
+    ) -> AppendedMessage:
         """``start`` the chat, ``submit`` the message and wait until it is durable.
 
         Cancellation: it may or may not be stored; the id makes a repetition safe.
         """
         await self.start(user, name)
-        reply = Reply[Appended]()
+        reply = Reply[AppendedMessage]()
         self.submit(names.chat_id(user, name), message_id, text, reply, files, channel, instructions, question=question)
         return await reply.wait()
 
@@ -127,11 +127,11 @@ class ChatDirectory:
         """Answer what is left unanswered in a chat, however old. Raises InvalidName, TooManyChats, ActorStopped."""
         (await self._handle(names.chat_id(user, name))).mailbox.tell(Recover(however_old=True))
 
-    async def session(self, user: UserId, name: str) -> Session | None:
+    async def session(self, user: UserId, name: str) -> ChatRow | None:
         """A chat's row; None for an unknown chat. Raises InvalidName."""
         return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))
 
-    async def listed(self, user: UserId, limit: int, *, archived: bool) -> list[Chat]:
+    async def listed(self, user: UserId, limit: int, *, archived: bool) -> list[StoredChat]:
         """The user's chats, the last used first: those that are archived, or those that are not."""
         return await self._agent.core.readers.run(chats.listed, user, limit, archived=archived)
 

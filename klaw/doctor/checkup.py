@@ -63,19 +63,18 @@ def check_up(
         now: Unix seconds; the real time when left out.
         environ: for the configuration's ``${NAME}``.
     """
-    done = Checkup()
+    done, now = Checkup(), time.time() if now is None else now
     config, found = places.check_config(paths, environ)
     done.findings += found
     done.findings += [places.check_tokens(paths), places.check_folders(paths)]
     stored = newest = None
     if paths.data_dir.is_dir() and os.access(paths.data_dir, os.R_OK | os.X_OK):
-        done.findings.append(places.check_disk(paths))
+        done.findings += places.check_place("disk", paths, now)
         running = server.status is not None or places.is_in_use(paths.data_dir)
         stored, newest = _check_data(done, paths, config, whole=whole, running=running)
     done.findings.append(places.check_embedding(paths, config, stored, whole=whole))
     done.findings += filter(None, (places.check_reranker(config), places.check_local_llm(paths, config, whole=whole)))
-    now = time.time() if now is None else now
-    done.findings += filter(None, [places.check_backups(paths, now)])
+    done.findings += places.check_place("backups", paths, now)
     done.findings.append(places.check_clock(now, newest))
     done.findings += places.check_server(paths, server, version)
     return done

@@ -7,8 +7,8 @@ from typing import Protocol
 import attrs
 
 from klaw.config.paths import Paths
-from klaw.doctor.judge import Finding, listed, ok, problem, warning
-from klaw.domain.text import plural
+from klaw.doctor.judge import Finding, ok, problem, warning
+from klaw.domain.text import listed, plural
 from klaw.store import attachments, originals
 from klaw.store.kinds.attachments import named
 from klaw.store.kinds.knowledge import sources
@@ -97,7 +97,7 @@ def _of_messages(paths: Paths, *, whole: bool) -> FilesChecked:
 
 
 @attrs.frozen(kw_only=True)
-class _Kind:
+class _FileKind:
     """Files that one kind of thing names."""
 
     what: str
@@ -108,7 +108,7 @@ class _Kind:
     compared: Compare
 
 
-MESSAGES = _Kind(
+MESSAGES = _FileKind(
     what="files",
     of="messages",
     named_by="message",
@@ -117,7 +117,7 @@ MESSAGES = _Kind(
     " `klaw forget CHAT#NUMBER` removes the message",
     compared=_of_messages,
 )
-BASES = _Kind(
+BASES = _FileKind(
     what="knowledge",
     of="knowledge bases",
     named_by="source",
@@ -128,7 +128,7 @@ BASES = _Kind(
 )
 
 
-def judge_files(kind: _Kind, found: FilesChecked, paths: Paths, *, whole: bool) -> list[Finding]:
+def judge_files(kind: _FileKind, found: FilesChecked, paths: Paths, *, whole: bool) -> list[Finding]:
     """What it means. Pure."""
     todo = kind.todo
     findings = []

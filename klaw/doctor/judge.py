@@ -7,11 +7,11 @@ from typing import Any
 import attrs
 
 from klaw.domain.names import ChatId
-from klaw.domain.text import plural
+from klaw.domain.text import listed, plural
 from klaw.store.engine.set_aside import FOLDER
 from klaw.store.kinds.soundness import Checked, Soundness
 from klaw.store.migrations import Schema
-from klaw.store.rebuild.logcheck import Lacking, LogReport
+from klaw.store.rebuild.logcheck import LackingRecords, LogReport
 from klaw.store.search.coverage import WholeLook
 
 REBUILD = "stop the server and run `klaw reindex --accept-differences`: it makes the database again from the logs"
@@ -51,12 +51,6 @@ def warning(name: str, text: str, todo: str | None = None) -> Finding:
 
 def problem(name: str, text: str, todo: str) -> Finding:
     return Finding(name=name, level=Level.PROBLEM, text=text, todo=todo)
-
-
-def listed(names: Sequence[str], limit: int = 5) -> str:
-    """The first few names, and how many more there are."""
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def _faults(counts: Mapping[str, int]) -> str:
@@ -249,7 +243,7 @@ def _span(gap: tuple[int, int]) -> str:
 
 def judge_tails(
     report: LogReport,
-    missing: Lacking,
+    missing: LackingRecords,
     last_seqs: Mapping[ChatId, int],
     *,
     last_change: int = 0,

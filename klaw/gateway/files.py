@@ -5,7 +5,7 @@ import trio
 from klaw.domain.names import UserId
 from klaw.errors import ProtocolError
 from klaw.gateway.answers import frame_of
-from klaw.store.attachments import DISCARD_S, Attachments, Draft
+from klaw.store.attachments import DISCARD_S, Attachments, FileDraft
 from klaw.wire.files import FETCH_BYTES, Fetch, Fetched, Upload, Uploaded
 from klaw.wire.frames import FileFrame
 
@@ -15,7 +15,7 @@ class Files:
 
     def __init__(self, user: UserId, attachments: Attachments) -> None:
         self._user, self._attachments = user, attachments
-        self._draft: Draft | None = None
+        self._draft: FileDraft | None = None
         self._alone = trio.Lock()
 
     async def run(self) -> None:

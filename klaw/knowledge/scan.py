@@ -15,7 +15,7 @@ import attrs
 
 from klaw.config import guarded
 from klaw.domain.knowledge import DocumentState
-from klaw.store.kinds.knowledge.documents import Known
+from klaw.store.kinds.knowledge.documents import KnownDocument
 
 MAX_FOLDERS = 20_000
 MAX_DEPTH = 64
@@ -169,7 +169,7 @@ def look(root: Path, most: int, private: Collection[Place] = ()) -> Look:
     )
 
 
-def emptied(found: Look, known: Mapping[str, Known], before: Mapping[str, int]) -> set[str]:
+def emptied(found: Look, known: Mapping[str, KnownDocument], before: Mapping[str, int]) -> set[str]:
     """Folders that are empty, of which documents were read, and not on the device where they were seen: perhaps it is
     not mounted.
 
@@ -184,7 +184,9 @@ def emptied(found: Look, known: Mapping[str, Known], before: Mapping[str, int]) 
     return gone & {"/".join(parts[:depth]) for parts in above for depth in range(len(parts) + 1)}
 
 
-def compare(found: Look, known: Mapping[str, Known], *, kept: Collection[str] = (), again: bool = False) -> Changes:
+def compare(
+    found: Look, known: Mapping[str, KnownDocument], *, kept: Collection[str] = (), again: bool = False
+) -> Changes:
     """What has changed since the documents were read.
 
     Args:
@@ -199,7 +201,7 @@ def compare(found: Look, known: Mapping[str, Known], *, kept: Collection[str] = 
     return Changes(wait=wait, gone=gone)
 
 
-def _changed(file: File, before: Known | None) -> bool:
+def _changed(file: File, before: KnownDocument | None) -> bool:
     return before is None or (before.state is not DocumentState.WAITING and before.stamp != file.stamp)
 
 

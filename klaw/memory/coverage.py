@@ -33,7 +33,7 @@ log = structlog.get_logger("klaw.coverage")
 
 
 @attrs.frozen(kw_only=True)
-class Pace:
+class CoveragePace:
     """How much it does at once, and how often."""
 
     rows: int = 500
@@ -89,7 +89,7 @@ class Coverage(Nudge):
     wake_embedder: Callable[[], None]
     sliding_window: int = attrs.field(kw_only=True)
     with_summaries: bool = attrs.field(default=False, kw_only=True)
-    pace: Pace = attrs.field(factory=Pace, kw_only=True)
+    pace: CoveragePace = attrs.field(factory=CoveragePace, kw_only=True)
     status: CoverageStatus = attrs.field(factory=CoverageStatus, init=False)
     _count: Count = attrs.field(factory=Count, init=False)
     """What is shown; it goes on with each new message."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from klaw.llm.prices import Prices, Rate
     from klaw.operations.answers.chats import ChatState
     from klaw.store.engine.database import Readers
-    from klaw.store.kinds.messages import Session
+    from klaw.store.kinds.messages import ChatRow
 
 NOUN = Noun("chat", "show one chat, and choose its model")
 DEFAULT = "default"
@@ -213,7 +213,7 @@ async def models(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any
     }
 
 
-async def session_of(readers: "Readers", chat: ChatId) -> "Session":
+async def session_of(readers: "Readers", chat: ChatId) -> "ChatRow":
     """A chat's row. Raises OperationError (``unknown_chat``)."""
     from klaw.store.kinds import messages
 

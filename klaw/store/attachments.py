@@ -89,7 +89,7 @@ def remove(data_dir: Path, user: UserId, digests: Iterable[str]) -> None:
         os.fsync(folder)
 
 
-class Draft:
+class FileDraft:
     """A file that is being kept. Its methods block; ``Attachments`` calls them in threads."""
 
     def __init__(self, data_dir: Path, user: UserId, name: str, limits: AttachmentsConfig) -> None:
@@ -190,7 +190,7 @@ class Attachments:
         """Keep a file of this machine; see ``keep``."""
 
         def work() -> Attachment:
-            draft = Draft(self._data_dir, user, name, self.limits)
+            draft = FileDraft(self._data_dir, user, name, self.limits)
             try:
                 with opened() as file:
                     while piece := file.read(PIECE_BYTES):
@@ -201,24 +201,24 @@ class Attachments:
 
         return await self._run(work)
 
-    async def begin(self, user: UserId, name: str) -> Draft:
+    async def begin(self, user: UserId, name: str) -> FileDraft:
         """Begin to keep a file that comes in pieces; ``discard`` it in the end.
 
         Raises:
             AttachmentRefused: ``files_full``.
             StorageFull
         """
-        return await self._run(Draft, self._data_dir, user, name, self.limits)
+        return await self._run(FileDraft, self._data_dir, user, name, self.limits)
 
-    async def add(self, draft: Draft, piece: bytes) -> None:
+    async def add(self, draft: FileDraft, piece: bytes) -> None:
         """Raises AttachmentRefused, StorageFull."""
         await self._run(draft.add, piece)
 
-    async def finish(self, draft: Draft) -> Attachment:
+    async def finish(self, draft: FileDraft) -> Attachment:
         """All of it is there: keep it, durably. Raises AttachmentRefused, StorageFull."""
         return await self._run(draft.keep)
 
-    async def discard(self, draft: Draft) -> None:
+    async def discard(self, draft: FileDraft) -> None:
         """Leave nothing open; what was finished stays. Idempotent."""
         await self._threads.run(draft.discard)
 

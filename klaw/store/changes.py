@@ -18,7 +18,7 @@ from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
-from klaw.store.engine.tables import Table
+from klaw.store.engine.tables import ContentTable
 from klaw.store.rows import dumps
 
 MEMORY = "memory"
@@ -121,7 +121,7 @@ class Kind(Generic[V]):
     the table."""
     clear: Sequence[str] = ()
     """Statements that remove all of it, for a database that is made from the logs."""
-    tables: Sequence[Table] = ()
+    tables: Sequence[ContentTable] = ()
     """What it adds to the content of a database."""
     key: Form = attrs.field(default=Form(str, str))
     key_of: Callable[[Any], str] = str

@@ -22,8 +22,8 @@ from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
 from klaw.store.attachments import Attachments
-from klaw.store.kinds.chats import Chat
-from klaw.store.kinds.messages import Appended, Session
+from klaw.store.kinds.chats import StoredChat
+from klaw.store.kinds.messages import AppendedMessage, ChatRow
 from klaw.toolbox.approvals import Approvals
 from tests.support.waiting import HANG_S
 
@@ -113,8 +113,8 @@ class FakeChats:
         if row is not None:
             if row.chat != chat:
                 raise IdConflict("used in another chat")
-            return Appended(row, True)
-        return Appended(self.append(user_of(chat), name_of(chat), text, message_id=message_id), False)
+            return AppendedMessage(row, True)
+        return AppendedMessage(self.append(user_of(chat), name_of(chat), text, message_id=message_id), False)
 
     async def stop(self, user, name):
         await trio.lowlevel.checkpoint()
@@ -123,7 +123,7 @@ class FakeChats:
 
     def _session(self, chat):
         rows = self.rows[chat]
-        return Session(
+        return ChatRow(
             key=1, chat=chat, user=rows[0].user, name=name_of(chat), model=None, last_seq=len(rows), segment=0,
             segment_start=1, created_at=rows[0].created_at, updated_at=rows[-1].created_at,
         )  # fmt: skip
@@ -137,7 +137,7 @@ class FakeChats:
         await trio.lowlevel.checkpoint()
         found = [self._session(chat) for chat, rows in self.rows.items() if rows[0].user == user][:limit]
         return [
-            Chat(
+            StoredChat(
                 chat=each.chat, user=user, name=each.name, title="Сад", last_seq=each.last_seq, segment=0,
                 archived=archived, created_at=each.created_at, updated_at=each.updated_at,
             )

@@ -45,7 +45,7 @@ from klaw.memory.summaries.rendering import NOTE_TOKENS, Notes, calls, notes_of,
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import chats, messages, summaries
-from klaw.store.kinds.summaries import Uncovered, copy_path
+from klaw.store.kinds.summaries import UnsummarisedPart, copy_path
 
 
 def path_of(data_dir: Path, summary: Summary) -> Path:
@@ -180,7 +180,7 @@ class Maker:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _choose(self, found: Uncovered, route: Route, failures: int, *, bound: bool) -> Chunk | None:
+    def _choose(self, found: UnsummarisedPart, route: Route, failures: int, *, bound: bool) -> Chunk | None:
         if not self.config.summaries.enabled:
             return None
         rules = self.rules
@@ -215,7 +215,7 @@ class Maker:
         room = budget.usable - PROMPT_TOKENS - rules.max_tokens * 2
         return max(LEAST_ROOM, min(room, MAX_ROOM) >> min(failures, 4))
 
-    async def _limited(self, found: Uncovered, chunk: Chunk) -> Failed | None:
+    async def _limited(self, found: UnsummarisedPart, chunk: Chunk) -> Failed | None:
         """Whether the user's limit for today forbids another one."""
         limit, user = self.config.summaries.daily_tokens, found.session.user
         if not limit:
@@ -226,7 +226,7 @@ class Maker:
         needed = min(weight(chunk.messages), MAX_ROOM) + PROMPT_TOKENS + self.rules.part_tokens
         return Failed("limit_tokens", until=next_day(now)) if used + needed > limit else None
 
-    async def _make(self, found: Uncovered, chunk: Chunk, route: Route, vitals: Vitals) -> Made:
+    async def _make(self, found: UnsummarisedPart, chunk: Chunk, route: Route, vitals: Vitals) -> Made:
         rules = self.rules
         async with self.asker.charged("summary", found.session.user, found.session.chat) as asker:
             model = SummaryModel(asker=asker, route=route, correction=self.correction, vitals=vitals)
@@ -260,7 +260,7 @@ class Maker:
         log.info("summary_made", count=len(chunk.messages), tokens=stored.tokens)
         return Made(stored)
 
-    async def _text(self, found: Uncovered, chunk: Chunk, model: SummaryModel, rules: Rules) -> str:
+    async def _text(self, found: UnsummarisedPart, chunk: Chunk, model: SummaryModel, rules: Rules) -> str:
         shown = rendering.transcript(chunk.messages)
         beside = [summary for summary in found.live if chunk.base is None or summary.number != chunk.base.number]
         room = self._room(model.route, rules, 0)

@@ -32,7 +32,7 @@ log = structlog.get_logger("klaw.journal")
 
 
 @attrs.frozen
-class Entry:
+class LogEntry:
     """One line for one log."""
 
     path: str
@@ -66,7 +66,7 @@ class CommitLog:
             self.close()
             raise
 
-    def append(self, group: Sequence[Entry]) -> None:
+    def append(self, group: Sequence[LogEntry]) -> None:
         """Make a group durable; until ``keep`` it may be taken back.
 
         Raises:

@@ -19,7 +19,7 @@ import structlog
 
 from klaw import atomic_file
 from klaw.config.paths import ensure_private_dir, open_private
-from klaw.store.engine.commit_log import CommitLog, Entry, read_groups
+from klaw.store.engine.commit_log import CommitLog, LogEntry, read_groups
 from klaw.store.engine.log_rewrite import LogRewrite
 
 LOCK_FILE = "klaw.lock"
@@ -101,7 +101,7 @@ class Journal:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[LogEntry]) -> None:
         """Append a group; when this returns, it is durable. ``rollback`` may still take it back.
 
         Raises:

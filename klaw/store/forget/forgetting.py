@@ -23,7 +23,7 @@ from klaw.store import changes
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.log_rewrite import STEP_BYTES, LogRewrite
-from klaw.store.engine.transaction import Stopped, Transaction, WriteRequest, commit_group
+from klaw.store.engine.transaction import StoppedStore, Transaction, WriteRequest, commit_group
 from klaw.store.forget import applying, quoting
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.applying import FORGET, Look, is_current
@@ -164,7 +164,7 @@ def _core_without(tx: Transaction, found: Scope) -> tuple[str, Document | None]:
     return present.digest, document
 
 
-def begin_cleaning(stopped: Stopped, cleaner: Cleaner, paths: Sequence[str]) -> list[LogRewrite]:
+def begin_cleaning(stopped: StoppedStore, cleaner: Cleaner, paths: Sequence[str]) -> list[LogRewrite]:
     """Begin to rewrite logs without what was forgotten. Raises StorageError, as ``exchange_logs``."""
     with left_to_the_next_start(stopped.journal):
         return [stopped.journal.begin_rewrite(path, cleaner.line_of(path)) for path in paths]
@@ -183,7 +183,7 @@ def take_in(rewrites: Sequence[LogRewrite]) -> None:
             each.sync()
 
 
-def exchange_logs(stopped: Stopped, rewrites: Sequence[LogRewrite]) -> list[LogRewrite]:
+def exchange_logs(stopped: StoppedStore, rewrites: Sequence[LogRewrite]) -> list[LogRewrite]:
     """Put the new logs in the place of the old ones. Returns those to which too much was appended meanwhile: see
     ``Journal.exchange``.
 
@@ -205,7 +205,7 @@ def sync_folders(rewrites: Sequence[LogRewrite]) -> None:
             each.sync_folder()
 
 
-def compact_database(stopped: Stopped, *, vacuum: bool) -> bool:
+def compact_database(stopped: StoppedStore, *, vacuum: bool) -> bool:
     """Empty the write-ahead log into the database; with ``vacuum`` rebuild the file, which takes a second for some
     hundred megabytes. Returns whether that was done: see ``logs.compact``.
 

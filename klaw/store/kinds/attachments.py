@@ -29,7 +29,7 @@ from klaw.errors import AttachmentRefused, StorageError
 from klaw.store import attachments
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import message_quota, messages
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds.messages import AppendedMessage
 
 
 def append(
@@ -39,7 +39,7 @@ def append(
     limits: AttachmentsConfig,
     most_bytes: int = 0,
     turn: TurnRecord | None = None,
-) -> tuple[Appended, ...]:
+) -> tuple[AppendedMessage, ...]:
     """Store a message with files that were kept before: a user's, see ``message_quota.append``, or with its turn an
     answer.
 

@@ -8,13 +8,13 @@ from klaw.errors import TooMuchToday
 from klaw.store.engine import meta
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds.messages import AppendedMessage
 
 _STORED_TODAY = "stored_today:"
 """With a user's name behind it: a day, and the bytes of lines of that user's messages that were stored on it."""
 
 
-def append(tx: Transaction, new: NewMessage, most_bytes: int) -> tuple[Appended, ...]:
+def append(tx: Transaction, new: NewMessage, most_bytes: int) -> tuple[AppendedMessage, ...]:
     """Store a message of a user; one that is there already costs nothing.
 
     Args:

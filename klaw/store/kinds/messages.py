@@ -68,7 +68,7 @@ def parse_message(record: dict[str, Any]) -> Message:
 
 
 @attrs.frozen(kw_only=True)
-class Session:
+class ChatRow:
     """A chat's row."""
 
     key: Annotated[int, Wire("chat_key")]
@@ -98,10 +98,10 @@ MESSAGE: changes.Kind[Message] = changes.Kind(
     ),
 )
 _CONTENT = "chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
-SESSION: changes.Kind[Session] = changes.Kind(
+SESSION: changes.Kind[ChatRow] = changes.Kind(
     what="session",
     plural="chats",
-    cls=Session,
+    cls=ChatRow,
     table="sessions",
     id="chat_id",
     changed="",
@@ -110,7 +110,7 @@ SESSION: changes.Kind[Session] = changes.Kind(
     tables=(table("sessions", "sessions", "chat_id", _CONTENT, first="", small=True),),
 )
 MESSAGES = rows.Rows(Message, "messages")
-SESSIONS = rows.Rows(Session, "sessions")
+SESSIONS = rows.Rows(ChatRow, "sessions")
 
 
 def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message | None:
@@ -250,7 +250,7 @@ def index_again(connection: apsw.Connection, rowid: int) -> bool:
     return True
 
 
-def session(connection: apsw.Connection, chat: ChatId) -> Session | None:
+def session(connection: apsw.Connection, chat: ChatId) -> ChatRow | None:
     """A chat's row."""
     return SESSIONS.one(connection, "WHERE chat_id = ?", chat)
 
@@ -351,7 +351,7 @@ def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_
 
 
 @attrs.frozen
-class Appended:
+class AppendedMessage:
     """Outcome of one message."""
 
     message: Message
@@ -359,7 +359,7 @@ class Appended:
     """The id was there already; ``message`` is the stored one and nothing was written."""
 
 
-def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None = None) -> tuple[Appended, ...]:
+def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None = None) -> tuple[AppendedMessage, ...]:
     """Store messages in order and, with them, the turn that they end. The ids make a repetition safe.
 
     Raises:
@@ -373,7 +373,7 @@ def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None =
     return appended
 
 
-def append_one(tx: Transaction, new: NewMessage) -> Appended:
+def append_one(tx: Transaction, new: NewMessage) -> AppendedMessage:
     """Store a message at the end of its chat, unless the user has one of this id.
 
     Raises:
@@ -383,8 +383,8 @@ def append_one(tx: Transaction, new: NewMessage) -> Appended:
     if known is not None and known.chat != new.chat:
         raise IdConflict("this message id is already used in another chat")
     if known is not None:
-        return Appended(known, repeated=True)
+        return AppendedMessage(known, repeated=True)
     message = insert(tx.connection, new)
     tx.write(message_path(message), message_line(message))
     tx.published.append(message)
-    return Appended(message, repeated=False)
+    return AppendedMessage(message, repeated=False)

@@ -127,7 +127,7 @@ def merged_into(connection: apsw.Connection, user: UserId, person: PersonId, *, 
 
 
 @attrs.frozen
-class Spoken:
+class PlacedMention:
     """A mention, and where it is now."""
 
     mention: Mention
@@ -153,10 +153,10 @@ FROM person_mentions AS m WHERE m.user_id = ?1 AND m.person_id IN mine ORDER BY 
 """
 
 
-def mentions(connection: apsw.Connection, user: UserId, person: PersonId, *, limit: int = 100) -> list[Spoken]:
+def mentions(connection: apsw.Connection, user: UserId, person: PersonId, *, limit: int = 100) -> list[PlacedMention]:
     """Where a user's person was named, and those who turned out to be the same; the newest first."""
     return [
-        Spoken(Mention(topic=topic, message=message, at=at), TopicId(now) if now is not None else None)
+        PlacedMention(Mention(topic=topic, message=message, at=at), TopicId(now) if now is not None else None)
         for topic, message, at, now in connection.execute(_MENTIONS, (user, person, limit))
     ]
 

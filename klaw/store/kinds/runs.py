@@ -69,7 +69,7 @@ def parse_run(record: dict[str, Any]) -> RunState:
 
 
 @attrs.frozen(kw_only=True)
-class Spoken:
+class TranscriptLine:
     """One line of a run's transcript."""
 
     id: str
@@ -117,9 +117,9 @@ def transcript_line(run: Run, seq: int, message: NewMessage) -> str:
     )
 
 
-def parse_transcript(record: dict[str, Any]) -> Spoken:
+def parse_transcript(record: dict[str, Any]) -> TranscriptLine:
     """A transcript's line. Raises KeyError or ValueError for a malformed one."""
-    spoken = JOURNAL.read(record, Spoken)
+    spoken = JOURNAL.read(record, TranscriptLine)
     JOURNAL.read(spoken.metadata["run"], str)
     return spoken
 

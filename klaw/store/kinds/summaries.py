@@ -19,7 +19,7 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.engine.tables import full_text, table
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages, tool_notes
-from klaw.store.kinds.messages import Session
+from klaw.store.kinds.messages import ChatRow
 
 _SUMMARIES = rows.Rows(Summary, "summaries")
 
@@ -75,10 +75,10 @@ def tokens_since(connection: apsw.Connection, user: UserId, since: str) -> int:
 
 
 @attrs.frozen(kw_only=True)
-class Uncovered:
+class UnsummarisedPart:
     """The part of a chat's segment that no summary holds."""
 
-    session: Session
+    session: ChatRow
     live: tuple[Summary, ...]
     covered_to: int
     history: tuple[Message, ...]
@@ -93,7 +93,7 @@ MAX_WAITING = 1_000
 """Unanswered questions that are looked at to find the first."""
 
 
-def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Uncovered | None:
+def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> UnsummarisedPart | None:
     """Read what could be summarised. None for an unknown chat.
 
     Args:
@@ -106,7 +106,7 @@ def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Uncovere
         done = max(covered_to(connection, chat, session.segment), session.segment_start - 1)
         waiting = messages.pending(connection, chat, session.segment_start, MAX_WAITING)
         end = waiting[0].seq if waiting else _END
-        return Uncovered(
+        return UnsummarisedPart(
             session=session,
             live=tuple(live(connection, chat, session.segment)),
             covered_to=done,
@@ -131,7 +131,7 @@ def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[
 
 
 @attrs.frozen(kw_only=True)
-class Failure:
+class SummaryFailure:
     """A chat whose last attempt failed."""
 
     chat: Annotated[ChatId, Wire("chat_id")]
@@ -142,10 +142,10 @@ class Failure:
     code: str
 
 
-_FAILURES = rows.Rows(Failure, "summary_failures")
+_FAILURES = rows.Rows(SummaryFailure, "summary_failures")
 
 
-def failures(connection: apsw.Connection, limit: int) -> list[Failure]:
+def failures(connection: apsw.Connection, limit: int) -> list[SummaryFailure]:
     """Chats that wait for another attempt, the earliest first."""
     return _FAILURES.all(connection, "ORDER BY retry_at LIMIT ?", limit)
 
@@ -314,10 +314,10 @@ def put(
     return put.summary
 
 
-_PUT_FAILURE = rows.insert("summary_failures", Failure).replace("INSERT", "INSERT OR REPLACE", 1)
+_PUT_FAILURE = rows.insert("summary_failures", SummaryFailure).replace("INSERT", "INSERT OR REPLACE", 1)
 
 
-def note_failure(tx: Transaction, failure: Failure) -> None:
+def note_failure(tx: Transaction, failure: SummaryFailure) -> None:
     """Remember that a chat's summary failed and when it may be tried again, also over a restart. It is no part of the
     logs."""
     tx.connection.execute(_PUT_FAILURE, rows.values(failure))

@@ -19,7 +19,7 @@ from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.tables import entries, full_text, table
 from klaw.store.kinds import topics
-from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
+from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicVersion
 from klaw.store.rows import dumps
 
 ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
@@ -35,7 +35,7 @@ class TopicChange:
     chat: Annotated[ChatId, Wire("chat_id")]
     op: ChangeOp
     by: Author
-    before: Annotated[tuple[TopicState, ...], Quotes()]
+    before: Annotated[tuple[TopicVersion, ...], Quotes()]
     """The topics that it changed or ended, as they were, with all their messages."""
     after: tuple[TopicId, ...]
     """The topics that it made or changed."""
@@ -69,7 +69,7 @@ def of_user(
     return found[:limit]
 
 
-def _ids(states: Sequence[TopicState]) -> set[TopicId]:
+def _ids(states: Sequence[TopicVersion]) -> set[TopicId]:
     return {state.id for state in states}
 
 
@@ -89,7 +89,7 @@ _OVERLAPPING = "WHERE user_id = ? AND entry > ? AND last_rowid >= ? AND first_ro
 
 def _touching(
     connection: apsw.Connection, user: UserId, after: int, rowids: Collection[int]
-) -> Iterator[tuple[TopicChange, list[TopicState]]]:
+) -> Iterator[tuple[TopicChange, list[TopicVersion]]]:
     """Changes after an entry with those of their states that have one of the messages."""
     if not rowids:
         return
@@ -180,12 +180,12 @@ def _record(connection: apsw.Connection, entry: Change[TopicsPut | TopicMark]) -
         connection.execute(_UNDONE, (entry.user, put.undoes, entry.entry))
 
 
-def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicState | None:
+def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicVersion | None:
     found = topics.get(connection, user, topic)
     if found is None:
         return None
     same = {name: getattr(found, name) for name in ("id", "summary", "general", "consolidated", "facts")}
-    return TopicState(**same, members=tuple(topics.members(connection, user, topic)))
+    return TopicVersion(**same, members=tuple(topics.members(connection, user, topic)))
 
 
 _TAKE_OUT = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"

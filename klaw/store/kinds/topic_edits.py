@@ -16,7 +16,7 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import topic_changes, topic_vectors, topics
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import TopicVector
-from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
+from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicVersion
 
 _MOST = 1 << 62
 
@@ -96,7 +96,7 @@ def store(
     last = tx.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").get  # that any ever had
     first = int(last or 0) + 1
     states = [
-        TopicState(
+        TopicVersion(
             id=TopicId(first + place),
             summary=draft.summary,
             general=draft.general,
@@ -161,7 +161,7 @@ def merge(
         if _present(tx, each.user, each.id) != each:
             raise TopicChanged("a topic has changed since the merge was decided")
     _check_nothing_forgotten(tx, target.user, as_of)
-    state = TopicState(
+    state = TopicVersion(
         id=target.id,
         summary=summary,
         general=all(each.general for each in whole),

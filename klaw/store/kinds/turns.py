@@ -14,7 +14,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.store import rows
 from klaw.store.changes import Kind
-from klaw.store.engine.tables import Table, table
+from klaw.store.engine.tables import ContentTable, table
 
 TURNS = "turns"
 
@@ -50,7 +50,7 @@ TURN: Kind[TurnRecord] = Kind(
     clear=("DELETE FROM turns", "DELETE FROM kb_used"),
     tables=(
         table("turns", "turns", "turn_id", rows.columns(TurnRecord), first="", bound="turn", changed=_AFTER),
-        Table(name="uses of documents", statement=_USED_ROWS, first="", bound="turn", changed=_AFTER),
+        ContentTable(name="uses of documents", statement=_USED_ROWS, first="", bound="turn", changed=_AFTER),
     ),
 )
 _TURNS = rows.Rows(TurnRecord, "turns")

@@ -126,7 +126,7 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
 
 
 @attrs.frozen(kw_only=True)
-class Lacking:
+class LackingRecords:
     """What of the logs a database lacks."""
 
     messages: Mapping[ChatId, int]
@@ -139,7 +139,7 @@ class Lacking:
         return bool(self.messages) or any(self.others.values())
 
 
-def lacking(connection: apsw.Connection, report: LogReport) -> Lacking:
+def lacking(connection: apsw.Connection, report: LogReport) -> LackingRecords:
     """What the database lacks of what was read, and can take: not what has a number that Klaw never gave."""
     last, entry = last_numbers(connection), meta.last_entry(connection)
     runs = (
@@ -147,7 +147,7 @@ def lacking(connection: apsw.Connection, report: LogReport) -> Lacking:
         for run, change in report.runs.items()
         if change <= last["change"] + FARTHEST
     )
-    return Lacking(
+    return LackingRecords(
         messages=unknown_messages(connection, report.messages, last["rowid"] + FARTHEST),
         others={
             "turn": sum(not stored_turns.exists(connection, turn) for turn in report.turns),

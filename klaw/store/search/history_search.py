@@ -203,7 +203,7 @@ def _text(
     connection: apsw.Connection,
     words: Sequence[str],
     filters: HistoryFilters,
-    chat: messages.Session | None,
+    chat: messages.ChatRow | None,
     depth: int,
 ) -> tuple[Sequence[fulltext.TextHit], fulltext.Plan | None, bool]:
     """The best matches, which words they are of, and whether the index failed."""
@@ -220,7 +220,7 @@ def _hits(
     connection: apsw.Connection,
     words: Sequence[str],
     filters: HistoryFilters,
-    chat: messages.Session | None,
+    chat: messages.ChatRow | None,
     depth: int,
 ) -> tuple[list[fulltext.TextHit], fulltext.Plan]:
     total = connection.execute(_LAST_ROWID).get

@@ -25,7 +25,7 @@ from klaw.store.engine.commit_log import CommitLog
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.transaction import WriteRequest, commit_group
 from klaw.store.kinds import memory_journal, messages, run_edits, runs, tasks, turns
-from klaw.store.kinds.run_edits import Transcript
+from klaw.store.kinds.run_edits import RunLines
 from klaw.store.rebuild.logcheck import read_logs
 from klaw.store.rebuild.values import Tally
 from tests.support.reindexing import digests_of
@@ -53,7 +53,7 @@ async def fill(root: Path) -> None:
             if number % 3 == 2:
                 continue
             final = attrs.evolve(run, status=RunStatus.DONE, ended_at=iso(START), result="да", delivered=number % 3)
-            last = Transcript(first_seq=4, messages=(exchange(run)[3],))
+            last = RunLines(first_seq=4, messages=(exchange(run)[3],))
             await writer.run(run_edits.save, final, transcript=last, delivery=result(run) if number % 3 else None)
 
 
@@ -254,7 +254,7 @@ def test_a_kill_between_any_two_writes_leaves_an_honest_record(
         WriteRequest(
             run_edits.save,
             (final,),
-            {"transcript": Transcript(first_seq=1, messages=tuple(exchange(run))), "delivery": result(run)},
+            {"transcript": RunLines(first_seq=1, messages=tuple(exchange(run))), "delivery": result(run)},
         ),
     ]
     killed = commit_until_killed(tmp_path, monkeypatch, writes, group)

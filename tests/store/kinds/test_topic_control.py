@@ -21,7 +21,7 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
 from klaw.store.kinds import messages, soundness, topic_changes, topic_edits, topics
 from klaw.store.kinds.topic_vectors import TopicVector
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store
 from tests.support.forgetting import forgetter, holding, lose_database
@@ -353,7 +353,7 @@ async def test_an_undo_beside_a_reindex(tmp_path: Path) -> None:
         for place in range(0, 40, 2):
             await control.merge(ANNA, [made[place].id, made[place + 1].id])
             entries.append((await store.readers.run(topic_changes.of_user, ANNA, limit=1))[0].entry)
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         while entries and reindexer.status.state == "running":
             await control.undo(ANNA, entries.pop())
             await trio.lowlevel.checkpoint()

@@ -93,7 +93,7 @@ def passages_by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequen
 
 
 @attrs.frozen(kw_only=True)
-class Counted:
+class SourceCounts:
     """How many documents there are of a source."""
 
     base: BaseId
@@ -120,10 +120,10 @@ WHERE m.user_id = ?1 AND m.base_id = ?2 AND p.vector_model IS NOT ?3
 """
 
 
-def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None) -> list[Counted]:
+def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None) -> list[SourceCounts]:
     """How many documents each source has that has some, of a base of which a user is a member, or of all of them."""
-    names = [field.name for field in attrs.fields(Counted)]
-    return [Counted(**dict(zip(names, row, strict=True))) for row in connection.execute(_COUNT, (user, base))]
+    names = [field.name for field in attrs.fields(SourceCounts)]
+    return [SourceCounts(**dict(zip(names, row, strict=True))) for row in connection.execute(_COUNT, (user, base))]
 
 
 def count_unembedded(connection: apsw.Connection, user: UserId, base: BaseId) -> int:
@@ -146,7 +146,7 @@ def waiting(connection: apsw.Connection, source: SourceId, limit: int) -> list[D
 
 
 @attrs.frozen
-class Known:
+class KnownDocument:
     """What a look at a source needs of a document."""
 
     id: DocumentId
@@ -155,10 +155,12 @@ class Known:
     state: DocumentState
 
 
-def known(connection: apsw.Connection, source: SourceId) -> dict[str, Known]:
+def known(connection: apsw.Connection, source: SourceId) -> dict[str, KnownDocument]:
     """The documents of a source by their names: for the indexer."""
     rows = connection.execute("SELECT name, id, stamp, sha256, state FROM kb_documents WHERE source_id = ?", (source,))
-    return {name: Known(DocumentId(row), stamp, sha, DocumentState(state)) for name, row, stamp, sha, state in rows}
+    return {
+        name: KnownDocument(DocumentId(row), stamp, sha, DocumentState(state)) for name, row, stamp, sha, state in rows
+    }
 
 
 _BEHIND = """
