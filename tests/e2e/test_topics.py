@@ -136,7 +136,7 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
         localModel={"contextTokens": 2048, "threads": 1, "parallel": 1},
         topics={"enabled": True},
     )
-    file = home / "config" / "engine.json"
+    file = home / "config" / "engine.yaml"
     config = json.loads(file.read_text())
     file.write_text(json.dumps({**config, "llm": {"maxReplyTokens": 64, "temperature": 0}}))
     begin = time.monotonic()

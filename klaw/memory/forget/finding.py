@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import attrs
 
 from klaw.actor.threads import Threads
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.domain.fact import FactId
 from klaw.domain.forget import MARK, Thing, beginning
@@ -82,7 +82,7 @@ def remove(workspace: Path, user: UserId, files: Sequence[FileMade], *, with_fac
     for file in files:
         if file.path in going:
             folder, _, name = file.path.rpartition("/")
-            with guarded.opened_folder(workspace, below_of_user(user, folder)) as parent:
+            with safe_open.opened_folder(workspace, below_of_user(user, folder)) as parent:
                 os.unlink(name, dir_fd=parent)
 
 
@@ -95,7 +95,7 @@ def _read(workspace: Path, user: UserId, path: str) -> bytes | None:
     ):
         return None
     try:
-        return guarded.read(workspace, below_of_user(user, path), MAX_BYTES)
+        return safe_open.read(workspace, below_of_user(user, path), MAX_BYTES)
     except OSError:
         return None
 

@@ -348,7 +348,7 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 import structlog, trio
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.kinds import messages
 from tests.support.stores import new
 from tests.support.reindexing import ended, reindexing_store, talk
@@ -372,7 +372,7 @@ for name in names:
 
 async def main():
     async with reindexing_store(root) as (store, reindexer):
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         number = 0
         while reindexer.status.state == "running":
             number += 1
