@@ -63,7 +63,6 @@ def create(
     """Make a backup. Returns its folder, and what it holds.
 
     Args:
-        paths: of the installation.
         folder: for backups; made if it is not there.
         marker: says how far the store is.
         secrets: also tokens and files of the environment.

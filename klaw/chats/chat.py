@@ -27,7 +27,7 @@ from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
-from klaw.store.kinds import attachments, message_quota, messages
+from klaw.store.kinds import attachments, messages
 from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.kinds.pending import read_rows
 
@@ -230,7 +230,7 @@ class _ChatActor:
                     attachments.append, new, submit.files, limits, self.most_bytes
                 )
             else:
-                storing = await self.agent.core.writer.begin(message_quota.append, new, self.most_bytes)
+                storing = await self.agent.core.writer.begin(attachments.append_plain, new, self.most_bytes)
             self._follow(submit, storing)
 
     def _take_at_once(self, message: Msg) -> bool:
@@ -241,7 +241,7 @@ class _ChatActor:
             return False
         try:
             new = self._message(message, Kind.TEXT)
-            storing = self.agent.core.writer.offer(message_quota.append, new, self.most_bytes)
+            storing = self.agent.core.writer.offer(attachments.append_plain, new, self.most_bytes)
         except KlawError as error:
             message.reply.fail(error)
             return True
@@ -290,7 +290,7 @@ class _ChatActor:
         await self._settle()
         try:
             new = self._message(submit, Kind.COMMAND)
-            (appended,) = await self.agent.core.writer.run(message_quota.append, new, self.most_bytes)
+            (appended,) = await self.agent.core.writer.run(attachments.append_plain, new, self.most_bytes)
         except KlawError as error:
             submit.reply.fail(error)
             return

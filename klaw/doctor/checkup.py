@@ -56,10 +56,8 @@ def check_up(
     """Look at everything.
 
     Args:
-        paths: of the installation.
         server: what its running server says.
         whole: read every log line, every index, every file of a message and every model file in full.
-        version: of this program.
         now: Unix seconds; the real time when left out.
         environ: for the configuration's ``${NAME}``.
     """

@@ -42,7 +42,6 @@ def check_files(paths: Paths, *, whole: bool, running: bool, settled: bool) -> l
     """Look at all files of messages and of knowledge bases.
 
     Args:
-        paths: of the installation.
         whole: read every file; else its size must do.
         running: a server may change them meanwhile.
         settled: the database has all messages; else nothing is said of files that none names.

@@ -117,7 +117,6 @@ def check_clock(now: float, newest: str | None) -> Finding:
     """Whether the clock can be right.
 
     Args:
-        now: Unix seconds.
         newest: ISO time of the newest message.
     """
     moment = dt.datetime.fromtimestamp(now, dt.UTC)
@@ -210,8 +209,6 @@ def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, w
     """The embedding model.
 
     Args:
-        paths: of the installation.
-        config: its configuration.
         stored: id of the model whose vectors are stored; None when there are none.
         whole: compare the checksums too.
     """

@@ -76,7 +76,6 @@ class Coverage(Nudge):
     """The actor and its handle: the nudge in, the counts out.
 
     Args:
-        clock, readers, writer: as everywhere.
         wake_embedder: called when vectors have to be made.
         sliding_window: ``context.slidingWindow``.
         with_summaries: messages that a live summary holds are covered too.

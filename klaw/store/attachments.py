@@ -150,13 +150,7 @@ class FileDraft:
 
 
 class Attachments:
-    """Keeps and gives files of all users; what takes a user reaches that user's alone.
-
-    Args:
-        data_dir: the data folder.
-        limits: of sizes.
-        clock: says what is old.
-    """
+    """Keeps and gives files of all users; what takes a user reaches that user's alone."""
 
     def __init__(self, data_dir: Path, limits: AttachmentsConfig, clock: Clock) -> None:
         self.limits = limits
@@ -167,7 +161,6 @@ class Attachments:
         """Keep a file, durably; a message may refer to it for a day. The same file again is kept once.
 
         Args:
-            user: whose.
             name: as the sender calls it; data.
             pieces: of its content.
 

@@ -59,7 +59,6 @@ def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, mo
     """Add a piece to a user's upload, at offset 0 begin it. A piece that is there already is not added again.
 
     Args:
-        data_dir: the data folder.
         user: whose; another one's upload is not found.
         upload: its id, of hex digits.
         offset: where the piece belongs.
@@ -223,7 +222,6 @@ class Originals:
     """What is kept for knowledge bases; see the functions of the same names.
 
     Args:
-        data_dir: the data folder.
         max_bytes: that a file may have.
     """
 

@@ -44,10 +44,6 @@ class LogEntry:
 class CommitLog:
     """The open file, locked: a server of an earlier Klaw locks nothing else.
 
-    Args:
-        root: the folder that it is in.
-        fsync: makes a file durable.
-
     Raises:
         BlockingIOError: another process has it.
         OSError: it cannot be written.

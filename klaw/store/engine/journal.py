@@ -191,7 +191,6 @@ class Journal:
         """Begin to replace lines of a log, which ``exchange`` ends. One rewriting of a log at a time.
 
         Args:
-            path: relative to the root.
             line_of: what a line without its end becomes; the same when it stays.
 
         Raises:

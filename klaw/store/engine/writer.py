@@ -140,9 +140,6 @@ async def run(
     """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint.
 
     Args:
-        writer: its handle.
-        database: the read-write connection.
-        journal: the logs.
         publish: see ``Publish``.
         swapped: called when another database has taken the place of the present one.
     """

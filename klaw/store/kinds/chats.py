@@ -160,11 +160,7 @@ def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> 
     """Give a user's chat a title, or with an empty one take it away.
 
     Args:
-        tx: the transaction.
-        user: whose.
-        chat: its id, which stays.
         title: see ``domain.chat.chat_title``.
-        at: the time now, ISO-8601 UTC with milliseconds.
 
     Raises:
         NoSuchChat: the user has no such chat.

@@ -241,9 +241,6 @@ def put(
 def remove(tx: Transaction, user: UserId, fact: FactId, at: str) -> Fact:
     """Remove a fact and return what it was; its history stays.
 
-    Args:
-        at: the time now, ISO-8601 UTC with milliseconds.
-
     Raises:
         NoSuchFact: the user has none of this id.
     """

@@ -61,16 +61,12 @@ def put(
     """Store messages of one chat of an export. What is here already is left as it is.
 
     Args:
-        tx: the transaction.
-        user, origin: whose, and which import.
         said: in their order.
         prefix: of the ids of all messages of the chat; empty: ids of another Klaw.
         name: of the chat, if it is not here yet; where that is taken a number is added.
         title: it then gets.
         topics: whether topics may be made of it.
         into: the chat that an earlier part of the same was put into.
-        at: the time now, ISO-8601 UTC with milliseconds.
-        limits: of files.
 
     Raises:
         AttachmentRefused: a file was not kept before, or those of a message are too large.

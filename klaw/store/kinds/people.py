@@ -265,7 +265,6 @@ def change(
     """Change a user's people. To ask again for what is so already writes nothing.
 
     Args:
-        at: the time now, ISO-8601 UTC with milliseconds.
         put: people as they are to be, new ones or in place of those of their ids.
         removed: ids of people who go; their history stays.
         mentions: topics that name them; what is noted already is left out.

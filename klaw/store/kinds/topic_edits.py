@@ -65,9 +65,7 @@ def store(
 
     Args:
         user: whose messages they are.
-        chat: theirs, all of one.
         drafts: each message of them has no topic yet, or is one of the replaced topic's.
-        at: the time now, ISO-8601 UTC with milliseconds.
         replaces: a topic that is split into these, all of it.
         model_id: what made the drafts' vectors.
         as_of: the memory journal's last entry before the messages were read for the drafts.

@@ -295,7 +295,6 @@ def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry
 
     Args:
         entry: the memory journal's entry by which that happened.
-        at: its time.
     """
     left = connection.execute(_COUNT_MEMBERS, (topic, user, entry, at)).get
     if left is None:

@@ -233,6 +233,5 @@ def note_spent(
         source: what it was for, 1 to 32 characters: ``topics``, ``facts``, ``reranker`` …
         user, chat: whose it was; a chat where there is one.
         parts: of ``Meter.record()["models"]``.
-        at: the time now, ISO-8601 UTC with milliseconds.
     """
     tx.journal(SPENT.put(user, source, BackgroundCharge(chat=chat, parts=tuple(parts)), at))

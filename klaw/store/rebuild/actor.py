@@ -118,7 +118,6 @@ async def run(
     """One reindex at a time, until the mailbox is closed.
 
     Args:
-        reindexer: its handle.
         min_tokens: shorter messages have no vector.
         writer: marks and swaps.
         readers: get the new file after a swap.

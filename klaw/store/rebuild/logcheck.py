@@ -109,7 +109,6 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
     """Read the ends of the newest logs, or all of them. What cannot be read is reported, never raised.
 
     Args:
-        data_dir: the data folder.
         whole: read every line of every log.
     """
     report = LogReport()
