@@ -27,7 +27,7 @@ from klaw.upkeep import PLACES
 ACTOR_NAME = "health.notices"
 LOOK_S = 60.0
 LASTS_S = 3_600.0
-"""What is degraded for so long is told."""
+"""A part that is degraded for so long is reported."""
 AGAIN_S = 86_400.0
 AT_ONCE = frozenset({"disk_low", "backup_failed", "backup_old"})
 """What passes only when somebody does something."""
@@ -36,11 +36,11 @@ log = structlog.get_logger("klaw.notices")
 
 
 def due(since: Mapping[str, float], told: Mapping[str, float], now: float) -> list[str]:
-    """Codes of the problems that are to be told now. Pure.
+    """Codes of the problems to report now. Pure.
 
     Args:
         since: when each was first seen, in seconds of a clock that is never set.
-        told: when each was last told.
+        told: when each was last reported.
         now: by the same clock.
     """
     lasting = [code for code, at in since.items() if code in AT_ONCE or now - at >= LASTS_S]
@@ -51,7 +51,7 @@ class Notices:
     """The actor, and what it found itself.
 
     Args:
-        owners: whose chats are told: users who may do what only whoever runs the server may.
+        owners: users with the rights of the operator, in whose chats it reports.
     """
 
     def __init__(self, core: Core, owners: Callable[[], Sequence[UserId]]) -> None:
@@ -96,7 +96,7 @@ class Notices:
         return found
 
     async def _tell(self, code: str, text: str) -> bool:
-        """Returns whether it is told now; not while there is no chat."""
+        """Returns whether it was reported; not while there is no chat."""
         chat = await self._core.readers.run(chats.last_used, self._owners())
         if chat is None:
             return False

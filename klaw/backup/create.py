@@ -132,7 +132,7 @@ class CopiedFile:
     path: str
     """In the backup."""
     size: int | None = None
-    """Of a log at the mark; None: all of it."""
+    """Bytes of a log at the mark; None: the whole file."""
 
 
 def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[CopiedFile]:

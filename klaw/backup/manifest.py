@@ -24,7 +24,7 @@ PARTS = (CONFIG, WORKSPACE, DATA)
 
 
 MAX_BYTES = 64 << 20
-"""Of a manifest: a quarter of a million files."""
+"""A manifest of this size lists a quarter of a million files."""
 MAX_DIGEST = 1_000
 MAX_DEPTH = 200
 """Folders within one another. What lies deeper is left out of a backup, and no backup is read that has it."""
@@ -89,9 +89,9 @@ class BackupManifest:
     klaw: str
     """Version of the program."""
     schema: int
-    """Of the database."""
+    """Version of the database's schema."""
     time: Annotated[str, Check(_time)]
-    """Of the mark, ISO-8601 UTC: everything that was acknowledged before is in it."""
+    """When the mark was taken, ISO-8601 UTC: everything that was acknowledged before is in the backup."""
     order: Annotated[str, Check(_time), OMIT] = ""
     """By what it comes after the backup before, whose ``time`` is later since the clock was set back in between; empty:
     ``time`` says it."""
@@ -99,7 +99,7 @@ class BackupManifest:
     """The highest numbers at the mark: ``rowid`` of messages, ``turn``, ``change`` of runs, ``entry`` of the memory
     journal; empty when no database could be read."""
     digests: Mapping[str, str]
-    """Of the database's tables at the mark; empty when they could not be taken."""
+    """Digests of the database's tables at the mark; empty when they could not be taken."""
     forgetting: Annotated[bool, OMIT] = False
     """Something was being forgotten, and not in all logs yet: they may still hold it."""
     secrets: bool

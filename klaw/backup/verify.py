@@ -23,7 +23,7 @@ from klaw.store.rebuild.offline import reindex
 from klaw.store.rebuild.values import ReindexOptions, ReindexRefused
 
 NOT_COMPARED = frozenset({"turn"})
-"""Of the highest numbers, one that only counts in the very file."""
+"""The one of the highest numbers that has a meaning in one database file only."""
 
 
 @attrs.frozen(kw_only=True)

@@ -244,7 +244,7 @@ def _check_remote(name: str, stored: str | None) -> Finding:
 
 
 def check_reranker(config: EngineConfig) -> Finding | None:
-    """The reranking model; None when there is none."""
+    """The reranking model; None when no model is configured."""
     if (named := config.endpoints.get("rerank")) is None:
         return None
     name = "/".join(named)

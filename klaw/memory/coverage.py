@@ -211,7 +211,7 @@ class Coverage(Nudge):
         return found
 
     async def _repair(self, damage: Damage) -> bool:
-        """Have the writer repair it, a few rows at a time: whoever stores a message meanwhile waits for one part only.
+        """Have the writer repair it, a few rows at a time, so that nobody who stores a message waits for long.
 
         Returns whether anything was repaired.
         """

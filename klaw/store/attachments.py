@@ -304,7 +304,7 @@ def is_whole(data_dir: Path, path: str) -> bool:
 
 
 def path_of(user: UserId, sha256: str) -> str:
-    """Of a file that is kept as sent, below the data folder."""
+    """Path of a sent file, below the data folder."""
     return below_of_user(user, f"{FOLDER}/{sha256}")
 
 
@@ -314,7 +314,7 @@ def _folders(data_dir: Path) -> Iterator[str]:
 
 
 def _size(folder: int, name: str) -> int:
-    """Of a regular file; 0 when there is none."""
+    """Size of a regular file; 0 when it does not exist."""
     with suppress(FileNotFoundError):
         info = os.stat(name, dir_fd=folder, follow_symlinks=False)
         return info.st_size if stat.S_ISREG(info.st_mode) else 0

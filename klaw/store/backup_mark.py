@@ -49,7 +49,7 @@ class BackupMark:
 
 
 NOTHING = BackupMark(server="", writes=0, rewrites=0, forgetting=True, last={}, logs={})
-"""Of a store whose database cannot be looked at."""
+"""The mark of a store whose database cannot be read."""
 
 Marker: TypeAlias = Callable[[bool], BackupMark]
 """Gives a mark, with or without the logs."""
@@ -88,7 +88,9 @@ def mark_offline(database: Path) -> BackupMark:
         StorageError: another process has it.
     """
     root = database.parent
-    if os.statvfs(root).f_flag & os.ST_RDONLY:  # a card at its end: whoever has it open, nothing changes any more
+    if (
+        os.statvfs(root).f_flag & os.ST_RDONLY
+    ):  # a card at its end: nothing changes any more, even if a server has it open
         return _as_it_is(root)
     journal = Journal(root, checkpoint_bytes=1 << 22)
     try:

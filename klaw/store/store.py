@@ -98,7 +98,7 @@ async def open_store(
 
 
 async def _make_missing(places: Places, journal: Journal, report: Callable[[Progress], None]) -> Tally | None:
-    """Make the database if there is none. Returns what the logs held."""
+    """Make the database if it is missing. Returns what the logs held."""
     tally = None
     if is_missing(places):
         journal.open()

@@ -23,7 +23,7 @@ from klaw.store.engine.commit_log import CommitLog, LogEntry, read_groups
 from klaw.store.engine.log_rewrite import LogRewrite
 
 LOCK_FILE = "klaw.lock"
-"""Held by whoever writes to the folder. Empty, and never removed: two processes could lock two files of its name."""
+"""Locked by the process that writes to the folder. Never removed: two processes could lock two files of its name."""
 _MAX_OPEN = 256
 """Logs kept open; chats beyond that are reopened when they speak."""
 

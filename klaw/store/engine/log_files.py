@@ -71,7 +71,7 @@ FAULTS = (
     apsw.MismatchError,
     apsw.TooBigError,
 )
-"""What a line that is none of its kind may cause."""
+"""Errors that a malformed line may cause."""
 
 
 def parse(line: bytes) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def record_of(line: bytes) -> dict[str, Any] | None:
-    """The JSON object in a line, None if there is none."""
+    """The JSON object in a line, None if it has no object."""
     try:
         return parse(line)
     except FAULTS:

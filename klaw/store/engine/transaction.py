@@ -38,7 +38,7 @@ class Transaction:
     entries: list[LogEntry] = attrs.Factory(list)
     """Lines for the logs, in order."""
     published: list[Message] = attrs.Factory(list)
-    """New messages, told to the listeners after the commit."""
+    """New messages, published to the listeners after the commit."""
     after_commit: list[Callable[[], object]] = attrs.Factory(list)
     """Called in the writer's thread when all is durable; a KlawError of theirs is the request's answer."""
     touches_vectors: bool = False
@@ -123,7 +123,7 @@ class RequestOutcome:
     """Result of one request of a group: a value, or an error that concerns this request only."""
 
     transaction: Transaction
-    """Of a refused one an empty one."""
+    """An empty one if the request was refused."""
     value: Any = None
     error: KlawError | None = None
 

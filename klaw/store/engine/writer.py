@@ -1,8 +1,7 @@
 """The single DB writer: owns the read-write connection and the logs. Everything that waits is committed as one group.
 
-Who sends to it: whoever stores something, through the ``Writer`` handle: ``writer.run(facts.put, fact, "new")``. It is
-vital: when it fails, the process ends and systemd restarts it, because what it holds in memory may be ahead of the
-disk.
+Everything that is stored comes through its ``Writer`` handle: ``writer.run(facts.put, fact, "new")``. It is vital: when
+it fails, the process ends and systemd restarts it, because what it holds in memory may be ahead of the disk.
 """
 
 from collections.abc import Callable, Sequence

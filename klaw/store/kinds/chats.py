@@ -32,14 +32,14 @@ class StoredChat:
     user: Annotated[UserId, Wire("user_id")]
     name: str
     title: str
-    """Empty: there is none."""
+    """Empty if the user gave none."""
     last_seq: int
     segment: int
     """The current one: how many ``/new`` there were."""
     archived: bool
     created_at: str
     updated_at: str
-    """Of its last message."""
+    """When its last message was stored."""
     bases: tuple[BaseId, ...] = ()
     """Knowledge bases that it is bound to; one may be gone, or not the user's any more (``bound``)."""
 

@@ -267,7 +267,7 @@ class ImportContents:
     """All that an import brought, also facts and people that were changed or removed since."""
 
     rowids: tuple[int, ...]
-    """Of the messages, ascending."""
+    """Row ids of the messages, ascending."""
     facts: tuple[FactId, ...]
     people: tuple[PersonId, ...]
 

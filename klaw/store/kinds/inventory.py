@@ -28,7 +28,7 @@ class Counts:
     people: int
     bases: int
     documents: int
-    """Of knowledge bases."""
+    """Documents of knowledge bases."""
     documents_waiting: int
     documents_failed: int
     passages: int
@@ -69,7 +69,7 @@ SELECT coalesce((SELECT max(rowid) FROM messages), 0), coalesce((SELECT max(rowi
 
 
 def last_numbers(connection: apsw.Connection) -> dict[Bound, int]:
-    """The highest number of each bound but the memory journal's entry; 0 where there is none."""
+    """The highest number of each bound but the memory journal's entry; 0 where there are no records."""
     rowid, turn, change = connection.execute(_LAST).get
     return {"rowid": rowid, "turn": turn, "change": change}
 
@@ -80,7 +80,7 @@ def last_seqs(connection: apsw.Connection) -> dict[ChatId, int]:
 
 
 def newest_time(connection: apsw.Connection) -> str | None:
-    """When the newest message was stored; None when there is none."""
+    """When the newest message was stored; None before the first."""
     found = connection.execute("SELECT max(updated_at) FROM sessions").get
     return str(found) if found is not None else None
 
@@ -103,7 +103,7 @@ _AMONG: dict[IdKind, str] = {
         SELECT d.id AS id FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id
         WHERE m.user_id = ?1 AND d.id""",
 }
-"""Of a user; turns also of all. What was removed has a history."""
+"""Where the ids of a user, and those of all users' turns, are. What was removed is in the history."""
 
 
 def beginning_with(connection: apsw.Connection, kind: IdKind, user: UserId | None, text: str, limit: int) -> list[str]:

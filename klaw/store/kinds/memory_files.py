@@ -64,7 +64,7 @@ _CHUNKS = rows.Rows(StoredChunk, "chunks")
 
 
 def files(connection: apsw.Connection) -> list[MemoryFile]:
-    """All files of all users: for whoever looks what has changed."""
+    """All files of all users, to see which have changed."""
     return _FILES.all(connection, "ORDER BY user_id, path")
 
 

@@ -23,7 +23,7 @@ from klaw.store.kinds import turns
 
 CONVERSATIONS = "conversations"
 MAX_TOKENS = 1 << 40
-"""Of one message; their sums have to be numbers that SQLite can hold."""
+"""Limit of one message: sums have to fit into SQLite's integers."""
 
 
 def chat_folder(chat: ChatId) -> str:
@@ -45,7 +45,7 @@ ORDER = (
     *("rowid", "id", "user_id", "channel", "chat_id", "seq", "role", "type", "content", "metadata", "tokens"),
     *("created_at", "segment"),
 )
-"""Of a message's fields in its line."""
+"""Order of a message's fields in its line."""
 
 
 def message_line(message: NewMessage, **own: Any) -> str:
@@ -136,7 +136,7 @@ _INSERT_FTS = "INSERT INTO messages_fts (rowid, content, scope) VALUES (?, ?, ?)
 
 
 def insert(connection: apsw.Connection, new: NewMessage) -> Message:
-    """Store a new message at the end of its chat; the chat comes to be with its first message."""
+    """Store a new message at the end of its chat; the first message creates the chat."""
     arguments = (new.chat, int(new.type is Kind.SESSION_BREAK), new.created_at)
     place = connection.execute(_NEXT_SEQ, arguments).get
     if place is None:
@@ -240,7 +240,7 @@ def _index(connection: apsw.Connection, rowid: int, message: NewMessage, chat_ke
 def index_again(connection: apsw.Connection, rowid: int) -> bool:
     """Give a message that full text lacks its row there. False when there is no such message, or it is not searched.
 
-    The caller makes sure that there is none: a second row for the same message would damage the index.
+    The caller makes sure that full text has no row: a second one for the same message would damage the index.
     """
     found = by_rowids(connection, [rowid])
     place = session(connection, found[0].chat) if found else None
@@ -342,7 +342,7 @@ SELECT
 
 
 def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_seq: int) -> tuple[int, int] | None:
-    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq; None where there is none.
+    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq, if there are any.
 
     Row ids grow with seq inside a chat, so full text can be bounded by them.
     """

@@ -56,7 +56,7 @@ _PAGE = f"SELECT rowid, {_SUMMARIES.columns} FROM summaries WHERE rowid > ? ORDE
 
 
 def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int, Summary]]:
-    """All users' summaries in the order in which they were made: for whoever writes the copies."""
+    """All users' summaries in the order in which they were made: for the writer of the Markdown copies."""
     return [(row[0], _SUMMARIES.read(row[1:])) for row in connection.execute(_PAGE, (after, limit))]
 
 

@@ -54,7 +54,7 @@ _EVERYBODYS = _SELECT + "WHERE enabled >= ? ORDER BY user_id, name"
 
 
 def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]:
-    """All users' tasks: for the scheduler, and for whoever runs the server."""
+    """All users' tasks: for the scheduler and the operator."""
     return [_task(row) for row in connection.execute(_EVERYBODYS, (enabled_only,))]
 
 

@@ -30,7 +30,7 @@ class TopicChange:
     """One change."""
 
     entry: int
-    """Of the memory journal; names the change."""
+    """Entry of the memory journal; names the change."""
     at: str
     chat: Annotated[ChatId, Wire("chat_id")]
     op: ChangeOp

@@ -1,7 +1,7 @@
 """Topics: what parts of a chat are about. Each change is one line of the memory journal, so that a kill leaves all of
 it or nothing.
 
-What is taken back is decided here and not by whoever asks: between the question and the transaction nothing can change.
+What is taken back is decided here and not by the caller: between the question and the transaction nothing can change.
 """
 
 from collections.abc import Sequence
@@ -146,7 +146,7 @@ def merge(
 
     Raises:
         NoSuchTopic, TopicChanged: one of them is not as it was, or something was forgotten; nothing was changed.
-        StorageError: they are of different chats, or the summary is none.
+        StorageError: they are of different chats, or the summary breaks its rule.
     """
     sources = (source, *others) if source is not None else ()
     whole = (*sources, target)
@@ -240,7 +240,7 @@ def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTop
         at: the time now.
 
     Raises:
-        NoSuchChange: there is none, or it was taken back already.
+        NoSuchChange: there is no such change, or it was taken back already.
         TopicChanged: a later change of the same messages holds and has to be taken back first, or all of it was
             forgotten; nothing was changed.
     """

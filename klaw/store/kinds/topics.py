@@ -248,7 +248,7 @@ def apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) ->
     well.
 
     Raises:
-        apsw.ConstraintError: its value is none for a topic.
+        apsw.ConstraintError: its value breaks a rule of topics.
     """
     value = change.value
     if value is None:

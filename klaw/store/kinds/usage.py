@@ -1,6 +1,6 @@
 """What calls to models used: sums over a span of time, and what work in the background used.
 
-For a user's own questions always with their id; without one only for whoever runs the server, and for the daily limits,
+For a user's own questions always with their id; without one only for the operator, and for the daily limits,
 which are the installation's.
 """
 

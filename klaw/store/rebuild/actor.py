@@ -77,7 +77,7 @@ class ReindexStatus:
     state: State = "idle"
     progress: Progress = attrs.Factory(lambda: Progress("scan"))
     report: ReindexReport | None = None
-    """Of one that is done; whether it swapped stands there."""
+    """What a finished one did."""
     error: str | None = None
     """Why one failed."""
 

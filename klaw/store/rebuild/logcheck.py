@@ -61,7 +61,7 @@ class Numbers:
         return [(int(numbers[at]) + 1, int(numbers[at + 1]) - 1) for at in np.nonzero(np.diff(numbers) > 1)[0]]
 
     def last(self, known: int) -> int:
-        """The highest number that Klaw can have given, if ``known`` was; one far above all others is none."""
+        """The highest number that Klaw can have given, if ``known`` was; numbers far above all others do not count."""
         last = known
         for number in self._sorted()[0]:
             if number > last + FARTHEST:
@@ -92,13 +92,13 @@ class LogReport:
     runs: dict[str, int] = attrs.Factory(dict)
     """The highest change that was read, by run."""
     entries: Numbers = attrs.Factory(Numbers)
-    """Of the memory journal."""
+    """Numbers of the memory journal's entries."""
     rowids: Numbers = attrs.Factory(Numbers)
-    """Of messages."""
+    """Row ids of messages."""
     changes: Numbers = attrs.Factory(Numbers)
-    """Of runs."""
+    """Numbers of the changes of runs."""
     seqs: dict[ChatId, Numbers] = attrs.Factory(dict)
-    """Of each chat. Of use, like the others, only if every line was read."""
+    """Numbers of each chat's messages; like the others they prove something only if every line was read."""
     set_aside: int = 0
     """Lines that were set aside earlier."""
     pending_lines: int = 0

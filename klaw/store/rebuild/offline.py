@@ -248,7 +248,7 @@ def _take_out(aside: SetAside, journal: Journal) -> int:
 def is_missing(places: Places) -> bool:
     """Whether there are logs and no database: no file, an empty one, or one that lost all with its write-ahead log.
 
-    A file that cannot be read is not missing: it is damaged, and whoever opens it says so.
+    A file that cannot be read is not missing: it is damaged, and opening it says so.
     """
     return not _has_tables(places.database) and bool(logs.sizes(places.database.parent))
 

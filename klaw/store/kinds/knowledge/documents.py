@@ -134,7 +134,7 @@ def count_unembedded(connection: apsw.Connection, user: UserId, base: BaseId) ->
 
 
 def of_source(connection: apsw.Connection, source: SourceId) -> list[Document]:
-    """The documents of a source, whoever asks: for the indexer."""
+    """The documents of a source, without asking who is a member: for the indexer."""
     return _DOCUMENTS.all(connection, "WHERE d.source_id = ? ORDER BY d.name", source)
 
 
@@ -206,10 +206,10 @@ def counts(connection: apsw.Connection) -> dict[str, int]:
     return {**found, "unreadable": failed}
 
 
-# -- what does not fit, for whoever checks -----------------------------------------------------------------------------
+# -- checks -----------------------------------------------------------------------------------------------------------
 
 MOST_FLAWED = 100
-"""Documents that are told one by one."""
+"""Documents that are listed one by one."""
 
 _OF_BASE = "FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id"
 _IN_BASE = "WHERE m.user_id = ?1 AND m.base_id = ?2"
