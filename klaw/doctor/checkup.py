@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -149,13 +150,16 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
         judge.judge_covered(covered),
     ]
     done.chats = judge.chat_counts(covered)
-    for noun in soundness.FAULTS:
+    for kind in soundness.checked():
+        name = kind.plural.replace(" ", "_")
         try:
-            found = read_offline(paths.database, soundness.check, noun)
-            waiting = read_offline(paths.database, topic_vectors.count_unembedded) if noun == "topics" else None
-            done.findings.append(judge.judge_rows(noun, found, waiting=waiting))
+            found = read_offline(paths.database, soundness.check, kind)
+            waiting = read_offline(paths.database, topic_vectors.count_unembedded) if kind.what == "topic" else None
+            done.findings.append(judge.judge_rows(name, kind.plural, found, waiting=waiting))
         except StorageError as error:
-            done.findings.append(problem(noun, f"cannot be read: {error}", judge.REBUILD))
+            done.findings.append(problem(name, f"cannot be read: {error}", judge.REBUILD))
+    with suppress(StorageError):  # what cannot be read is among the findings above
+        done.findings.append(judge.judge_counts(read_offline(paths.database, soundness.counts)))
     return covered.model
 
 

@@ -9,7 +9,7 @@ import attrs
 from klaw.domain.names import ChatId
 from klaw.domain.text import listed, plural
 from klaw.store.engine.set_aside import FOLDER
-from klaw.store.kinds.soundness import Checked, Soundness
+from klaw.store.kinds.soundness import Soundness
 from klaw.store.migrations import Schema
 from klaw.store.rebuild.logcheck import LackingRecords, LogReport
 from klaw.store.search.coverage import WholeLook
@@ -123,18 +123,24 @@ def judge_vectors(covered: WholeLook, *, enabled: bool) -> Finding:
     return ok("vectors", text)
 
 
-def judge_rows(noun: Checked, found: Soundness, *, waiting: int | None = None) -> Finding:
-    """A noun's rows against each other, their history and their indexes.
+def judge_rows(name: str, words: str, found: Soundness, *, waiting: int | None = None) -> Finding:
+    """A kind's rows against their history and their indexes.
 
     Args:
+        words: what several of them are called.
         waiting: how many wait for a vector.
     """
     if text := _faults(found.faults):
-        return problem(noun, text, REBUILD)
+        return problem(name, text, REBUILD)
     if not found.count:
-        return ok(noun, "there are none")
-    count = f"{found.count} known" if noun == "people" else plural(found.count, noun.removesuffix("s"))
-    return ok(noun, f"{count}, in order" if waiting is None else f"{count} in order, {waiting} wait for a vector")
+        return ok(name, "there are none")
+    count = f"{found.count} known" if name == "people" else plural(found.count, words.removesuffix("s"))
+    return ok(name, f"{count}, in order" if waiting is None else f"{count} in order, {waiting} wait for a vector")
+
+
+def judge_counts(counts: Mapping[str, int]) -> Finding:
+    """How much there is of each kind."""
+    return ok("rows", ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "there are none")
 
 
 def judge_covered(covered: WholeLook) -> Finding:

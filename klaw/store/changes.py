@@ -105,6 +105,9 @@ class Kind(Generic[V]):
     """Table of the vectors that are made of it, by row id."""
     past: str = ""
     """Table of what it was before: ``entry``, ``user_id``, ``WHAT_id``, ``at``, ``value``."""
+    flaws: Mapping[str, str] = attrs.field(factory=dict)
+    """What must never be, beside what ``kinds.soundness`` derives: in words behind a number, and the statement that
+    counts it."""
     on_purpose: bool = False
     """People keep it on purpose: where it quotes something forgotten that is reported, and it goes as a whole when that
     is wanted. Of all else the quoting words are redacted."""

@@ -18,8 +18,8 @@ PAGE_BYTES = 2048
 """Page size of a new database; an old one keeps its own until it is rebuilt. A message touches about 18 pages, and each
 goes whole into the WAL: half the size is half of what a card has to write, and costs a search some 10 % more."""
 CHECKPOINT_PAGES = 2000
-"""Pages of the WAL (4 MB, as with SQLite's own default for pages of 4096 bytes): what many messages touch is copied into
-the database once for all of them."""
+"""Pages of the WAL (4 MB, as with SQLite's own default for pages of 4096 bytes): what many messages touch is copied
+into the database once for all of them."""
 _VECTORS = str(Path(str(getattr(importlib.util.find_spec("sqlite_vec"), "origin", ""))).with_name("vec0"))
 """The extension. Its package, when it is imported, loads Python's own SQLite beside apsw's: 1.5 MB."""
 READER_CACHE_KIB, WRITER_CACHE_KIB = 2_000, 4_000

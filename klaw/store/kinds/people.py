@@ -220,12 +220,32 @@ def forget_mentions(
 # The columns of a person's row are those of its last change, which is compared as a whole: they are not told again.
 _CONTENT = """entry, rowid, aliases, merged_into, (SELECT group_concat(normal, char(10)) FROM (
     SELECT normal FROM person_names WHERE person = people.rowid ORDER BY normal))"""
+_FLAWS = {
+    "people are not found by a name": """
+        SELECT count(*) FROM people AS p WHERE merged_into IS NULL
+            AND NOT EXISTS (SELECT 1 FROM person_names WHERE person = p.rowid AND user_id = p.user_id)
+    """,
+    "names are of nobody": """
+        SELECT count(*) FROM person_names AS n LEFT JOIN people AS p ON p.rowid = n.person
+        WHERE p.rowid IS NULL OR p.user_id <> n.user_id OR p.merged_into IS NOT NULL
+    """,
+    "mentions are of nobody": """
+        SELECT count(*) FROM person_mentions AS m WHERE NOT EXISTS (
+            SELECT 1 FROM person_changes
+            WHERE user_id = m.user_id AND person_id = m.person_id AND value IS NOT NULL)
+    """,
+    "mentions are by no message of their user": """
+        SELECT count(*) FROM person_mentions AS m
+        WHERE NOT EXISTS (SELECT 1 FROM messages WHERE id = m.message_id AND user_id = m.user_id)
+    """,
+}
 PERSON: Kind[Person] = Kind(
     what="person",
     plural="people",
     cls=Person,
     table="people",
     past="person_changes",
+    flaws=_FLAWS,
     on_purpose=True,
     counted="people",
     ops={"put": Person, "remove": None},

@@ -1,116 +1,84 @@
-"""Whether the rows of a noun agree with each other, with their history and with their indexes, for ``klaw doctor``."""
+"""How many rows each kind has, and whether they agree with their history and their indexes; for ``klaw doctor``."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Any
 
 import apsw
 import attrs
 
+from klaw.store.changes import Kind
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds.topics import ARCHIVED
-
-Checked: TypeAlias = Literal["topics", "facts", "people"]
+from klaw.store.kinds import messages
+from klaw.store.kinds.memory_journal import KINDS
 
 _UNLIKE = """
-SELECT count(*) FROM {table} AS t LEFT JOIN {changes} AS c
-    ON c.entry = t.entry AND c.user_id = t.user_id AND c.{id} = t.id
-WHERE c.value IS NULL OR c.value ->> '$.{field}' <> t.{field}
+SELECT count(*) FROM {kind.table} AS t LEFT JOIN {kind.past} AS c
+    ON c.entry = t.{kind.changed} AND c.user_id = t.user_id AND c.{kind.what}_id = t.{kind.id}
+WHERE c.value IS NULL OR {differ}
 """
 _MISSING = """
-SELECT count(*) FROM {changes} AS c
+SELECT count(*) FROM {kind.past} AS c
 WHERE c.value IS NOT NULL
-    AND c.entry = (SELECT max(entry) FROM {changes} WHERE user_id = c.user_id AND {id} = c.{id})
-    AND NOT EXISTS (SELECT 1 FROM {table} WHERE user_id = c.user_id AND id = c.{id})
+    AND c.entry = (SELECT max(entry) FROM {kind.past} WHERE user_id = c.user_id AND {kind.what}_id = c.{kind.what}_id)
+    AND NOT EXISTS (SELECT 1 FROM {kind.table} WHERE user_id = c.user_id AND {kind.id} = c.{kind.what}_id)
 """
-_OF_FACTS = {"table": "facts", "changes": "fact_changes", "id": "fact_id", "field": "text"}
-_OF_PEOPLE = {"table": "people", "changes": "person_changes", "id": "person_id", "field": "name"}
+_NO_TEXT = """
+SELECT count(*) FROM {kind.table}_search WHERE rowid NOT IN (SELECT id FROM {kind.table}_fts_docsize)
+"""
+_TEXT_OF_NONE = """
+SELECT count(*) FROM {kind.table}_fts_docsize WHERE id NOT IN (SELECT rowid FROM {kind.table}_search)
+"""
+_VECTOR_OF_NONE = "SELECT count(*) FROM {kind.vectors} WHERE rowid NOT IN (SELECT rowid FROM {kind.table})"
 
-_COUNT: Mapping[Checked, str] = {
-    "topics": "SELECT count(*) FROM topics",
-    "facts": "SELECT count(*) FROM facts WHERE superseded_by IS NULL",
-    "people": "SELECT count(*) FROM people",
-}
-FAULTS: Mapping[Checked, Mapping[str, str]] = {
-    "topics": {
-        "messages belong to a topic that is gone": """
-            SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND topic_id NOT IN (SELECT id FROM topics)
-        """,
-        "messages are in a topic of another user or chat": """
-            SELECT count(*) FROM messages AS m JOIN topics AS t ON t.id = m.topic_id
-            WHERE m.user_id <> t.user_id OR m.chat_id <> t.chat_id
-        """,
-        "messages have a topic and are of a kind without": f"""
-            SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND NOT ({ARCHIVED})
-        """,  # noqa: S608 - a constant condition
-        "topics do not say what their messages are": """
-            SELECT count(*) FROM topics AS t WHERE (t.messages, t.chars, t.first_rowid, t.last_rowid) IS NOT (
-                SELECT count(*), sum(length(m.content)), min(m.rowid), max(m.rowid) FROM messages AS m
-                WHERE m.topic_id = t.id)
-        """,
-        "vectors are of no topic": "SELECT count(*) FROM vec_topics WHERE rowid NOT IN (SELECT id FROM topics)",
-        "topics are not in full text": """
-            SELECT count(*) FROM topics WHERE id NOT IN (SELECT id FROM topics_fts_docsize)
-        """,
-        "rows of full text are of no topic": """
-            SELECT count(*) FROM topics_fts_docsize WHERE id NOT IN (SELECT id FROM topics)
-        """,
-        "topics are there and on the list of those that are gone": """
-            SELECT count(*) FROM topic_ends WHERE id IN (SELECT id FROM topics)
-        """,
-    },
-    "facts": {
-        "facts do not say what their history says": _UNLIKE.format(**_OF_FACTS),
-        "facts are only in their history": _MISSING.format(**_OF_FACTS),
-        "facts are not in full text": """
-            SELECT count(*) FROM facts WHERE superseded_by IS NULL AND rowid NOT IN (SELECT id FROM facts_fts_docsize)
-        """,
-        "rows of full text are of no fact": """
-            SELECT count(*) FROM facts_fts_docsize
-            WHERE id NOT IN (SELECT rowid FROM facts WHERE superseded_by IS NULL)
-        """,
-        "vectors are of no fact": "SELECT count(*) FROM vec_facts WHERE rowid NOT IN (SELECT rowid FROM facts)",
-    },
-    "people": {
-        "people do not say what their history says": _UNLIKE.format(**_OF_PEOPLE),
-        "people are only in their history": _MISSING.format(**_OF_PEOPLE),
-        "people are not found by a name": """
-            SELECT count(*) FROM people AS p WHERE merged_into IS NULL
-                AND NOT EXISTS (SELECT 1 FROM person_names WHERE person = p.rowid AND user_id = p.user_id)
-        """,
-        "names are of nobody": """
-            SELECT count(*) FROM person_names AS n LEFT JOIN people AS p ON p.rowid = n.person
-            WHERE p.rowid IS NULL OR p.user_id <> n.user_id OR p.merged_into IS NOT NULL
-        """,
-        "mentions are of nobody": """
-            SELECT count(*) FROM person_mentions AS m WHERE NOT EXISTS (
-                SELECT 1 FROM person_changes
-                WHERE user_id = m.user_id AND person_id = m.person_id AND value IS NOT NULL)
-        """,
-        "mentions are by no message of their user": """
-            SELECT count(*) FROM person_mentions AS m
-            WHERE NOT EXISTS (SELECT 1 FROM messages WHERE id = m.message_id AND user_id = m.user_id)
-        """,
-    },
-}
-"""What must never be, in words that follow a number, and how many rows are so."""
+
+def flaws(kind: Kind[Any]) -> dict[str, str]:
+    """What must never be of a kind's rows, in words behind a number, with the statements that count it."""
+    found: dict[str, str] = {}
+    if kind.past:
+        texts = [name for name in kind.quotes if name not in kind.documents]
+        differ = " OR ".join(f"c.value ->> '$.{name}' <> t.{name}" for name in texts)
+        found[f"{kind.plural} do not say what their history says"] = _UNLIKE.format(kind=kind, differ=differ)
+        found[f"{kind.plural} are only in their history"] = _MISSING.format(kind=kind)
+    if kind.full_text:
+        found[f"{kind.plural} are not in full text"] = _NO_TEXT.format(kind=kind)
+        found[f"rows of full text are of no {kind.what}"] = _TEXT_OF_NONE.format(kind=kind)
+    if kind.vectors:
+        found[f"vectors are of no {kind.what}"] = _VECTOR_OF_NONE.format(kind=kind)
+    return {**found, **kind.flaws}
+
+
+def checked() -> list[Kind[Any]]:
+    """The kinds with anything to check; of messages ``search.coverage`` looks at the indexes."""
+    return [kind for kind in KINDS if kind is not messages.MESSAGE and flaws(kind)]
 
 
 @attrs.frozen(kw_only=True)
 class Soundness:
-    """What was found of one noun, of all users at one moment."""
+    """What was found of one kind, of all users at one moment."""
 
     count: int
     faults: Mapping[str, int]
-    """How many rows there are with each fault that there is."""
+    """How many rows there are with each flaw that there is."""
 
 
-def faults(connection: apsw.Connection, noun: Checked) -> dict[str, int]:
-    """The faults of a noun's rows; reads everything."""
-    found = {fault: int(connection.execute(statement).get) for fault, statement in FAULTS[noun].items()}
-    return {fault: count for fault, count in found.items() if count}
+def faults(connection: apsw.Connection, kind: Kind[Any]) -> dict[str, int]:
+    """The flaws of a kind's rows; reads everything."""
+    found = {flaw: int(connection.execute(statement).get) for flaw, statement in flaws(kind).items()}
+    return {flaw: count for flaw, count in found.items() if count}
 
 
-def check(connection: apsw.Connection, noun: Checked) -> Soundness:
-    """Look at all rows of a noun."""
+def check(connection: apsw.Connection, kind: Kind[Any]) -> Soundness:
+    """Look at all rows of a kind."""
+    table = f"{kind.table}_search" if kind.full_text else kind.table
     with snapshot(connection):
-        return Soundness(count=int(connection.execute(_COUNT[noun]).get), faults=faults(connection, noun))
+        count = int(connection.execute(f"SELECT count(*) FROM {table}").get)  # noqa: S608 - constants
+        return Soundness(count=count, faults=faults(connection, kind))
+
+
+def counts(connection: apsw.Connection) -> dict[str, int]:
+    """How many rows each kind has, by what people call several of them."""
+    tables: dict[str, str] = {}
+    for kind in KINDS:
+        if kind.table:
+            tables.setdefault(kind.plural, kind.table)
+    return {plural: int(connection.execute(f"SELECT count(*) FROM {table}").get) for plural, table in tables.items()}  # noqa: S608

@@ -224,6 +224,26 @@ _COLUMNS = "entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before
 _CHANGED = "SELECT id FROM topics WHERE entry > ?1 UNION SELECT id FROM topic_ends WHERE entry > ?1"
 _REWRITTEN = "SELECT entry FROM topic_changes WHERE changed > ?"
 
+_FLAWS = {
+    "messages belong to a topic that is gone": """
+        SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND topic_id NOT IN (SELECT id FROM topics)
+    """,
+    "messages are in a topic of another user or chat": """
+        SELECT count(*) FROM messages AS m JOIN topics AS t ON t.id = m.topic_id
+        WHERE m.user_id <> t.user_id OR m.chat_id <> t.chat_id
+    """,
+    "messages have a topic and are of a kind without": f"""
+        SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND NOT ({topics.ARCHIVED})
+    """,  # noqa: S608 - a constant condition
+    "topics do not say what their messages are": """
+        SELECT count(*) FROM topics AS t WHERE (t.messages, t.chars, t.first_rowid, t.last_rowid) IS NOT (
+            SELECT count(*), sum(length(m.content)), min(m.rowid), max(m.rowid) FROM messages AS m
+            WHERE m.topic_id = t.id)
+    """,
+    "topics are there and on the list of those that are gone": """
+        SELECT count(*) FROM topic_ends WHERE id IN (SELECT id FROM topics)
+    """,
+}
 TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     what="topic",
     plural="topics",
@@ -231,6 +251,7 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     table="topics",
     full_text=True,
     vectors="vec_topics",
+    flaws=_FLAWS,
     counted="topics",
     ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),

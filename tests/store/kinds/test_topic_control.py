@@ -20,6 +20,7 @@ from klaw.llm.errors import ProviderNetworkError
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
 from klaw.store.kinds import messages, soundness, topic_changes, topic_edits, topics
+from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import vector_writes as stored_vectors
@@ -465,7 +466,7 @@ def seq(chance: random.Random) -> int:
 
 
 async def _sound(store: Store) -> None:
-    assert await store.readers.run(soundness.faults, "topics") == {}
+    assert await store.readers.run(soundness.faults, TOPIC) == {}
     for user in ("anna", "boris"):
         owner = UserId(user)
         homes = [rowid for _, members in (await state_of(store, user)).values() for rowid in members]
