@@ -18,8 +18,8 @@ from klaw.domain.message import Kind, Role
 from klaw.errors import SchemaTooNew, StorageError
 from klaw.store import migrations
 from klaw.store.engine.commit_log import COMMIT_LOG, LogEntry
+from klaw.store.engine.connect import prepare_writer
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.tokenizer import register
 from klaw.store.kinds import messages, turns
 from klaw.store.search import fulltext
 from tests.support.repository import REPOSITORY
@@ -223,7 +223,7 @@ async def test_a_second_server_is_refused(tmp_path: Path) -> None:
 async def test_a_newer_schema_is_refused_untouched(tmp_path: Path) -> None:
     await fill(tmp_path)
     connection = apsw.Connection(str(tmp_path / "klaw.db"))
-    register(connection)
+    prepare_writer(connection)
     connection.execute("UPDATE meta SET value = '999' WHERE key = 'schema_version'")
     connection.close()
     with pytest.RaisesGroup(SchemaTooNew, allow_unwrapped=True, flatten_subgroups=True):

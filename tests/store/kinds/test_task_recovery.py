@@ -319,7 +319,7 @@ from pathlib import Path
 from klaw.actor.clock import iso
 from klaw.domain.task import RunStatus
 from klaw.store.kinds import messages, run_edits
-from klaw.store.kinds.run_edits import Transcript
+from klaw.store.kinds.run_edits import RunLines
 from tests.support.stores import new, running_store
 from tests.support.runs.tasks import exchange, result, run_of
 
@@ -340,7 +340,7 @@ async def main():
                 await store.writer.run(run_edits.save, run, delivery=result(run, f"Teil 1 von {run.id}", chat=name))
                 os.write(1, f"delivered {run.id}/1\\n".encode())
                 final = attrs.evolve(run, delivered=2, status=RunStatus.DONE, ended_at=iso(0), result="ответ")
-                last = Transcript(first_seq=4, messages=(exchange(run)[3],))
+                last = RunLines(first_seq=4, messages=(exchange(run)[3],))
                 end = result(run, "Ende", number=2, chat=name)
                 await store.writer.run(run_edits.save, final, transcript=last, delivery=end)
                 os.write(1, f"done {run.id}\\n".encode())

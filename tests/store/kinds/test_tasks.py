@@ -25,7 +25,7 @@ from klaw.errors import (
     TaskExists,
 )
 from klaw.store import migrations
-from klaw.store.engine.tokenizer import register
+from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import chats, messages, pending, run_edits, runs, tasks
 from klaw.store.kinds.run_edits import RunLines
 from klaw.store.search import fulltext
@@ -404,7 +404,7 @@ async def test_tokens_by_task(tmp_path: Path) -> None:
 def test_lists_use_an_index() -> None:
     """A year of runs must not be read for one page, or at every start."""
     connection = apsw.Connection(":memory:")
-    register(connection)
+    prepare_writer(connection)
     migrations.migrate(connection)
     plans: list[str] = []
 
