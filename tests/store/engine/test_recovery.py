@@ -243,11 +243,11 @@ def test_migrations_bring_every_earlier_version_to_the_same_schema() -> None:
         return set(connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"))
 
     fresh = apsw.Connection(":memory:")
-    register(fresh)
+    prepare_writer(fresh)
     migrations.migrate(fresh)
     for version in range(migrations.latest()):
         old = apsw.Connection(":memory:")
-        register(old)
+        prepare_writer(old)
         for number, script in migrations.scripts().items():
             if number <= version:
                 old.execute(script)
