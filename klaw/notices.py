@@ -60,7 +60,6 @@ class Notices:
         core.health.add(lambda: self._found)
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=2)
 
     async def run(self, vitals: Vitals, task_status: Started) -> None:

@@ -130,7 +130,7 @@ class CopiedFile:
 
     file: Path
     path: str
-    """In the backup."""
+    """Its path in the backup."""
     size: int | None = None
     """Bytes of a log at the mark; None: the whole file."""
 
@@ -299,7 +299,7 @@ class BackupDraft:
         )
 
     def _is_here(self, path: str, stamp: tuple[int, ...]) -> bool:
-        """From an earlier round."""
+        """Whether an earlier round has copied it already."""
         return path in self.items and self.items[path].source == stamp
 
     def _share(self, path: str, stored: str, stamp: tuple[int, ...]) -> bool:

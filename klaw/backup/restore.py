@@ -25,7 +25,7 @@ class Place:
 
     target: Path
     items: Sequence[tuple[BackupItem, str]]
-    """With their paths below it."""
+    """Files with their paths below ``target``."""
 
     @property
     def draft(self) -> Path:

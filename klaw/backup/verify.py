@@ -33,7 +33,7 @@ class VerifyReport:
     name: str
     files: int
     problems: tuple[str, ...]
-    """Empty: it is as it was made."""
+    """Empty if it is as it was made."""
     messages: int = 0
     """In the database that its logs make."""
     compared: bool = False

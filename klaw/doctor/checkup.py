@@ -39,7 +39,7 @@ class Checkup:
         return sum(finding.level is level for finding in self.findings)
 
     def told(self) -> dict[str, Any]:
-        """It as an answer."""
+        """The answer of ``klaw doctor --json``."""
         problems, warnings = self.count(Level.PROBLEM), self.count(Level.WARNING)
         counts = {"ok": not problems, "problems": problems, "warnings": warnings}
         return {**counts, "findings": self.findings, "chats": self.chats}

@@ -25,9 +25,9 @@ class FilesChecked:
     named: int
     """Files that messages name."""
     missing: Sequence[str]
-    """Messages whose file is not there …"""
+    """Messages whose file does not exist."""
     damaged: Sequence[str]
-    """… or is not what was sent."""
+    """Messages whose file is not what was sent."""
     of_nobody: Sequence[str]
     """Paths of files that no message names."""
 
@@ -128,7 +128,7 @@ BASES = _FileKind(
 
 
 def judge_files(kind: _FileKind, found: FilesChecked, paths: Paths, *, whole: bool) -> list[Finding]:
-    """What it means. Pure."""
+    """The findings about the files of one kind. Pure."""
     todo = kind.todo
     findings = []
     if found.missing:

@@ -86,7 +86,6 @@ def judge_integrity(complaints: Sequence[str], *, whole: bool) -> list[Finding]:
 
 
 def judge_full_text(covered: WholeLook) -> Finding:
-    """Full text against messages."""
     damage = covered.damage
     if covered.stray_texts:
         text = f"{plural(covered.stray_texts, 'row')} stand under another chat than their message"
@@ -139,7 +138,6 @@ def judge_rows(name: str, words: str, found: Soundness, *, waiting: int | None =
 
 
 def judge_counts(counts: Mapping[str, int]) -> Finding:
-    """How much there is of each kind."""
     return ok("rows", ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "there are none")
 
 
@@ -184,7 +182,6 @@ def chat_counts(covered: WholeLook) -> dict[ChatId, dict[str, Any]]:
 
 
 def judge_logs(report: LogReport, *, whole: bool, running: bool) -> Finding:
-    """The logs by themselves."""
     if report.unreadable:
         return problem("logs", f"cannot be read: {listed(report.unreadable)}", "correct owner and mode of the files")
     if report.malformed:

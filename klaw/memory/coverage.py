@@ -102,7 +102,6 @@ class Coverage(Nudge):
         super().__init__()
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
     async def run(self, vitals: Vitals, task_status: Started) -> None:

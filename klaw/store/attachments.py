@@ -253,7 +253,6 @@ class Attachments:
     # -- the actor -------------------------------------------------------------------------------------------------
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(name="store.attachments", run=self.run, stop_budget_s=1)
 
     async def run(self, vitals: Vitals, task_status: Started) -> None:

@@ -43,7 +43,7 @@ class BackupMark:
     forgetting: bool
     """Something is forgotten, and not in all logs yet."""
     last: Mapping[str, int]
-    """See ``Manifest``."""
+    """See ``BackupManifest.last``."""
     logs: Mapping[str, int]
     """Bytes of each log by its path below the data folder, all of them in whole lines; empty where not asked for."""
 

@@ -91,7 +91,7 @@ def record_of(line: bytes) -> dict[str, Any] | None:
 
 
 KEY = "log_stamps"
-"""In ``meta``."""
+"""Key in ``meta``."""
 
 Stamps: TypeAlias = Mapping[str, Sequence[int]]
 """Size, time of the last change and inode of each log, by its path below the data folder."""

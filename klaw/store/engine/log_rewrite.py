@@ -50,7 +50,6 @@ class LogRewrite:
 
     @property
     def folder(self) -> Path:
-        """Where the log is."""
         return self._full.parent
 
     @property

@@ -27,7 +27,7 @@ class ContentTable:
     statement: str
     """Gives the next rows ``> :after`` in the order of their keys, ``LIMIT :limit``."""
     first: int | str = -END
-    """Before every key."""
+    """A value that sorts before every key."""
     bound: Bound | None = None
     """By which number its newest rows are known; None: they are not."""
     changed: str | None = None

@@ -142,7 +142,6 @@ def forget(connection: apsw.Connection, user: UserId, fact: FactId, *, dates: bo
 
 
 def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | None:
-    """The row of a user's fact."""
     found = connection.execute("SELECT rowid FROM facts WHERE user_id = ? AND id = ?", (user, fact)).get
     return int(found) if found is not None else None
 

@@ -39,9 +39,9 @@ class PutCounts:
     known: int
     """Were here already, or are forgotten."""
     elsewhere: int
-    """Are here in another chat."""
+    """Messages that are here in another chat."""
     logs: frozenset[str]
-    """That were written to."""
+    """Logs that were written to."""
 
 
 def put(
@@ -278,7 +278,6 @@ SELECT DISTINCT {what}_id FROM {what}_changes WHERE user_id = ? AND value ->> '$
 
 
 def brought(connection: apsw.Connection, user: UserId, origin: ImportId) -> ImportContents:
-    """What an import brought."""
     rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid", (user, f"{ORIGIN}{origin}"))
     ids = {
         what: [each for (each,) in connection.execute(_BROUGHT.format(what=what), (user, origin))]

@@ -114,7 +114,6 @@ SESSIONS = rows.Rows(ChatRow, "sessions")
 
 
 def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message | None:
-    """A user's message by its id."""
     return MESSAGES.one(connection, "WHERE user_id = ? AND id = ?", user, message_id)
 
 
@@ -251,7 +250,6 @@ def index_again(connection: apsw.Connection, rowid: int) -> bool:
 
 
 def session(connection: apsw.Connection, chat: ChatId) -> ChatRow | None:
-    """A chat's row."""
     return SESSIONS.one(connection, "WHERE chat_id = ?", chat)
 
 

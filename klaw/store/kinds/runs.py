@@ -144,7 +144,6 @@ _RUNS = rows.Rows(Run, "runs")
 
 
 def get(connection: apsw.Connection, user: UserId, run: str) -> Run | None:
-    """A user's run by its id."""
     return _RUNS.one(connection, "WHERE user_id = ? AND id = ?", user, run)
 
 
@@ -275,7 +274,6 @@ def delivered_of(connection: apsw.Connection, user: UserId, run: str) -> list[Me
 
 
 def notice_of(connection: apsw.Connection, user: UserId, run: str) -> Message | None:
-    """What a chat was told of the run."""
     return messages.find(connection, user, notice_id(run))
 
 

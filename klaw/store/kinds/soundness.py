@@ -10,6 +10,7 @@ from klaw.store.changes import Kind
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages
 from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.rows import documents
 
 _UNLIKE = """
 SELECT count(*) FROM {kind.table} AS t LEFT JOIN {kind.past} AS c
@@ -35,7 +36,7 @@ def flaws(kind: Kind[Any]) -> dict[str, str]:
     """What must never be of a kind's rows, in words behind a number, with the statements that count it."""
     found: dict[str, str] = {}
     if kind.past:
-        texts = [name for name in kind.quotes if name not in kind.documents]
+        texts = [name for name in kind.quotes if name not in documents(kind.cls)]
         differ = " OR ".join(f"c.value ->> '$.{name}' <> t.{name}" for name in texts)
         found[f"{kind.plural} do not say what their history says"] = _UNLIKE.format(kind=kind, differ=differ)
         found[f"{kind.plural} are only in their history"] = _MISSING.format(kind=kind)

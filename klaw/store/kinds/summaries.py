@@ -136,9 +136,9 @@ class SummaryFailure:
 
     chat: Annotated[ChatId, Wire("chat_id")]
     failures: int
-    """In a row."""
+    """How many attempts in a row failed."""
     retry_at: str
-    """Not before this moment."""
+    """When the next attempt may begin."""
     code: str
 
 

@@ -40,13 +40,11 @@ def _row(task: Task) -> tuple[Any, ...]:
 
 
 def get(connection: apsw.Connection, user: UserId, name: TaskName) -> Task | None:
-    """A user's task by its name."""
     row = connection.execute(_SELECT + "WHERE user_id = ? AND name = ?", (user, name)).fetchone()
     return _task(row) if row else None
 
 
 def of_user(connection: apsw.Connection, user: UserId) -> list[Task]:
-    """A user's tasks by name."""
     return [_task(row) for row in connection.execute(_SELECT + "WHERE user_id = ? ORDER BY name", (user,))]
 
 

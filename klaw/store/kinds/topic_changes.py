@@ -49,7 +49,6 @@ _CHANGES = rows.Rows(TopicChange, "topic_changes")
 
 
 def get(connection: apsw.Connection, user: UserId, entry: int) -> TopicChange | None:
-    """A change of a user's topics."""
     return _CHANGES.one(connection, "WHERE user_id = ? AND entry = ?", user, entry)
 
 

@@ -42,11 +42,11 @@ class UndoneTopics:
     undone: int
     """The change that was taken back."""
     entry: int
-    """The change that did it."""
+    """The change that took it back."""
     topics: tuple[Topic, ...]
     """That are as they were, as far as their messages are there."""
     ended: tuple[TopicId, ...]
-    """That are gone by it."""
+    """Topics that it removed."""
 
 
 def store(

@@ -55,7 +55,6 @@ def unembedded(connection: apsw.Connection, after: int, limit: int) -> list[tupl
 
 
 def count_unembedded(connection: apsw.Connection) -> int:
-    """How many topics wait for a vector."""
     return int(connection.execute(_COUNT_UNEMBEDDED, (vector_model.current_id(connection),)).get)
 
 

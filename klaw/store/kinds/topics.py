@@ -21,7 +21,6 @@ TOPICS = rows.Rows(Topic, "topics")
 
 
 def get(connection: apsw.Connection, user: UserId, topic: TopicId) -> Topic | None:
-    """A user's topic by its id."""
     return TOPICS.one(connection, "WHERE user_id = ? AND id = ?", user, topic)
 
 

@@ -154,7 +154,7 @@ class DrawnDay:
 
     messages: RowIds
     done: bool
-    """Nothing is left of the day."""
+    """Whether all messages of the day were drawn."""
 
 
 def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -103,7 +103,7 @@ class SourceCounts:
     waiting: int
     failed: int
     with_problems: int
-    """Those that failed, too."""
+    """Including those that failed."""
     passages: int
     bytes: int
 
