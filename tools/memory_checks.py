@@ -18,7 +18,7 @@ from klaw.doctor.judge import Level
 from klaw.domain.person import normal_name
 from klaw.store.engine import connect, meta
 from klaw.store.forget import applying
-from klaw.store.kinds import inventory, soundness
+from klaw.store.kinds import inventory
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.rebuild.logcheck import lacking, read_logs
 from klaw.store.search import coverage
@@ -80,7 +80,7 @@ def check_database(data: Path) -> list[str]:
         *judge.judge_integrity(read_offline(file, connect.complaints, whole=True), whole=True),
         judge.judge_full_text(covered),
         judge.judge_covered(covered),
-        judge.judge_rows("topics", "topics", read_offline(file, soundness.check, TOPIC)),
+        judge.judge_rows("topics", "topics", read_offline(file, inventory.check, TOPIC)),
         judge.judge_tails(
             logs,
             read_offline(file, lacking, logs),

@@ -18,7 +18,7 @@ from klaw.domain.names import ChatId
 from klaw.errors import StorageError
 from klaw.store import migrations
 from klaw.store.engine import connect, meta
-from klaw.store.kinds import inventory, soundness, topic_vectors
+from klaw.store.kinds import inventory, topic_vectors
 from klaw.store.rebuild.logcheck import LogReport, lacking, read_logs
 from klaw.store.search import coverage, vectors
 from klaw.store.store import read_offline
@@ -150,16 +150,16 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
         judge.judge_covered(covered),
     ]
     done.chats = judge.chat_counts(covered)
-    for kind in soundness.checked():
+    for kind in inventory.checked():
         name = kind.plural.replace(" ", "_")
         try:
-            found = read_offline(paths.database, soundness.check, kind)
+            found = read_offline(paths.database, inventory.check, kind)
             waiting = read_offline(paths.database, topic_vectors.count_unembedded) if kind.what == "topic" else None
             done.findings.append(judge.judge_rows(name, kind.plural, found, waiting=waiting))
         except StorageError as error:
             done.findings.append(problem(name, f"cannot be read: {error}", judge.REBUILD))
     with suppress(StorageError):  # what cannot be read is among the findings above
-        done.findings.append(judge.judge_counts(read_offline(paths.database, soundness.counts)))
+        done.findings.append(judge.judge_counts(read_offline(paths.database, inventory.rows_of_kinds)))
     return covered.model
 
 

@@ -9,7 +9,7 @@ import attrs
 from klaw.domain.names import ChatId
 from klaw.domain.text import listed, plural
 from klaw.store.engine.set_aside import FOLDER
-from klaw.store.kinds.soundness import Soundness
+from klaw.store.kinds.inventory import Soundness
 from klaw.store.migrations import Schema
 from klaw.store.rebuild.logcheck import LackingRecords, LogReport
 from klaw.store.search.coverage import WholeLook

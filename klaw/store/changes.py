@@ -106,7 +106,7 @@ class Kind(Generic[V]):
     past: str = ""
     """Table of what it was before: ``entry``, ``user_id``, ``WHAT_id``, ``at``, ``value``."""
     flaws: Mapping[str, str] = attrs.field(factory=dict)
-    """What must never be, beside what ``kinds.soundness`` derives: in words behind a number, and the statement that
+    """What must never be, beside what ``kinds.inventory`` derives: in words behind a number, and the statement that
     counts it."""
     on_purpose: bool = False
     """People keep it on purpose: where it quotes something forgotten that is reported, and it goes as a whole when that

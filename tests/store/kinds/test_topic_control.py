@@ -19,7 +19,7 @@ from klaw.errors import NoSuchChange, TopicChanged, TopicRefused
 from klaw.llm.errors import ProviderNetworkError
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
-from klaw.store.kinds import messages, soundness, topic_changes, topic_edits, topics
+from klaw.store.kinds import inventory, messages, topic_changes, topic_edits, topics
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.rebuild.values import ReindexOptions
@@ -466,7 +466,7 @@ def seq(chance: random.Random) -> int:
 
 
 async def _sound(store: Store) -> None:
-    assert await store.readers.run(soundness.faults, TOPIC) == {}
+    assert await store.readers.run(inventory.faults, TOPIC) == {}
     for user in ("anna", "boris"):
         owner = UserId(user)
         homes = [rowid for _, members in (await state_of(store, user)).values() for rowid in members]

@@ -22,7 +22,7 @@ from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import NoSuchTopic, StorageError, TopicChanged
 from klaw.store import migrations
 from klaw.store.engine import connect
-from klaw.store.kinds import messages, soundness, topic_edits, topic_vectors, topics
+from klaw.store.kinds import inventory, messages, topic_edits, topic_vectors, topics
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.rebuild.actor import Reindexer
@@ -363,7 +363,7 @@ def test_ids_of_an_older_schema_belong_to_no_topic(tmp_path: Path) -> None:
     )
     migrations.migrate(connection)
     assert [row.rowid for row in topics.unarchived(connection, ANNA, 0, 9)] == [1]
-    assert soundness.faults(connection, TOPIC) == {}
+    assert inventory.faults(connection, TOPIC) == {}
     connection.close()
 
 

@@ -13,7 +13,7 @@ from klaw.domain.notes import Quotes
 from klaw.store import migrations
 from klaw.store.changes import Kind
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.kinds import memory_journal, soundness
+from klaw.store.kinds import inventory, memory_journal
 
 
 @attrs.frozen(kw_only=True)
@@ -36,7 +36,7 @@ TOY: Kind[Toy] = Kind(what="toy", plural="toys", cls=Toy, table="toys", past="to
 @pytest.fixture
 def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> apsw.Connection:
     monkeypatch.setattr(memory_journal, "KINDS", [*memory_journal.KINDS, TOY])
-    monkeypatch.setattr(soundness, "KINDS", memory_journal.KINDS)
+    monkeypatch.setattr(inventory, "KINDS", memory_journal.KINDS)
     connection = apsw.Connection(str(tmp_path / "klaw.db"))
     prepare_writer(connection)
     migrations.migrate(connection)
@@ -45,12 +45,12 @@ def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> apsw.Connecti
 
 
 def test_a_kind_is_counted_and_checked_by_its_declaration(connection: apsw.Connection) -> None:
-    assert soundness.counts(connection)["toys"] == 2
-    assert TOY in soundness.checked()
-    assert soundness.check(connection, TOY) == soundness.Soundness(count=2, faults={})
+    assert inventory.rows_of_kinds(connection)["toys"] == 2
+    assert TOY in inventory.checked()
+    assert inventory.check(connection, TOY) == inventory.Soundness(count=2, faults={})
     connection.execute("UPDATE toys SET text = 'drum' WHERE id = 'a'; DELETE FROM toys WHERE id = 'b'")
     connection.execute("INSERT INTO vec_toys VALUES (9, x'00')")
-    assert soundness.faults(connection, TOY) == {
+    assert inventory.faults(connection, TOY) == {
         "toys do not say what their history says": 1,
         "toys are only in their history": 1,
         "vectors are of no toy": 1,
@@ -58,6 +58,6 @@ def test_a_kind_is_counted_and_checked_by_its_declaration(connection: apsw.Conne
 
 
 def test_every_kind_of_an_empty_database_is_sound(connection: apsw.Connection) -> None:
-    for kind in soundness.checked():
+    for kind in inventory.checked():
         if kind is not TOY:
-            assert soundness.check(connection, kind) == soundness.Soundness(count=0, faults={}), kind.what
+            assert inventory.check(connection, kind) == inventory.Soundness(count=0, faults={}), kind.what
