@@ -158,7 +158,7 @@ def messages_between(connection: apsw.Connection, gaps: Mapping[ChatId, Sequence
     return sum(connection.execute(query, (chat, *gap)).get for chat, found in gaps.items() for gap in found)
 
 
-# -- whether rows agree with their history and their indexes, for `klaw doctor` -----------------------------------------
+# -- whether rows agree with their history and their indexes, for `klaw doctor` ------------------------------------
 
 _UNLIKE = """
 SELECT count(*) FROM {kind.table} AS t LEFT JOIN {kind.past} AS c
