@@ -16,7 +16,7 @@ import attrs
 from klaw.doctor import judge
 from klaw.doctor.judge import Level
 from klaw.domain.person import normal_name
-from klaw.store.engine import connect, meta
+from klaw.store.engine import connect
 from klaw.store.forget import applying
 from klaw.store.kinds import inventory
 from klaw.store.kinds.topic_changes import TOPIC
@@ -85,8 +85,7 @@ def check_database(data: Path) -> list[str]:
             logs,
             read_offline(file, lacking, logs),
             read_offline(file, inventory.last_seqs),
-            last_change=read_offline(file, inventory.last_numbers)["change"],
-            last_entry=read_offline(file, meta.last_entry),
+            read_offline(file, inventory.last_numbers),
             running=False,
         ),
     ]

@@ -17,7 +17,7 @@ from klaw.doctor.places import Server
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
 from klaw.store import migrations
-from klaw.store.engine import connect, meta
+from klaw.store.engine import connect
 from klaw.store.kinds import inventory, topic_vectors
 from klaw.store.rebuild.logcheck import LogReport, lacking, read_logs
 from klaw.store.search import coverage, vectors
@@ -171,8 +171,7 @@ def _check_tails(done: Checkup, paths: Paths, logs: LogReport, *, running: bool)
         time.sleep(SECOND_LOOK_S)  # the writer may have been between log and database
         missing = read_offline(paths.database, lacking, logs)
     last_seqs = read_offline(paths.database, inventory.last_seqs) if not running else {}
-    change = read_offline(paths.database, inventory.last_numbers)["change"]
-    entry = read_offline(paths.database, meta.last_entry)
-    found = judge.judge_tails(logs, missing, last_seqs, last_change=change, last_entry=entry, running=running)
+    last = read_offline(paths.database, inventory.last_numbers)
+    found = judge.judge_tails(logs, missing, last_seqs, last, running=running)
     done.findings.append(found)
     return found.level is Level.OK and (running or not logs.pending_lines)

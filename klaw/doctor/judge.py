@@ -9,6 +9,7 @@ import attrs
 from klaw.domain.names import ChatId
 from klaw.domain.text import listed, plural
 from klaw.store.engine.set_aside import FOLDER
+from klaw.store.engine.tables import Bound
 from klaw.store.kinds.inventory import Soundness
 from klaw.store.migrations import Schema
 from klaw.store.rebuild.logcheck import LackingRecords, LogReport
@@ -248,9 +249,8 @@ def judge_tails(
     report: LogReport,
     missing: LackingRecords,
     last_seqs: Mapping[ChatId, int],
+    last: Mapping[Bound, int],
     *,
-    last_change: int = 0,
-    last_entry: int = 0,
     running: bool,
 ) -> Finding:
     """The logs against the database.
@@ -259,12 +259,13 @@ def judge_tails(
         report: what was read of the logs, before the database.
         missing: what of it the database lacks.
         last_seqs: the newest message of each chat in the database.
-        last_change: the newest change of a run there.
-        last_entry: the newest entry of the memory journal there.
+        last: the highest numbers there.
         running: a server runs, so the database cannot be behind.
     """
     ahead = [chat for chat, seq in last_seqs.items() if seq > report.last_seqs.get(chat, 0)]
-    if not running and (last_change > max(report.runs.values(), default=0) or last_entry > report.entries.last(0)):
+    if not running and (
+        last["change"] > max(report.runs.values(), default=0) or last["entry"] > report.entries.last(0)
+    ):
         return problem(
             "log_tails",
             "the database has newer tasks or runs than the logs",

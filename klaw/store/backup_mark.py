@@ -67,17 +67,9 @@ def _mark(connection: apsw.Connection, journal: Journal, root: Path, *, server: 
         writes=connection.total_changes(),
         rewrites=journal.rewrites,
         forgetting=bool(applying.pending(connection)),
-        last=last_of(connection),
+        last={**last_numbers(connection)},
         logs={path: found.st_size for path, found in files(root)} if logs else {},
     )
-
-
-def last_of(connection: apsw.Connection) -> dict[str, int]:
-    """The highest numbers that a database has."""
-    return {
-        **{str(name): each for name, each in last_numbers(connection).items()},
-        "entry": meta.last_entry(connection),
-    }
 
 
 def mark_offline(database: Path) -> BackupMark:
@@ -177,7 +169,7 @@ def read_made(database: Path) -> RebuiltContent:
     try:
         with _opened(database) as connection:
             return RebuiltContent(
-                messages=count_messages(connection), last=last_of(connection), digests=from_logs(connection)
+                messages=count_messages(connection), last={**last_numbers(connection)}, digests=from_logs(connection)
             )
     except (apsw.Error, *DAMAGE) as error:
         raise StorageError(f"the database cannot be read ({error_class(error)})") from error

@@ -10,6 +10,7 @@ import attrs
 from klaw.domain.names import ChatId, UserId
 from klaw.store import migrations
 from klaw.store.changes import Kind
+from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.tables import Bound
 from klaw.store.kinds import messages
@@ -74,9 +75,9 @@ SELECT coalesce((SELECT max(rowid) FROM messages), 0), coalesce((SELECT max(rowi
 
 
 def last_numbers(connection: apsw.Connection) -> dict[Bound, int]:
-    """The highest number of each bound but the memory journal's entry; 0 where there are no records."""
+    """The highest number of each bound; 0 where there are no records."""
     rowid, turn, change = connection.execute(_LAST).get
-    return {"rowid": rowid, "turn": turn, "change": change}
+    return {"rowid": rowid, "turn": turn, "change": change, "entry": meta.last_entry(connection)}
 
 
 def last_seqs(connection: apsw.Connection) -> dict[ChatId, int]:

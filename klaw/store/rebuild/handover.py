@@ -13,7 +13,7 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.errors import StorageError
-from klaw.store.engine import meta, vector_model
+from klaw.store.engine import vector_model
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.tables import Bound
 from klaw.store.engine.transaction import StoppedStore
@@ -51,7 +51,7 @@ def mark_commits(stopped: StoppedStore, live: apsw.Connection | None = None) -> 
         if live is not None:
             live.execute("BEGIN")
             live.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        last = {**last_numbers(stopped.connection), "entry": meta.last_entry(stopped.connection)}
+        last = last_numbers(stopped.connection)
     except (apsw.Error, *DAMAGE) as error:
         raise StorageError(f"the database in use cannot be read ({error_class(error)}): see klaw doctor") from error
     stopped.journal.is_read = True

@@ -171,11 +171,7 @@ class LineInserter:
         highest = self._highest.get(kind)
         if highest is None:
             last = last_numbers(connection)
-            self._highest = {
-                messages.CONVERSATIONS: last["rowid"],
-                runs.RUNS: last["change"],
-                MEMORY: meta.last_entry(connection),
-            }
+            self._highest = {messages.CONVERSATIONS: last["rowid"], runs.RUNS: last["change"], MEMORY: last["entry"]}
             highest = self._highest[kind]
         if not 0 < number <= highest + FARTHEST:
             self.skip(path, line, "TooLargeANumber")

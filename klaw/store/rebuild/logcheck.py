@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.store import changes, rows
-from klaw.store.engine import meta, set_aside
+from klaw.store.engine import set_aside
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
 from klaw.store.kinds import memory_journal
@@ -140,7 +140,7 @@ class LackingRecords:
 
 def lacking(connection: apsw.Connection, report: LogReport) -> LackingRecords:
     """What the database lacks of what was read, and can take: not what has a number that Klaw never gave."""
-    last, entry = last_numbers(connection), meta.last_entry(connection)
+    last = last_numbers(connection)
     runs = (
         stored_runs.change_of(connection, run) < change
         for run, change in report.runs.items()
@@ -151,7 +151,7 @@ def lacking(connection: apsw.Connection, report: LogReport) -> LackingRecords:
         others={
             "turn": sum(not stored_turns.exists(connection, turn) for turn in report.turns),
             "run": sum(runs),
-            "memory change": report.entries.last(entry) - entry,
+            "memory change": report.entries.last(last["entry"]) - last["entry"],
         },
     )
 
