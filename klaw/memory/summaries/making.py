@@ -45,7 +45,7 @@ from klaw.memory.summaries.rendering import NOTE_TOKENS, Notes, calls, notes_of,
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import chats, messages, summaries
-from klaw.store.kinds.summaries import copy_path
+from klaw.store.kinds.summaries import UnsummarisedPart, copy_path
 
 
 def path_of(data_dir: Path, summary: Summary) -> Path:
