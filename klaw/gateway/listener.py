@@ -19,7 +19,7 @@ import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
 from klaw.errors import CannotListen, ConfigError, Problem
 from klaw.gateway.connection_limits import AT_ONCE_S, Admission, Arrival, Connection, TokenBucket
 from klaw.gateway.handshake import respond, serve_stream
@@ -92,7 +92,7 @@ class Gateway:
         """Wait for a sign of life. Raises ActorStopped."""
         await self.mailbox.ask(lambda reply: Ping(reply=reply))
 
-    async def run(self, vitals: Vitals, started: Started) -> None:
+    async def run(self, vitals: Vitals, started: TaskStarted) -> None:
         """Listen until the mailbox is closed, then say goodbye to every client in bounded time.
 
         Raises:
