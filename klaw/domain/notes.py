@@ -7,6 +7,7 @@ page and MCP need to know about a field. Pure.
         message: Annotated[str | None, Wire("message_id"), MadeFrom("message")] = None
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -37,16 +38,26 @@ class Edit:
 
     help: str
     """One line for ``--help``, the form on the page and the description of the MCP tool."""
+    name: str = ""
+    """What the argument is called, if not like the field."""
+    option: str | None = None
+    """On the command line, if not ``--name``."""
 
 
 @attrs.frozen
 class Column:
-    """Lists show the field."""
+    """Lists show the field, and so does whatever shows one thing alone. A field that is None is left out."""
 
     title: str = ""
     """Head of the column; the field's name if empty."""
     right: bool = False
     """Whether its values are flush right, as numbers are."""
+    wide: bool = False
+    """Whether its values are long, so that the column stands last."""
+    alone: bool = False
+    """Whether only what shows one thing alone has it."""
+    shown: Callable[[Any], str] | None = None
+    """What people see of a value, if not the value itself."""
 
 
 N = TypeVar("N")

@@ -283,18 +283,6 @@ def timed(field: str, text: str | None, now: float, *, until: bool = False) -> s
     return None if text is None else iso(understood(field, read_until if until else read_since, text, now, None))
 
 
-def without_field(function: Callable[[str], T]) -> Callable[[str], T]:
-    """A check whose error does not begin with the field's name: that is told by its path."""
-
-    def check(value: str) -> T:
-        try:
-            return function(value)
-        except ValueError as error:
-            raise ValueError(str(error).partition(": ")[2] or str(error)) from None
-
-    return check
-
-
 def something(fields: Any) -> Any:
     """Check of arguments that change a noun: at least one is given."""
     values = attrs.asdict(fields)
@@ -368,10 +356,16 @@ class Operation:
         """The first paragraph of the handler's docstring."""
         return " ".join((self.handler.__doc__ or "").split("\n\n")[0].split())
 
+    answers: Any = None
+    """The type of what it answers, where the handler does not name it."""
+
     @property
     def answer(self) -> Any:
-        """The type of what it answers, as its handler names it; a text is the name of one in ``answers``."""
+        """The type of what it answers; a text as its handler's annotation is the name of one in ``answers``."""
         from klaw.operations.answers import named
+
+        if self.answers is not None:
+            return self.answers
 
         kind = self.handler.__annotations__.get("return", Any)
         return named(kind) if isinstance(kind, str) else kind

@@ -155,7 +155,8 @@ async def chat_usage(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str,
     """Show what the chat where this is asked has used, and its user."""
     from klaw.store.kinds import usage
 
-    used, problems = await parts.readers.run(usage.of_chat, caller.here, parts.budget.today()), parts.budget.problems()
+    budget = parts.llm.budget
+    used, problems = await parts.readers.run(usage.of_chat, caller.here, budget.today()), budget.problems()
     return {
         "chat": spent_json(used.chat),
         "today": spent_json(used.today),

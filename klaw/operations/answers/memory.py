@@ -9,41 +9,7 @@ from klaw.domain.person import Person
 from klaw.domain.search import FactResult, FileResult, NoteResult, PersonResult, SearchResult, TopicResult
 from klaw.domain.topic import Topic
 from klaw.operations.answers.chats import SaidMessage
-
-
-class FactPage(TypedDict):
-    user: str
-    category: str | None
-    count: int
-    facts: list[Fact]
-    next: int | None
-
-
-class OneFact(TypedDict):
-    fact: Fact
-    added: NotRequired[bool]
-
-
-class RemovedFact(TypedDict):
-    removed: Fact
-
-
-class FactChange(TypedDict):
-    entry: int
-    at: str
-    fact: Fact | None
-
-
-class FactHistory(TypedDict):
-    user: str
-    id: str
-    changes: list[FactChange]
-
-
-class UndoneFact(TypedDict):
-    id: str
-    fact: Fact | None
-    revived: tuple[Fact, ...]
+from klaw.operations.people import MentionedIn, SpokenOf
 
 
 class Memory(TypedDict):
@@ -54,66 +20,9 @@ class Memory(TypedDict):
     count: int
 
 
-@attrs.frozen(kw_only=True)
-class SpokenOf(Person):
-    """A person with how often it is spoken of."""
-
-    topics: int
-    last_at: str | None
-
-
-class PersonPage(TypedDict):
-    user: str
-    count: int
-    people: list[SpokenOf]
-    next: int | None
-
-
 class PeopleFound(TypedDict):
     user: str
     people: tuple[PersonResult, ...]
-
-
-class MentionedIn(TypedDict):
-    topic: str | int | None
-    day: str | None
-    message: str
-    at: str
-
-
-class ShownPerson(TypedDict):
-    person: SpokenOf
-    was: list[Person]
-    mentions: list[MentionedIn]
-
-
-class OnePerson(TypedDict):
-    person: SpokenOf
-    namesakes: NotRequired[list[str]]
-    merged: NotRequired[str]
-
-
-class RemovedPerson(TypedDict):
-    removed: Person
-
-
-class PersonChange(TypedDict):
-    entry: int
-    at: str
-    what: str
-    person: Person | None
-
-
-class PersonHistory(TypedDict):
-    user: str
-    id: str
-    changes: list[PersonChange]
-
-
-class UndonePerson(TypedDict):
-    id: str
-    person: Person | None
-    revived: tuple[Person, ...]
 
 
 class TopicPage(TypedDict):
