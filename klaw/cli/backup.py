@@ -18,7 +18,7 @@ from klaw.operations.operation import Lines, Noun, Shown, Table, argument, size
 
 if TYPE_CHECKING:
     from klaw.backup.folder import Backup
-    from klaw.store.mark import Mark
+    from klaw.store.backup_mark import Mark
 
 NOUN = Noun("backup", "make, check and restore backups (docs/operations.md)", local=True)
 NICE = 10
@@ -57,7 +57,7 @@ def _folder(given: str | None, paths: Paths) -> Path:
 
 
 def _marker(paths: Paths) -> Callable[[bool], "Mark"]:
-    from klaw.store.mark import Mark, mark_offline
+    from klaw.store.backup_mark import Mark, mark_offline
 
     def mark(logs: bool) -> Mark:
         if os.statvfs(paths.data_dir).f_flag & os.ST_RDONLY:  # a server cannot bring it up to date
@@ -163,7 +163,7 @@ def create(asked: Create, here: Here) -> dict[str, Any]:
 def show(asked: Of, here: Here) -> dict[str, Any]:
     """List the backups, the oldest first. The exit code is 1 if one of them is broken."""
     from klaw.backup.folder import listed, told
-    from klaw.store.mark import last_forgetting
+    from klaw.store.backup_mark import last_forgetting
 
     folder, last = _folder(asked.folder, here.paths), last_forgetting(here.paths.database)
     with told(folder):
@@ -213,7 +213,7 @@ def restore(asked: OfOne, here: Here) -> dict[str, Any]:
 def prune(asked: Prune, here: Here) -> dict[str, Any]:
     """Remove all backups but the newest. Broken ones are neither counted nor removed."""
     from klaw.backup.folder import clear, listed, locked, remove, told
-    from klaw.store.mark import last_forgetting
+    from klaw.store.backup_mark import last_forgetting
 
     folder, last = _folder(asked.folder, here.paths), last_forgetting(here.paths.database)
     with told(folder), locked(folder):

@@ -275,12 +275,12 @@ def understood(field: str, read: Callable[..., T], *given: Any) -> T:
 
 
 def timed(field: str, text: str | None, now: float, *, until: bool = False) -> str | None:
-    """A time that a person gave, by the clock here unless it says otherwise, as it is stored; ``until``: the end of
-    what it names. Raises OperationError."""
+    """A time that a person gave, in the form in which it is stored: its beginning, or its end with ``until``. Raises
+    OperationError."""
     from klaw.actor.clock import iso
-    from klaw.memory.recall.dates import read_since, read_until
+    from klaw.domain.days import read_since, read_until
 
-    return None if text is None else iso(understood(field, read_until if until else read_since, text, now, None))
+    return None if text is None else iso(understood(field, read_until if until else read_since, text, now))
 
 
 def something(fields: Any) -> Any:

@@ -18,7 +18,7 @@ from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
-from klaw.store.rebuild.tables import Table
+from klaw.store.engine.tables import Table
 from klaw.store.rows import dumps
 
 MEMORY = "memory"

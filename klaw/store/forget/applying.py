@@ -22,6 +22,7 @@ from klaw.domain.person import Finder
 from klaw.store.changes import Change, Kind, line, path, record
 from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
+from klaw.store.engine.full_text import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quoting
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines
@@ -31,7 +32,6 @@ from klaw.store.kinds import attachments, chats, facts, messages, people, summar
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.rows import dumps
 from klaw.store.search import coverage, vector_codes
-from klaw.store.search.fulltext import index_row, unindex_row
 
 _PENDING = "forget_pending"
 """In ``meta``, with ``:`` and its number behind it: a forgetting that may not be finished in the logs. Without a

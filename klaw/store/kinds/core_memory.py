@@ -25,8 +25,8 @@ from klaw.domain.notes import Quotes
 from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidValue, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import table
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import table
 
 
 @attrs.frozen(kw_only=True)

@@ -106,6 +106,11 @@ MESSAGES = rows.Rows(Message, "messages")
 SESSIONS = rows.Rows(Session, "sessions")
 
 
+def count_messages(connection: apsw.Connection) -> int:
+    """How many messages there are, of all users."""
+    return int(connection.execute("SELECT count(*) FROM messages").get)
+
+
 def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message | None:
     """A user's message by its id."""
     return MESSAGES.one(connection, "WHERE user_id = ? AND id = ?", user, message_id)

@@ -16,8 +16,8 @@ from klaw.domain.topic import TopicId
 from klaw.errors import InvalidValue, NoSuchPerson, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine import tables
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild import tables
 
 _PEOPLE = rows.Rows(Person, "people", "p")
 _SIZE = len(attrs.fields(Person))

@@ -16,10 +16,10 @@ from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
+from klaw.store.engine.tables import full_text, table
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages, tool_notes
 from klaw.store.kinds.messages import Session
-from klaw.store.rebuild.tables import full_text, table
 
 _SUMMARIES = rows.Rows(Summary, "summaries")
 

@@ -11,8 +11,8 @@ from klaw.domain.names import UserId
 from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
 from klaw.errors import NoSuchTask, TaskExists
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import table
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import table
 
 _FIELDS = tuple(field.name for field in attrs.fields(Task) if field.name != "trigger")
 _COLUMNS = ", ".join(("fires", "expression", "zone", "every_s", "at", "user_id", *_FIELDS[1:]))

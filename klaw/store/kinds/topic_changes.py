@@ -17,9 +17,9 @@ from klaw.domain.notes import Quotes
 from klaw.domain.topic import Topic, TopicId
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import entries, full_text, table
 from klaw.store.kinds import topics
 from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
-from klaw.store.rebuild.tables import entries, full_text, table
 from klaw.store.rows import dumps
 
 ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]

@@ -13,7 +13,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.store import rows
 from klaw.store.changes import Kind
-from klaw.store.rebuild.tables import Table
+from klaw.store.engine.tables import Table
 
 TURNS = "turns"
 

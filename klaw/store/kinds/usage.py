@@ -16,9 +16,9 @@ from klaw.convert import JOURNAL, Check, Form, Wire
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.usage import FIELDS, Spent
 from klaw.store.changes import Change, Kind, RowIds, ranges
+from klaw.store.engine import tables
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild import tables
 from klaw.store.rows import dumps
 
 By = Literal["chat", "model", "day", "task", "source"]

@@ -11,8 +11,8 @@ from klaw.domain.names import UserId
 from klaw.errors import BaseExists, NoSuchBase, NotAllowed, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import table
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import table
 
 _BASES = rows.Rows(Base, "kb_bases", "b")
 

@@ -11,9 +11,9 @@ from klaw.domain.names import UserId
 from klaw.errors import AttachmentRefused, NoSuchSource, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import table
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds.knowledge import bases
-from klaw.store.rebuild.tables import table
 
 _SOURCES = rows.Rows(Source, "kb_sources", "s")
 _MINE = "JOIN kb_members AS m ON m.base_id = s.base_id AND m.user_id = ?1 WHERE"
