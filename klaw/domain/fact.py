@@ -91,7 +91,7 @@ class Fact:
     category: Annotated[
         str,
         Check(unprefixed(category_name), Bounds(1, MAX_CATEGORY, _CATEGORY)),
-        Edit("identity, preference, person, project, event and so on"),
+        Edit("identity, preference, person, project, event and so on", offered=CATEGORIES),
         Column(),
     ] = "other"
     importance: Annotated[

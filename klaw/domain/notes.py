@@ -42,6 +42,10 @@ class Edit:
     """What the argument is called, if not like the field."""
     option: str | None = None
     """On the command line, if not ``--name``."""
+    title: str = ""
+    """On the page, if not the name in words."""
+    offered: tuple[str, ...] = ()
+    """Values that the page offers; others are valid too."""
 
 
 @attrs.frozen

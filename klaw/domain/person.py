@@ -87,14 +87,17 @@ class Person:
     user: Annotated[UserId, Wire("user_id")]
     name: Annotated[PersonName, Quotes(), Edit("what you call the person; a former name stays as an alias"), Column()]
     aliases: Annotated[
-        tuple[PersonName, ...], Quotes(), Edit("another name; may be repeated", option="--alias"), Column("also")
+        tuple[PersonName, ...],
+        Quotes(),
+        Edit("another name; may be repeated", option="--alias", title="Other names"),
+        Column("also"),
     ] = ()
     """Other names, none of them the name itself or another's normal form."""
     relation: Annotated[
         str,
         Check(unprefixed(relation_text), Bounds(0, MAX_RELATION)),
         Quotes(),
-        Edit("who the person is to the user, for instance sister"),
+        Edit("who the person is to the user, for instance sister", title="Who it is to you"),
         Column(),
     ] = ""
     """Who it is to the user, in the user's language."""

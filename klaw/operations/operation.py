@@ -189,6 +189,10 @@ class Argument:
     upload: str | None = None
     """On the command line several may be given, which are asked for one after the other. Of one that names a file of
     this machine the bytes are uploaded (``kb_upload``), and this argument gets the upload's id instead."""
+    title: str = ""
+    """Its label in a form, if not its name in words."""
+    examples: Sequence[str] = ()
+    """Values that a form offers."""
     id_of: str | None = None
     """It is an id of this kind, which may be shortened (``perform.lengthened``)."""
 

@@ -52,7 +52,7 @@ class PersonFind(op.OfUser):
 @attrs.frozen(kw_only=True)
 class ChangedAliases:
     add_aliases: tuple[PersonName, ...] | None = op.argument(
-        "another name; may be repeated", metavar="NAME", option="--alias"
+        "another name; may be repeated", metavar="NAME", option="--alias", title="Other names"
     )
     remove_aliases: tuple[str, ...] | None = op.argument(
         "remove this alias; may be repeated", metavar="NAME", option="--no-alias"

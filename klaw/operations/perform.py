@@ -22,7 +22,6 @@ from klaw.operations.operation import Noun, Operation, OperationError, Scope
 
 if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
-    from klaw.store.overview import IdKind
 
 
 @attrs.frozen
@@ -122,20 +121,22 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
         OperationError: ``ambiguous_id`` with those that begin so.
         StorageError: the store cannot be read.
     """
-    from klaw.store.overview import beginning_with
+    from klaw.store.kinds import records
 
     changed: dict[str, Any] = {}
     for field in attrs.fields(type(asked)):
-        kind: IdKind | None = field.metadata["argument"].id_of
+        kind: str | None = field.metadata["argument"].id_of
         given = getattr(asked, field.name)
         if kind is None or given is None:
             continue
         of, _, text = given.rpartition(":")  # ``klaw forget`` names facts and people by ``fact:ID``
         looks_so = DIGEST if kind == "kb_document" else ID
-        if of not in ("", "fact", "person") or not looks_so.fullmatch(text) or (kind == "message" and text.isdecimal()):
+        if (of and not records.has_history(of)) or not looks_so.fullmatch(text):
+            continue
+        if kind == "message" and text.isdecimal():  # a number of a chat
             continue
         whose = None if any_turn and kind == "turn" else user
-        found = await readers.run(beginning_with, of or kind, whose, text, MOST_TOLD + 1)
+        found = await readers.run(records.beginning_with, of or kind, whose, text, MOST_TOLD + 1)
         if len(found) > 1:
             more = " …" if len(found) > MOST_TOLD else ""
             several = f"several ids begin so: {', '.join(found[:MOST_TOLD])}{more}"

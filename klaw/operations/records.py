@@ -44,6 +44,8 @@ from klaw.operations.operation import (
 if TYPE_CHECKING:
     from klaw.store.changes import Kind
 
+LONG = 200
+"""Characters; what may have more is also read from standard input."""
 What: TypeAlias = Literal["list", "show", "add", "edit", "delete", "history", "undo"]
 H = TypeVar("H", bound=Callable[[Any, Caller, Parts], Awaitable[Any]])
 
@@ -51,9 +53,9 @@ H = TypeVar("H", bound=Callable[[Any, Caller, Parts], Awaitable[Any]])
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
-def fields_to_add(cls: type[Any], name: str, base: type[Any] | None = None) -> type[Any]:
-    """The class of what people say of a new thing: the fields with ``Edit``, and those of ``base``. What must be given
-    needs no option."""
+def to_add(cls: type[Any], word: str, more: type[Any] | None = None) -> type[Any]:
+    """The arguments of adding one: in ``fields`` those of its fields that have ``Edit``, and those of ``more``. What
+    must be given needs no option."""
     made = {}
     for field, note in _editable(cls):
         if field.default is attrs.NOTHING:
@@ -61,18 +63,24 @@ def fields_to_add(cls: type[Any], name: str, base: type[Any] | None = None) -> t
         else:
             how = {"default": _plain_default(field), "option": note.option}
         made[note.name or field.name] = _argument(field.type, note, **how)
-    return _class(name, made, base)
+    fields = argument(f"the {word}", default=attrs.NOTHING)
+    return _class(
+        f"{cls.__name__}Add", {"fields": typed(_class(f"New{cls.__name__}", made, more), fields)}, base=OfUser
+    )
 
 
-def fields_to_edit(cls: type[Any], name: str, base: type[Any] | None = None) -> type[Any]:
-    """Likewise of a change, where nothing must be given. A field of ``base`` takes the place of one with its option."""
-    own = {each.metadata["argument"].option for each in attrs.fields(base)} if base is not None else set()
+def to_edit(cls: type[Any], of_one: type[Any], more: type[Any] | None = None) -> type[Any]:
+    """The arguments of changing one, beside those of ``of_one``. Likewise, but nothing must be given. A field of
+    ``more`` takes the place of one with its option."""
+    own = {each.metadata["argument"].option for each in attrs.fields(more)} if more is not None else set()
     made = {
         note.name or field.name: _argument(field.type | None, note, option=note.option, stdin=_is_long(field))
         for field, note in _editable(cls)
         if note.option is None or note.option not in own
     }
-    return _class(name, made, base)
+    changes = Annotated[_class(f"{cls.__name__}Fields", made, more), Check(something, Bounds(1))]
+    fields = typed(changes, argument("what to change", default=attrs.NOTHING))
+    return _class(f"{cls.__name__}Edit", {"fields": fields}, base=of_one)
 
 
 def _editable(cls: type[Any]) -> "list[tuple[attrs.Attribute[Any], Edit]]":
@@ -83,7 +91,8 @@ def _editable(cls: type[Any]) -> "list[tuple[attrs.Attribute[Any], Edit]]":
 def _argument(kind: Any, note: Edit, *, default: Any = None, **how: Any) -> Any:
     inner = without_none(kind)
     metavar = "N" if inner is int else "NAME" if get_origin(inner) is tuple else None
-    return typed(kind, argument(note.help, default=default, metavar=metavar, **how))
+    more = {"title": note.title, "examples": note.offered}
+    return typed(kind, argument(note.help, default=default, metavar=metavar, **more, **how))
 
 
 def _plain_default(field: "attrs.Attribute[Any]") -> Any:
@@ -92,11 +101,15 @@ def _plain_default(field: "attrs.Attribute[Any]") -> Any:
 
 
 def _is_long(field: "attrs.Attribute[Any]") -> bool:
-    return any(isinstance(each, Column) and each.wide for each in getattr(field.type, "__metadata__", ()))
+    limits = [each.form if isinstance(each, Check) else each for each in getattr(field.type, "__metadata__", ())]
+    return any(isinstance(each, Bounds) and (each.at_most or 0) > LONG for each in limits)
 
 
-def _class(name: str, made: Mapping[str, Any], base: type[Any] | None = None) -> type[Any]:
-    cls: type[Any] = attrs.make_class(name, dict(made), bases=(base or object,), frozen=True, kw_only=True, slots=True)
+def _class(name: str, made: Mapping[str, Any], more: type[Any] | None = None, base: type[Any] = object) -> type[Any]:
+    """A class with these fields, those of ``more`` and those of its base."""
+    fields = attrs.fields(attrs.resolve_types(more, include_extras=True)) if more is not None else ()
+    copied = {each.name: typed(each.type, attrs.field(default=each.default, metadata=each.metadata)) for each in fields}
+    cls: type[Any] = attrs.make_class(name, {**made, **copied}, bases=(base,), frozen=True, kw_only=True, slots=True)
     return cls
 
 
@@ -109,9 +122,9 @@ def typed(kind: Any, made: Any) -> Any:
 # -- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def columns(cls: type[Any], *, alone: bool = False) -> dict[str, Column]:
-    """The fields that a list shows, by their names, the widest last; ``alone``: that one thing shows."""
-    ordered = sorted(notes(cls, Column).items(), key=lambda each: each[1].wide)
+def columns(cls: type[Any], *, alone: bool = False, **more: Column) -> dict[str, Column]:
+    """The fields that a list shows, by their names, and others; the widest last. ``alone``: that one thing shows."""
+    ordered = sorted({**notes(cls, Column), **more}.items(), key=lambda each: each[1].wide)
     return {name: note for name, note in ordered if alone or not note.alone}
 
 
@@ -126,12 +139,12 @@ def cell(name: str, note: Column, value: Any) -> str:
     return minute(value) if name.endswith("_at") else str(value)
 
 
-def table(cls: type[Any], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Some of them, one a line; a column of what none of them has is left out."""
+def table(cls: type[Any], rows: Sequence[Mapping[str, Any]], **more: Column) -> Table:
+    """Some of them, one a line, with more columns; a column of what none of them has is left out."""
     optional = {field.name for field in attrs.fields(cls) if field.default is None}
     shown = {
         name: note
-        for name, note in columns(cls).items()
+        for name, note in columns(cls, **more).items()
         if name not in optional or any(each[name] is not None for each in rows)
     }
     return _table(shown, [[cell(name, note, each[name]) for name, note in shown.items()] for each in rows])
@@ -143,9 +156,9 @@ def _table(shown: Mapping[str, Column], rows: Sequence[Sequence[str]], *before: 
     return Table([head, *rows], right=frozenset(right | ({0} if before else set())))
 
 
-def one(cls: type[Any], row: Mapping[str, Any]) -> Table:
+def one(cls: type[Any], row: Mapping[str, Any], **more: Column) -> Table:
     """All that is known of one."""
-    found = [(name, note, row.get(name)) for name, note in columns(cls, alone=True).items()]
+    found = [(name, note, row.get(name)) for name, note in columns(cls, alone=True, **more).items()]
     return details(
         [(note.title or name, cell(name, note, value)) for name, note, value in found if value not in (None, "", [])]
     )
@@ -247,7 +260,7 @@ class Records:
     def of_one(self, name: str = "Of", **fields: Any) -> type[Any]:
         """A class of arguments about one of them."""
         named = argument(self.id_help, default=attrs.NOTHING, positional=True, id_of=self.word)
-        return _class(f"{name}{self._name}", {self.word: typed(Name, named), **fields}, OfUser)
+        return _class(f"{name}{self._name}", {self.word: typed(Name, named), **fields}, base=OfUser)
 
     def answer(self, name: str, **fields: Any) -> Any:
         """The type of an answer that has one of them and these fields."""
@@ -273,13 +286,9 @@ class Records:
             page = {"user": str, "count": int, self.many: list[shown], "next": int | None}
             return Paged, self.list_lines, (f"{name}Page", page)
         if what == "add":
-            new = fields_to_add(self.cls, f"New{name}", self.adding)
-            fields = typed(new, argument(f"the {word}", default=attrs.NOTHING))
-            return _class(f"{name}Add", {"fields": fields}, OfUser), self.one_lines, (f"Added{name}", {word: shown})
+            return to_add(self.cls, word, self.adding), self.one_lines, (f"Added{name}", {word: shown})
         if what == "edit":
-            changes = Annotated[fields_to_edit(self.cls, f"{name}Fields", self.editing), Check(something, Bounds(1))]
-            fields = typed(changes, argument("what to change", default=attrs.NOTHING))
-            return self.of_one("Edit", fields=fields), self.one_lines, (f"One{name}", {word: shown})
+            return to_edit(self.cls, self.of_one(), self.editing), self.one_lines, (f"One{name}", {word: shown})
         if what == "delete":
             return self.of_one(), self.removed_lines, (f"Removed{name}", {"removed": self.cls})
         if what == "history":

@@ -6,7 +6,7 @@ For the admin socket and its commands only. What answers a user goes through ``m
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
 import apsw
 import attrs
@@ -174,32 +174,6 @@ def recalls_of(connection: apsw.Connection, turns: Sequence[str]) -> list[Stored
     """Turns by their ids, in the given order; those that do not exist are left out."""
     found = (find_turn(connection, each, None, None) for each in turns)
     return [stored_recall(connection, turn) for turn in found if turn is not None]
-
-
-IdKind: TypeAlias = Literal["fact", "person", "run", "turn", "message", "kb", "kb_source", "kb_document"]
-
-_AMONG: dict[IdKind, str] = {
-    "fact": "SELECT DISTINCT fact_id AS id FROM fact_changes WHERE user_id = ?1 AND fact_id",
-    "person": "SELECT DISTINCT person_id AS id FROM person_changes WHERE user_id = ?1 AND person_id",
-    "run": "SELECT id FROM runs WHERE user_id = ?1 AND id",
-    "turn": "SELECT turn_id AS id FROM turns WHERE (?1 IS NULL OR user_id = ?1) AND turn_id",
-    "message": "SELECT id FROM messages WHERE user_id = ?1 AND id",
-    "kb": "SELECT base_id AS id FROM kb_members WHERE user_id = ?1 AND base_id",
-    "kb_source": """
-        SELECT s.id AS id FROM kb_members AS m JOIN kb_sources AS s ON s.base_id = m.base_id
-        WHERE m.user_id = ?1 AND s.id""",
-    "kb_document": """
-        SELECT d.id AS id FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id
-        WHERE m.user_id = ?1 AND d.id""",
-}
-"""Of a user; turns also of all. What was removed has a history."""
-
-
-def beginning_with(connection: apsw.Connection, kind: IdKind, user: UserId | None, text: str, limit: int) -> list[str]:
-    """The ids that begin with a text, in their order; the text alone where it is one itself."""
-    query = f"{_AMONG[kind]} BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4"
-    found = [str(row[0]) for row in connection.execute(query, (user, text, text + "\U0010ffff", limit))]
-    return found[:1] if found[:1] == [text] else found
 
 
 MANY = 1_000

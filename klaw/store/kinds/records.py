@@ -12,6 +12,8 @@ from klaw.domain.names import UserId
 from klaw.store import rows
 from klaw.store.changes import Change, Kind, earlier
 from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds.knowledge import documents
+from klaw.store.kinds.memory_journal import KINDS
 
 
 def get(connection: apsw.Connection, kind: Kind[Any], user: UserId, key: Any) -> Any:
@@ -29,6 +31,29 @@ def count(connection: apsw.Connection, kind: Kind[Any], user: UserId | None = No
     """How many a user has; None: how many there are."""
     query = f"SELECT count(*) FROM {kind.table} WHERE ?1 IS NULL OR user_id = ?1"  # noqa: S608 - constant names
     return int(connection.execute(query, (user,)).get)
+
+
+def has_history(what: str) -> bool:
+    """Whether this is the word of a kind that keeps a history, so that people know its things by their ids."""
+    return any(each.what == what and each.past for each in KINDS)
+
+
+def beginning_with(connection: apsw.Connection, what: str, user: UserId | None, text: str, limit: int) -> list[str]:
+    """The ids of a kind, or ``kb_document``, that begin with a text, in their order; the text alone where it is one
+    itself. What was removed has a history.
+
+    Args:
+        user: whose; None: all users'.
+    """
+    kind = next((each for each in KINDS if each.what == what), None)
+    among = documents.IDS if kind is None else kind.ids
+    if kind is not None and not among:
+        name = f"{kind.what}_id" if kind.past else kind.id
+        whose = "user_id = ?1" if user is not None else "?1 IS NULL"
+        among = f"SELECT DISTINCT {name} AS id FROM {kind.past or kind.table} WHERE {whose} AND {name}"  # noqa: S608
+    query = f"{among} BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4"
+    found = [str(row[0]) for row in connection.execute(query, (user, text, text + "\U0010ffff", limit))]
+    return found[:1] if found[:1] == [text] else found
 
 
 def put(tx: Transaction, kind: Kind[Any], value: Any, at: str) -> Any:
