@@ -67,7 +67,7 @@ class Column:
 N = TypeVar("N")
 
 
-def notes(cls: type[Any], note: type[N]) -> dict[str, N]:
+def notes(cls: Any, note: type[N]) -> dict[str, N]:
     """The fields of a class that have a note of a kind, by the names of the attributes, in their order."""
     return {name: each for name, of_field in _all(cls).items() for each in of_field if isinstance(each, note)}
 

@@ -15,6 +15,7 @@ is more to do than to change a row::
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import pairwise
+from types import GenericAlias, MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, get_origin
 
 import attrs
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 LONG = 200
 """Characters; what may have more is also read from standard input."""
 What: TypeAlias = Literal["list", "show", "add", "edit", "delete", "history", "undo"]
+NO_MORE: Mapping[str, Column] = MappingProxyType({})
 H = TypeVar("H", bound=Callable[[Any, Caller, Parts], Awaitable[Any]])
 
 
@@ -74,11 +76,12 @@ def to_edit(cls: type[Any], of_one: type[Any], more: type[Any] | None = None) ->
     ``more`` takes the place of one with its option."""
     own = {each.metadata["argument"].option for each in attrs.fields(more)} if more is not None else set()
     made = {
-        note.name or field.name: _argument(field.type | None, note, option=note.option, stdin=_is_long(field))
+        note.name or field.name: _argument(_or_none(field.type), note, option=note.option, stdin=_is_long(field))
         for field, note in _editable(cls)
         if note.option is None or note.option not in own
     }
-    changes = Annotated[_class(f"{cls.__name__}Fields", made, more), Check(something, Bounds(1))]
+    kind: Any = _class(f"{cls.__name__}Fields", made, more)
+    changes = Annotated[kind, Check(something, Bounds(1))]
     fields = typed(changes, argument("what to change", default=attrs.NOTHING))
     return _class(f"{cls.__name__}Edit", {"fields": fields}, base=of_one)
 
@@ -113,6 +116,14 @@ def _class(name: str, made: Mapping[str, Any], more: type[Any] | None = None, ba
     return cls
 
 
+def _or_none(kind: Any) -> Any:
+    return kind | None
+
+
+def _list_of(kind: Any) -> Any:
+    return GenericAlias(list, (kind,))
+
+
 def typed(kind: Any, made: Any) -> Any:
     """A field of ``argument`` with its type, for a class that is made at run time."""
     made.type = kind
@@ -122,7 +133,7 @@ def typed(kind: Any, made: Any) -> Any:
 # -- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def columns(cls: type[Any], *, alone: bool = False, **more: Column) -> dict[str, Column]:
+def columns(cls: type[Any], more: Mapping[str, Column] = NO_MORE, *, alone: bool = False) -> dict[str, Column]:
     """The fields that a list shows, by their names, and others; the widest last. ``alone``: that one thing shows."""
     ordered = sorted({**notes(cls, Column), **more}.items(), key=lambda each: each[1].wide)
     return {name: note for name, note in ordered if alone or not note.alone}
@@ -144,7 +155,7 @@ def table(cls: type[Any], rows: Sequence[Mapping[str, Any]], **more: Column) -> 
     optional = {field.name for field in attrs.fields(cls) if field.default is None}
     shown = {
         name: note
-        for name, note in columns(cls, **more).items()
+        for name, note in columns(cls, more).items()
         if name not in optional or any(each[name] is not None for each in rows)
     }
     return _table(shown, [[cell(name, note, each[name]) for name, note in shown.items()] for each in rows])
@@ -158,7 +169,7 @@ def _table(shown: Mapping[str, Column], rows: Sequence[Sequence[str]], *before: 
 
 def one(cls: type[Any], row: Mapping[str, Any], **more: Column) -> Table:
     """All that is known of one."""
-    found = [(name, note, row.get(name)) for name, note in columns(cls, alone=True, **more).items()]
+    found = [(name, note, row.get(name)) for name, note in columns(cls, more, alone=True).items()]
     return details(
         [(note.title or name, cell(name, note, value)) for name, note, value in found if value not in (None, "", [])]
     )
@@ -230,6 +241,9 @@ class Records:
     meant: Callable[[str, Caller, Parts], Awaitable[str]] | None = attrs.field(kw_only=True, default=None)
     what_happened: Callable[[Any, Any], str] | None = attrs.field(kw_only=True, default=None)
 
+    def __attrs_post_init__(self) -> None:
+        self.noun.records.append(self)
+
     def handler(self, what: What, **how: Any) -> Callable[[H], H]:
         """Declare an operation with a handler of its own.
 
@@ -283,7 +297,7 @@ class Records:
         """The arguments, what is shown, and the name and fields of the answer."""
         name, word, shown = self._name, self.word, self.shown
         if what == "list":
-            page = {"user": str, "count": int, self.many: list[shown], "next": int | None}
+            page = {"user": str, "count": int, self.many: _list_of(shown), "next": _or_none(int)}
             return Paged, self.list_lines, (f"{name}Page", page)
         if what == "add":
             return to_add(self.cls, word, self.adding), self.one_lines, (f"Added{name}", {word: shown})
@@ -292,16 +306,31 @@ class Records:
         if what == "delete":
             return self.of_one(), self.removed_lines, (f"Removed{name}", {"removed": self.cls})
         if what == "history":
-            change = {"entry": int, "at": str, **({"what": str} if self.what_happened else {}), word: self.cls | None}
-            history = {"user": str, "id": str, "changes": list[_typed_dict(f"{name}Change", change)]}
+            change = {
+                "entry": int,
+                "at": str,
+                **({"what": str} if self.what_happened else {}),
+                word: _or_none(self.cls),
+            }
+            history = {"user": str, "id": str, "changes": _list_of(_typed_dict(f"{name}Change", change))}
             return self.of_one(), self.history_lines, (f"{name}History", history)
         if what == "undo":
             entry = argument("go back to this entry of its history", metavar="N")
-            undone = {"id": str, word: self.cls | None, "revived": list[self.cls]}
-            return self.of_one("Undo", entry=typed(Whole | None, entry)), self.undone_lines, (f"Undone{name}", undone)
+            undone = {"id": str, word: _or_none(self.cls), "revived": _list_of(self.cls)}
+            return (
+                self.of_one("Undo", entry=typed(_or_none(Whole), entry)),
+                self.undone_lines,
+                (f"Undone{name}", undone),
+            )
         return self.of_one(), self.one_lines, (f"Shown{name}", {word: shown})
 
     # -- what is shown -------------------------------------------------------------------------------------------------
+
+    def in_a_line(self, row: Mapping[str, Any]) -> tuple[str, str]:
+        """What one is known by, and what else a list shows of it."""
+        others = {name: note for name, note in columns(self.cls).items() if name not in ("id", _head(self.cls))}
+        shown = [cell(name, note, row[name]) for name, note in others.items() if row[name] not in (None, "", [])]
+        return str(row[_head(self.cls)]), ", ".join(shown)
 
     def list_lines(self, answer: dict[str, Any], again: Callable[..., str]) -> Lines:
         """A page of them."""

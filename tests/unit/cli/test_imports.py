@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from klaw.cli import imports
-from klaw.cli.main import main
 from klaw.cli.here import Here
+from klaw.cli.main import main
 from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
 from klaw.imports.events import Document, ImportRefused
