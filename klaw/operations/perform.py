@@ -3,6 +3,7 @@
 Every door comes through here, so that what a user may do is decided in one place.
 """
 
+import difflib
 import enum
 import pkgutil
 import re
@@ -30,8 +31,6 @@ class Call:
 
     operation: Operation
     asked: Any
-    caller: Caller | None = None
-    """As whom the operator asks."""
 
 
 def read(operation: Operation, given: Mapping[str, Any]) -> Call:
@@ -46,12 +45,23 @@ def read(operation: Operation, given: Mapping[str, Any]) -> Call:
     raise OperationError("bad_args", problems=problems)
 
 
+def read_call(name: str, given: Mapping[str, Any]) -> Call:
+    """An operation that a running server is asked for by its name. Raises OperationError: ``unknown_operation``, or as
+    ``read``."""
+    operation = operations().get(name)
+    if operation is None or operation.alone or operation.scope is Scope.CHAT:
+        close = difflib.get_close_matches(name, operations(), n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise OperationError("unknown_operation", f"there is no such operation{meant}", field="operation")
+    return read(operation, given)
+
+
 async def perform(call: Call, caller: Caller, parts: HasReaders) -> dict[str, Any]:
     """Carry out an operation; the result is as JSON has it.
 
     Args:
         call: what is asked.
-        caller: who asks, unless the call itself says so.
+        caller: who asks.
         parts: what the operation's handler takes: ``Parts`` of a server for any.
 
     Raises:
@@ -61,7 +71,7 @@ async def perform(call: Call, caller: Caller, parts: HasReaders) -> dict[str, An
     Cancellation: what changes something may or may not be done.
     """
     operation = call.operation
-    caller = _allowed(call, call.caller or caller)
+    caller = _allowed(call, caller)
     asked = await lengthened(parts.readers, caller.user, call.asked, any_turn=caller.operator)
     try:
         result = await operation.handler(asked, caller, parts)

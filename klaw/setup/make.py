@@ -8,7 +8,7 @@ from string import Template
 
 import yaml
 
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.load import MAX_FILE_BYTES, load, parse
 from klaw.config.paths import Paths, ensure_private_dir
@@ -78,7 +78,7 @@ NOT_SET = "it already exists: the model was NOT set"
 
 
 def make_config(paths: Paths, model: Model | None, *, small: bool = False, dry_run: bool) -> Step:
-    """Write engine.json. One that is there stays, unless it is still as this function made it.
+    """Write engine.yaml. One that is there stays, unless it is still as this function made it.
 
     Args:
         paths: of the installation.
@@ -98,14 +98,14 @@ def make_config(paths: Paths, model: Model | None, *, small: bool = False, dry_r
             return Step(path=name, outcome="kept", why=NOT_SET)
     if not dry_run:
         ensure_private_dir(paths.config_dir)
-        guarded.replace(paths.config_dir, name, text.encode("utf-8"))
+        safe_open.replace(paths.config_dir, name, text.encode("utf-8"))
     return Step(path=name, outcome="made")
 
 
 def existing(paths: Paths) -> str:
     """The configuration that is there; empty if it cannot be read."""
     try:
-        return (guarded.read(paths.config_dir, paths.config_file.name, MAX_FILE_BYTES) or b"").decode()
+        return (safe_open.read(paths.config_dir, paths.config_file.name, MAX_FILE_BYTES) or b"").decode()
     except (OSError, ValueError):
         return ""
 

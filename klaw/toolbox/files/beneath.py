@@ -21,9 +21,9 @@ from typing import NoReturn, Self
 
 import attrs
 
-from klaw.config import guarded
-from klaw.config.guarded import FOLDER, NotPlain, open_plain
+from klaw.config import safe_open
 from klaw.config.paths import USERS_FOLDER, encode_name
+from klaw.config.safe_open import FOLDER, NotPlain, open_plain
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import NotThere, ToolRefused
 
@@ -179,7 +179,7 @@ class Root:
 
     def _open(self, *, make: bool) -> int:
         try:
-            with guarded.opened_folder(self.folder, "/".join(self.below), make=make) as fd:
+            with safe_open.opened_folder(self.folder, "/".join(self.below), make=make) as fd:
                 return os.dup(fd)
         except OSError as error:
             refuse(".", error)
