@@ -152,7 +152,7 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
         judge.judge_covered(covered),
     ]
     done.chats = judge.chat_counts(covered)
-    for noun in soundness.FAULTS:
+    for noun in soundness.nouns():
         try:
             found = read_offline(paths.database, soundness.check, noun)
             waiting = read_offline(paths.database, topic_vectors.count_unembedded) if noun == "topics" else None

@@ -9,7 +9,7 @@ import attrs
 from klaw.domain.names import ChatId
 from klaw.domain.text import plural
 from klaw.store.engine.set_aside import FOLDER
-from klaw.store.kinds.soundness import Checked, Soundness
+from klaw.store.kinds.soundness import Soundness
 from klaw.store.migrations import Schema
 from klaw.store.rebuild.logcheck import Lacking, LogReport
 from klaw.store.search.coverage import WholeLook
@@ -129,7 +129,7 @@ def judge_vectors(covered: WholeLook, *, enabled: bool) -> Finding:
     return ok("vectors", text)
 
 
-def judge_rows(noun: Checked, found: Soundness, *, waiting: int | None = None) -> Finding:
+def judge_rows(noun: str, found: Soundness, *, waiting: int | None = None) -> Finding:
     """A noun's rows against each other, their history and their indexes.
 
     Args:

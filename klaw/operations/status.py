@@ -164,7 +164,7 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> "StatusAnswe
     from klaw.store.kinds import inventory, usage
     from klaw.store.kinds.usage import UsageFilters
 
-    counts = attrs.asdict(await parts.core.readers.run(inventory.counts))
+    counts = await parts.core.readers.run(inventory.counts)
     coverage, embedder = parts.memory.coverage.report(), parts.memory.embedder.status
     counted_at = coverage["counted_at"]
     return {

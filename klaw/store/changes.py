@@ -99,6 +99,8 @@ class Kind(Generic[V]):
     """The column, or expression, that tells a user's rows apart."""
     ids: str = ""
     """Query of the ids by which a user names them, up to the condition of the id, if these are not ``id``."""
+    holds: str = "true"
+    """Condition of the rows that hold; the others are history, such as a fact that was replaced."""
     changed: str = "entry"
     """The column that grows with each change of a row."""
     full_text: bool = False

@@ -154,6 +154,7 @@ FACT: Kind[Fact] = Kind(
     plural="facts",
     cls=Fact,
     table="facts",
+    holds="superseded_by IS NULL",
     full_text=True,
     vectors="vec_facts",
     past="fact_changes",

@@ -9,50 +9,28 @@ import attrs
 from klaw.domain.names import ChatId, UserId
 from klaw.store import migrations
 from klaw.store.engine.tables import Bound
+from klaw.store.kinds.memory_journal import KINDS
+
+_COUNTS = {
+    "users": "SELECT count(DISTINCT user_id) FROM sessions",
+    "chats": "SELECT count(*) FROM sessions",
+    "messages": "SELECT count(*) FROM messages",
+    "turns": "SELECT count(*) FROM turns",
+    "topics": "SELECT count(*) FROM topics",
+    "bases": "SELECT count(*) FROM kb_bases",
+    "documents": "SELECT count(*) FROM kb_documents",
+    "documents_waiting": "SELECT count(*) FROM kb_documents WHERE state = 'waiting'",
+    "documents_failed": "SELECT count(*) FROM kb_documents WHERE state = 'failed'",
+    "passages": "SELECT count(*) FROM kb_passages",
+}
 
 
-@attrs.frozen
-class Counts:
-    """How much there is."""
-
-    schema: int
-    """Version of the database's schema."""
-    users: int
-    chats: int
-    messages: int
-    turns: int
-    topics: int
-    facts: int
-    """Those that hold; history does not count."""
-    people: int
-    bases: int
-    documents: int
-    """Of knowledge bases."""
-    documents_waiting: int
-    documents_failed: int
-    passages: int
-
-
-_COUNTS = """
-SELECT
-    (SELECT count(DISTINCT user_id) FROM sessions),
-    (SELECT count(*) FROM sessions),
-    (SELECT count(*) FROM messages),
-    (SELECT count(*) FROM turns),
-    (SELECT count(*) FROM topics),
-    (SELECT count(*) FROM facts WHERE superseded_by IS NULL),
-    (SELECT count(*) FROM people WHERE merged_into IS NULL),
-    (SELECT count(*) FROM kb_bases),
-    (SELECT count(*) FROM kb_documents),
-    (SELECT count(*) FROM kb_documents WHERE state = 'waiting'),
-    (SELECT count(*) FROM kb_documents WHERE state = 'failed'),
-    (SELECT count(*) FROM kb_passages)
-"""
-
-
-def counts(connection: apsw.Connection) -> Counts:
-    """Count everything; reads whole indexes, so not for every message."""
-    return Counts(migrations.current(connection), *connection.execute(_COUNTS).get)
+def counts(connection: apsw.Connection) -> dict[str, int]:
+    """How much there is, history left out, and the version of the schema. Reads whole indexes, so not for every
+    message."""
+    kept = {each.plural: f"SELECT count(*) FROM {each.table} WHERE {each.holds}" for each in KINDS if each.past}  # noqa: S608
+    found = {name: int(connection.execute(query).get) for name, query in {**_COUNTS, **kept}.items()}
+    return {"schema": migrations.current(connection), **found}
 
 
 def count_messages(connection: apsw.Connection) -> int:

@@ -225,6 +225,7 @@ PERSON: Kind[Person] = Kind(
     plural="people",
     cls=Person,
     table="people",
+    holds="merged_into IS NULL",
     past="person_changes",
     on_purpose=True,
     counted="people",

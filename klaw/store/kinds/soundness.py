@@ -1,15 +1,15 @@
 """Whether the rows of a noun agree with each other, with their history and with their indexes, for ``klaw doctor``."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Any
 
 import apsw
 import attrs
 
+from klaw.store.changes import Kind
 from klaw.store.engine.connect import snapshot
+from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.topics import ARCHIVED
-
-Checked: TypeAlias = Literal["topics", "facts", "people"]
 
 _UNLIKE = """
 SELECT count(*) FROM {table} AS t LEFT JOIN {changes} AS c
@@ -22,15 +22,8 @@ WHERE c.value IS NOT NULL
     AND c.entry = (SELECT max(entry) FROM {changes} WHERE user_id = c.user_id AND {id} = c.{id})
     AND NOT EXISTS (SELECT 1 FROM {table} WHERE user_id = c.user_id AND id = c.{id})
 """
-_OF_FACTS = {"table": "facts", "changes": "fact_changes", "id": "fact_id", "field": "text"}
-_OF_PEOPLE = {"table": "people", "changes": "person_changes", "id": "person_id", "field": "name"}
 
-_COUNT: Mapping[Checked, str] = {
-    "topics": "SELECT count(*) FROM topics",
-    "facts": "SELECT count(*) FROM facts WHERE superseded_by IS NULL",
-    "people": "SELECT count(*) FROM people",
-}
-FAULTS: Mapping[Checked, Mapping[str, str]] = {
+_OWN: Mapping[str, Mapping[str, str]] = {
     "topics": {
         "messages belong to a topic that is gone": """
             SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND topic_id NOT IN (SELECT id FROM topics)
@@ -58,21 +51,7 @@ FAULTS: Mapping[Checked, Mapping[str, str]] = {
             SELECT count(*) FROM topic_ends WHERE id IN (SELECT id FROM topics)
         """,
     },
-    "facts": {
-        "facts do not say what their history says": _UNLIKE.format(**_OF_FACTS),
-        "facts are only in their history": _MISSING.format(**_OF_FACTS),
-        "facts are not in full text": """
-            SELECT count(*) FROM facts WHERE superseded_by IS NULL AND rowid NOT IN (SELECT id FROM facts_fts_docsize)
-        """,
-        "rows of full text are of no fact": """
-            SELECT count(*) FROM facts_fts_docsize
-            WHERE id NOT IN (SELECT rowid FROM facts WHERE superseded_by IS NULL)
-        """,
-        "vectors are of no fact": "SELECT count(*) FROM vec_facts WHERE rowid NOT IN (SELECT rowid FROM facts)",
-    },
     "people": {
-        "people do not say what their history says": _UNLIKE.format(**_OF_PEOPLE),
-        "people are only in their history": _MISSING.format(**_OF_PEOPLE),
         "people are not found by a name": """
             SELECT count(*) FROM people AS p WHERE merged_into IS NULL
                 AND NOT EXISTS (SELECT 1 FROM person_names WHERE person = p.rowid AND user_id = p.user_id)
@@ -92,7 +71,39 @@ FAULTS: Mapping[Checked, Mapping[str, str]] = {
         """,
     },
 }
-"""What must never be, in words that follow a number, and how many rows are so."""
+"""What must never be of one noun only, in words that follow a number, and how many rows are so."""
+
+
+def nouns() -> list[str]:
+    """What can be checked: topics, and each kind that keeps a history."""
+    return ["topics", *_kept()]
+
+
+def _kept() -> dict[str, Kind[Any]]:
+    return {kind.plural: kind for kind in KINDS if kind.past}
+
+
+def _of_kind(kind: Kind[Any]) -> dict[str, str]:
+    """What must never be of any kind that keeps a history."""
+    named = {"table": kind.table, "changes": kind.past, "id": f"{kind.what}_id", "field": next(iter(kind.quotes))}
+    held = f"SELECT {{}} FROM {kind.table} WHERE {kind.holds}"  # noqa: S608 - constant names
+    found = {
+        f"{kind.plural} do not say what their history says": _UNLIKE.format(**named),
+        f"{kind.plural} are only in their history": _MISSING.format(**named),
+    }
+    if kind.full_text:
+        words = f"{kind.table}_fts_docsize"
+        found[f"{kind.plural} are not in full text"] = (
+            f"{held.format('count(*)')} AND rowid NOT IN (SELECT id FROM {words})"  # noqa: S608 - constant names
+        )
+        found[f"rows of full text are of no {kind.what}"] = (
+            f"SELECT count(*) FROM {words} WHERE id NOT IN ({held.format('rowid')})"  # noqa: S608 - constant names
+        )
+    if kind.vectors:
+        found[f"vectors are of no {kind.what}"] = (
+            f"SELECT count(*) FROM {kind.vectors} WHERE rowid NOT IN (SELECT rowid FROM {kind.table})"  # noqa: S608
+        )
+    return found
 
 
 @attrs.frozen(kw_only=True)
@@ -104,13 +115,18 @@ class Soundness:
     """How many rows there are with each fault that there is."""
 
 
-def faults(connection: apsw.Connection, noun: Checked) -> dict[str, int]:
+def faults(connection: apsw.Connection, noun: str) -> dict[str, int]:
     """The faults of a noun's rows; reads everything."""
-    found = {fault: int(connection.execute(statement).get) for fault, statement in FAULTS[noun].items()}
+    kind = _kept().get(noun)
+    wanted = {**(_of_kind(kind) if kind is not None else {}), **_OWN.get(noun, {})}
+    found = {fault: int(connection.execute(statement).get) for fault, statement in wanted.items()}
     return {fault: count for fault, count in found.items() if count}
 
 
-def check(connection: apsw.Connection, noun: Checked) -> Soundness:
+def check(connection: apsw.Connection, noun: str) -> Soundness:
     """Look at all rows of a noun."""
+    kind = _kept().get(noun)
+    table = "topics" if kind is None else f"{kind.table} WHERE {kind.holds}"
     with snapshot(connection):
-        return Soundness(count=int(connection.execute(_COUNT[noun]).get), faults=faults(connection, noun))
+        count = int(connection.execute(f"SELECT count(*) FROM {table}").get)  # noqa: S608 - constant names
+        return Soundness(count=count, faults=faults(connection, noun))

@@ -21,7 +21,8 @@ from klaw.operations import perform as table
 from klaw.operations.operation import Noun, OperationError
 from klaw.operations.records import Records
 from klaw.store.changes import Kind
-from klaw.store.kinds import memory_journal, records
+from klaw.store.kinds import inventory, records, soundness
+from klaw.store.kinds.memory_journal import KINDS
 from tests.support.admin import SETTINGS, Commands, parts_of
 from tests.support.asking import ask
 
@@ -75,13 +76,13 @@ async def app(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]
     before = table.modules()
     caches = (table.nouns, table.operations)
     monkeypatch.setattr(table, "modules", lambda: (*before, "plants"))
-    monkeypatch.setattr(memory_journal, "KINDS", [*memory_journal.KINDS, KIND])
-    monkeypatch.setattr(records, "KINDS", memory_journal.KINDS)
+    KINDS.append(KIND)
     for cache in caches:
         cache.cache_clear()
     async with running(parse_config(SETTINGS, {})[0], Paths.resolve(home, {})) as app:
         await app.core.writer.run(make_tables)
         yield app
+    KINDS.remove(KIND)
     monkeypatch.undo()
     for cache in caches:
         cache.cache_clear()
@@ -145,3 +146,17 @@ async def test_it_is_exported(commands: Commands, app: App, home: Path) -> None:
     command = ["export", "--to", str(home / "out"), "--home", str(home)]
     assert await trio.to_thread.run_sync(main, command) == 0
     assert (home / "out" / "plants.md").read_text() == "# Plants\n\n- Oak *(3)*\n"
+
+
+async def test_it_is_counted_and_checked(commands: Commands, app: App) -> None:
+    plant = (await ask(commands, "plant_add", fields={"name": "Oak"}))["plant"]
+    assert (await app.readers.run(inventory.counts))["plants"] == 1
+    assert "plants" in soundness.nouns()
+    assert await app.readers.run(soundness.check, "plants") == soundness.Soundness(count=1, faults={})
+
+    def damage(tx: Any) -> None:
+        tx.connection.execute("UPDATE plants SET name = 'Elm' WHERE id = ?", (plant["id"],))
+
+    await app.core.writer.run(damage)
+    found = await app.readers.run(soundness.check, "plants")
+    assert found.faults == {"plants do not say what their history says": 1}
