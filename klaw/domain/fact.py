@@ -75,6 +75,9 @@ def category_name(name: str) -> str:
     return name
 
 
+Category = Annotated[str, Check(unprefixed(category_name), Bounds(1, MAX_CATEGORY, _CATEGORY))]
+
+
 @attrs.frozen(kw_only=True)
 class Fact:
     """One statement. Times are ISO-8601 UTC."""
@@ -85,19 +88,18 @@ class Fact:
         str,
         Check(unprefixed(fact_text), Bounds(1, MAX_TEXT)),
         Quotes(),
-        Edit("one statement that makes sense alone"),
+        Edit("one statement that makes sense alone", title="Text"),
         Column(wide=True),
     ]
     category: Annotated[
-        str,
-        Check(unprefixed(category_name), Bounds(1, MAX_CATEGORY, _CATEGORY)),
-        Edit("identity, preference, person, project, event and so on", offered=CATEGORIES),
+        Category,
+        Edit("identity, preference, person, project, event and so on", title="Category", offered=CATEGORIES),
         Column(),
     ] = "other"
     importance: Annotated[
         int,
         Bounds(0, 100),
-        Edit("0 to 100; from 90 on it is part of every prompt, unless a program saved it over MCP"),
+        Edit("0 to 100; from 90 on it is part of every prompt, unless a program saved it over MCP", title="Importance"),
         Column(right=True),
     ] = DEFAULT_IMPORTANCE
     source: Annotated[FactSource, Column(alone=True)]

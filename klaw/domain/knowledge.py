@@ -64,7 +64,7 @@ class Base:
         str,
         Check(base_name, Bounds(1, MAX_NAME)),
         Quotes(),
-        Edit("the base's name, which no other base of yours has"),
+        Edit("the base's name, which no other base of yours has", title="Name"),
         Column(wide=True),
     ]
     description: Annotated[

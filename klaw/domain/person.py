@@ -85,7 +85,9 @@ class Person:
 
     id: Annotated[PersonId, Column("person")]
     user: Annotated[UserId, Wire("user_id")]
-    name: Annotated[PersonName, Quotes(), Edit("what you call the person; a former name stays as an alias"), Column()]
+    name: Annotated[
+        PersonName, Quotes(), Edit("what you call the person; a former name stays as an alias", title="Name"), Column()
+    ]
     aliases: Annotated[
         tuple[PersonName, ...],
         Quotes(),

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar
 
 import attrs
 
-from klaw.convert import Bounds, Check, unprefixed
+from klaw.convert import Bounds
 from klaw.domain import core_memory
-from klaw.domain.fact import Fact, FactId, FactSource, Origin, category_name
+from klaw.domain.fact import Category, Fact, FactId, FactSource, Origin
 from klaw.domain.text import cut, one_line
 from klaw.errors import CoreUnreadable, NoSuchFact
 from klaw.operations import operation as op
@@ -32,7 +32,7 @@ MEMORY = op.Noun("memory", "show core memory and the most important facts")
 
 @attrs.frozen(kw_only=True)
 class FactList(op.Paged):
-    category: Annotated[str, Check(unprefixed(category_name))] | None = op.argument(
+    category: Category | None = op.argument(
         "only this one: identity, preference, person, project, event and so on", metavar="NAME"
     )
 

@@ -6,10 +6,11 @@ import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.text import plural
-from klaw.domain.topic import MAX_MERGED, TopicId
+from klaw.domain.topic import MAX_MERGED, Topic, TopicId
 from klaw.operations import operation as op
 from klaw.operations.chat import session_of
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.records import table, to_edit
 
 if TYPE_CHECKING:
     from klaw.domain.message import Message
@@ -54,14 +55,11 @@ class TopicsShow(op.OfUser):
 
 
 @attrs.frozen(kw_only=True)
-class Summary:
-    summary: str = op.argument("the new summary", default=attrs.NOTHING, metavar="TEXT")
-
-
-@attrs.frozen(kw_only=True)
-class TopicsEdit(op.OfUser):
+class OfTopic(op.OfUser):
     topic: op.Whole = op.required("its number")
-    fields: Summary = op.argument("what to change", default=attrs.NOTHING)
+
+
+TopicsEdit = to_edit(Topic, OfTopic)
 
 
 @attrs.frozen(kw_only=True)
@@ -85,8 +83,7 @@ class Cuts:
 
 
 @attrs.frozen(kw_only=True)
-class TopicsSplit(op.OfUser):
-    topic: op.Whole = op.required("its number")
+class TopicsSplit(OfTopic):
     fields: Cuts = op.argument("where to split", default=attrs.NOTHING)
 
 
@@ -116,11 +113,7 @@ _UNDO = "to undo this: klaw topics undo"
 def _table(answer: dict[str, Any]) -> op.Lines:
     if not answer["topics"]:
         return ["no topics yet: topics.enabled lets Klaw make them (docs/topics.md)"]
-    rows = [["topic", "chat", "from", "to", "messages", "summary"]]
-    for each in answer["topics"]:
-        days = (op.minute(each[name])[:10] for name in ("first_at", "last_at"))
-        rows.append([str(each["id"]), each["chat"], *days, str(each["messages"]), each["summary"]])
-    return [op.Table(rows, right=frozenset({0, 4})), f"{len(answer['topics'])} of {answer['count']}"]
+    return [table(Topic, answer["topics"]), f"{len(answer['topics'])} of {answer['count']}"]
 
 
 def _in_chat(answer: dict[str, Any]) -> op.Lines:
@@ -261,7 +254,7 @@ def said(each: "Message") -> "SaidMessage":
 
 
 @NOUN.operation("topics_edit", TopicsEdit, cli="edit", show=_edited, changes=True, deadline_s=60.0)
-async def edit(asked: TopicsEdit, caller: Caller, parts: Parts) -> "OneTopic":
+async def edit(asked: Any, caller: Caller, parts: Parts) -> "OneTopic":
     """Give a topic another summary."""
     return {"topic": await parts.memory.topic_control.edit(caller.user, asked.topic, asked.fields.summary)}
 
