@@ -40,8 +40,8 @@ GC_OLDER = 5
 """Collections of the younger ones between two of the older: what hypercorn leaves of a connection refers to itself."""
 
 SWITCH_S = 0.0005
-"""So long a busy thread keeps the interpreter from another that wants it. Each statement of the writer gives it up: with
-Python's own 5 ms, storing a message takes 0.1 s while the event loop is busy."""
+"""A busy thread keeps the interpreter this long from another that wants it. Each statement of the writer gives it up:
+with Python's own 5 ms, storing a message takes 0.1 s while the event loop is busy."""
 
 log = structlog.get_logger("klaw.serve")
 
