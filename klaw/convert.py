@@ -50,18 +50,18 @@ T = TypeVar("T")
 Hook: TypeAlias = Callable[[Any, Any], Any]
 
 OMIT = object()
-"""Of a field: it is not written while it has its default."""
+"""Marks a field that is not written while it has its default."""
 MAX_WHOLE = 2**53 - 1
 """Largest number that every JSON reader keeps exactly."""
 MAX_STORED = 2**62 - 1
 """Largest number of a log, whose sums SQLite has to hold."""
 BAD_TEXT = "must not hold NUL or half a surrogate pair"
 MOST_ENTRIES = 1_000
-"""Of a list or an object from outside whose ``Bounds`` do not say how many it may have."""
+"""Limit for a list or an object from outside that has no ``Bounds`` of its own."""
 MOST_PROBLEMS = 20
-"""Are told of one value; what else is wrong with it is not looked for."""
+"""Reading stops after so many problems."""
 MOST_SUGGESTED, MOST_NAME = 3, 40
-"""For so many unknown fields, with names so long, it is told which one may be meant."""
+"""A similar name is suggested for at most so many unknown fields, with names of at most so many characters."""
 
 
 @attrs.frozen
@@ -73,8 +73,8 @@ class Wire:
 
 @attrs.frozen
 class Bounds:
-    """Of a number's value, or of the length of a text, a list or an object, both inclusive. A length is checked before
-    what is in it, and of what has a ``Form`` only that of a list or an object is."""
+    """Limits of a number's value, or of the length of a text, a list or an object, both inclusive. A length is checked
+    before the content; with a ``Form``, only that of a list or an object."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -205,7 +205,6 @@ class Converter:
     # -- what has parts --------------------------------------------------------------------------------------------
 
     def _made(self, cls: Any, bounds: Bounds) -> Hook:
-        """Of a list, a tuple of any length, or an object."""
         make = tuple if get_origin(cls) is tuple else list
         if is_object := get_origin(cls) in _OBJECTS:
             names, entry = get_args(cls)
@@ -248,17 +247,18 @@ class Converter:
 
     def _annotated(self, cls: Any) -> Hook:
         base, notes = cls.__origin__, cls.__metadata__
+        some = _without_none(base)
+        read = self._noted(some, notes)
+        return read if some is base else lambda value, _: None if value is None else read(value, some)
+
+    def _noted(self, base: Any, notes: Sequence[Any]) -> Hook:
         bounds = next((note for note in notes if isinstance(note, Bounds)), Bounds())
         for note in notes:
             if isinstance(note, Form):
                 return lambda value, _: note.read(self._few(value, bounds) if type(value) in (list, dict) else value)
-        many = _without_none(base)
-        is_text = getattr(many, "__supertype__", many) is str
-        if get_origin(many) in (*_LISTS, *_OBJECTS):
-            made = self._made(many, bounds)
-            hook: Hook = made if many is base else lambda value, _: None if value is None else made(value, base)
-        else:
-            hook = self._inner.get_structure_hook(base)
+        is_text = getattr(base, "__supertype__", base) is str
+        is_made = get_origin(base) in (*_LISTS, *_OBJECTS)
+        hook: Hook = self._made(base, bounds) if is_made else self._inner.get_structure_hook(base)
         checks = [
             note.function if isinstance(note, Check) else partial(_within, note)
             for note in notes
@@ -278,7 +278,7 @@ class Converter:
     def _annotated_out(self, cls: Any) -> Callable[[Any], Any]:
         for note in cls.__metadata__:
             if isinstance(note, Form):
-                return note.write
+                return lambda value: None if value is None else note.write(value)
         return self._inner.get_unstructure_hook(cls.__origin__)
 
 
@@ -337,8 +337,6 @@ def _members(cls: type[enum.StrEnum]) -> Hook:
 
 
 def _within(bounds: Bounds, value: Any) -> Any:
-    if value is None:  # of a field that may be that
-        return value
     sized = isinstance(value, str | Sequence | Mapping)
     low, high, size = bounds.at_least, bounds.at_most, len(value) if sized else value
     if (low is not None and size < low) or (high is not None and size > high):

@@ -17,9 +17,14 @@ class KlawError(Exception):
     """Base of all errors that Klaw raises on purpose."""
 
     code = ""
-    """For programs that ask by an operation; empty: it is told by its class."""
+    """For programs that call an operation; empty: it follows from the class."""
     argument = ""
-    """Name of the argument of an operation that it is about."""
+    """The argument of an operation that the error is about."""
+    text = ""
+    """The text of an error that is raised without one."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text or self.text)
 
 
 @attrs.frozen
@@ -62,27 +67,26 @@ class InvalidValue(ValueError):
     """A value breaks its rule; the text names the field, or the rule, and never quotes the value."""
 
 
-class ConfigError(KlawError):
-    """The configuration cannot be used. ``problems`` holds every broken rule, not the first only."""
+class ProblemsError(KlawError):
+    """Several rules may be broken; ``problems`` holds all of them, not only the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("; ".join(str(problem) for problem in self.problems))
+        super().__init__("; ".join(map(str, self.problems)))
+
+
+class ConfigError(ProblemsError):
+    """The configuration cannot be used."""
 
     @classmethod
     def of(cls, message: str, path: str = "") -> "ConfigError":
-        """Of one problem."""
         return cls([Problem(path, message)])
 
 
-class TaskError(KlawError):
-    """A task cannot be made or changed as asked. ``problems`` names every wrong field, not the first only."""
+class TaskError(ProblemsError):
+    """A task cannot be made or changed as asked."""
 
     code = "bad_task"
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("; ".join(str(problem) for problem in self.problems))
 
 
 class ModelError(KlawError):
@@ -142,18 +146,13 @@ class TooMuchToday(StorageError):
 
 
 class TaskExists(StorageError):
-    """The user has a task of this name already."""
-
     code = "task_exists"
-
-    def __init__(self) -> None:
-        super().__init__("there is a task of this name already: edit it, or remove it first")
+    text = "there is a task of this name already: edit it, or remove it first"
 
 
 class NoSuchTask(StorageError):
-    """The user has no task of this name."""
-
     code = "unknown_task"
+    text = "there is no task of this name"
 
 
 class NotStarted(KlawError):
@@ -188,18 +187,14 @@ class NoSuchFact(StorageError):
     """The user has no fact of this id, or it is history already."""
 
     code, argument = "unknown_fact", "fact"
-
-    def __init__(self) -> None:
-        super().__init__("there is no fact with this id, or it was replaced or removed")
+    text = "there is no fact with this id, or it was replaced or removed"
 
 
 class NoSuchPerson(StorageError):
     """The user has no person of this id, or it is history already."""
 
     code, argument = "unknown_person", "person"
-
-    def __init__(self) -> None:
-        super().__init__("there is nobody with this id or name, or the person was merged or removed")
+    text = "there is nobody with this id or name, or the person was merged or removed"
 
 
 class SamePerson(KlawError):
@@ -215,10 +210,7 @@ class CannotUndo(KlawError):
 
 
 class NoSuchTopic(StorageError):
-    """The user has no topic of this id."""
-
-    def __init__(self) -> None:
-        super().__init__("there is no such topic")
+    text = "there is no such topic"
 
 
 class TopicChanged(StorageError):
@@ -239,7 +231,7 @@ class TopicRefused(KlawError):
 
 
 class CoreUnreadable(StorageError):
-    """The user's core_memory.json cannot be read, or is none."""
+    """The user's core_memory.json cannot be read, or is not valid."""
 
 
 class CoreNotChanged(StorageError):
@@ -260,36 +252,26 @@ class NoSuchBase(StorageError):
     """There is no knowledge base of this id or name, or the user is not a member of it."""
 
     code, argument = "unknown_base", "base"
-
-    def __init__(self) -> None:
-        super().__init__("there is no knowledge base of this name that you may see")
+    text = "there is no knowledge base of this name that you may see"
 
 
 class BaseExists(StorageError):
-    """The user owns a knowledge base of this name already."""
-
     code, argument = "base_exists", "name"
-
-    def __init__(self) -> None:
-        super().__init__("you have a knowledge base of this name already")
+    text = "you have a knowledge base of this name already"
 
 
 class NoSuchSource(StorageError):
-    """There is no source of this id in the knowledge bases of which the user is a member."""
+    """None of the user's knowledge bases has a source of this id."""
 
     code, argument = "unknown_source", "source"
-
-    def __init__(self) -> None:
-        super().__init__("there is no source of this id in a knowledge base that you may see")
+    text = "there is no source of this id in a knowledge base that you may see"
 
 
 class NoSuchDocument(StorageError):
-    """There is no document of this id in the knowledge bases of which the user is a member."""
+    """None of the user's knowledge bases has a document of this id."""
 
     code, argument = "unknown_document", "document"
-
-    def __init__(self) -> None:
-        super().__init__("there is no document of this id in a knowledge base that you may see")
+    text = "there is no document of this id in a knowledge base that you may see"
 
 
 class GraphError(KlawError):
@@ -378,7 +360,7 @@ class ActorTooSlow(KlawError):
 
 
 class HttpRefusal(KlawError):
-    """A request to the gateway that is answered with an HTTP status and the text."""
+    """A request to the gateway is refused with an HTTP status and the text."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

@@ -28,13 +28,11 @@ from klaw.toolbox.parts import Tools
 
 @attrs.frozen(kw_only=True)
 class Agent:
-    """See the module."""
-
     core: Core
     llm: Llm
     memory: Memory
     tools: Tools
-    """Those of all models that can use them."""
+    """For all models that can use tools."""
     workspace: Workspace
     composer: Composer
     dialogue: Dialogue
@@ -44,7 +42,7 @@ class Agent:
         """Keep the pictures of an answer, so that its message can refer to them.
 
         Returns:
-            Those that were kept; and for each other one a line that says why not.
+            The kept pictures, and a line for each other one that says why it was not kept.
         """
         kept: list[Named] = []
         problems: list[str] = []
@@ -52,7 +50,7 @@ class Agent:
         for number, data in enumerate(pictures, start=1):
             kind = sniff(data[:HEAD_BYTES])
             if kind not in PICTURES or len(data) > left:
-                why = "it is too large" if kind in PICTURES else "it is none that can be shown"
+                why = "it is too large" if kind in PICTURES else "its format cannot be shown"
                 problems.append(f"(A picture was not kept: {why}.)")
                 continue
             name = f"picture-{number}.{kind.rpartition('/')[2]}"
@@ -67,20 +65,19 @@ class Agent:
 
 
 @attrs.define(kw_only=True)
-class Recorder:
+class ToolCallRecorder:
     """Implements ``conversation.Hooks``."""
 
     store: Callable[[Role, Kind, str, dict[str, Any]], Awaitable[None]]
     """Stores a message: role, type, text, metadata."""
     tell: Callable[[ToolCall, str, str], None] = lambda _call, _state, _what: None
-    """Tells who watches: the call, its state, and what it is about in short."""
+    """Reports a call to those who watch: the call, its state, its arguments in short."""
     count: int = 0
     calls: list[dict[str, Any]] = attrs.Factory(list)
     """For the receipt: name, round, and once it ended its state, length and time; no arguments and no results."""
     _by_id: dict[str, dict[str, Any]] = attrs.Factory(dict)
 
     async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
-        """See ``Hooks.called``."""
         own = [prepared.call for prepared in calls]
         told = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
         kept = {ECHO: attrs.asdict(echo)} if echo is not None else {}
@@ -91,11 +88,10 @@ class Recorder:
             self.calls.append(account)
 
     def started(self, call: PreparedCall) -> None:
-        """See ``Hooks.started``."""
         self.tell(call.call, "started", in_short(call.arguments))
 
     async def ended(self, result: CallResult) -> None:
-        """See ``Hooks.ended``. The origin of the text is kept where the role does not say it: the web."""
+        """The origin of the text is kept where the role does not show it: the web."""
         call, state = result.call, "failed" if result.failed else "done"
         self._by_id[call.id] |= {"state": state, "chars": result.chars, "duration_ms": round(result.duration_ms, 1)}
         metadata: dict[str, Any] = {"call": call.id, "name": call.name, "error": result.failed}

@@ -21,12 +21,12 @@ HINT = (
     "[Klaw: you say that you saved, remembered or scheduled something, but in this turn no tool has done so. If it is"
     " to be kept, call the tool for it now. If not, answer again without saying so.]"
 )
-"""What the model is told once. Not stored."""
+"""Sent to the model once, and not stored."""
 _NOTE = "(Nothing was saved.)"
 _NOTE_RU = "(Ничего не было сохранено.)"
 
 MAX_CHARACTERS = 20_000
-"""Of a longer answer only the beginning and the end are read."""
+"""Only the beginning and the end of a longer answer are read."""
 
 log = structlog.get_logger("klaw.turn")
 
@@ -60,7 +60,7 @@ class Claims:
     """For the receipt: an answer claimed a write that was not there, and was made again, or got a note."""
 
     def object_to(self, answer: str) -> str | None:
-        """What the model is told of an answer, which it may then make good by a tool; None: it may stand."""
+        """An objection that lets the model make good on its answer by calling a tool; None for an answer that may stand."""
         if self.trail.wrote or not claims_saving(answer):
             return None
         self.account = "corrected"

@@ -34,14 +34,14 @@ log = structlog.get_logger("klaw.turn")
 
 BAD_REQUEST = frozenset({400, 413, 415, 422})
 MAX_PICTURES = 8
-"""That tools bring in one conversation and the model is given."""
+"""The most pictures from tools that one conversation shows to the model."""
 PICTURES_OF = "[Klaw: the pictures of the result of {name}]"
 MAX_BAD_CALLS = 2
 BAD_CALL = (
     "[Klaw: you meant to call a tool, but the call could not be read. Call it again, with its arguments as one JSON"
     " object, or answer without it.]"
 )
-"""What the model is told of such a call. Not stored."""
+"""The reply to such a call. Not stored."""
 LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 """Stands behind the last result of the request that must be answered without tools. Not stored."""
 
@@ -64,7 +64,7 @@ class Hooks(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class ModelCall:
     """One call of a model that may be made."""
 
     answer_tokens: int
@@ -81,7 +81,7 @@ class Host(Protocol):
         prove too long."""
         ...
 
-    def call(self, estimated: int, most: int) -> AbstractAsyncContextManager[Call]:
+    def call(self, estimated: int, most: int) -> AbstractAsyncContextManager[ModelCall]:
         """What is held while the model is asked: an LLM slot, a share of a limit.
 
         Args:
@@ -120,7 +120,7 @@ class Ending(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Outcome:
+class ConversationOutcome:
     """How a conversation ended.
 
     Args:
@@ -180,7 +180,7 @@ class Conversation:
     _rounds: int = attrs.field(init=False, default=0)
     _llm_calls: int = attrs.field(init=False, default=0)
     _pictures: int = attrs.field(init=False, default=0)
-    """That tools brought."""
+    """How many pictures tools brought."""
     _bad_calls: int = attrs.field(init=False, default=0)
     """How often what should have been a call could not be read."""
     _spent: int = attrs.field(init=False, default=0)
@@ -195,7 +195,7 @@ class Conversation:
         """What one answer may take."""
         return min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> ConversationOutcome:
         """Ask the model until it answers without calling tools.
 
         Raises ProviderError. Then, and when it is cancelled, what the hooks stored stays.
@@ -349,8 +349,8 @@ class Conversation:
                 told = PICTURES_OF.format(name=result.call.name)
                 self._tail.append(ChatMessage(role="user", content=told, images=pictures))
 
-    def _outcome(self, text: str, ending: Ending) -> Outcome:
-        return Outcome(
+    def _outcome(self, text: str, ending: Ending) -> ConversationOutcome:
+        return ConversationOutcome(
             text=text,
             ending=ending,
             rounds=self._rounds,

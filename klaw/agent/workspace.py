@@ -40,7 +40,7 @@ log = structlog.get_logger("klaw.workspace")
 
 
 @attrs.frozen(kw_only=True)
-class Fixed:
+class PromptTexts:
     """The texts that stand at the beginning of every context."""
 
     system_prompt: str
@@ -59,12 +59,12 @@ class Workspace:
     """What the skill tools offer; a turn that offers tools refreshes it."""
     threads: Threads = attrs.Factory(lambda: Threads("prompt files", 2))
     """Their own: a disk that does not answer must not hold back anything else."""
-    _last: dict[UserId, Fixed] = attrs.Factory(dict)
+    _last: dict[UserId, PromptTexts] = attrs.Factory(dict)
     _cache: dict[tuple[Path, str], tuple[Stamp, str]] = attrs.Factory(dict)
 
-    async def fetch(self, user: UserId) -> Fixed:
+    async def fetch(self, user: UserId) -> PromptTexts:
         """``read`` in a thread; what was read last, when the disk does not answer."""
-        last = self._last.get(user) or Fixed(system_prompt=prompt("default"), core_memory="", problems=())
+        last = self._last.get(user) or PromptTexts(system_prompt=prompt("default"), core_memory="", problems=())
         silent = attrs.evolve(last, problems=(*last.problems, "the workspace does not answer: its files may be older"))
         return await self.within(silent, self.read, user)
 
@@ -83,7 +83,7 @@ class Workspace:
         log.warning("workspace_does_not_answer", seconds=READ_S)
         return otherwise
 
-    def read(self, user: UserId) -> Fixed:
+    def read(self, user: UserId) -> PromptTexts:
         """Read the files for a user: the agent's own, and of USER.md and core memory only this user's.
 
         Blocks; run it in a thread.
@@ -95,7 +95,7 @@ class Workspace:
         names = [*AGENT_FILES, below_of_user(user, USER_FILE)]
         texts = [self._text(self.folder, name, problems) for name in names]
         found = "\n\n".join(text.strip() for text in texts if text.strip())
-        self._last[user] = fixed = Fixed(
+        self._last[user] = fixed = PromptTexts(
             system_prompt=found or prompt("default"),
             core_memory=self._core_memory(below_of_user(user, CORE_MEMORY_FILE), problems),
             problems=tuple(problems),

@@ -33,7 +33,7 @@ from klaw.operations.perform import perform
 from klaw.store.rebuild.values import Progress
 
 EXTEND_S = 120
-"""So long systemd waits for the next sign of a long start; it is told every few seconds."""
+"""How long systemd waits for the next sign of a long start; it gets one every few seconds."""
 GC_THRESHOLD = 20_000
 """New objects between two collections of the young ones; Python's own 700 is meant for small heaps."""
 GC_OLDER = 5

@@ -32,7 +32,7 @@ from klaw.store.search.candidates import Scope
 
 
 @attrs.frozen(kw_only=True)
-class Gathered:
+class TurnContext:
     """A context, and the account of it."""
 
     context: Context
@@ -86,15 +86,15 @@ def _unmarked(message: Message) -> Message:
 
 @attrs.define(kw_only=True)
 class Gatherer:
-    """Of one turn. Asked again when a prompt proves too long; topics are chosen, and bases searched, only once.
+    """Builds the context of one turn, and again when the prompt proves too long; topics are chosen, and bases searched,
+    only once.
 
     Args:
-        agent: of all turns.
         vitals: the chat's.
         rows: what the turn answers, and what came before.
         meter: the turn's, for models that are asked meanwhile.
         sees: whether the model takes pictures.
-        instructions: of the program that asks; they stand behind the prompt files.
+        instructions: what the asking program adds behind the prompt files.
     """
 
     agent: Agent
@@ -107,7 +107,7 @@ class Gatherer:
     _chosen: ChosenTopics | None = None
     _looked_up: ContextUsed | None = None
 
-    async def gather(self, budget: Budget, tools_tokens: int) -> Gathered:
+    async def gather(self, budget: Budget, tools_tokens: int) -> TurnContext:
         """Read, search and put it together. The caller holds an LLM slot when it asks for the first time.
 
         Args:
@@ -130,7 +130,7 @@ class Gatherer:
         receipt = {**explain(planned, context), **core.describe()}
         if fixed.problems:
             receipt["problems"] = list(fixed.problems)
-        return Gathered(context=context, receipt=receipt)
+        return TurnContext(context=context, receipt=receipt)
 
     async def _read(self) -> Mapping[str, Image] | None:
         """The pictures for a model that takes them; one that cannot be read is left out, and its message says so."""

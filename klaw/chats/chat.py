@@ -18,7 +18,7 @@ from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import Started, Vitals
 from klaw.agent.agent import Agent
 from klaw.chats import commands
-from klaw.chats.commands import Command, Given, SlashAnswer, SlashCommands, Unknown
+from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
 from klaw.chats.debounce import Debounce
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.attachment import Named
@@ -36,7 +36,8 @@ MAX_BATCH = 64
 
 
 WEBSOCKET = "websocket"
-"""The channel of people, who may write a thought in several messages; what comes over another one is whole."""
+"""The channel of people, who may write a thought in several messages. What comes over another channel is whole, and is
+answered without waiting for more."""
 
 log = structlog.get_logger("klaw.chat")
 
@@ -47,14 +48,14 @@ class Submit:
 
     id: str
     text: str
-    channel: str
-    reply: Reply[Appended]
+    reply: Reply[Appended] = attrs.Factory(Reply)
+    channel: str = WEBSOCKET
     files: tuple[Named, ...] = ()
     """A message with files is never a command."""
     instructions: str = ""
     """What a client's program adds to the system prompt of the turn that answers; not stored."""
     question: bool = False
-    """It is a message whatever it begins with."""
+    """It is a message even if it begins like a command."""
 
 
 @attrs.frozen(kw_only=True)
@@ -128,11 +129,11 @@ class _ChatActor:
     waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     """While it waits for a message: until when."""
     storing: Reply[tuple[Appended, ...]] | None = attrs.field(default=None, init=False)
-    """The last plain message that was handed to the writer …"""
+    """The last plain message that was handed to the writer."""
     unstored: int = attrs.field(default=0, init=False)
-    """… and how many of them are not stored yet."""
+    """How many plain messages are not stored yet."""
     instructions: str = attrs.field(default="", init=False)
-    """See ``Submit``; of the next turn."""
+    """``Submit.instructions`` for the next turn."""
 
     def __attrs_post_init__(self) -> None:
         processing = self.agent.core.config.processing
@@ -152,7 +153,7 @@ class _ChatActor:
 
     @property
     def most_bytes(self) -> int:
-        """That the user may store in a day."""
+        """How much the user may store in a day."""
         return self.agent.core.config.chats.max_user_bytes_per_day
 
     async def loop(self) -> None:
@@ -277,13 +278,13 @@ class _ChatActor:
             with suppress(KlawError):
                 await self.storing.wait()
 
-    def _parse(self, submit: Submit) -> Given | Unknown | None:
+    def _parse(self, submit: Submit) -> SlashCommand | UnknownCommand | None:
         return None if submit.files or submit.question else commands.parse(submit.text, self.slash.meanings)
 
     def _is_plain(self, message: Msg) -> bool:
         return isinstance(message, Submit) and self._parse(message) is None
 
-    async def _command(self, submit: Submit, command: Given | Unknown) -> None:
+    async def _command(self, submit: Submit, command: SlashCommand | UnknownCommand) -> None:
         """Store the command, carry it out, store the answer. A repeated id is acknowledged and not carried out
         again."""
         self.vitals.doing("carrying out a command")
@@ -304,8 +305,8 @@ class _ChatActor:
         except KlawError as error:
             log.warning("command_failed", error=type(error).__name__)
 
-    async def _carry_out(self, asked: Given | Unknown) -> SlashAnswer:
-        if isinstance(asked, Unknown):
+    async def _carry_out(self, asked: SlashCommand | UnknownCommand) -> SlashAnswer:
+        if isinstance(asked, UnknownCommand):
             return SlashAnswer(commands.unknown_text(asked, self.slash.meanings))
         if asked.command in self.slash.meanings:
             return await self.slash.run(asked.command, self.chat, asked.rest, self._stop)
@@ -323,7 +324,7 @@ class _ChatActor:
 
     async def _retry(self) -> str:
         if self.turn is not None:
-            return "The answer is being made."
+            return "An answer is already being written."
         rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
         if rows is None:
             return "Nothing to retry."

@@ -40,6 +40,8 @@ class Edit:
     """One line for ``--help``, the form on the page and the description of the MCP tool."""
     name: str = ""
     """What the argument is called, if not like the field."""
+    given: Any = None
+    """The type that the argument is read as, if not the field's; it may refuse what old records have."""
     option: str | None = None
     """On the command line, if not ``--name``."""
     title: str = ""

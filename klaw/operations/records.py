@@ -59,15 +59,15 @@ def to_add(cls: type[Any], word: str, more: type[Any] | None = None) -> type[Any
     """The arguments of adding one: in ``fields`` those of its fields that have ``Edit``, and those of ``more``. What
     must be given needs no option."""
     made = {}
-    for field, note in _editable(cls):
+    for field, note in editable(cls):
         if field.default is attrs.NOTHING:
             how = {"default": attrs.NOTHING, "positional": True, "words": True, "stdin": _is_long(field)}
         else:
             how = {"default": _plain_default(field), "option": note.option}
-        made[note.name or field.name] = _argument(field.type, note, **how)
+        made[note.name or field.name] = _argument(note.given or field.type, note, **how)
     fields = argument(f"the {word}", default=attrs.NOTHING)
-    return _class(
-        f"{cls.__name__}Add", {"fields": typed(_class(f"New{cls.__name__}", made, more), fields)}, base=OfUser
+    return class_of(
+        f"{cls.__name__}Add", {"fields": typed(class_of(f"New{cls.__name__}", made, more), fields)}, base=OfUser
     )
 
 
@@ -76,17 +76,20 @@ def to_edit(cls: type[Any], of_one: type[Any], more: type[Any] | None = None) ->
     ``more`` takes the place of one with its option."""
     own = {each.metadata["argument"].option for each in attrs.fields(more)} if more is not None else set()
     made = {
-        note.name or field.name: _argument(_or_none(field.type), note, option=note.option, stdin=_is_long(field))
-        for field, note in _editable(cls)
+        note.name or field.name: _argument(
+            _or_none(note.given or field.type), note, option=note.option, stdin=_is_long(field)
+        )
+        for field, note in editable(cls)
         if note.option is None or note.option not in own
     }
-    kind: Any = _class(f"{cls.__name__}Fields", made, more)
+    kind: Any = class_of(f"{cls.__name__}Fields", made, more)
     changes = Annotated[kind, Check(something, Bounds(1))]
     fields = typed(changes, argument("what to change", default=attrs.NOTHING))
-    return _class(f"{cls.__name__}Edit", {"fields": fields}, base=of_one)
+    return class_of(f"{cls.__name__}Edit", {"fields": fields}, base=of_one)
 
 
-def _editable(cls: type[Any]) -> "list[tuple[attrs.Attribute[Any], Edit]]":
+def editable(cls: type[Any]) -> "list[tuple[attrs.Attribute[Any], Edit]]":
+    """The fields that people set, with their notes."""
     of_names = notes(cls, Edit)
     return [(field, of_names[field.name]) for field in attrs.fields(cls) if field.name in of_names]
 
@@ -108,7 +111,7 @@ def _is_long(field: "attrs.Attribute[Any]") -> bool:
     return any(isinstance(each, Bounds) and (each.at_most or 0) > LONG for each in limits)
 
 
-def _class(name: str, made: Mapping[str, Any], more: type[Any] | None = None, base: type[Any] = object) -> type[Any]:
+def class_of(name: str, made: Mapping[str, Any], more: type[Any] | None = None, base: type[Any] = object) -> type[Any]:
     """A class with these fields, those of ``more`` and those of its base."""
     fields = attrs.fields(attrs.resolve_types(more, include_extras=True)) if more is not None else ()
     copied = {each.name: typed(each.type, attrs.field(default=each.default, metadata=each.metadata)) for each in fields}
@@ -274,7 +277,7 @@ class Records:
     def of_one(self, name: str = "Of", **fields: Any) -> type[Any]:
         """A class of arguments about one of them."""
         named = argument(self.id_help, default=attrs.NOTHING, positional=True, id_of=self.word)
-        return _class(f"{name}{self._name}", {self.word: typed(Name, named), **fields}, base=OfUser)
+        return class_of(f"{name}{self._name}", {self.word: typed(Name, named), **fields}, base=OfUser)
 
     def answer(self, name: str, **fields: Any) -> Any:
         """The type of an answer that has one of them and these fields."""

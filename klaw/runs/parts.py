@@ -20,8 +20,6 @@ from klaw.toolbox.spec import ToolSpec
 
 @attrs.frozen(kw_only=True)
 class Tasks:
-    """See ``build``."""
-
     core: Core
     scheduler: Scheduler
     scheduling: Scheduling

@@ -110,7 +110,7 @@ async def _interrupt(run: Run, core: Core) -> None:
         if not ended.delivered and ended.attempt > 1:
             told = f"{run.task} was not finished: Klaw was stopped twice while it ran."
         elif ended.delivered and run.kind is RunKind.SPAWNED:
-            told = f"The subagent {run.task} was ended by a stop of Klaw; what it had delivered stays."
+            told = f"The subagent {run.task} was interrupted because Klaw stopped; what it had delivered stays."
     await _save(ended, told, core)
 
 
@@ -140,7 +140,7 @@ async def _with_traces(run: Run, core: Core, *, status: RunStatus, note: str) ->
 
 
 async def _save(ended: Run, told: str | None, core: Core) -> Run:
-    """Store the end, and tell whoever waits for it, if there is such a chat."""
+    """Store the end, and notify the chat that waits for it, if it exists."""
     listener = ended.notify or ended.inject_into
     if told is not None and listener is not None:
         said = notice_message(ended, chat_id(ended.user, listener), told, iso(core.clock.now()))

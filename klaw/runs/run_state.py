@@ -112,12 +112,12 @@ def undeliverable(chat: str) -> Verdict:
 
 
 def notice(run: Run, text: str, *, tells: bool) -> str | None:
-    """What a chat is told of the end beside the result; None for nothing.
+    """The notice of the end that a chat gets beside the result; None for no notice.
 
     Args:
         run: as it ended.
         text: the final text.
-        tells: whether a failure is told: a further attempt may follow, or the user knows already.
+        tells: whether to report a failure; a further attempt may follow, or the user may know already.
     """
     failed = run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT)
     if run.kind is RunKind.HEARTBEAT and run.error not in set(RunLimit):
@@ -139,9 +139,9 @@ DISK_FULL = Backoff(1.0, 60.0)
 """Pauses between attempts to store a run's end on a full disk."""
 CHANNEL = "scheduler"
 QUEUED = "queued"
-"""In a run's details, until it begins: it waits for a place, and a stop of Klaw is no attempt of it."""
+"""Stands in a run's details while it waits for a place: if Klaw stops then, that counts as no attempt."""
 OUTSIDE = "outside"
-"""… of a spawned one: who spawned it had read something from outside."""
+"""Stands in the details of a spawned run whose parent had read something from outside."""
 
 T = TypeVar("T")
 log = structlog.get_logger("klaw.run")
@@ -243,8 +243,8 @@ class LiveRun:
         Args:
             verdict: how it ended.
             text: the final text, for the record and, if the verdict says so, for the chat.
-            told: says of the ended run and its text what ``run.notify``, or else the run's chat, is told beside; None
-                for nothing.
+            told: makes the notice for ``run.notify``, or else for the run's chat, from the ended run and its text;
+                None for no notice.
 
         Raises:
             ActorStopped: the store is gone.

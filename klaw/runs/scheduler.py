@@ -26,16 +26,16 @@ from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.errors import ActorStopped, KlawError, NotStarted
 from klaw.runs import heartbeat
-from klaw.runs.beginning import Beginner, Job, Spawn
-from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Decision, Fire, State, TaskKey, decide
+from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Fire, SchedulerState, StartPlan, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
+from klaw.runs.start_run import Job, RunStarter, Spawn
 from klaw.store.kinds import runs, tasks
 from klaw.store.kinds.inventory import newest_time
 
 CAPACITY = 256
 CANCELLED = "cancelled by the user"
-BROKEN = "an internal error occurred; the log has its place"
+BROKEN = "an internal error occurred; see the log"
 LEAST_PAUSE_S = 0.01
 STORAGE_PAUSE_S = 30.0
 """After an error of the store nothing is begun for so long."""
@@ -64,18 +64,18 @@ class CancelRun:
 
 
 @attrs.frozen
-class Changed:
+class TasksChanged:
     """Tasks were changed: look again."""
 
 
 @attrs.frozen
-class Over:
+class RunEnded:
     """A run's own child task has ended."""
 
     job: Job
 
 
-Msg: TypeAlias = Spawn | RunNow | CancelRun | Changed | Over
+Msg: TypeAlias = Spawn | RunNow | CancelRun | TasksChanged | RunEnded
 
 
 class Scheduler:
@@ -112,7 +112,7 @@ class Scheduler:
     def nudge(self) -> None:
         """Say that tasks were changed. Never waits: what a full mailbox drops is seen when it has been worked off."""
         if not self.mailbox.closed:
-            self.mailbox.tell(Changed())
+            self.mailbox.tell(TasksChanged())
 
 
 async def run(vitals: Vitals, task_status: Started, *, scheduler: Scheduler, agent: Agent) -> None:
@@ -135,7 +135,7 @@ class _Actor:
     scheduler: Scheduler
     agent: Agent
     nursery: trio.Nursery
-    beginner: Beginner = attrs.field(init=False)
+    beginner: RunStarter = attrs.field(init=False)
     watch: ClockWatch = attrs.field(init=False)
     awake_since: float = attrs.field(init=False)
     trust: ClockTrust = attrs.field(init=False)
@@ -145,7 +145,7 @@ class _Actor:
     """Trio time before which nothing is begun, because the store failed."""
 
     def __attrs_post_init__(self) -> None:
-        self.beginner = Beginner(self.agent)
+        self.beginner = RunStarter(self.agent)
         self.awake_since = self.agent.core.clock.now()
         self.watch = ClockWatch(wall=self.awake_since, monotonic=trio.current_time())
 
@@ -192,9 +192,9 @@ class _Actor:
                 await self._begin(message, self.beginner.by_hand, message.user, message.name)
             case CancelRun():
                 message.reply.set(await self._cancel(message))
-            case Changed():
+            case TasksChanged():
                 pass
-            case Over():
+            case RunEnded():
                 self._forget(message.job)
             case _:
                 assert_never(message)
@@ -266,7 +266,7 @@ class _Actor:
         self.scheduler.wake_at = decision.wake_at
         return trio.current_time() + max(LEAST_PAUSE_S, decision.wake_at - self.agent.core.clock.now())
 
-    def _decide(self, state: State, rules: SubagentsConfig) -> Decision:
+    def _decide(self, state: SchedulerState, rules: SubagentsConfig) -> StartPlan:
         """Like ``decide``; a stored task that cannot be understood (its journal is damaged) stops no other."""
         try:
             return decide(state, rules)
@@ -282,7 +282,7 @@ class _Actor:
                     usable.append(task)
             return decide(attrs.evolve(state, tasks=usable), rules)
 
-    async def _state(self) -> State:
+    async def _state(self) -> SchedulerState:
         agent = self.agent
         now = agent.core.clock.now()
         every = await agent.core.readers.run(partial(tasks.everybodys, enabled_only=True))
@@ -294,7 +294,7 @@ class _Actor:
         known = {(task.user, task.name) for task in every}
         for key in self.scheduler.failing.keys() - known:
             del self.scheduler.failing[key]  # it was removed or disabled
-        return State(
+        return SchedulerState(
             tasks=[timed for task in every if (timed := heartbeat.timed(task, interval_s)) is not None],
             attempts=attempts,
             running=[(job.run.user, job.run.task) for job in self.scheduler.live.values()],
@@ -344,7 +344,7 @@ class _Actor:
             log.error("run_broken", error=error_class(error), where=where(error))
             job.live.run = await settle(job.run, self.agent.core, error="internal", note=BROKEN)
         finally:
-            self.scheduler.mailbox.tell_self(Over(job))
+            self.scheduler.mailbox.tell_self(RunEnded(job))
 
     # -- the account -----------------------------------------------------------------------------------------------
 

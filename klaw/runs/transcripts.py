@@ -60,7 +60,7 @@ class _About:
 
 
 @attrs.frozen(kw_only=True)
-class _Line:
+class _TranscriptLine:
     role: Role
     type: Kind
     content: _Text
@@ -69,7 +69,7 @@ class _Line:
 
 def read_line(record: object) -> tuple[str, PastMessage]:
     """The run and the message of one line of a transcript. Raises BadValue: the line is malformed."""
-    line = JOURNAL.read(record, _Line)
+    line = JOURNAL.read(record, _TranscriptLine)
     about = line.metadata
     if line.type is Kind.TOOL_CALL and about.calls is None:
         raise BadValue([Problem("metadata.calls", "is required")])
@@ -158,7 +158,7 @@ def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_to
         return ()
     folder = conversations / run_folder(user_id(user), task_name(name))
     collector = Collector(runs=runs, max_tokens=max_tokens)
-    left = _Left(parsed=MAX_PARSED_BYTES, scanned=MAX_SCANNED_BYTES)
+    left = _BytesLeft(parsed=MAX_PARSED_BYTES, scanned=MAX_SCANNED_BYTES)
     for file in _files(folder):
         if not _collect(folder / file, collector, left):
             break
@@ -169,11 +169,11 @@ def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_to
 
 
 MAX_SHOWN_CHARS = 500_000
-"""Of a longer run the last messages are shown."""
+"""Only the last messages of a longer run are shown."""
 
 
 @attrs.define
-class Transcript:
+class RunTranscript:
     """Takes lines newest first and keeps those of one run."""
 
     run: str
@@ -195,17 +195,17 @@ class Transcript:
         return not self.whole
 
 
-def of_run(conversations: Path, run: Run) -> Transcript:
+def of_run(conversations: Path, run: Run) -> RunTranscript:
     """What was said in a run; no messages if it came to none. What cannot be read is left out, with a warning."""
-    found = Transcript(run.id)
+    found = RunTranscript(run.id)
     path = conversations / run_folder(run.user, run.task) / f"{run.started_at[:10]}.jsonl"
     if path.exists():
-        _collect(path, found, _Left(parsed=MAX_SCANNED_BYTES, scanned=MAX_SCANNED_BYTES))
+        _collect(path, found, _BytesLeft(parsed=MAX_SCANNED_BYTES, scanned=MAX_SCANNED_BYTES))
     return found
 
 
 @attrs.define
-class _Left:
+class _BytesLeft:
     """Bytes that may still be used."""
 
     parsed: int
@@ -224,7 +224,7 @@ def _files(folder: Path) -> list[str]:
     return sorted(names, reverse=True)
 
 
-def _collect(path: Path, collector: Collector | Transcript, left: _Left) -> bool:
+def _collect(path: Path, collector: Collector | RunTranscript, left: _BytesLeft) -> bool:
     """Give the file's lines to the collector, last first. Returns False when no more are needed."""
     warned = False
 

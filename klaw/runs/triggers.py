@@ -18,7 +18,7 @@ import attrs
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.names import local_time
 from klaw.domain.names import zone as zone_of
-from klaw.domain.task import At, Cron, Every, Trigger
+from klaw.domain.task import At, Cron, Every, Trigger, duration_text, read_duration
 from klaw.domain.text import span
 from klaw.errors import InvalidName
 from klaw.runs.cron import fires, moment_of
@@ -31,14 +31,11 @@ MAX_COUNTED = 1000
 """Missed fire times are counted up to here; the time of counting stays in the milliseconds."""
 
 _MAX_TEXT = 64
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
-_SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 _DATE_AND_TIME = re.compile(r"[0-9-]{8,10}[Tt ][0-9:.,]{2,16}([Zz]|[+-][0-9:]{2,8})?", re.ASCII)
 
 
 @attrs.frozen(kw_only=True)
-class Missed:
+class MissedFires:
     """Fire times that came and were not used."""
 
     latest: int
@@ -58,22 +55,8 @@ def read_every(interval: Any) -> Every:
     return Every(seconds=seconds)
 
 
-def read_duration(value: Any) -> int:
-    """Whole seconds of ``90``, ``"90"``, ``"30m"`` or ``"1h30m"``. Raises ValueError, which says the form."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        if 0 <= value <= 10**9:
-            return value
-    elif isinstance(value, str) and len(value) <= _MAX_TEXT:
-        text = value.strip().lower()
-        if _SECONDS.fullmatch(text):
-            return int(text)
-        if text and (parts := _DURATION.fullmatch(text)):
-            return sum(int(part or 0) * _UNITS[unit] for part, unit in zip(parts.groups(), "dhms", strict=True))
-    raise ValueError("must be a duration such as 90s, 30m, 2h, 1d or 1h30m, or a number of seconds")
-
-
 def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool = False) -> At:
-    """A moment in ISO-8601 with an offset (``2026-12-24T18:00+01:00``), or without one on the clock of ``zone``.
+    """A moment in ISO-8601 with an offset (``2026-12-24T18:00+01:00``), or without one in the local time of ``zone``.
 
     Args:
         text: as it was written.
@@ -128,7 +111,7 @@ def first_fire(trigger: Trigger, anchor: float, after: float) -> int | None:
     return next(_fires(trigger, anchor, after), None)
 
 
-def missed(trigger: Trigger, *, anchor: float, after: float, now: float) -> Missed | None:
+def missed(trigger: Trigger, *, anchor: float, after: float, now: float) -> MissedFires | None:
     """The fire times after ``anchor`` and ``after``, up to and with ``now``; None when there are none."""
     times = _fires(trigger, anchor, after)
     counted = 0
@@ -140,7 +123,7 @@ def missed(trigger: Trigger, *, anchor: float, after: float, now: float) -> Miss
         if counted == MAX_COUNTED:
             latest = _latest(trigger, anchor, after, now)
             break
-    return None if latest is None else Missed(latest=latest, count=counted)
+    return None if latest is None else MissedFires(latest=latest, count=counted)
 
 
 def _fires(trigger: Trigger, anchor: float, after: float) -> Iterator[int]:
@@ -177,7 +160,7 @@ def _latest(trigger: Trigger, anchor: float, after: float, now: float) -> int:
 
 
 def _zone(name: str) -> ZoneInfo:
-    """The zone of a task that was stored: it was there then; another machine may lack it, so UTC stands in."""
+    """The zone of a stored task; UTC where this machine does not know it."""
     try:
         return zone_of(name)
     except InvalidName:
@@ -193,15 +176,6 @@ def shown(trigger: Trigger, zone: str) -> str:
         case Cron():
             return f"cron {trigger.expression} {trigger.zone}"
         case Every():
-            return f"every {_short(trigger.seconds)}"
+            return f"every {duration_text(trigger.seconds)}"
         case At():
             return f"at {local_time(from_iso(trigger.instant), trigger.zone or zone)}"
-
-
-def _short(seconds: int) -> str:
-    text = ""
-    for name, unit in reversed(_UNITS.items()):
-        number, seconds = divmod(seconds, unit)
-        if number:
-            text += f"{number}{name}"
-    return text or "0s"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.agent.workspace import Fixed
+from klaw.agent.workspace import PromptTexts
 from klaw.chats.build_context import plan_of
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Plan
@@ -64,7 +64,7 @@ def words_of(message: Message) -> list[str]:
     return content_words(message.content, LOOKED_WORDS) if searchable else []
 
 
-def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: Fixed) -> Found:
+def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: PromptTexts) -> Found:
     """Put together what was looked up of a message; ``fixed``: its user's prompt files, which take their share of the
     context."""
     rare = sorted((pair for pair in about.frequencies.items() if pair[1]), key=lambda pair: pair[1])
@@ -72,7 +72,7 @@ def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: F
     return Found(message=message, about=about, planned=planned, rare_words=rare[:RARE_WORDS])
 
 
-def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed: Fixed) -> Plan | None:
+def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed: PromptTexts) -> Plan | None:
     """The next turn's plan, by the function that the turn uses."""
     if rows is None:
         return None

@@ -22,19 +22,26 @@ async function schemaOf(name) {
 }
 
 /**
- * Ask for what an operation is told, in a dialog. `values` are those that there are now; `own` has what is different
- * for single fields by their names, null for one that is not asked for. `send` gets what was given; a function that it
- * returns is called when the dialog is closed. All else: see `form`.
+ * The fields of what an operation is told, for `form`. `values` are those that there are now; `own` has what is different
+ * for single fields by their names, null for one that is not asked for.
  */
-export async function askFor(title, name, values, send, { own = {}, ...how } = {}) {
+export async function fieldsOf(name, values = {}, own = {}) {
+  const { properties, required = [] } = await schemaOf(name);
+  return Object.entries(properties).filter(([key]) => own[key] !== null).map(([key, { title, description, ...of }]) => ({
+    name: key, label: t(title), hint: t(description), autocomplete: "off", "data-needed": required.includes(key), ...inputOf(of, values[key] ?? of.default ?? ""), ...own[key],
+  }));
+}
+
+/**
+ * Ask for what an operation is told, in a dialog. `send` gets what was given; a function that it returns is called when
+ * the dialog is closed. `own`: see `fieldsOf`; all else: see `form`.
+ */
+export async function askFor(title, name, values, send, { own, ...how } = {}) {
   const dialog = openDialog(title);
   try {
-    const { properties, required = [] } = await schemaOf(name);
-    const fields = Object.entries(properties).filter(([key]) => own[key] !== null).map(([key, { title: label, description, ...of }]) => ({
-      name: key, label: t(label), hint: t(description), ...inputOf(of, values?.[key] ?? of.default ?? ""), ...own[key],
-    }));
+    const fields = await fieldsOf(name, values, own), needed = new Set(fields.filter((each) => each["data-needed"]).map((each) => each.name));
     dialog.show(form(fields, async (given) => {
-      const said = Object.entries(given).filter(([key, value]) => how.edits || required.includes(key) || (value !== "" && value !== null));
+      const said = Object.entries(given).filter(([key, value]) => how.edits || needed.has(key) || (value !== "" && value !== null));
       const then = await send(Object.fromEntries(said));
       dialog.close();
       then?.();

@@ -13,6 +13,7 @@ from klaw.domain.fact import Fact
 from klaw.domain.knowledge import Base
 from klaw.domain.notes import Column, Edit, notes
 from klaw.domain.person import Person
+from klaw.domain.task import Task, TriggerInput
 from klaw.domain.topic import Topic
 from klaw.operations.people import SpokenOf
 
@@ -30,7 +31,7 @@ def test_what_the_page_says_has_russian_words():
     assert said - RUSSIAN.keys() == set()
 
 
-@pytest.mark.parametrize("cls", [Fact, Person, SpokenOf, Base, Topic])
+@pytest.mark.parametrize("cls", [Fact, Person, SpokenOf, Base, Topic, Task, TriggerInput])
 def test_what_the_page_makes_of_a_class_has_russian_words(cls):
     fields = [text for note in notes(cls, Edit).values() for text in (note.title, note.help)]
     columns = [note.title or name for name, note in notes(cls, Column).items()]

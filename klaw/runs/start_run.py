@@ -13,15 +13,14 @@ from klaw.domain import tokens
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName, notice_message
-from klaw.errors import ConfigError, NoSuchChat, NoSuchTask, NotStarted
+from klaw.errors import ConfigError, NoSuchChat, NotStarted
 from klaw.runs import heartbeat
-from klaw.runs.drafting import SubagentOrder
 from klaw.runs.due import Fire
 from klaw.runs.limits import (
     LEAST_ANSWER_TOKENS,
     Ledger,
     Refusal,
-    Tokens,
+    TokenLimits,
     day_of,
     refusal,
     spawn_refusal,
@@ -29,6 +28,7 @@ from klaw.runs.limits import (
     tokens_of,
 )
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun
+from klaw.runs.task_input import SubagentOrder
 from klaw.store.kinds import run_edits, runs, tasks
 
 log = structlog.get_logger("klaw.scheduler")
@@ -39,7 +39,7 @@ class Job:
     """A stored run with what it needs to start."""
 
     live: LiveRun
-    limits: Tokens
+    limits: TokenLimits
     timeout_s: float
     over: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when its end is stored, or will not be."""
@@ -58,14 +58,14 @@ class Spawn:
     parent: str | None
     """Id of the run that asks."""
     notify: str | None
-    """Name of the chat that is told of the end."""
+    """Name of the chat that is notified of the end."""
     depth: int
     outside: bool
     """See ``Scheduling.spawn``."""
     reply: Reply[Run]
 
 
-class Beginner:
+class RunStarter:
     """Begins runs of all kinds; owns the account of what is spent."""
 
     def __init__(self, agent: Agent) -> None:
@@ -101,9 +101,7 @@ class Beginner:
             NotStarted: a limit forbids it, or the heartbeat has nothing to look after.
             StorageError: it could not be stored.
         """
-        task = await self._agent.core.readers.run(tasks.get, user, name)
-        if task is None:
-            raise NoSuchTask(f"there is no task {name}")
+        task = await self._agent.core.readers.run(tasks.existing, user, name)
         message = task.message
         if name == HEARTBEAT:
             message = await self._list_of(user) or ""
