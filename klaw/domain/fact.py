@@ -75,6 +75,7 @@ def category_name(name: str) -> str:
     return name
 
 
+_Text = Annotated[str, Check(unprefixed(fact_text), Bounds(1, MAX_TEXT))]
 Category = Annotated[str, Check(unprefixed(category_name), Bounds(1, MAX_CATEGORY, _CATEGORY))]
 
 
@@ -85,15 +86,16 @@ class Fact:
     id: Annotated[FactId, Column("fact")]
     user: Annotated[UserId, Wire("user_id")]
     text: Annotated[
-        str,
-        Check(unprefixed(fact_text), Bounds(1, MAX_TEXT)),
-        Quotes(),
-        Edit("one statement that makes sense alone", title="Text"),
-        Column(wide=True),
+        str, Quotes(), Edit("one statement that makes sense alone", title="Text", given=_Text), Column(wide=True)
     ]
     category: Annotated[
-        Category,
-        Edit("identity, preference, person, project, event and so on", title="Category", offered=CATEGORIES),
+        str,
+        Edit(
+            "identity, preference, person, project, event and so on",
+            title="Category",
+            given=Category,
+            offered=CATEGORIES,
+        ),
         Column(),
     ] = "other"
     importance: Annotated[

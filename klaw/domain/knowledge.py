@@ -53,6 +53,11 @@ def base_name(text: str) -> str:
     raise InvalidValue(f"has 1 to {MAX_NAME} characters")
 
 
+_Name = Annotated[str, Check(base_name, Bounds(1, MAX_NAME))]
+_Description = Annotated[str, Check(clean_output, Bounds(0, MAX_DESCRIPTION))]
+_Language = Annotated[str, Bounds(0, 3, r"([a-z]{2,3})?")]
+
+
 @attrs.frozen(kw_only=True)
 class Base:
     """A knowledge base. Times are ISO-8601 UTC."""
@@ -62,22 +67,16 @@ class Base:
     """Who owns it."""
     name: Annotated[
         str,
-        Check(base_name, Bounds(1, MAX_NAME)),
         Quotes(),
-        Edit("the base's name, which no other base of yours has", title="Name"),
+        Edit("the base's name, which no other base of yours has", title="Name", given=_Name),
         Column(wide=True),
     ]
     description: Annotated[
-        str,
-        Check(clean_output, Bounds(0, MAX_DESCRIPTION)),
-        Quotes(),
-        Edit("what is in it", title="What is in it"),
-        Column("about", alone=True),
+        str, Quotes(), Edit("what is in it", title="What is in it", given=_Description), Column("about", alone=True)
     ] = ""
     language: Annotated[
         str,
-        Bounds(0, 3, r"([a-z]{2,3})?"),
-        Edit("code of the language of most texts, such as en or ru", title="Language of most texts"),
+        Edit("code of the language of most texts, such as en or ru", title="Language of most texts", given=_Language),
         Column(alone=True),
     ] = ""
     """ISO 639 code; empty: not told."""

@@ -77,6 +77,7 @@ def normal_name(name: str) -> str:
 
 
 PersonName = Annotated[str, Check(unprefixed(person_name), Bounds(1, MAX_NAME, HAS_LETTER))]
+_Relation = Annotated[str, Check(unprefixed(relation_text), Bounds(0, MAX_RELATION))]
 
 
 @attrs.frozen(kw_only=True)
@@ -89,17 +90,16 @@ class Person:
         PersonName, Quotes(), Edit("what you call the person; a former name stays as an alias", title="Name"), Column()
     ]
     aliases: Annotated[
-        tuple[PersonName, ...],
+        tuple[str, ...],
         Quotes(),
-        Edit("another name; may be repeated", option="--alias", title="Other names"),
+        Edit("another name; may be repeated", option="--alias", title="Other names", given=tuple[PersonName, ...]),
         Column("also"),
     ] = ()
     """Other names, none of them the name itself or another's normal form."""
     relation: Annotated[
         str,
-        Check(unprefixed(relation_text), Bounds(0, MAX_RELATION)),
         Quotes(),
-        Edit("who the person is to the user, for instance sister", title="Who it is to you"),
+        Edit("who the person is to the user, for instance sister", title="Who it is to you", given=_Relation),
         Column(),
     ] = ""
     """Who it is to the user, in the user's language."""

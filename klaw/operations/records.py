@@ -61,7 +61,12 @@ def to_add(cls: type[Any], word: str, more: type[Any] | None = None) -> type[Any
     made = {}
     for field, note in editable(cls):
         if field.default is attrs.NOTHING:
-            how = {"default": attrs.NOTHING, "positional": True, "words": True, "stdin": _is_long(field)}
+            how = {
+                "default": attrs.NOTHING,
+                "positional": True,
+                "words": True,
+                "stdin": _is_long(note.given or field.type),
+            }
         else:
             how = {"default": _plain_default(field), "option": note.option}
         made[note.name or field.name] = _argument(note.given or field.type, note, **how)
@@ -77,7 +82,7 @@ def to_edit(cls: type[Any], of_one: type[Any], more: type[Any] | None = None) ->
     own = {each.metadata["argument"].option for each in attrs.fields(more)} if more is not None else set()
     made = {
         note.name or field.name: _argument(
-            _or_none(note.given or field.type), note, option=note.option, stdin=_is_long(field)
+            _or_none(note.given or field.type), note, option=note.option, stdin=_is_long(note.given or field.type)
         )
         for field, note in editable(cls)
         if note.option is None or note.option not in own
@@ -106,8 +111,8 @@ def _plain_default(field: "attrs.Attribute[Any]") -> Any:
     return default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
 
 
-def _is_long(field: "attrs.Attribute[Any]") -> bool:
-    limits = [each.form if isinstance(each, Check) else each for each in getattr(field.type, "__metadata__", ())]
+def _is_long(kind: Any) -> bool:
+    limits = [each.form if isinstance(each, Check) else each for each in getattr(kind, "__metadata__", ())]
     return any(isinstance(each, Bounds) and (each.at_most or 0) > LONG for each in limits)
 
 

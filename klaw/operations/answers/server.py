@@ -1,8 +1,9 @@
-"""What whoever runs the server asks of it."""
+"""What an operator asks of the server."""
 
 from typing import Any, NotRequired, TypedDict
 
 from klaw.llm.trial import ModelCheck
+from klaw.store.backup_mark import Mark  # noqa: F401  named here
 from klaw.store.rebuild.actor import ReindexStatus  # noqa: F401  likewise
 
 

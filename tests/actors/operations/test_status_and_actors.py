@@ -115,7 +115,10 @@ async def test_health_is_ok_when_nothing_is_wrong(app: App) -> None:
         def problems(self) -> dict[str, str]:
             return {}
 
-    assert (await ask(Commands({**parts_of(app), "health": Well()}), "health"))["state"] == "ok"
+    core = SimpleNamespace(health=Well(), supervisor=app.core.supervisor)
+    assert (await ask(Commands(SimpleNamespace(core=core, readers=app.readers, writer=app.writer)), "health"))[
+        "state"
+    ] == "ok"
 
 
 async def test_a_stuck_writer_is_failing(app: App, quick_clock: MockClock) -> None:
