@@ -100,8 +100,11 @@ class Fact:
     ] = "other"
     importance: Annotated[
         int,
-        Bounds(0, 100),
-        Edit("0 to 100; from 90 on it is part of every prompt, unless a program saved it over MCP", title="Importance"),
+        Edit(
+            "0 to 100; from 90 on it is part of every prompt, unless a program saved it over MCP",
+            title="Importance",
+            given=Annotated[int, Bounds(0, 100)],
+        ),
         Column(right=True),
     ] = DEFAULT_IMPORTANCE
     source: Annotated[FactSource, Column(alone=True)]

@@ -87,7 +87,10 @@ class Person:
     id: Annotated[PersonId, Column("person")]
     user: Annotated[UserId, Wire("user_id")]
     name: Annotated[
-        PersonName, Quotes(), Edit("what you call the person; a former name stays as an alias", title="Name"), Column()
+        str,
+        Quotes(),
+        Edit("what you call the person; a former name stays as an alias", title="Name", given=PersonName),
+        Column(),
     ]
     aliases: Annotated[
         tuple[str, ...],

@@ -60,16 +60,10 @@ def to_add(cls: type[Any], word: str, more: type[Any] | None = None) -> type[Any
     must be given needs no option."""
     made = {}
     for field, note in editable(cls):
+        kind, how = note.given or field.type, {"default": _plain_default(field), "option": note.option}
         if field.default is attrs.NOTHING:
-            how = {
-                "default": attrs.NOTHING,
-                "positional": True,
-                "words": True,
-                "stdin": _is_long(note.given or field.type),
-            }
-        else:
-            how = {"default": _plain_default(field), "option": note.option}
-        made[note.name or field.name] = _argument(note.given or field.type, note, **how)
+            how |= {"positional": True, "words": True, "stdin": _is_long(kind)}
+        made[note.name or field.name] = _argument(kind, note, **how)
     fields = argument(f"the {word}", default=attrs.NOTHING)
     return class_of(
         f"{cls.__name__}Add", {"fields": typed(class_of(f"New{cls.__name__}", made, more), fields)}, base=OfUser

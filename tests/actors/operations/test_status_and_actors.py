@@ -116,9 +116,8 @@ async def test_health_is_ok_when_nothing_is_wrong(app: App) -> None:
             return {}
 
     core = SimpleNamespace(health=Well(), supervisor=app.core.supervisor)
-    assert (await ask(Commands(SimpleNamespace(core=core, readers=app.readers, writer=app.writer)), "health"))[
-        "state"
-    ] == "ok"
+    parts = SimpleNamespace(core=core, readers=app.readers, writer=app.writer)
+    assert (await ask(Commands(parts), "health"))["state"] == "ok"
 
 
 async def test_a_stuck_writer_is_failing(app: App, quick_clock: MockClock) -> None:
