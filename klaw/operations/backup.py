@@ -14,12 +14,12 @@ NOUN = Noun("backup", "make, check and restore backups (docs/operations.md)")
 
 
 @attrs.frozen(kw_only=True)
-class Marked:
+class BackupMark:
     logs: bool = argument("also the size of every log", default=True)
 
 
-@NOUN.operation("backup_mark", Marked, scope=Scope.OPERATOR, deadline_s=60)
-async def mark(asked: Marked, _caller: Caller, parts: Parts) -> "Mark":
+@NOUN.operation("backup_mark", BackupMark, scope=Scope.OPERATOR, deadline_s=60)
+async def mark(asked: BackupMark, _caller: Caller, parts: Parts) -> "Mark":
     """Tell how far the store is, between two commits: up to there every log is whole."""
     from klaw.store import backup_mark as store_mark
 

@@ -16,7 +16,7 @@ from klaw.operations.records import Records, own_fields
 
 if TYPE_CHECKING:
     from klaw.memory.facts.facts import KnownFact
-    from klaw.operations.answers.memory import Memory
+    from klaw.operations.answers.memory import MemoryAnswer
     from klaw.store.changes import Kind
 
 T = TypeVar("T")
@@ -160,7 +160,7 @@ _SLASH = op.Slash(word="/memory", help="show what is remembered about you: core 
 
 
 @MEMORY.operation("memory", op.OfUser, cli="", show=_shown, offline=True, slash=_SLASH)
-async def memory(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> "Memory":
+async def memory(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> "MemoryAnswer":
     """Show core memory and the most important facts."""
     from klaw.store.kinds import facts
     from klaw.store.kinds.core_memory import read_core

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Imports,
         KeptFile,
         MissingMessages,
-        Remembered,
+        RememberedCounts,
         StoredMessages,
         UploadedPiece,
     )
@@ -190,7 +190,7 @@ async def put(asked: ImportPut, caller: Caller, parts: ImportParts) -> "StoredMe
 
 
 @NOUN.operation("import_remember", ImportRemember, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) -> "Remembered":
+async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) -> "RememberedCounts":
     """Store facts and people of another Klaw, a few at a time."""
     import trio
 

@@ -13,7 +13,7 @@ from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
 
 if TYPE_CHECKING:
-    from klaw.operations.answers.work import OneRun, RunPage, Transcript
+    from klaw.operations.answers.work import OneRun, RunPage, RunTranscript
     from klaw.runs.service import Scheduling
 
 NOUN = op.Noun("runs", "list, show and cancel runs of tasks and subagents (docs/scheduling.md)")
@@ -175,7 +175,7 @@ def _transcript(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("run_transcript", OfRun, cli="transcript", show=_transcript)
-async def transcript(asked: OfRun, caller: Caller, parts: Parts) -> "Transcript":
+async def transcript(asked: OfRun, caller: Caller, parts: Parts) -> "RunTranscript":
     """Show what was said in a run: its request, calls of tools with their results, and answers."""
     run = await _found(parts.tasks.scheduling, caller.user, asked.run)
     told = await parts.tasks.scheduling.transcript(run)

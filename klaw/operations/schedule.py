@@ -16,7 +16,7 @@ from klaw.operations.records import class_of, editable, typed
 from klaw.operations.runs import RunFilters, list_of_runs, run_table, runs_page, status_of
 
 if TYPE_CHECKING:
-    from klaw.operations.answers.work import Heart, OneRun, OneTask, PreviewedTrigger, RemovedTask, RunPage, Tasks
+    from klaw.operations.answers.work import Heart, OneRun, OneTask, PreviewedTrigger, RemovedTask, RunPage, TaskList
 
 NOUN = op.Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
 SHOWN_IN_CHAT = 50
@@ -190,7 +190,7 @@ _HEARTBEAT = op.Slash(
 
 
 @NOUN.operation("schedule_list", op.OfUser, cli="list", show=_table, slash=_LIST)
-async def list_tasks(_asked: op.OfUser, caller: Caller, parts: Parts) -> "Tasks":
+async def list_tasks(_asked: op.OfUser, caller: Caller, parts: Parts) -> "TaskList":
     """List the tasks with their next and their last runs."""
     return {"user": caller.user, "tasks": await parts.tasks.scheduling.tasks(caller.user)}
 

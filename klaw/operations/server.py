@@ -11,7 +11,7 @@ from klaw.operations.operation import Lines, Name, Nothing, Noun, OperationError
 
 if TYPE_CHECKING:
     from klaw.core import Health
-    from klaw.operations.answers.server import Degraded, HealthAnswer, LogLevel, McpAnswer
+    from klaw.operations.answers.server import DegradedPart, HealthAnswer, LogLevel, McpAnswer
     from klaw.store.rebuild.actor import ReindexStatus
     from klaw.toolbox.mcp.servers import McpServers
 
@@ -43,7 +43,7 @@ def _health(answer: dict[str, Any]) -> Shown:
     return Shown(lines, found=answer["state"] != "failing", degraded=answer["state"] == "degraded")
 
 
-def listed(health: "Health") -> "list[Degraded]":
+def listed(health: "Health") -> "list[DegradedPart]":
     """What is degraded and since when, as JSON has it."""
     from klaw.actor.clock import iso
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from klaw.operations.answers.chats import SaidMessage
     from klaw.operations.answers.memory import (
         ChangeOfTopics,
+        FormerTopic,
         OneTopic,
         RebuiltTopics,
-        ShownTopic,
-        SplitTopic,
         TopicHistory,
-        TopicPage,
-        TopicsFound,
-        TopicState,
+        TopicList,
+        TopicMatches,
+        TopicParts,
+        TopicWithMessages,
         UndoneChange,
     )
     from klaw.store.kinds.topic_changes import TopicChange
@@ -63,7 +63,7 @@ TopicsEdit = to_edit(Topic, OfTopic)
 
 
 @attrs.frozen(kw_only=True)
-class Merged:
+class MergeFields:
     topics: Annotated[tuple[op.Whole, ...], Bounds(2, MAX_MERGED)] = op.required(
         "numbers of two or more topics of one chat", metavar="TOPIC"
     )
@@ -72,7 +72,7 @@ class Merged:
 
 @attrs.frozen(kw_only=True)
 class TopicsMerge(op.OfUser):
-    fields: Merged = op.argument("what to merge", default=attrs.NOTHING)
+    fields: MergeFields = op.argument("what to merge", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
@@ -210,7 +210,7 @@ _SLASH = op.Slash(
 
 
 @NOUN.operation("topics_list", TopicsList, cli="list", show=_table, offline=True, slash=_SLASH, mcp="topics")
-async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -> "TopicPage":
+async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -> "TopicList":
     """List the topics, those last talked about first.
 
     What the user talked about lately, each with a summary; fetch topic:ID shows the messages.
@@ -225,7 +225,7 @@ async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -
 
 
 @NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=op.Slash(word="/topics", rest="query"))
-async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> "TopicsFound":
+async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> "TopicMatches":
     """Find topics by words and by meaning."""
     from klaw.store.search.topic_search import TopicFilters
 
@@ -234,7 +234,7 @@ async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> "TopicsFo
 
 
 @NOUN.operation("topics_show", TopicsShow, cli="show", show=lines, offline=True)
-async def show(asked: TopicsShow, caller: Caller, parts: DatabaseParts) -> "ShownTopic":
+async def show(asked: TopicsShow, caller: Caller, parts: DatabaseParts) -> "TopicWithMessages":
     """Show a topic with its messages."""
     from klaw.store.kinds import topics
 
@@ -267,7 +267,7 @@ async def merge(asked: TopicsMerge, caller: Caller, parts: Parts) -> "OneTopic":
 
 
 @NOUN.operation("topics_split", TopicsSplit, cli="split", show=_replaced, changes=True, deadline_s=600.0)
-async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> "SplitTopic":
+async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> "TopicParts":
     """Split a topic into several; without --at a model decides where."""
     made = await parts.memory.topic_control.split(caller.user, asked.topic, list(asked.fields.at))
     return {"ended": asked.topic, "topics": made}
@@ -313,7 +313,7 @@ async def history(asked: TopicsHistory, caller: Caller, parts: Parts) -> "TopicH
 
 
 def _change(change: "TopicChange") -> "ChangeOfTopics":
-    before: list[TopicState] = [
+    before: list[FormerTopic] = [
         {"id": each.id, "summary": each.summary, "messages": len(each.members)} for each in change.before[:MOST_TOLD]
     ]
     return {

@@ -19,12 +19,12 @@ DOCTOR = Noun("doctor", "check the installation (docs/operations.md)")
 
 
 @attrs.frozen(kw_only=True)
-class Revoked:
+class TokenToRevoke:
     name: Name = required("all tokens of this user, or one token or login by its id")
 
 
 @attrs.frozen(kw_only=True)
-class Tested:
+class ModelToTest:
     model: Name = required("PROVIDER/MODEL")
 
 
@@ -35,8 +35,8 @@ async def tokens(_asked: Nothing, _caller: Caller, parts: Parts) -> "Tokens":
     return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
 
 
-@TOKENS.operation("token_revoke", Revoked, scope=Scope.OPERATOR, changes=True)
-async def revoke(asked: Revoked, _caller: Caller, parts: Parts) -> "RevokedTokens":
+@TOKENS.operation("token_revoke", TokenToRevoke, scope=Scope.OPERATOR, changes=True)
+async def revoke(asked: TokenToRevoke, _caller: Caller, parts: Parts) -> "RevokedTokens":
     """Revoke the tokens of a user, or one token or login; their connections are closed."""
     revoked = await parts.core.files.run(parts.listeners.access.revoke, asked.name)
     if not revoked:
@@ -53,8 +53,8 @@ async def models(_asked: Nothing, _caller: Caller, parts: Parts) -> "Models":
     return {"models": configured_models(config), "default": config.routing.default}
 
 
-@MODELS.operation("models_test", Tested, scope=Scope.OPERATOR, changes=True, deadline_s=120)
-async def test(asked: Tested, _caller: Caller, parts: Parts) -> "TestedModel":
+@MODELS.operation("models_test", ModelToTest, scope=Scope.OPERATOR, changes=True, deadline_s=120)
+async def test(asked: ModelToTest, _caller: Caller, parts: Parts) -> "TestedModel":
     """Ask a model a few tiny questions and say what works; it costs a few tokens."""
     from klaw.errors import ConfigError
     from klaw.llm.trial import trials_of

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.recall import Recall
     from klaw.operations.answers.memory import WhyAnswer
-    from klaw.operations.explain.message_place import Found
+    from klaw.operations.explain.message_place import LocatedMessage
     from klaw.store.engine.database import Readers
     from klaw.store.search.whereabouts import Target
 
@@ -262,7 +262,7 @@ async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     return describe(found, parts.config, tried)
 
 
-async def _tried(found: "Found", recall: "Recall", embedder: "Embedder", query: str) -> dict[str, Any]:
+async def _tried(found: "LocatedMessage", recall: "Recall", embedder: "Embedder", query: str) -> dict[str, Any]:
     """What Auto-RAG would make of the message for a question that was asked now, without any text."""
     missing = await embedder.prepare()
     scope, message = found.scope, found.message

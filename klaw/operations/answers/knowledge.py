@@ -102,7 +102,7 @@ class RefreshedSource(TypedDict):
 
 
 @attrs.frozen(kw_only=True)
-class FoundPassage(Place):
+class PassageAnswer(Place):
     title: str
     also: list[Place]
     text: str
@@ -113,7 +113,7 @@ class FoundPassage(Place):
 
 class PassagesFound(TypedDict):
     base: str
-    passages: list[FoundPassage]
+    passages: list[PassageAnswer]
     candidates: int
     nothing: str | None
     degraded: tuple[str, ...]

@@ -12,7 +12,7 @@ from klaw.operations.answers.chats import SaidMessage
 from klaw.operations.people import MentionedIn, SpokenOf
 
 
-class Memory(TypedDict):
+class MemoryAnswer(TypedDict):
     user: str
     core: str
     core_error: str | None
@@ -25,19 +25,19 @@ class PeopleFound(TypedDict):
     people: tuple[PersonResult, ...]
 
 
-class TopicPage(TypedDict):
+class TopicList(TypedDict):
     user: str
     count: int
     topics: list[Topic]
 
 
-class TopicsFound(TypedDict):
+class TopicMatches(TypedDict):
     user: str
     topics: list[Topic]
     degraded: tuple[str, ...]
 
 
-class ShownTopic(TypedDict):
+class TopicWithMessages(TypedDict):
     topic: Topic
     messages: list[SaidMessage]
 
@@ -46,7 +46,7 @@ class OneTopic(TypedDict):
     topic: Topic
 
 
-class SplitTopic(TypedDict):
+class TopicParts(TypedDict):
     ended: int
     topics: list[Topic]
 
@@ -62,7 +62,7 @@ class RebuiltTopics(TypedDict):
     topics: list[Topic]
 
 
-class TopicState(TypedDict):
+class FormerTopic(TypedDict):
     id: int
     summary: str
     messages: int
@@ -74,7 +74,7 @@ class ChangeOfTopics(TypedDict):
     chat: str
     op: str
     by: str
-    before: list[TopicState]
+    before: list[FormerTopic]
     before_count: int
     after: tuple[int, ...]
     after_count: int
@@ -136,7 +136,7 @@ class SearchAnswer(TypedDict):
     people: tuple[PersonResult, ...]
 
 
-class Fetched(TypedDict):
+class FetchAnswer(TypedDict):
     """``kind`` (message, topic, fact, person) tells which of the others are there."""
 
     kind: str
@@ -150,7 +150,7 @@ class Fetched(TypedDict):
     mentions: NotRequired[list[MentionedIn]]
 
 
-class Recalled(TypedDict):
+class RecallMarks(TypedDict):
     user: str
     chat: str
     messages: list[int]

@@ -39,7 +39,7 @@ if not TYPE_CHECKING:
     )
 
 
-class Tasks(TypedDict):
+class TaskList(TypedDict):
     user: str
     tasks: list[TaskAnswer]
 
@@ -92,7 +92,7 @@ class SaidInRun(TypedDict):
     calls: list[CallInRun]
 
 
-class Transcript(TypedDict):
+class RunTranscript(TypedDict):
     run: str
     messages: list[SaidInRun]
     cut: bool

@@ -18,12 +18,12 @@ _USAGE = "/kb use NAME binds this chat to a base (several: with commas between t
 
 
 @attrs.frozen(kw_only=True)
-class OfChat(op.OfUser):
+class ChatOfUser(op.OfUser):
     chat: op.ChatName = op.argument("which chat (default: main)", default="main", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)
-class KbUse(OfChat):
+class KbUse(ChatOfUser):
     bases: tuple[op.Name, ...] = op.required("names or ids of bases", metavar="BASE")
 
 
@@ -77,7 +77,7 @@ async def _bind(names: Sequence[str], user: UserId, chat: ChatId, parts: Parts) 
     return await _told(user, chat, parts)
 
 
-def _chat(asked: OfChat, user: UserId) -> ChatId:
+def _chat(asked: ChatOfUser, user: UserId) -> ChatId:
     found = op.chat_of(asked.chat, user)
     assert found is not None
     return found
@@ -89,14 +89,14 @@ async def use(asked: KbUse, caller: Caller, parts: Parts) -> "BasesOfChat":
     return await _bind(asked.bases, caller.user, _chat(asked, caller.user), parts)
 
 
-@NOUN.operation("kb_off", OfChat, cli="off", show=_lines, changes=True)
-async def off(asked: OfChat, caller: Caller, parts: Parts) -> "BasesOfChat":
+@NOUN.operation("kb_off", ChatOfUser, cli="off", show=_lines, changes=True)
+async def off(asked: ChatOfUser, caller: Caller, parts: Parts) -> "BasesOfChat":
     """Answer a chat from no base."""
     return await _bind((), caller.user, _chat(asked, caller.user), parts)
 
 
-@NOUN.operation("kb_chat", OfChat, cli="chat", show=_lines, offline=True)
-async def of_chat(asked: OfChat, caller: Caller, parts: DatabaseParts) -> "BasesOfChat":
+@NOUN.operation("kb_chat", ChatOfUser, cli="chat", show=_lines, offline=True)
+async def of_chat(asked: ChatOfUser, caller: Caller, parts: DatabaseParts) -> "BasesOfChat":
     """Show from which bases a chat is answered."""
     return await _told(caller.user, _chat(asked, caller.user), parts)
 

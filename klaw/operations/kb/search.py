@@ -54,7 +54,7 @@ async def search(asked: KbSearch, caller: Caller, parts: DatabaseParts) -> "Pass
     shows what stands around a passage: document, start and end.
     """
     from klaw.knowledge.search import KnowledgeSearch
-    from klaw.operations.answers.knowledge import FoundPassage
+    from klaw.operations.answers.knowledge import PassageAnswer
 
     base = (await meant(parts.readers, caller.user, asked.base)).base
     passages = KnowledgeSearch(parts.readers, parts.embedder, parts.config.auto_rag, parts.clock)
@@ -63,7 +63,7 @@ async def search(asked: KbSearch, caller: Caller, parts: DatabaseParts) -> "Pass
     return {
         "base": base.id,
         "passages": [
-            FoundPassage(
+            PassageAnswer(
                 **attrs.asdict(each.passage.place),
                 title=each.passage.title,
                 also=[other.place for other in each.also],
