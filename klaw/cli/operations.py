@@ -16,7 +16,8 @@ from klaw.cli.here import Here
 from klaw.cli.output import ProgressLine, say, warn, written
 from klaw.config.paths import Paths
 from klaw.config.run_as import enter
-from klaw.operations.operation import Noun, Operation, OperationError, Shown, supplied
+from klaw.operations.lines import Shown
+from klaw.operations.operation import Noun, Operation, OperationError, supplied
 from klaw.operations.perform import Call, plain, read
 
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person"})

@@ -13,7 +13,7 @@ from klaw.client.text_width import harmless, width
 from klaw.config.run_as import belongs_to, name_of
 from klaw.domain.text import span
 from klaw.errors import ConfigError, KlawError, SchemaTooNew, StoreDamaged
-from klaw.operations.operation import Line, Lines, Marked, Table
+from klaw.operations.lines import Line, Lines, Marked, Table
 
 EX_CONFIG = 78
 """Exit code, of sysexits.h, of a server that another start does not help; conf/klaw.service makes none after it."""

@@ -13,7 +13,8 @@ import attrs
 from klaw import __version__
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
-from klaw.operations.operation import Lines, Nothing, Noun, Shown, argument, required
+from klaw.operations.lines import Lines, Shown
+from klaw.operations.operation import Nothing, Noun, argument, required
 
 if TYPE_CHECKING:
     from klaw.service.control import Control

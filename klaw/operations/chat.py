@@ -14,18 +14,8 @@ from klaw.domain.names import ChatId, name_of, user_of
 from klaw.domain.text import plural
 from klaw.operations import chats as all_chats
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import (
-    Lines,
-    Name,
-    Nothing,
-    Noun,
-    OperationError,
-    Scope,
-    Slash,
-    argument,
-    chat_of,
-    required,
-)
+from klaw.operations.lines import Lines
+from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, Slash, argument, chat_of, required
 from klaw.operations.server import listed
 
 if TYPE_CHECKING:

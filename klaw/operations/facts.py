@@ -12,6 +12,7 @@ from klaw.domain.text import cut, one_line
 from klaw.errors import CoreUnreadable, NoSuchFact
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Lines, Table
 from klaw.operations.records import Records, own_fields
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _kind() -> "Kind[Fact]":
 FACTS = Records(NOUN, Fact, "fact", "facts", kind=_kind, adding=Replacing, unknown=NoSuchFact)
 
 
-def fact_lines(answer: dict[str, Any]) -> op.Lines:
+def fact_lines(answer: dict[str, Any]) -> Lines:
     """A fact with all that is known of it."""
     known = [] if answer.get("added", True) else ["known already, nothing was written"]
     return [*known, *FACTS.one_lines(answer)]
@@ -139,7 +140,7 @@ async def undo(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
 # -- all that is remembered, at a glance -----------------------------------------------------------------------------
 
 
-def _shown(answer: dict[str, Any]) -> op.Lines:
+def _shown(answer: dict[str, Any]) -> Lines:
     if answer["core_error"] is not None:
         core = [f"Core memory: {answer['core_error']}."]
     elif not answer["core"]:
@@ -153,7 +154,7 @@ def _shown(answer: dict[str, Any]) -> op.Lines:
         [each["id"], f"{each['importance']:>3}", f"{each['category']}: {cut(one_line(each['text']), MAX_LINE)}"]
         for each in facts
     ]
-    return [*core, "Facts, the most important first:", op.Table(rows), *op.also(answer, "facts", "klaw facts list")]
+    return [*core, "Facts, the most important first:", Table(rows), *op.also(answer, "facts", "klaw facts list")]
 
 
 _SLASH = op.Slash(word="/memory", help="show what is remembered about you: core memory and the most important facts")

@@ -11,6 +11,7 @@ from klaw.operations import facts, topics
 from klaw.operations import operation as op
 from klaw.operations import people as of_people
 from klaw.operations.handler import Caller, Parts
+from klaw.operations.lines import Lines
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Fetch(op.OfUser):
     )
 
 
-def _lines(answer: dict[str, Any]) -> op.Lines:
+def _lines(answer: dict[str, Any]) -> Lines:
     match answer["kind"]:
         case "fact":
             return facts.fact_lines(answer)

@@ -19,7 +19,6 @@ given is explained in ``handler``. It imports what is heavy itself, because the 
 for the arguments and ``show``.
 """
 
-import datetime as dt
 import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, overload
@@ -30,6 +29,7 @@ from klaw.convert import Bounds, Check
 from klaw.domain.names import CHAT_FORM, USER_FORM, ChatId, UserId, chat_id, chat_name, user_id, user_of
 from klaw.errors import InvalidName, InvalidValue, KlawError, Problem
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Lines, Shown
 
 if TYPE_CHECKING:
     from klaw.operations.records import Records
@@ -63,72 +63,6 @@ R = TypeVar("R")
 Handler: TypeAlias = Callable[..., Any]
 OnlineHandler: TypeAlias = Callable[[A, Caller, Parts], Awaitable[R]]
 OfflineHandler: TypeAlias = Callable[[A, Caller, DatabaseParts], Awaitable[R]]
-
-
-# -- what is shown; a door makes what lines and cells hold harmless ----------------------------------------------------
-
-
-@attrs.frozen
-class Table:
-    """Rows with aligned columns; ``right`` names the columns that are flush right."""
-
-    rows: Sequence[Sequence[str]]
-    right: frozenset[int] = frozenset()
-
-
-@attrs.frozen
-class Marked:
-    """A line whose parts ``marks`` (begin and end) are set in bold where that can be done."""
-
-    text: str
-    marks: Sequence[Sequence[int]]
-
-
-Line: TypeAlias = str | Table | Marked
-Lines: TypeAlias = Sequence[Line]
-
-
-@attrs.frozen
-class Shown:
-    """Lines with more about them."""
-
-    lines: Sequence[Line]
-    notes: Sequence[str] = ()
-    """What a person should know beside them; on a terminal they do not mix with the lines."""
-    found: bool = True
-    """Whether there was what was asked for; if not, a command's exit code is 1."""
-    degraded: bool = False
-    """Whether something works with limits only; then it is 3, for monitoring."""
-
-
-def details(rows: Sequence[tuple[str, str | None]]) -> Table:
-    """What one thing is: names and values, without those that are None."""
-    return Table([[name, value] for name, value in rows if value is not None])
-
-
-def minute(time: str | None) -> str:
-    """A stored time as the clock on the wall shows it here, to the minute."""
-    return _here(time, "%Y-%m-%d %H:%M") if time else "-"
-
-
-def days(first: str, last: str) -> str:
-    """The days here of two stored times: one day, or from one to the other."""
-    return " to ".join(dict.fromkeys(_here(each, "%Y-%m-%d") for each in (first, last)))
-
-
-def _here(time: str, form: str) -> str:
-    try:
-        return dt.datetime.fromisoformat(time).astimezone().strftime(form)
-    except (ValueError, OverflowError):  # of a damaged row, which is to be seen
-        return time
-
-
-def size(count: int) -> str:
-    """Bytes in the unit that suits them."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count / 1024:.0f} KiB"
 
 
 # -- what is asked ----------------------------------------------------------------------------------------------------
@@ -412,7 +346,7 @@ class Noun:
         return declare
 
     def add(self, name: str, arguments: type[Any], handler: Handler, **how: Any) -> None:
-        """Likewise, for a handler of any form."""
+        """Declare a handler of any form to be an operation."""
         self.operations.append(Operation(name=name, noun=self, arguments=arguments, handler=handler, **how))
 
 

@@ -10,6 +10,7 @@ from klaw.domain.person import Person, PersonId, PersonName, PersonSource, norma
 from klaw.errors import NoSuchPerson, Problem
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Lines, Table, minute
 from klaw.operations.records import Records, own_fields, typed
 
 if TYPE_CHECKING:
@@ -117,15 +118,15 @@ OfPerson: Any = PEOPLE.of_one()
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _in_chat(answer: dict[str, Any]) -> op.Lines:
+def _in_chat(answer: dict[str, Any]) -> Lines:
     if not answer["people"]:
         return ["No people are known yet. `klaw people add NAME` adds one; topics.enabled finds them in your talk."]
     rows = [[*told(each)[:-1], f"named in {each['topics']}" if each["topics"] else ""] for each in answer["people"]]
     head = "People you speak of, those named most often first:"
-    return [head, op.Table(rows), *op.also(answer, "people", "klaw people list")]
+    return [head, Table(rows), *op.also(answer, "people", "klaw people list")]
 
 
-def _found(answer: dict[str, Any]) -> op.Lines:
+def _found(answer: dict[str, Any]) -> Lines:
     """Facts are shown whole: of a part, forgetting would not know what it is."""
     lines = []
     for each in answer["people"]:
@@ -137,30 +138,30 @@ def _found(answer: dict[str, Any]) -> op.Lines:
 def told(person: dict[str, Any]) -> list[str]:
     """Who a person is, in a few words; some may be empty."""
     aliases = f"also {', '.join(person['aliases'])}" if person["aliases"] else ""
-    named = f"last named {op.minute(person['last_at'])[:10]}" if person["last_at"] else ""
+    named = f"last named {minute(person['last_at'])[:10]}" if person["last_at"] else ""
     return [person["name"], person["relation"], aliases, named]
 
 
-def _person(answer: dict[str, Any]) -> op.Lines:
+def _person(answer: dict[str, Any]) -> Lines:
     same = ", ".join(answer.get("namesakes", ()))
     return [*PEOPLE.one_lines(answer), *([f"others have one of these names: {same}"] if same else [])]
 
 
-def with_topics(answer: dict[str, Any]) -> op.Lines:
+def with_topics(answer: dict[str, Any]) -> Lines:
     """A person with the topics that name it."""
     was = [f"was also known as {each['id']}: {each['name']}" for each in answer["was"]]
     topics = [
-        [op.minute(each["at"]), f"day {each['day']}" if each["day"] else f"topic {each['topic']}"]
+        [minute(each["at"]), f"day {each['day']}" if each["day"] else f"topic {each['topic']}"]
         for each in answer["mentions"]
     ]
-    return [*PEOPLE.one_lines(answer), *was, op.Table(topics)]
+    return [*PEOPLE.one_lines(answer), *was, Table(topics)]
 
 
-def _merged(answer: dict[str, Any]) -> op.Lines:
+def _merged(answer: dict[str, Any]) -> Lines:
     return [*_person(answer), f"to undo this: klaw people undo {answer['merged']}"]
 
 
-def _removed(answer: dict[str, Any]) -> op.Lines:
+def _removed(answer: dict[str, Any]) -> Lines:
     forever = f"to take the person out of everything: klaw forget person:{answer['removed']['id']}"
     return [*PEOPLE.removed_lines(answer), forever]
 

@@ -114,7 +114,7 @@ SHORTEST = 4
 """Characters; a shorter text is a name, or a slip."""
 MOST_TOLD = 10
 ID = re.compile(rf"[0-9][0-9a-f]{{{SHORTEST - 1},63}}")
-"""How Klaw's ids look; a name or a number is none."""
+"""The form of Klaw's ids, which names and numbers do not have."""
 DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
 """How those look that follow from what they name."""
 

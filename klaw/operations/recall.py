@@ -8,6 +8,7 @@ from klaw.domain.text import plural
 from klaw.domain.topic import TopicId
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
+from klaw.operations.lines import Lines
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class OfRecall(op.OfUser):
     what: op.Name = op.required("a message's id or main#12, or topic:ID", metavar="WHAT", id_of="message")
 
 
-def _lines(answer: dict[str, Any]) -> op.Lines:
+def _lines(answer: dict[str, Any]) -> Lines:
     text = "can be recalled again" if answer["recalled"] else "never recalled by itself again"
     return [f"{plural(len(answer['messages']), 'message')} of {answer['chat']}: {text}"]
 

@@ -24,19 +24,15 @@ from klaw.convert import Bounds, Check
 from klaw.domain.notes import Column, Edit, Quotes, notes
 from klaw.errors import KlawError
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Line, Lines, Table, details, minute
 from klaw.operations.operation import (
-    Line,
-    Lines,
     Name,
     Noun,
     OfUser,
     OperationError,
     Paged,
-    Table,
     Whole,
     argument,
-    details,
-    minute,
     more,
     something,
     without_none,
@@ -71,7 +67,7 @@ def to_add(cls: type[Any], word: str, more: type[Any] | None = None) -> type[Any
 
 
 def to_edit(cls: type[Any], of_one: type[Any], more: type[Any] | None = None) -> type[Any]:
-    """The arguments of changing one, beside those of ``of_one``. Likewise, but nothing must be given. A field of
+    """The arguments of changing one, beside those of ``of_one``: as ``to_add``, but nothing must be given. A field of
     ``more`` takes the place of one with its option."""
     own = {each.metadata["argument"].option for each in attrs.fields(more)} if more is not None else set()
     made = {

@@ -12,6 +12,7 @@ from klaw.domain.text import span
 from klaw.errors import ConfigError
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
+from klaw.operations.lines import Lines, Table, details, minute
 from klaw.operations.records import class_of, editable, typed
 from klaw.operations.runs import RunFilters, list_of_runs, run_table, runs_page, status_of
 
@@ -102,16 +103,16 @@ class Heartbeat(op.OfUser):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any]) -> op.Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     tasks = answer["tasks"]
     if not tasks:
         return ["no tasks: `klaw schedule add` makes one"]
     rows = [["task", "runs", "next", "chat", "last run"], *map(_row, tasks)]
-    return [op.Table(rows), *(f"{task['name']}: {task['warning']}" for task in tasks if task["warning"])]
+    return [Table(rows), *(f"{task['name']}: {task['warning']}" for task in tasks if task["warning"])]
 
 
 def _row(task: dict[str, Any]) -> list[str]:
-    last = f"{status_of(task['last_run'])}  {op.minute(task['last_run']['started_at'])}" if task["last_run"] else "-"
+    last = f"{status_of(task['last_run'])}  {minute(task['last_run']['started_at'])}" if task["last_run"] else "-"
     return [task["name"], task["trigger"]["shown"], _next(task), task["inject_into"] or "-", last]
 
 
@@ -123,7 +124,7 @@ def _next(task: dict[str, Any], else_: str = "never") -> str:
     return clock_text(task["next_fires"][0]) if task["next_fires"] else else_
 
 
-def _task(answer: dict[str, Any]) -> op.Lines:
+def _task(answer: dict[str, Any]) -> Lines:
     task = answer["task"]
     fires = [clock_text(moment) for moment in task["next_fires"]] or (["never"] if task["enabled"] else [])
     results = f"none: see its results with `klaw runs --task {task['name']}` (or set --inject-into CHAT)"
@@ -140,14 +141,14 @@ def _task(answer: dict[str, Any]) -> op.Lines:
         ),
         ("warning", task["warning"] or None),
     ]
-    return [op.details(rows)]
+    return [details(rows)]
 
 
-def _preview(answer: dict[str, Any]) -> op.Lines:
+def _preview(answer: dict[str, Any]) -> Lines:
     return [clock_text(moment) for moment in answer["next_fires"]]
 
 
-def _in_chat(answer: dict[str, Any]) -> op.Lines:
+def _in_chat(answer: dict[str, Any]) -> Lines:
     tasks = answer["tasks"]
     if not tasks:
         return ["There are no tasks; `klaw schedule add` makes one."]
@@ -164,16 +165,16 @@ def _short(task: dict[str, Any]) -> str:
     return f"  {task['name']}: {'; '.join([*parts, *([task['warning']] if task['warning'] else [])])}"
 
 
-def _started(answer: dict[str, Any]) -> op.Lines:
+def _started(answer: dict[str, Any]) -> Lines:
     return [*run_table([answer["run"]]), "", f"its result: klaw runs show {answer['run']['id']}"]
 
 
-def _removed(answer: dict[str, Any]) -> op.Lines:
+def _removed(answer: dict[str, Any]) -> Lines:
     name = answer["removed"]["name"]
     return [f"removed {name}; its runs stay: `klaw forget task:{name}` removes them and what it asked"]
 
 
-def _heartbeat(answer: dict[str, Any]) -> op.Lines:
+def _heartbeat(answer: dict[str, Any]) -> Lines:
     if answer["chat"] is None:
         return ["The heartbeat speaks in no chat from now on, and its list is not looked after."]
     every = f"Every {answer['every']} I go through {HEARTBEAT_FILE} in your workspace; while it is missing or empty,"

@@ -1,4 +1,4 @@
-"""What whoever runs the server asks of it beside its status: health, log level, MCP servers, a reindex."""
+"""What operators ask of a server beside its status: health, log level, MCP servers, a reindex."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -7,7 +7,8 @@ import attrs
 from klaw.convert import Bounds
 from klaw.domain.text import plural, span
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import Lines, Name, Nothing, Noun, OperationError, Scope, Shown, argument, minute
+from klaw.operations.lines import Lines, Shown, minute
+from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, argument
 
 if TYPE_CHECKING:
     from klaw.core import Health

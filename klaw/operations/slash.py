@@ -6,7 +6,8 @@ from klaw.chats.commands import SlashAnswer
 from klaw.domain.names import ChatId, name_of, user_of
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import Lines, Marked, Operation, OperationError, Shown, Table, supplied
+from klaw.operations.lines import Lines, Marked, Shown, Table
+from klaw.operations.operation import Operation, OperationError, supplied
 from klaw.operations.perform import operations, perform, read
 
 

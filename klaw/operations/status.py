@@ -11,7 +11,8 @@ from klaw import __version__
 from klaw.domain.text import plural, span
 from klaw.domain.usage import dollars
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import Nothing, Noun, Scope, Shown, Table, minute, size
+from klaw.operations.lines import Shown, Table, minute, size
+from klaw.operations.operation import Nothing, Noun, Scope
 from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_json, budget_text
 

@@ -10,6 +10,7 @@ from klaw.domain.topic import MAX_MERGED, Topic, TopicId
 from klaw.operations import operation as op
 from klaw.operations.chat import session_of
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Line, Lines, Table, days, minute
 from klaw.operations.records import table, to_edit
 
 if TYPE_CHECKING:
@@ -110,38 +111,38 @@ class TopicsUndo(op.OfUser):
 _UNDO = "to undo this: klaw topics undo"
 
 
-def _table(answer: dict[str, Any]) -> op.Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     if not answer["topics"]:
         return ["no topics yet: topics.enabled lets Klaw make them (docs/topics.md)"]
     return [table(Topic, answer["topics"]), f"{len(answer['topics'])} of {answer['count']}"]
 
 
-def _in_chat(answer: dict[str, Any]) -> op.Lines:
+def _in_chat(answer: dict[str, Any]) -> Lines:
     if not answer["topics"]:
         return ["There are no topics yet. The setting topics.enabled lets Klaw make them."]
     head = "Topics, the last talked about first:"
     return [head, _rows(answer["topics"]), *op.also(answer, "topics", "klaw topics list")]
 
 
-def _found(answer: dict[str, Any]) -> op.Lines:
+def _found(answer: dict[str, Any]) -> Lines:
     if not answer["topics"]:
         return ["No topic fits that."]
     return ["Topics that fit, the best first:", _rows(answer["topics"])]
 
 
-def _rows(topics: list[dict[str, Any]]) -> op.Table:
+def _rows(topics: list[dict[str, Any]]) -> Table:
     """A summary is shown whole: of a part, forgetting would not know what it is."""
     rows = []
     for each in topics:
-        days = op.days(each["first_at"], each["last_at"])
-        rows.append([str(each["id"]), each["chat"].partition(":")[2], days, each["summary"]])
-    return op.Table(rows)
+        span = days(each["first_at"], each["last_at"])
+        rows.append([str(each["id"]), each["chat"].partition(":")[2], span, each["summary"]])
+    return Table(rows)
 
 
-def lines(answer: dict[str, Any]) -> op.Lines:
+def lines(answer: dict[str, Any]) -> Lines:
     """A topic with its messages."""
     topic = answer["topic"]
-    span = f"{op.minute(topic['first_at'])} to {op.minute(topic['last_at'])}"
+    span = f"{minute(topic['first_at'])} to {minute(topic['last_at'])}"
     return [
         f"topic {topic['id']} of {topic['chat']}, {plural(topic['messages'], 'message')}, {span}",
         f"  {topic['summary']}",
@@ -149,31 +150,31 @@ def lines(answer: dict[str, Any]) -> op.Lines:
     ]
 
 
-def _told(topics: list[dict[str, Any]], count: int = 0) -> op.Lines:
+def _told(topics: list[dict[str, Any]], count: int = 0) -> Lines:
     rows = [["", str(each["id"]), each["chat"], str(each["messages"]), each["summary"]] for each in topics]
     rest = [f"  … and {count - len(rows)} more"] if count > len(rows) else []
-    return [op.Table(rows, right=frozenset({1, 3})), *rest]
+    return [Table(rows, right=frozenset({1, 3})), *rest]
 
 
-def _replaced(answer: dict[str, Any]) -> op.Lines:
+def _replaced(answer: dict[str, Any]) -> Lines:
     """Of a merge or a split."""
     head = "merged:" if "topic" in answer else f"instead of topic {answer['ended']}:"
     return [head, *_told([answer["topic"]] if "topic" in answer else answer["topics"]), _UNDO]
 
 
-def _edited(answer: dict[str, Any]) -> op.Lines:
+def _edited(answer: dict[str, Any]) -> Lines:
     return [*_told([answer["topic"]]), _UNDO]
 
 
-def _rebuilt(answer: dict[str, Any]) -> op.Lines:
+def _rebuilt(answer: dict[str, Any]) -> Lines:
     told = f"{plural(answer['count'], 'topic')} of {plural(answer['messages'], 'message')}"
     if answer["dropped"]:
         return [f"dropped {told}, to be made again", *(f"{_UNDO} {entry}" for entry in answer["entries"])]
     return [f"would be dropped and made again: {told}", *_told(answer["topics"], answer["count"])]
 
 
-def _undone(answer: dict[str, Any]) -> op.Lines:
-    lines: list[op.Line] = [f"change {answer['undone']} was undone by change {answer['entry']}"]
+def _undone(answer: dict[str, Any]) -> Lines:
+    lines: list[Line] = [f"change {answer['undone']} was undone by change {answer['entry']}"]
     if answer["topics"]:
         lines += ["restored:", *_told(answer["topics"], answer["count"])]
     if answer["ended"]:
@@ -185,7 +186,7 @@ def _ids(ids: list[int], count: int) -> str:
     return ", ".join(map(str, ids)) + (f" and {count - len(ids)} more" if count > len(ids) else "")
 
 
-def _changes(answer: dict[str, Any]) -> op.Lines:
+def _changes(answer: dict[str, Any]) -> Lines:
     if not answer["changes"]:
         return ["no changes of topics"]
     rows = [["entry", "at", "chat", "by", "change", "note"]]
@@ -195,8 +196,8 @@ def _changes(answer: dict[str, Any]) -> op.Lines:
         notes = [f"undoes {each['undoes']}"] if each["undoes"] is not None else []
         notes += [f"undone by {each['undone_by']}"] if each["undone_by"] is not None else []
         change = f"{each['op']} {before} -> {after}"
-        rows.append([str(each["entry"]), op.minute(each["at"]), each["chat"], each["by"], change, "; ".join(notes)])
-    return [op.Table(rows, right=frozenset({0}))]
+        rows.append([str(each["entry"]), minute(each["at"]), each["chat"], each["by"], change, "; ".join(notes)])
+    return [Table(rows, right=frozenset({0}))]
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------

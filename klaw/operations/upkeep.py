@@ -1,4 +1,4 @@
-"""What whoever runs the server looks after from the page and over HTTP: tokens, models and a check-up. The command line
+"""Tokens, models and a check-up for operators, from the page and over HTTP. The command line
 has the same without a server.
 """
 

@@ -10,7 +10,8 @@ from klaw.convert import Bounds
 from klaw.domain.text import plural
 from klaw.domain.usage import FIELDS, Spent, dollars
 from klaw.operations.handler import Caller, DatabaseParts, Parts
-from klaw.operations.operation import Lines, Nothing, Noun, Scope, Slash, Table, UserName, argument
+from klaw.operations.lines import Lines, Table
+from klaw.operations.operation import Nothing, Noun, Scope, Slash, UserName, argument
 
 if TYPE_CHECKING:
     from klaw.llm.budget import BudgetReport

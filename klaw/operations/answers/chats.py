@@ -103,7 +103,7 @@ class Forgotten(_Forgotten):
 
 
 class ForgottenChats(_Forgotten):
-    """Likewise; messages are only counted."""
+    """As ``Forgotten``, but messages are only counted."""
 
     messages: int
 

@@ -1,6 +1,6 @@
 """Where a message lives now and what would bring it back. Pure.
 
-It names up to five words of the message, the user's own: they go to the terminal of whoever runs the server, and never
+It names up to five words of the message, the user's own: they go to the operator's terminal, and never
 into a log.
 """
 

@@ -12,6 +12,7 @@ from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.kb.noun import NOUN, OfBase, meant
 from klaw.operations.kb.sources import sources_table, told
+from klaw.operations.lines import Lines
 from klaw.operations.records import one, own_fields, table, to_add, to_edit
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class KbShare(OfBase):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any]) -> op.Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     if not answer["bases"]:
         return ["no knowledge bases: `klaw kb create NAME` makes one"]
     of_others = [{**each, "role": f"{each['role']} (of {each['owner']})"} for each in answer["bases"]]
@@ -46,12 +47,12 @@ def _table(answer: dict[str, Any]) -> op.Lines:
     return [table(Base, rows, role=Column(), documents=Column(right=True), passages=Column(right=True))]
 
 
-def _base(answer: dict[str, Any]) -> op.Lines:
+def _base(answer: dict[str, Any]) -> Lines:
     members = [f"{user} ({role})" for user, role in answer["base"]["members"].items()]
     return [one(Base, {**answer["base"], "members": members}, owner=Column(), members=Column("shared with"))]
 
 
-def _whole(answer: dict[str, Any]) -> op.Lines:
+def _whole(answer: dict[str, Any]) -> Lines:
     base, lines = answer["base"], [*_base(answer)]
     lines.append(f"{plural(base['documents'], 'document')}, {plural(base['passages'], 'passage')}")
     if answer["unembedded"]:
@@ -67,13 +68,13 @@ def problem_lines(documents: list[dict[str, Any]]) -> list[str]:
     return [problem["text"] for each in documents for problem in each["problems"]]
 
 
-def _shared(answer: dict[str, Any]) -> op.Lines:
+def _shared(answer: dict[str, Any]) -> Lines:
     role = answer["role"]
     who, name = answer["member"], answer["base"]["name"]
     return [f"{name} is no longer shared with {who}" if role == "none" else f"{who} is now {role} of {name}"]
 
 
-def _left(answer: dict[str, Any]) -> op.Lines:
+def _left(answer: dict[str, Any]) -> Lines:
     return [f"{answer['left']['name']} is no longer shared with you"]
 
 

@@ -9,6 +9,7 @@ from klaw.domain.names import ChatId, UserId, name_of
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.kb.noun import NOUN, meant
+from klaw.operations.lines import Lines, Table
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import BaseName, BasesOfChat
@@ -35,7 +36,7 @@ class KbInChat:
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
-def _lines(answer: dict[str, Any]) -> op.Lines:
+def _lines(answer: dict[str, Any]) -> Lines:
     names = ", ".join(each["name"] for each in answer["bases"])
     if names:
         lines = [f"{answer['chat']} is answered from: {names}"]
@@ -44,7 +45,7 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
     return [*lines, *(["A base that it was bound to is gone, or no longer shared with you."] if answer["gone"] else [])]
 
 
-def _in_chat(answer: dict[str, Any]) -> op.Lines:
+def _in_chat(answer: dict[str, Any]) -> Lines:
     mine = {each["id"] for each in answer["bases"]}
     rows = [
         [each["name"], "answers this chat" if each["id"] in mine else "", each["description"]] for each in answer["all"]
@@ -52,7 +53,7 @@ def _in_chat(answer: dict[str, Any]) -> op.Lines:
     if not rows:
         return ["You have no knowledge bases. `klaw kb create NAME` on the server, or the page, makes one."]
     gone = ["A base that this chat was bound to is gone, or no longer shared with you."] if answer["gone"] else []
-    return ["Your knowledge bases:", op.Table(rows), *gone, _USAGE]
+    return ["Your knowledge bases:", Table(rows), *gone, _USAGE]
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------

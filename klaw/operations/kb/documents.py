@@ -11,6 +11,7 @@ from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.kb.bases import problem_lines
 from klaw.operations.kb.noun import NOUN, meant
+from klaw.operations.lines import Lines, Table
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import DocumentPage, OpenedDocument
@@ -42,18 +43,18 @@ class KbOpen(op.OfUser):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
+def _table(answer: dict[str, Any], again: Callable[..., str]) -> Lines:
     if not answer["documents"]:
         return ["no more documents" if answer["count"] else "no documents"]
     rows = [
         [each["id"], each["state"], str(each["pages"] or "-"), str(each["passages"]), each["name"]]
         for each in answer["documents"]
     ]
-    table = op.Table([["document", "state", "pages", "passages", "name"], *rows], right=frozenset({2, 3}))
+    table = Table([["document", "state", "pages", "passages", "name"], *rows], right=frozenset({2, 3}))
     return [table, *problem_lines(answer["documents"]), *op.more(answer, again)]
 
 
-def _opened(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
+def _opened(answer: dict[str, Any], again: Callable[..., str]) -> Lines:
     document, lines = answer["document"], []
     title = f" “{document['title']}”" if document["title"] else ""
     lines.append(f"{document['name']}{title}, of {answer['base']['name']}")

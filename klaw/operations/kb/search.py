@@ -8,6 +8,7 @@ import attrs
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.kb.noun import NOUN, meant
+from klaw.operations.lines import Line, Shown
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import PassagesFound
@@ -28,8 +29,8 @@ class KbSearch(op.OfUser):
     all: bool = op.argument("also passages that a chat would not be given", default=False)
 
 
-def _lines(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
-    lines: list[op.Line] = []
+def _lines(answer: dict[str, Any], again: Callable[..., str]) -> Shown:
+    lines: list[Line] = []
     for each in answer["passages"]:
         page = f"page {each['first_page']}" if each["first_page"] is not None else ""
         kept = "" if each["kept"] else each["decision"]
@@ -41,7 +42,7 @@ def _lines(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
     if answer["nothing"] and answer["candidates"] and not answer["passages"]:
         notes.append(f"what was found and left out: {again(all=True)}")
     notes += [f"without {code}" for code in answer["degraded"]]
-    return op.Shown(lines, notes=notes, found=not answer["nothing"])
+    return Shown(lines, notes=notes, found=not answer["nothing"])
 
 
 @NOUN.operation(

@@ -1,0 +1,70 @@
+"""What operations show of their answers: lines, tables and times. A door makes harmless what they hold. Pure."""
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import attrs
+
+
+@attrs.frozen
+class Table:
+    """Rows with aligned columns; ``right`` names the columns that are flush right."""
+
+    rows: Sequence[Sequence[str]]
+    right: frozenset[int] = frozenset()
+
+
+@attrs.frozen
+class Marked:
+    """A line whose parts ``marks`` (begin and end) are set in bold where that can be done."""
+
+    text: str
+    marks: Sequence[Sequence[int]]
+
+
+Line: TypeAlias = str | Table | Marked
+Lines: TypeAlias = Sequence[Line]
+
+
+@attrs.frozen
+class Shown:
+    """Lines with more about them."""
+
+    lines: Sequence[Line]
+    notes: Sequence[str] = ()
+    """What a person should know beside them; on a terminal they do not mix with the lines."""
+    found: bool = True
+    """Whether there was what was asked for; if not, a command's exit code is 1."""
+    degraded: bool = False
+    """Whether something works with limits only; then it is 3, for monitoring."""
+
+
+def details(rows: Sequence[tuple[str, str | None]]) -> Table:
+    """What one thing is: names and values, without those that are None."""
+    return Table([[name, value] for name, value in rows if value is not None])
+
+
+def minute(time: str | None) -> str:
+    """A stored time in local time, to the minute."""
+    return _here(time, "%Y-%m-%d %H:%M") if time else "-"
+
+
+def days(first: str, last: str) -> str:
+    """The days here of two stored times: one day, or from one to the other."""
+    return " to ".join(dict.fromkeys(_here(each, "%Y-%m-%d") for each in (first, last)))
+
+
+def _here(time: str, form: str) -> str:
+    try:
+        return dt.datetime.fromisoformat(time).astimezone().strftime(form)
+    except (ValueError, OverflowError):  # of a damaged row, which is to be seen
+        return time
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that suits them."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count / 1024:.0f} KiB"
