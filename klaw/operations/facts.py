@@ -13,7 +13,8 @@ from klaw.errors import CoreUnreadable, NoSuchFact
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Lines, Table
-from klaw.operations.records import Records, own_fields
+from klaw.operations.record_fields import own_fields
+from klaw.operations.records import Records
 
 if TYPE_CHECKING:
     from klaw.memory.facts.facts import KnownFact

@@ -11,7 +11,8 @@ from klaw.errors import NoSuchPerson, Problem
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Lines, Table, minute
-from klaw.operations.records import Records, own_fields, typed
+from klaw.operations.record_fields import own_fields, typed
+from klaw.operations.records import Records
 
 if TYPE_CHECKING:
     from klaw.operations.answers.memory import PeopleFound

@@ -13,7 +13,7 @@ from klaw.errors import ConfigError
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.lines import Lines, Table, details, minute
-from klaw.operations.records import class_of, editable, typed
+from klaw.operations.record_fields import class_of, editable, typed
 from klaw.operations.runs import RunFilters, list_of_runs, run_table, runs_page, status_of
 
 if TYPE_CHECKING:

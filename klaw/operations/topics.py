@@ -11,7 +11,7 @@ from klaw.operations import operation as op
 from klaw.operations.chat import session_of
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines, Table, days, minute
-from klaw.operations.records import table, to_edit
+from klaw.operations.record_fields import table, to_edit
 
 if TYPE_CHECKING:
     from klaw.domain.message import Message

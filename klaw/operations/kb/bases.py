@@ -13,7 +13,7 @@ from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.kb.noun import NOUN, OfBase, meant
 from klaw.operations.kb.sources import sources_table, told
 from klaw.operations.lines import Lines
-from klaw.operations.records import one, own_fields, table, to_add, to_edit
+from klaw.operations.record_fields import one, own_fields, table, to_add, to_edit
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import Bases, LeftBase, OneBase, SharedBase, ShownBase
