@@ -4,7 +4,7 @@ Foreign exceptions are translated into these at one boundary each (``raise ... f
 message content, tokens or keys, because it may reach a log line or a client.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -360,11 +360,12 @@ class ActorTooSlow(KlawError):
 
 
 class HttpRefusal(KlawError):
-    """A request to the gateway is refused with an HTTP status and the text."""
+    """A request to the gateway that is answered with an HTTP status, the text, and headers."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
         self.status = status
+        self.headers = headers or {}
 
 
 class AttachmentRefused(KlawError):

@@ -15,7 +15,7 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.agent.agent import Agent
 from klaw.chats import commands
 from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
@@ -104,7 +104,9 @@ class ChatHandle:
         return {"state": "thinking", "turn": self.turn.id, "doing": self.turn.step}
 
 
-async def run(vitals: Vitals, task_status: Started, *, handle: ChatHandle, agent: Agent, slash: SlashCommands) -> None:
+async def run(
+    vitals: Vitals, task_status: TaskStarted, *, handle: ChatHandle, agent: Agent, slash: SlashCommands
+) -> None:
     """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
     structlog.contextvars.bind_contextvars(user=user_of(handle.chat), chat=handle.chat)
     async with trio.open_nursery() as nursery:

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from klaw.actor.mailbox import Reply
-from klaw.actor.supervisor import ActorSpec, State
+from klaw.actor.supervisor import ActorSpec, ActorState
 from klaw.agent.agent import Agent
 from klaw.chats import chat as chat_actor
 from klaw.chats.chat import WEBSOCKET, ChatHandle, Recover, StopTurn, Submit
@@ -155,7 +155,7 @@ class ChatDirectory:
         handle = self._handles.get(chat)
         if handle is None or handle.mailbox.closed:
             return {"state": "idle"}
-        if self._supervisor.state(_actor_name(chat)) is State.FAILED:
+        if self._supervisor.state(_actor_name(chat)) is ActorState.FAILED:
             return {"state": "failed"}
         return handle.status()
 
@@ -198,7 +198,7 @@ class ChatDirectory:
             name = _actor_name(chat)
             if handle is not None and not handle.mailbox.closed:
                 return handle
-            if self._supervisor.state(name) is State.FAILED:
+            if self._supervisor.state(name) is ActorState.FAILED:
                 raise ActorStopped("this chat has failed too often; it is tried again in a few minutes")
             if self._supervisor.alive(name):
                 await self._supervisor.wait_ended(name)  # it is retiring

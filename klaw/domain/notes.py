@@ -71,10 +71,10 @@ N = TypeVar("N")
 
 def notes(cls: Any, note: type[N]) -> dict[str, N]:
     """The fields of a class that have a note of a kind, by the names of the attributes, in their order."""
-    return {name: each for name, of_field in _all(cls).items() for each in of_field if isinstance(each, note)}
+    return {name: each for name, of_field in _notes(cls).items() for each in of_field if isinstance(each, note)}
 
 
 @cache
-def _all(cls: Any) -> dict[str, tuple[Any, ...]]:
+def _notes(cls: Any) -> dict[str, tuple[Any, ...]]:
     fields = attrs.fields(attrs.resolve_types(cls, include_extras=True))
     return {field.name: getattr(field.type, "__metadata__", ()) for field in fields}

@@ -30,7 +30,7 @@ from klaw.llm.ask_json import ask_json
 from klaw.llm.client import Meter
 from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, JsonSchema
-from klaw.memory.asking import Asker, Charge, question
+from klaw.memory.background_llm import Asker, CallCharge, question
 from klaw.store.engine.database import Readers
 from klaw.store.kinds.chats import Bound
 from klaw.store.kinds.knowledge import sources
@@ -142,7 +142,7 @@ class Dialogue:
 
     def _say(self, meter: Meter) -> Callable[[tuple[ChatMessage, ...], JsonSchema], Awaitable[str]]:
         """Asks the model that chats; the caller holds a slot."""
-        asker = attrs.evolve(self.asker, charge=Charge(meter))
+        asker = attrs.evolve(self.asker, charge=CallCharge(meter))
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
             return (await asker.call(asker.llm.router.route(), messages, schema=schema, priority=None)).text

@@ -99,7 +99,7 @@ async def add(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
     Save what the user tells of themselves and their world and what shall last, with names instead of he or she and
     dates instead of tomorrow; not what can be looked up. Only after this has answered may you say that you remember it.
     """
-    from klaw.memory.facts.facts import NoOlder, Saved
+    from klaw.memory.facts.facts import FactSaved, NoOlder
 
     replaces = FactId(asked.fields.replaces) if asked.fields.replaces is not None else None
     new = own_fields(Fact, asked.fields)
@@ -108,7 +108,7 @@ async def add(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
         raise op.OperationError(
             "bad_fact", "there is no fact with this id, or it was replaced before", field="replaces"
         )
-    return {"fact": done.fact, "added": isinstance(done, Saved)}
+    return {"fact": done.fact, "added": isinstance(done, FactSaved)}
 
 
 @FACTS.handler("edit", show=fact_lines, mcp="correct")

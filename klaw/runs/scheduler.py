@@ -19,7 +19,7 @@ import trio
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.agent.agent import Agent
 from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import UserId
@@ -115,7 +115,7 @@ class Scheduler:
             self.mailbox.tell(TasksChanged())
 
 
-async def run(vitals: Vitals, task_status: Started, *, scheduler: Scheduler, agent: Agent) -> None:
+async def run(vitals: Vitals, task_status: TaskStarted, *, scheduler: Scheduler, agent: Agent) -> None:
     """One incarnation. Ends when the mailbox is closed and the runs under way have ended.
 
     Cancellation: runs under way are found as interrupted by the next incarnation.

@@ -107,6 +107,6 @@ def insert(table: str, cls: type[Any], *own: str) -> str:
 
 
 def upsert(table: str, cls: type[Any], key: str, *own: str) -> str:
-    """Likewise, also in place of the row that has the same key."""
+    """The statement that stores ``values`` and more columns, or replaces the row that has the same key."""
     changed = ", ".join(f"{name} = excluded.{name}" for name in (*own, *wire_names(cls)))
     return f"{insert(table, cls, key, *own)} ON CONFLICT ({key}) DO UPDATE SET {changed}"

@@ -26,8 +26,8 @@ from klaw.domain.topic import Topic
 from klaw.errors import BadAnswer, InvalidValue, NoSuchFact, TopicChanged
 from klaw.json_schema import SchemaType
 from klaw.llm.ask_json import Text, Usable, Whole, usable
-from klaw.memory.asking import Asker
-from klaw.memory.facts.facts import Facts, NoOlder, Saved
+from klaw.memory.background_llm import Asker
+from klaw.memory.facts.facts import Facts, FactSaved, NoOlder
 from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, PersonChange, line, people_changes
 from klaw.memory.topics.texts import middle_out, render
 from klaw.store.engine import meta
@@ -270,7 +270,7 @@ class FactExtractor:
         )
         if isinstance(outcome, NoOlder):
             log.info("fact_gone_meanwhile")
-        return isinstance(outcome, Saved)
+        return isinstance(outcome, FactSaved)
 
     async def _remove(self, fact: Fact) -> bool:
         try:

@@ -2,7 +2,7 @@
 
 What a piece of work spends is kept for good: ``klaw usage`` shows it by source, and the daily limits know of it also
 after a restart. Failed attempts count as far as anything is known of them: an answer that could not be used
-whole, one that broke off with an estimate. What a provider never told of is not counted.
+whole, one that broke off with an estimate. What a provider never reported is not counted.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -42,7 +42,7 @@ log = structlog.get_logger("klaw.asking")
 
 
 @attrs.define
-class Charge:
+class CallCharge:
     """What one piece of work spends."""
 
     meter: Meter
@@ -56,9 +56,7 @@ class Asker:
 
     Args:
         llm: where they go, behind everybody who waits for a reply.
-        temperature: ``llm.temperature``.
         writer: of the store that keeps what pieces of work cost; None: nobody does.
-        clock: says when that was.
         charge: the piece of work, once there is one.
     """
 
@@ -66,7 +64,7 @@ class Asker:
     clock: Clock
     temperature: float | None = None
     writer: Writer | None = None
-    charge: Charge | None = None
+    charge: CallCharge | None = None
 
     @asynccontextmanager
     async def charged(self, source: str, user: UserId, chat: ChatId | None = None) -> "AsyncIterator[Asker]":
@@ -82,7 +80,7 @@ class Asker:
         if self.charge is not None:
             yield self
             return
-        charge = Charge(self.llm.meter())
+        charge = CallCharge(self.llm.meter())
         try:
             yield attrs.evolve(self, charge=charge)
         finally:
@@ -93,15 +91,7 @@ class Asker:
                 )
 
     def room(self, task: Task, name: str) -> int:
-        """About how many tokens of material a question may have.
-
-        Args:
-            task: what it is for.
-            name: of its prompt.
-
-        Raises:
-            ConfigError: there is no model for the task.
-        """
+        """About how many tokens of material a question may have. Raises ConfigError: there is no model for the task."""
         route = self.llm.router.route(task=task)
         usable = int(route.context_tokens * CONTEXT_SHARE) - _reply_tokens(route)
         return max(64, usable - tokens.estimate(prompt(name)) - 4 * tokens.PER_MESSAGE)
@@ -112,9 +102,6 @@ class Asker:
         """Ask for JSON; see ``ask_json``.
 
         Args:
-            task: what it is for.
-            name: of the prompt file.
-            material: what it is about.
             form, answer, read: see ``ask_json``.
 
         Raises:
@@ -144,11 +131,9 @@ class Asker:
         """One call.
 
         Args:
-            route: who is asked.
             messages, schema, tools: see ``Request``.
             max_tokens: most tokens of the answer; None for what a question may have.
             priority: who waits; None: the caller holds a slot.
-            vitals: of the actor that asks.
 
         Raises:
             ProviderError: no answer.

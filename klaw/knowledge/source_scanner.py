@@ -15,7 +15,7 @@ from klaw.domain.knowledge import Document, Source, SourceId, document_id
 from klaw.domain.text import plural
 from klaw.knowledge import removal, scan
 from klaw.knowledge.ingest import Ingest
-from klaw.knowledge.scan import Look, Place
+from klaw.knowledge.scan import FolderIdentity, FolderScan
 from klaw.knowledge.source_state import SourceState
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
@@ -27,7 +27,7 @@ WAIT_AT_ONCE = 50
 UNWATCHED_S = 60.0
 """Between two looks at a folder that the system does not watch."""
 LOOK_SHARE = 0.05
-"""Of the time, at most, a folder is looked at, however often it changes."""
+"""Largest share of the time that scanning a folder takes, however often it changes."""
 
 SWEEP_S = 3600.0
 """Between two looks for files that belong to no source."""
@@ -38,24 +38,23 @@ log = structlog.get_logger("klaw.knowledge")
 
 
 @attrs.define
-class _Seen:
+class _SeenFolder:
     """A folder as it was looked at last."""
 
     at: float
-    """On the clock that never goes back."""
+    """In trio's time."""
     not_before: float
     paths: frozenset[Path] = frozenset()
     devices: Mapping[str, int] = attrs.Factory(dict)
-    """Of the folders in it."""
+    """Devices of the folders in it."""
 
 
-class Looker:
+class SourceScanner:
     """Looks at sources, one after the other.
 
     Args:
         allowed: why a folder may not be read; empty when it may. Blocks.
         private: folders that are never read. Blocks.
-        max_files: of one folder.
         scan_s: a folder is looked at so often although nothing was heard of it.
     """
 
@@ -77,9 +76,9 @@ class Looker:
         self._swept_at = -float("inf")
         self._max_files, self._scan_s = max_files, scan_s
         self._threads = Threads("watched folders", 1)
-        self._seen: dict[SourceId, _Seen] = {}
+        self._seen: dict[SourceId, _SeenFolder] = {}
         self.states: dict[SourceId, SourceState] = {}
-        """Of folders."""
+        """States of folders."""
 
     @property
     def folders(self) -> dict[SourceId, frozenset[Path]]:
@@ -139,7 +138,7 @@ class Looker:
         begun = trio.current_time()
         root = Path(source.where)
         before = self._seen.get(source.id)
-        seen = self._seen[source.id] = _Seen(begun, begun)
+        seen = self._seen[source.id] = _SeenFolder(begun, begun)
         seen.devices = before.devices if before is not None else {}
         state, changed = await self._look(source, root, seen, again=again)
         self.states[source.id] = attrs.evolve(state, looked_at=iso(self._clock.now()))
@@ -150,7 +149,7 @@ class Looker:
         tell("folder_looked_at", source=source.id, state=state.code, files=state.files, count=changed, seconds=seconds)
         return changed
 
-    async def _look(self, source: Source, root: Path, seen: _Seen, *, again: bool) -> tuple[SourceState, int]:
+    async def _look(self, source: Source, root: Path, seen: _SeenFolder, *, again: bool) -> tuple[SourceState, int]:
         try:
             refused = await self._threads.run(self._refused, source, root, abandon=True)
             if refused:
@@ -183,8 +182,8 @@ class Looker:
         root.stat()
         return self._allowed(source)
 
-    def _scan(self, root: Path) -> Look:
-        private: list[Place] = [place for path in self._private if (place := scan.place(path)) is not None]
+    def _scan(self, root: Path) -> FolderScan:
+        private: list[FolderIdentity] = [place for path in self._private if (place := scan.place(path)) is not None]
         return scan.look(root, self._max_files, private)
 
     async def _wait(self, found: Sequence[Document]) -> None:
@@ -192,7 +191,7 @@ class Looker:
             await self._writer.run(document_steps.wait, found[at : at + WAIT_AT_ONCE])
 
 
-def _state(found: Look, kept: Collection[str], most: int) -> SourceState:
+def _state(found: FolderScan, kept: Collection[str], most: int) -> SourceState:
     code, text = "ok", ""
     if kept:
         text = (
