@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-import klaw.operations
+import klaw.operations.memory
 from klaw.convert import REQUESTS
 from klaw.domain.names import UserId
 from klaw.errors import BadValue, InvalidValue, KlawError, Problem
@@ -161,8 +161,11 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
 
 @cache
 def modules() -> tuple[str, ...]:
-    """Names of the package's modules."""
-    return tuple(sorted(each.name for each in pkgutil.iter_modules(klaw.operations.__path__)))
+    """Names of the package's modules, below it."""
+    found = {each.name for each in pkgutil.iter_modules(klaw.operations.__path__)} - {"memory"}
+    return tuple(
+        sorted(found | {each.name for each in pkgutil.iter_modules(klaw.operations.memory.__path__, "memory.")})
+    )
 
 
 def nouns_of(module: str) -> list[Noun]:

@@ -10,9 +10,9 @@ from klaw.cli.main import main
 from klaw.cli.output import written
 from klaw.domain.names import ChatId
 from klaw.memory.forget.forget import Forgetter
-from klaw.operations import search
 from klaw.operations.explain import receipt_text
 from klaw.operations.handler import OPERATOR, Parts
+from klaw.operations.memory import search
 from klaw.operations.perform import operations, perform, read, read_call
 from klaw.operations.slash import OperationCommands
 from tests.support.admin import Commands

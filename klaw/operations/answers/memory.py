@@ -9,7 +9,7 @@ from klaw.domain.person import Person
 from klaw.domain.search import FactResult, FileResult, NoteResult, PersonResult, SearchResult, TopicResult
 from klaw.domain.topic import Topic
 from klaw.operations.answers.chats import SaidMessage
-from klaw.operations.people import MentionedIn, SpokenOf
+from klaw.operations.memory.people import MentionedIn, SpokenOf
 
 
 class MemoryAnswer(TypedDict):

@@ -15,7 +15,7 @@ from klaw.domain.notes import Column, Edit, notes
 from klaw.domain.person import Person
 from klaw.domain.task import Task, TriggerInput
 from klaw.domain.topic import Topic
-from klaw.operations.people import SpokenOf
+from klaw.operations.memory.people import SpokenOf
 
 STATIC = Path(klaw.web.__file__).parent / "static"
 RUSSIAN = json.loads((STATIC / "ru.json").read_text())

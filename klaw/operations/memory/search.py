@@ -14,7 +14,7 @@ from klaw.operations import operation as op
 from klaw.operations.chat import session_of
 from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.lines import Line, Marked, Shown, days, minute
-from klaw.operations.people import told
+from klaw.operations.memory.people import told
 
 if TYPE_CHECKING:
     from klaw.operations.answers.memory import SearchAnswer

@@ -7,11 +7,11 @@ import attrs
 from klaw.convert import Bounds
 from klaw.domain.fact import FactId
 from klaw.errors import NoSuchFact
-from klaw.operations import facts, topics
 from klaw.operations import operation as op
-from klaw.operations import people as of_people
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.lines import Lines
+from klaw.operations.memory import facts, topics
+from klaw.operations.memory import people as of_people
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
