@@ -67,6 +67,14 @@ class InvalidValue(ValueError):
     """A value breaks its rule; the text names the field, or the rule, and never quotes the value."""
 
 
+class CodedError(KlawError):
+    """``code`` says in a word what happened, the text in a sentence."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class ProblemsError(KlawError):
     """Several rules may be broken; ``problems`` holds all of them, not only the first."""
 
@@ -184,15 +192,11 @@ class FactExists(StorageError):
 
 
 class NoSuchFact(StorageError):
-    """The user has no fact of this id, or it is history already."""
-
     code, argument = "unknown_fact", "fact"
     text = "there is no fact with this id, or it was replaced or removed"
 
 
 class NoSuchPerson(StorageError):
-    """The user has no person of this id, or it is history already."""
-
     code, argument = "unknown_person", "person"
     text = "there is nobody with this id or name, or the person was merged or removed"
 
@@ -249,8 +253,6 @@ class NoSuchChat(StorageError):
 
 
 class NoSuchBase(StorageError):
-    """There is no knowledge base of this id or name, or the user is not a member of it."""
-
     code, argument = "unknown_base", "base"
     text = "there is no knowledge base of this name that you may see"
 
@@ -261,31 +263,21 @@ class BaseExists(StorageError):
 
 
 class NoSuchSource(StorageError):
-    """None of the user's knowledge bases has a source of this id."""
-
     code, argument = "unknown_source", "source"
     text = "there is no source of this id in a knowledge base that you may see"
 
 
 class NoSuchDocument(StorageError):
-    """None of the user's knowledge bases has a document of this id."""
-
     code, argument = "unknown_document", "document"
     text = "there is no document of this id in a knowledge base that you may see"
 
 
-class GraphError(KlawError):
+class GraphError(CodedError):
     """A graph could not be asked, or did not answer as it should; the text is Klaw's own.
 
-    Attributes:
-        code: ``unknown_endpoint``, ``bad_address``, ``unreachable``, ``timeout``, ``refused``, ``malformed``,
-            ``too_large``, ``unreadable`` (a file), ``damaged`` (its store), ``full``, ``loading``, ``busy``,
-            ``crowded``, ``paused`` or ``bad_query``.
-    """
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code = code
+    ``code`` is ``unknown_endpoint``, ``bad_address``, ``unreachable``, ``timeout``, ``refused``, ``malformed``,
+    ``too_large``, ``unreadable`` (a file), ``damaged`` (its store), ``full``, ``loading``, ``busy``, ``crowded``,
+    ``paused`` or ``bad_query``."""
 
 
 class NotAllowed(StorageError):
@@ -302,13 +294,12 @@ class SourceForgotten(SummaryOutdated):
     """The user has forgotten something since what it is made of was read; it can be made again at once."""
 
 
-class ProtocolError(KlawError):
+class ProtocolError(CodedError):
     """A peer broke the wire protocol. ``code`` is what the error frame carries, ``marks`` what tells which frame it
     answers (``ref``, ``id``, ``chat``), as far as that could be read."""
 
     def __init__(self, code: str, message: str, *, close: bool = False) -> None:
-        super().__init__(message)
-        self.code = code
+        super().__init__(code, message)
         self.close = close
         self.marks: dict[str, Any] = {}
 
@@ -334,12 +325,11 @@ class BadAnswer(ValueError):
     """A model's answer cannot be used; the text says why."""
 
 
-class NoSummary(KlawError):
+class NoSummary(CodedError):
     """The model gave no summary. ``code`` is ``empty``, ``refused`` or ``too_long``."""
 
     def __init__(self, code: str) -> None:
-        super().__init__(f"the model gave no summary ({code})")
-        self.code = code
+        super().__init__(code, f"the model gave no summary ({code})")
 
 
 class McpError(KlawError):
@@ -368,12 +358,8 @@ class HttpRefusal(KlawError):
         self.headers = headers or {}
 
 
-class AttachmentRefused(KlawError):
+class AttachmentRefused(CodedError):
     """A file of a message is not taken, or is not there; ``code`` says why in a word."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class TooManyChats(KlawError):
@@ -392,20 +378,15 @@ class ServerUnreachable(KlawError):
     """No connection to the server could be made for as long as the client was told to try."""
 
 
-class ServerRefused(KlawError):
+class ServerRefused(CodedError):
     """The server will not talk to this client (token, protocol version, origin); trying again cannot help."""
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
-
-class RequestRefused(KlawError):
+class RequestRefused(CodedError):
     """The server answered one frame with an error; the connection lives on."""
 
     def __init__(self, code: str, message: str, *, retryable: bool = False, retry_after_ms: int | None = None) -> None:
-        super().__init__(message)
-        self.code = code
+        super().__init__(code, message)
         self.retryable = retryable
         self.retry_after_ms = retry_after_ms
 

@@ -11,12 +11,8 @@ _STRING_OR_SIGN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([\[{,])', re.DOTAL
 
 
 def read_json(data: bytes) -> Any:
-    """The value of a JSON text in UTF-8.
-
-    Raises:
-        ValueError: it is not JSON, or has more than ``MOST_VALUES``. Quotes the text.
-        RecursionError: it is nested too deep.
-    """
+    """The value of a JSON text in UTF-8. Raises ValueError, which quotes the text, for other text and for more than
+    ``MOST_VALUES``, RecursionError for one that is nested too deep."""
     if sum(map(data.count, (b"[", b"{", b","))) > MOST_VALUES:  # some of which may stand in texts
         left = MOST_VALUES
         for found in _STRING_OR_SIGN.finditer(data):

@@ -1,6 +1,4 @@
-"""What turns of chats and runs of tasks work with, and how both record tool calls: store each message at once, tell who
-watches, keep the account.
-"""
+"""The parts that turns of chats and runs of tasks share, and the recorder of their tool calls."""
 
 import io
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,14 +34,11 @@ class Agent:
     workspace: Workspace
     composer: Composer
     dialogue: Dialogue
-    """What chats that are bound to knowledge bases are answered from."""
+    """Answers chats that are linked to knowledge bases."""
 
     async def keep_pictures(self, user: UserId, pictures: Sequence[bytes]) -> tuple[list[Named], list[str]]:
-        """Keep the pictures of an answer, so that its message can refer to them.
-
-        Returns:
-            The kept pictures, and a line for each other one that says why it was not kept.
-        """
+        """Keep the pictures of an answer, so that its message can refer to them. Returns those that were kept, and a
+        line for each other one that says why not."""
         kept: list[Named] = []
         problems: list[str] = []
         left = self.core.attachments.limits.max_message_bytes
@@ -66,8 +61,6 @@ class Agent:
 
 @attrs.define(kw_only=True)
 class ToolCallRecorder:
-    """Implements ``conversation.Hooks``."""
-
     store: Callable[[Role, Kind, str, dict[str, Any]], Awaitable[None]]
     """Stores a message: role, type, text, metadata."""
     tell: Callable[[ToolCall, str, str], None] = lambda _call, _state, _what: None
@@ -101,11 +94,7 @@ class ToolCallRecorder:
         self.tell(call, state, "")
 
     def describe(self, offered: int, earlier: int) -> dict[str, Any]:
-        """The part of the receipt that is about tools.
-
-        Args:
-            offered: how many tools the model was offered.
-            earlier: rounds of an interrupted turn that this one went on with.
-        """
+        """The receipt's part about tools. ``offered``: how many the model had; ``earlier``: rounds of an interrupted
+        turn that this one continued."""
         told: dict[str, Any] = {"offered": offered, "rounds": self.count, "calls": self.calls}
         return {**told, "earlier_rounds": earlier} if earlier else told

@@ -1,7 +1,7 @@
 """The save-claim guard: does an answer say that something was saved, remembered or scheduled just now? Pure.
 
-Asked only about a turn in which nothing was. A false alarm makes Klaw contradict a right answer, so in doubt it is
-none: no claim is found in questions, negations, conditions, offers and promises, in what somebody else said (quotes,
+Asked only about a turn in which nothing was. A false alarm makes Klaw contradict a right answer, so in doubt there is
+no claim: none is found in questions, negations, conditions, offers and promises, in what somebody else said (quotes,
 code), and in what was saved some time ago. English and Russian, by patterns: a model's judgement would cost a call for
 each answer.
 """
@@ -49,11 +49,7 @@ def resumed_trail(unfinished: Iterable[Message], toolbox: Toolbox) -> Trail:
 
 @attrs.define
 class Claims:
-    """The save-claim guard of one turn.
-
-    Args:
-        trail: of its tools.
-    """
+    """The save-claim guard of one turn; ``trail`` says what its tools did."""
 
     trail: Trail
     account: Literal["corrected", "noted"] | None = None

@@ -47,7 +47,7 @@ LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 
 
 class Hooks(Protocol):
-    """What the caller does as the conversation goes on. What they raise ends it."""
+    """What the caller does as the conversation goes on. An exception of a hook ends it."""
 
     async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
         """The model said ``text`` and wants ``calls``; ``echo`` goes back to it. Store the message: the tools run when
@@ -65,7 +65,7 @@ class Hooks(Protocol):
 
 @attrs.frozen(kw_only=True)
 class ModelCall:
-    """One call of a model that may be made."""
+    """A call of a model that the limits allow."""
 
     answer_tokens: int
     """The longest answer that is within all limits."""
@@ -82,30 +82,22 @@ class Host(Protocol):
         ...
 
     def call(self, estimated: int, most: int) -> AbstractAsyncContextManager[ModelCall]:
-        """What is held while the model is asked: an LLM slot, a share of a limit.
-
-        Args:
-            estimated: tokens of the request.
-            most: longest answer without limits.
-        """
+        """What is held while the model is asked, for a request of ``estimated`` tokens: an LLM slot, a share of a
+        limit. ``most`` is the longest answer without limits."""
         ...
 
     def heard(self, delta: Delta) -> None:
-        """The model says a piece of its answer. Must not raise."""
+        """A piece of the model's answer arrived. Must not raise."""
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Prompt:
-    """What a conversation begins with.
-
-    Args:
-        messages: of the first request.
-        max_tokens: estimated tokens that the messages of any request may take; results of tools are shortened to it.
-    """
+    """The messages of the first request."""
 
     messages: tuple[ChatMessage, ...]
     max_tokens: int
+    """Estimated tokens that the messages of any request may take; results of tools are shortened to it."""
 
 
 class Ending(enum.StrEnum):
@@ -146,7 +138,7 @@ class ConversationOutcome:
 
 @attrs.define(kw_only=True)
 class Conversation:
-    """One turn's, or one run's.
+    """The conversation of one turn, or of one run.
 
     Args:
         route: who is asked; ``meter`` counts what it costs.
@@ -196,10 +188,7 @@ class Conversation:
         return min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
 
     async def run(self) -> ConversationOutcome:
-        """Ask the model until it answers without calling tools.
-
-        Raises ProviderError. Then, and when it is cancelled, what the hooks stored stays.
-        """
+        """Ask the model until it answers without calling tools. Raises ProviderError; what the hooks stored stays."""
         self._prompt = await self._begin(self.route)
         self._ids = {call.id for message in self._prompt.messages for call in message.tool_calls}
         while True:
@@ -328,7 +317,6 @@ class Conversation:
         return completion
 
     async def _carry_out(self, completion: Completion) -> None:
-        """One round of tool calls."""
         calls = prepare(completion.tool_calls, taken=self._ids, new_id=self.agent.core.new_id, most=MAX_CALLS)
         by_id = {prepared.call.id: prepared for prepared in calls}
         self._ids |= by_id.keys()

@@ -80,8 +80,8 @@ def of_error(error: Exception) -> JSONResponse:
         case HTTPException(status_code=status, detail=detail):
             return problem(status, _code(status), detail, headers=error.headers)
     told = refusal_of(error)
-    headers = {"Retry-After": str(told.wait_s)} if told.wait_s is not None else None
-    return problem(status_of(told.code), told.code, told.text, told.problems, headers)
+    wait = {"Retry-After": str(told.wait_s)} if told.wait_s is not None else None
+    return problem(status_of(told.code), told.code, told.text, told.problems, wait)
 
 
 def _code(status: int) -> str:

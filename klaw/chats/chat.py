@@ -24,7 +24,7 @@ from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.attachment import Named
 from klaw.domain.events import Progressed, Step
 from klaw.domain.message import Kind, NewMessage, Role
-from klaw.domain.names import ChatId, UserId, user_of
+from klaw.domain.names import ChatId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
 from klaw.store.kinds import attachments, message_quota, messages
@@ -33,8 +33,6 @@ from klaw.store.kinds.pending import read_rows
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
-
-
 WEBSOCKET = "websocket"
 """The channel of people, who may write a thought in several messages. What comes over another channel is whole, and is
 answered without waiting for more."""
@@ -64,7 +62,7 @@ class StopTurn:
 
     reply: Reply[bool]
     seq: int | None = None
-    """Only one whose last question this is, or that is still to read its questions."""
+    """Only a turn that answers up to this message, or has not read its messages yet."""
 
 
 @attrs.frozen(kw_only=True)
@@ -76,8 +74,6 @@ class Recover:
 
 @attrs.frozen(kw_only=True)
 class TurnOver:
-    """The chat's own turn has ended."""
-
     turn: Turn
     status: TurnStatus | None
 
@@ -148,10 +144,6 @@ class _ChatActor:
     @property
     def chat(self) -> ChatId:
         return self.handle.chat
-
-    @property
-    def user(self) -> UserId:
-        return user_of(self.chat)
 
     @property
     def most_bytes(self) -> int:
@@ -365,8 +357,7 @@ class _ChatActor:
 
     async def _stop(self, reason: str) -> bool:
         """End the running turn, or drop what waits for one. Returns whether there was something to stop."""
-        if self.turn is not None:
-            turn = self.turn
+        if (turn := self.turn) is not None:
             turn.stop(reason)
             await turn.over.wait()
             if not turn.began:
@@ -386,8 +377,6 @@ class _ChatActor:
             self.vitals.doing("finishing the last turn")
             await turn.over.wait()
             self.handle.turn = None
-
-    # -- values ----------------------------------------------------------------------------------------------------
 
     def _show_state(self) -> None:
         if self.turn is not None:

@@ -15,12 +15,10 @@ ALIKE = 0.9
 
 
 MAX_WORD = 32
-"""Characters of a word that may be a command with a typing error."""
+"""Longer words are never taken for mistyped commands."""
 
 
 class Command(enum.StrEnum):
-    """What a message that begins with a slash can ask for."""
-
     NEW = "/new"
     STOP = "/stop"
     RETRY = "/retry"
@@ -87,13 +85,11 @@ def unknown_text(unknown: UnknownCommand, others: Collection[str] = ()) -> str:
 
 @attrs.frozen
 class SlashAnswer:
-    """What a slash command answers."""
-
     text: str
     metadata: dict[str, Any] = attrs.Factory(dict)
     """Metadata of the stored answer."""
     before: tuple[NewMessage, ...] = ()
-    """What is stored before it."""
+    """Messages that are stored before the answer."""
 
 
 class SlashCommands(Protocol):
@@ -105,12 +101,6 @@ class SlashCommands(Protocol):
         ...
 
     async def run(self, word: str, chat: ChatId, rest: str, stop: Callable[[str], Awaitable[bool]]) -> SlashAnswer:
-        """Carry one out. Never raises a KlawError: what goes wrong is said in the answer.
-
-        Args:
-            word: one of ``meanings``.
-            chat: where it was given; only its user's data is touched.
-            rest: what stands behind the word.
-            stop: ends the chat's running turn, for the reason given.
-        """
+        """Carry one out, given in a chat: one of ``meanings``, with what stands behind it. Never raises a KlawError:
+        the answer says what went wrong. ``stop`` ends the chat's running turn, for the reason given."""
         ...

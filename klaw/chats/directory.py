@@ -53,25 +53,18 @@ class ChatDirectory:
         return handle is not None and not handle.mailbox.closed and self._closing is None
 
     async def start(self, user: UserId, name: str) -> None:
-        """Have a chat run; a new name makes a new chat, which is stored with its first message.
-
-        Raises:
-            InvalidName: the chat's name breaks its rule.
-            TooManyChats, ActorStopped
-        """
+        """Have a chat run; the first message creates a chat of a new name. Raises InvalidName, TooManyChats,
+        ActorStopped."""
         await self._handle(names.chat_id(user, name))
 
     def submit(
         self, chat: ChatId, message_id: str, text: str, reply: Reply[Appended], files: tuple[Named, ...] = ()
     ) -> None:
-        """Hand a message, or a slash command, of the WebSocket to a chat that runs, without waiting.
+        """Hand a message, or a slash command, of the WebSocket to a chat that runs, without waiting. Raises ChatBusy,
+        ActorStopped: nothing was stored.
 
         The reply comes when it is durable, or with IdConflict, AttachmentRefused, StorageFull or ActorStopped.
-        ``MessageStored`` was emitted before, unless ``repeated``.
-
-        Raises:
-            ChatBusy, ActorStopped: nothing was stored.
-        """
+        ``MessageStored`` was emitted before, unless ``repeated``."""
         self._hand_over(chat, Submit(id=message_id, text=text, reply=reply, files=files))
 
     async def send(

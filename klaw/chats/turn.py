@@ -93,16 +93,10 @@ class Turn:
         return bool(self._pieces)
 
     async def run(self) -> TurnStatus | None:
-        """Work through the turn and store its outcome. None when there was nothing to answer.
+        """Work through the turn and store its outcome; None when there was nothing to answer. Raises ActorStopped.
 
         Expected failures (the LLM, a full disk) become a failed turn, which is reported to the user; its messages stay
-        pending.
-
-        Raises:
-            ActorStopped: the store is gone.
-
-        Cancellation: nothing is stored; the messages stay pending.
-        """
+        pending. So they do on cancellation."""
         self._began = self.agent.core.clock.now()
         status: TurnStatus | None
         try:

@@ -18,7 +18,7 @@ from klaw.config.knowledge import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, Ran, read
 from klaw.domain.knowledge import Source, Used
-from klaw.domain.knowledge_search import FoundPassages
+from klaw.domain.knowledge_search import PassageOutcome
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId
 from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
@@ -187,7 +187,7 @@ def _rewritten(answer: Rewritten) -> str:
 
 
 def _with(
-    found: ContextUsed, passages: FoundPassages, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
+    found: ContextUsed, passages: PassageOutcome, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
 ) -> ContextUsed:
     """All that was found, in one list: what graphs say between the passages, by rank."""
     of_graphs: list[Used] = []

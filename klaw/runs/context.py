@@ -14,8 +14,9 @@ from klaw.context.inputs import Budget
 from klaw.context.repair import repair
 from klaw.context.request import shorten
 from klaw.domain import tokens
+from klaw.domain.days import local_clock
 from klaw.domain.task import Run, RunKind
-from klaw.domain.text import CORE_MEMORY_HEADER, minute, one_line
+from klaw.domain.text import CORE_MEMORY_HEADER, one_line
 from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage
 from klaw.prompts import prompt
@@ -108,5 +109,5 @@ def instructions(run: Run, *, with_tools: bool) -> str:
 
 
 def situation(run: Run) -> str:
-    told = f"[{run.task}, due {minute(run.due)} UTC, now {minute(run.started_at)} UTC"
+    told = f"[{run.task}, due {local_clock(run.due)}, now {local_clock(run.started_at)}"
     return f"{told}; {one_line(run.note)}]" if run.note else f"{told}]"

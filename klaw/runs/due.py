@@ -102,10 +102,8 @@ def decide(state: SchedulerState, rules: SubagentsConfig) -> StartPlan:
 def admit(
     ready: Iterable[Fire], *, running: Sequence[TaskKey], max_concurrent: int
 ) -> tuple[tuple[Fire, ...], tuple[Fire, ...]]:
-    """Divide what is ready into what starts and what waits: longest waiting first, no task beside itself.
-
-    Of fires that have waited equally long, those of the user with fewer runs go first.
-    """
+    """Divide what is ready into what starts and what waits: longest waiting first, then of the user with fewer runs; no
+    task runs beside itself."""
     busy = set(running)
     runs_of = Counter(user for user, _ in running)
     start: list[Fire] = []
@@ -272,13 +270,11 @@ class ClockTrust:
     """Once it was right, somebody who sets it back means it."""
 
     def doubt(self, *, wall: float, monotonic: float, synchronized: Callable[[], bool]) -> str | None:
-        """Why the clock is not believed, for people; None: it is.
+        """Why the clock is not believed, for people; None if it is.
 
         Args:
             wall: what it says, in Unix seconds.
-            monotonic: as ``since``.
-            synchronized: asks whether the system has set it by the network.
-        """
+            synchronized: asks whether the system has set it by the network."""
         told = f"the clock says {iso(wall)[:16].replace('T', ' ')} UTC"
         if wall < EARLIEST:
             return f"{told}, which cannot be right"

@@ -61,13 +61,7 @@ class Refusal:
 
 
 def tokens_of(task: Task | None, *, max_tokens: int, daily_tokens: int) -> TokenLimits:
-    """The limits that hold for a run.
-
-    Args:
-        task: None for a spawned subagent and the heartbeat, which have no limits of their own.
-        max_tokens: ``subagents.maxTokens``.
-        daily_tokens: ``subagents.dailyTokens``.
-    """
+    """The limits that hold for a run: the task's own, else those of the configuration."""
     own = None if task is None else task.max_tokens
     return TokenLimits(
         run=max_tokens if own is None else own,
@@ -82,11 +76,8 @@ def day_of(moment: str) -> str:
 
 
 def refusal(limits: TokenLimits, used: TokensUsed, needed: int) -> Refusal | None:
-    """Say why a call of the model must not be made; None when it may.
-
-    Args:
-        needed: estimated tokens of the call: its prompt and the shortest useful answer.
-    """
+    """Say why a call of the model must not be made; None when it may. ``needed``: estimated tokens of its prompt and of
+    the shortest useful answer."""
     for limit, most, so_far, words in (
         (RunLimit.USER_DAY, limits.user_day, used.user_day, "of all subagents for one day (UTC)"),
         (RunLimit.TASK_DAY, limits.task_day, used.task_day, "of this task for one day (UTC)"),
@@ -105,26 +96,15 @@ def left_of(limits: TokenLimits, used: TokensUsed) -> int | None:
 
 
 def answer_tokens(limits: TokenLimits, used: TokensUsed, prompt: int, most: int) -> int:
-    """How many tokens an answer may have, so that a call whose prompt takes ``prompt`` stays within all limits.
-
-    Args:
-        most: the longest answer without limits.
-
-    Returns:
-        At least 1; ask ``refusal`` before.
-    """
+    """How many tokens an answer may have, at least 1, so that a call whose prompt takes ``prompt`` stays within all
+    limits. ``most`` is the longest answer without limits. Ask ``refusal`` before."""
     left = left_of(limits, used)
     return max(1, most if left is None else min(most, left - prompt))
 
 
 def tells_user(refused: Refusal, run: Run, earlier: Iterable[Run]) -> bool:
-    """Whether the user is to be told of a refusal: once a UTC day for each limit, and for each task where the limit is
-    the task's own.
-
-    Args:
-        run: the run that was refused or ended by it.
-        earlier: the user's other runs of that day. One that told the user has ``details["told"]`` true.
-    """
+    """Whether the user is to be notified of a refusal: once a UTC day for each limit, and for each task where the limit
+    is the task's own. ``earlier``: the user's other runs of that day; ``details["told"]`` marks those that notified."""
     return not any(
         other.id != run.id
         and other.user == run.user
@@ -137,14 +117,8 @@ def tells_user(refused: Refusal, run: Run, earlier: Iterable[Run]) -> bool:
 
 
 def spawn_refusal(*, depth: int, unfinished: int, max_depth: int, max_spawned: int) -> str | None:
-    """Say why a subagent must not be spawned; None when it may.
-
-    Args:
-        depth: depth of the new run: 0 from a chat, else one more than its parent's.
-        unfinished: the user's spawned runs that wait or go on.
-        max_depth: ``subagents.maxDepth``.
-        max_spawned: ``subagents.maxSpawned``.
-    """
+    """Say why a subagent must not be spawned at this depth, while so many spawned runs are unfinished; None when it
+    may."""
     if depth > max_depth:
         return f"subagents may be nested {max_depth} deep (subagents.maxDepth); this one would be at depth {depth}"
     if unfinished >= max_spawned:
@@ -207,17 +181,8 @@ class Ledger:
 
     @contextmanager
     def call(self, run: Run, limits: TokenLimits, prompt: int, most: int) -> Iterator[ModelCall]:
-        """Set tokens aside for one call of a model; the body counts what the call used.
-
-        Args:
-            run: an open run, as it stands.
-            limits: those of the run.
-            prompt: estimated tokens of the prompt.
-            most: the longest answer without limits.
-
-        Raises:
-            LimitReached: the call would pass a limit; nothing was set aside.
-        """
+        """Set tokens aside for one call of a model, with a prompt of so many tokens; the body counts what the call
+        used. ``most`` is the longest answer without limits. Raises LimitReached: nothing was set aside."""
         used = self.used(run)
         refused = refusal(limits, used, prompt + min(most, LEAST_ANSWER_TOKENS))
         if refused is not None:

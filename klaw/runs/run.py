@@ -37,15 +37,8 @@ log = structlog.get_logger("klaw.run")
 
 
 async def carry_out(job: Job, agent: Agent, ledger: Ledger) -> None:
-    """Carry a begun run out, and store its end.
-
-    Expected failures end it with a status that says so.
-
-    Args:
-        job: the run; afterwards ``job.live`` holds the last state. Its deadline is that of the whole run, without the
-            storing of its end.
-        agent: see ``Agent``.
-        ledger: where what it spends is counted.
+    """Carry a begun run out, and store its end; ``job.live`` then holds the last state. Expected failures end the run
+    with a status that says so.
 
     Raises:
         ActorStopped: the store is gone; the run is found as interrupted at the next start.

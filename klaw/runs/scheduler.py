@@ -1,6 +1,6 @@
 """The scheduler: starts tasks on time, spawned subagents at once, and keeps the account of all runs.
 
-Who sends to it: ``service.Scheduling``, on behalf of tools, slash commands and the admin socket. It owns the runs under
+Who sends to it: ``service.Scheduling``, on behalf of tools, slash commands and operations. It owns the runs under
 way, the queue of runs that wait for a place, and today's spending. Tasks and runs themselves are in the store: a run is
 stored before it starts, so a fire time is used up once, whatever happens to the process.
 """
@@ -38,9 +38,9 @@ CANCELLED = "cancelled by the user"
 BROKEN = "an internal error occurred; see the log"
 LEAST_PAUSE_S = 0.01
 STORAGE_PAUSE_S = 30.0
-"""After an error of the store nothing is begun for so long."""
+"""How long nothing is started after an error of the store."""
 SYNCHRONIZED = Path("/run/systemd/timesync/synchronized")
-"""Is there as soon as systemd has set the clock by the network."""
+"""A file that exists once systemd has set the clock by the network."""
 
 log = structlog.get_logger("klaw.scheduler")
 
@@ -65,13 +65,11 @@ class CancelRun:
 
 @attrs.frozen
 class TasksChanged:
-    """Tasks were changed: look again."""
+    """Look again: tasks were changed."""
 
 
 @attrs.frozen
 class RunEnded:
-    """A run's own child task has ended."""
-
     job: Job
 
 
@@ -150,7 +148,7 @@ class _Actor:
         self.watch = ClockWatch(wall=self.awake_since, monotonic=trio.current_time())
 
     async def recover(self) -> None:
-        """Put the records right of runs that the last process, or the last incarnation, left under way."""
+        """Correct the records of runs that the last process, or the last incarnation, left under way."""
         self.vitals.doing("recovering")
         agent = self.agent
         for again in await recover(agent.core):
@@ -161,7 +159,6 @@ class _Actor:
         self.trust = ClockTrust(last_seen=from_iso(newest) if newest else -math.inf, since=trio.current_time())
 
     async def loop(self) -> None:
-        """Work until the mailbox is closed."""
         while True:
             self.vitals.doing("looking for what is due")
             wake_at = await self._start_due()
@@ -313,11 +310,8 @@ class _Actor:
             self.passed[fire.key] = began
 
     def _start_queued(self, *, before: float) -> None:
-        """Start what was asked for at once, as far as there are places, the oldest first.
-
-        Args:
-            before: only what was asked for up to this moment, in Unix seconds.
-        """
+        """Start what was asked for at once, up to ``before`` (Unix seconds), as far as there are places, the oldest
+        first."""
         for job in [*self.scheduler.queued]:
             if from_iso(job.run.due) <= before and self._has_room((job.run.user, job.run.task)):
                 self.scheduler.queued.remove(job)

@@ -1,4 +1,4 @@
-"""What people and models can ask of tasks and runs: the same for tools, slash commands and the admin socket.
+"""What people and models can ask of tasks and runs: the same for tools, slash commands and operations.
 
 Tasks and runs are plain JSON here. Fire times are in the task's zone, with their offset, as they were asked for; what
 happened is in UTC, as everywhere else.
@@ -38,18 +38,15 @@ MAX_TASKS = 200
 SHOWN_FIRES = 3
 PREVIEWED_FIRES = 5
 WAITING = "waiting"
-"""Status that is shown of a run that is stored as running and has no place yet."""
+"""The status shown for a run that is stored as running but waits for a place."""
 LONG = frozenset({"message", "result", "notify", "depth", "details"})
 UNDELIVERED_DAYS = 30
-"""Results that could not be delivered are counted for so long."""
+"""For how long undelivered results are counted."""
 
 
 class Scheduling:
-    """Tasks and runs of users.
-
-    Args:
-        default_zone: IANA zone of cron tasks that name none.
-    """
+    """Tasks and runs of users. ``default_zone``: IANA zone of cron tasks that name none. What asks the scheduler raises
+    ActorStopped or ActorTooSlow when it does not answer."""
 
     def __init__(self, scheduler: Scheduler, core: Core, *, default_zone: str) -> None:
         self._scheduler = scheduler
@@ -64,13 +61,7 @@ class Scheduling:
     # -- tasks -----------------------------------------------------------------------------------------------------
 
     async def add(self, user: UserId, raw: Mapping[str, Any]) -> Any:
-        """Make a task of raw fields (see ``task_input``).
-
-        Raises:
-            TaskError: fields are wrong; all are named.
-            TaskExists: the user has a task of this name.
-            StorageError: it could not be stored.
-        """
+        """Make a task of raw fields (see ``task_input``). Raises TaskError, TaskExists."""
         task = task_input.draft(
             raw, user=user, now=self._clock.now(), default_zone=self._zone, providers=self._providers
         )
@@ -81,13 +72,8 @@ class Scheduling:
         return await self._view(task)
 
     async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> Any:
-        """Change the given fields of a task. A run that goes on keeps what it was begun with.
-
-        Raises:
-            TaskError: fields are wrong; all are named.
-            NoSuchTask: the user has no task of this name.
-            StorageError: it could not be stored.
-        """
+        """Change the given fields of a task. A run that goes on keeps what it was begun with. Raises TaskError,
+        NoSuchTask."""
         task = await self._readers.run(stored_tasks.existing, user, _name(name))
         if task.name == HEARTBEAT and set(raw) - {"name", "enabled", "model", "maxTokens", "dailyTokens", "timeout"}:
             problem = "the heartbeat's chat is set with /heartbeat, its list is HEARTBEAT.md"
@@ -103,11 +89,7 @@ class Scheduling:
         return await self.edit(user, name, {"enabled": enabled, **({"now": True} if now else {})})
 
     async def remove(self, user: UserId, name: str) -> Task:
-        """Remove a task; its runs stay, and one that goes on is carried out.
-
-        Raises:
-            NoSuchTask: the user has no task of this name.
-        """
+        """Remove a task; its runs stay, and one that goes on is carried out. Raises NoSuchTask."""
         removed = await self._writer.run(stored_tasks.remove, user, _name(name), iso(self._clock.now()))
         self._scheduler.nudge()
         return removed
@@ -168,14 +150,7 @@ class Scheduling:
     # -- runs ------------------------------------------------------------------------------------------------------
 
     async def run_now(self, user: UserId, name: str) -> Run:
-        """Run a task now.
-
-        Raises:
-            NoSuchTask: the user has no task of this name.
-            NotStarted: a limit forbids it.
-            StorageError: it could not be stored.
-            ActorStopped, ActorTooSlow: the scheduler did not answer.
-        """
+        """Run a task now. Raises NoSuchTask; NotStarted: a limit forbids it."""
         named = _name(name)
         return await self._ask(lambda reply: RunNow(user=user, name=named, reply=reply))
 
@@ -192,7 +167,6 @@ class Scheduling:
         """Start a subagent, at once and once.
 
         Args:
-            user: whose it is.
             raw: ``name``, ``message``, ``model``, ``injectInto`` (see ``task_input.SubagentOrder``).
             parent: id of the run that asks for it.
             notify: name of the chat that is notified when it ends.
@@ -202,10 +176,7 @@ class Scheduling:
         Raises:
             TaskError: fields are wrong; all are named.
             NotStarted: a limit forbids it, or the name is a task's.
-            ConfigError: there is no such model.
-            StorageError: it could not be stored.
-            ActorStopped, ActorTooSlow: the scheduler did not answer.
-        """
+            ConfigError: there is no such model."""
         order = task_input.subagent_order(raw, providers=self._providers)
 
         def ask(reply: Reply[Run]) -> Spawn:
@@ -216,11 +187,7 @@ class Scheduling:
         return await self._ask(ask)
 
     async def cancel(self, user: UserId, run: str) -> bool:
-        """End a run that is under way or waits. False when no such run is going on.
-
-        Raises:
-            ActorStopped, ActorTooSlow: the scheduler did not answer.
-        """
+        """End a run that is under way or waits. False when no such run is going on."""
         return await self._ask(lambda reply: CancelRun(user=user, run=run, reply=reply))
 
     async def end(self, user: UserId, run: str) -> None:

@@ -1,4 +1,4 @@
-"""Beginning runs: the record is made, its limits are checked, and it is stored; what comes back can be started."""
+"""Starting runs: make the record, check the limits, store it; what comes back can be started."""
 
 from typing import Any
 
@@ -36,8 +36,6 @@ log = structlog.get_logger("klaw.scheduler")
 
 @attrs.define(kw_only=True, eq=False)
 class Job:
-    """A stored run with what it needs to start."""
-
     live: LiveRun
     limits: TokenLimits
     timeout_s: float
@@ -61,27 +59,22 @@ class Spawn:
     """Name of the chat that is notified of the end."""
     depth: int
     outside: bool
-    """See ``Scheduling.spawn``."""
     reply: Reply[Run]
 
 
 class RunStarter:
-    """Begins runs of all kinds; owns the account of what is spent."""
+    """Starts runs of all kinds; owns the account of what is spent."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.ledger = Ledger(agent.core.readers)
 
     async def fire(self, fire: Fire) -> Job | Run:
-        """Begin the run of a task's fire time.
+        """Begin the run of a task's fire time. Raises StorageError: the fire time is not used up.
 
         Returns:
             What is to be started; or, of a run that is over already, its record: refused, and stored; or silent, and
-            not stored, a heartbeat that has nothing to look after.
-
-        Raises:
-            StorageError: nothing was stored; the fire time is not used up.
-        """
+            not stored, a heartbeat that has nothing to look after."""
         task = fire.task
         kind = RunKind.HEARTBEAT if task.name == HEARTBEAT else RunKind.SCHEDULED
         message = task.message
@@ -94,13 +87,8 @@ class RunStarter:
         return await self._begin(run, task)
 
     async def by_hand(self, user: UserId, name: TaskName) -> Job:
-        """Begin a run of a task that a person asked for.
-
-        Raises:
-            NoSuchTask: the user has no such task.
-            NotStarted: a limit forbids it, or the heartbeat has nothing to look after.
-            StorageError: it could not be stored.
-        """
+        """Begin a run of a task that a person asked for. Raises NoSuchTask; NotStarted: a limit forbids it, or the
+        heartbeat has nothing to look after."""
         task = await self._agent.core.readers.run(tasks.existing, user, name)
         message = task.message
         if name == HEARTBEAT:
@@ -112,17 +100,7 @@ class RunStarter:
         return _started(await self._begin(run, task))
 
     async def spawn(self, asked: Spawn, unfinished: int) -> Job:
-        """Begin a subagent.
-
-        Args:
-            asked: what is asked for.
-            unfinished: the user's spawned runs that are not over.
-
-        Raises:
-            NotStarted: a limit forbids it, or its name is a task's.
-            ConfigError: there is no such model.
-            StorageError: it could not be stored.
-        """
+        """Begin a subagent, while so many spawned runs of the user are unfinished. Raises as ``Scheduling.spawn``."""
         limits = self._agent.core.config.subagents
         refused = spawn_refusal(
             depth=asked.depth, unfinished=unfinished, max_depth=limits.max_depth, max_spawned=limits.max_spawned
@@ -230,7 +208,7 @@ class RunStarter:
 
 
 def _started(began: Job | Run) -> Job:
-    """What can be started. Raises NotStarted for a run that is over already."""
+    """Raises NotStarted for a run that is over already."""
     if isinstance(began, Run):
         raise NotStarted(began.note or "it was asked for twice at the same moment")
     return began

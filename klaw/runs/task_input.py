@@ -28,7 +28,7 @@ _WRITTEN = Converter(lenient=True)
 FIELDS: Mapping[str, str] = {note.name or field: field for field, note in notes(Task, Edit).items()}
 """The fields that people set, by the names that they use for them; the trigger not included."""
 CLEARABLE = {given: field for given, field in FIELDS.items() if attrs.fields_dict(Task)[field].default is None}
-"""Those that may be empty."""
+"""The fields that may be empty."""
 
 
 def _clear(given: Any) -> frozenset[str]:
@@ -49,7 +49,6 @@ _TYPES: Mapping[str, Any] = {
     "now": bool,
     "clear": Annotated[frozenset[str], Form(_clear, list)],
 }
-"""What each raw field is read as."""
 
 
 @attrs.frozen
@@ -70,11 +69,9 @@ class TaskInput:
     """The fields that were given.
 
     Args:
-        raw: as they were written.
         known: the names that they may have.
         required: the names that must be there.
-        providers: names that a model's provider may have; None when that is not known here.
-    """
+        providers: names that a model's provider may have; None when that is not known here."""
 
     raw: Mapping[str, Any]
     known: Collection[str] = attrs.field(default=_TYPES)
@@ -156,18 +153,8 @@ class TaskInput:
 def draft(
     raw: Mapping[str, Any], *, user: UserId, now: float, default_zone: str, providers: Collection[str] | None = None
 ) -> Task:
-    """Make a task of ``name``, ``message``, exactly one of ``cron``, ``every`` and ``at``, and what else is given.
-
-    Args:
-        raw: see the module.
-        user: whose it is.
-        now: Unix seconds.
-        default_zone: see ``TaskInput.trigger``.
-        providers: see ``TaskInput``.
-
-    Raises:
-        TaskError: with every wrong field.
-    """
+    """Make a task of ``name``, ``message``, exactly one of ``cron``, ``every`` and ``at``, and what else is given. See
+    ``TaskInput``. Raises TaskError."""
     asked = TaskInput(raw, required=("name", "message"), providers=providers)
     trigger = asked.trigger(now=now, default_zone=default_zone)
     if "clear" in asked.given:
@@ -181,15 +168,11 @@ def draft(
 def edit(
     task: Task, raw: Mapping[str, Any], *, now: float, default_zone: str, providers: Collection[str] | None = None
 ) -> Task:
-    """Change the given fields of a task; it is the same object when nothing changes.
+    """Change the given fields of a task; it is the same object when nothing changes. Raises TaskError.
 
     Fire times up to now are over when the trigger changes or the task is enabled; else they stay as they are, so that
     a change of the message neither repeats nor drops a run. ``now`` also lets an enabled one-shot that is over run at
-    once.
-
-    Raises:
-        TaskError: with every wrong field.
-    """
+    once."""
     asked = TaskInput({**raw, "name": None} if raw.get("name") == task.name else raw, providers=providers)
     changes = asked.settings()
     if changes.pop("name", None) is not None:
@@ -219,8 +202,7 @@ def edit(
 
 
 def trigger_of(raw: Mapping[str, Any], *, now: float, default_zone: str) -> Trigger:
-    """The trigger that ``cron``, ``every`` or ``at`` gives, for a task that is not made yet. Raises TaskError, with
-    every wrong field."""
+    """The trigger that ``cron``, ``every`` or ``at`` gives, for a task that is not made yet. Raises TaskError."""
     asked = TaskInput(raw)
     trigger = asked.trigger(now=now, default_zone=default_zone)
     if asked.problems or trigger is None:
@@ -229,7 +211,7 @@ def trigger_of(raw: Mapping[str, Any], *, now: float, default_zone: str) -> Trig
 
 
 def subagent_order(raw: Mapping[str, Any], *, providers: Collection[str] | None = None) -> SubagentOrder:
-    """Read the order to start a subagent. Raises TaskError, with every wrong field."""
+    """Read the order to start a subagent. Raises TaskError."""
     asked = TaskInput(raw, known=_ORDER, required=("name", "message"), providers=providers)
     if asked.problems:
         raise TaskError(asked.problems)

@@ -15,7 +15,7 @@ from klaw.runs.service import Scheduling
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, never, tool
 
 MAX_DELIVERIES = 10
-"""Messages that one run may send."""
+"""How many messages one run may send."""
 SHOWN_RUNS = 10
 RESULT_CHARS = 2000
 """How much of a result the model sees."""
@@ -45,7 +45,6 @@ _SPAWN = _arguments("subagent_spawn", "name", "message", optional=_WHERE_AND_HOW
 
 
 def scheduling_tools(scheduling: Scheduling, scheduler: Scheduler) -> tuple[ToolSpec, ...]:
-    """All tools of this module."""
     return (*_task_tools(scheduling), *_subagent_tools(scheduling), _deliver_tool(scheduler))
 
 

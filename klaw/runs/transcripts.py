@@ -40,7 +40,6 @@ class PastRun:
 
     id: str
     messages: tuple[PastMessage, ...]
-    """Oldest first."""
 
     @property
     def tokens(self) -> int:
@@ -68,7 +67,7 @@ class _TranscriptLine:
 
 
 def read_line(record: object) -> tuple[str, PastMessage]:
-    """The run and the message of one line of a transcript. Raises BadValue: the line is malformed."""
+    """The run and the message of one line of a transcript. Raises BadValue for a malformed line."""
     line = JOURNAL.read(record, _TranscriptLine)
     about = line.metadata
     if line.type is Kind.TOOL_CALL and about.calls is None:
@@ -86,12 +85,8 @@ def read_line(record: object) -> tuple[str, PastMessage]:
 
 
 class Collector:
-    """Takes lines newest first and keeps the newest complete runs. Lines of several runs may be mixed.
-
-    Args:
-        runs: so many runs are wanted.
-        max_tokens: no more are wanted once the collected runs reach this.
-    """
+    """Takes lines newest first and keeps the newest complete runs; those of several runs may be mixed. No more are
+    wanted once there are ``runs`` of them, or ``max_tokens``."""
 
     def __init__(self, *, runs: int, max_tokens: int) -> None:
         self._runs = runs
@@ -129,11 +124,11 @@ class Collector:
 
 
 MAX_LINE_BYTES = 1024 * 1024
-"""A longer line would fill any model's context; it is left out."""
+"""A longer line would fill any model's context, and is left out."""
 MAX_PARSED_BYTES = 16 * 1024 * 1024
-"""Lines that are parsed for one history; reached only when many of the newest runs are incomplete or very long."""
+"""How much is parsed for one history; reached only when many of the newest runs are incomplete or very long."""
 MAX_SCANNED_BYTES = 256 * 1024 * 1024
-"""Bytes that are read for one history, those of lines that are left out included."""
+"""How much is read for one history, including lines that are left out."""
 
 _LOG = re.compile(r"\d{4}-\d{2}-\d{2}\.jsonl", re.ASCII)
 """One file a day, so names sort by age."""
@@ -142,17 +137,10 @@ log = structlog.get_logger("klaw.runs")
 
 
 def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_tokens: int) -> tuple[PastRun, ...]:
-    """The last complete runs of a task, oldest first; empty when it has none.
+    """The last complete runs of a task, at most ``runs``, oldest first; none older once those found have
+    ``max_tokens``.
 
-    What cannot be read is left out, with one warning for each file.
-
-    Args:
-        conversations: the folder of all transcripts.
-        runs: at most so many (``context.subagentHistory``).
-        max_tokens: older runs are not looked for once those found have so many estimated tokens.
-
-    Raises:
-        InvalidName: ``user`` or ``name`` breaks its rule.
+    What cannot be read is left out, with one warning for each file. Raises InvalidName for a bad user or task.
     """
     if runs <= 0 or max_tokens <= 0:
         return ()
@@ -206,8 +194,6 @@ def of_run(conversations: Path, run: Run) -> RunTranscript:
 
 @attrs.define
 class _BytesLeft:
-    """Bytes that may still be used."""
-
     parsed: int
     scanned: int
 

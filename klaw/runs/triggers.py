@@ -26,9 +26,9 @@ from klaw.runs.cron import fires, moment_of
 MIN_EVERY_S = 60
 MAX_EVERY_S = 366 * 86_400
 MAX_AHEAD_S = 50 * 366 * 86_400
-"""A one-shot further ahead is a mistake in the year."""
+"""A one-time task further ahead has the wrong year."""
 MAX_COUNTED = 1000
-"""Missed fire times are counted up to here; the time of counting stays in the milliseconds."""
+"""Missed fire times are counted up to here, which takes milliseconds."""
 
 _MAX_TEXT = 64
 _DATE_AND_TIME = re.compile(r"[0-9-]{8,10}[Tt ][0-9:.,]{2,16}([Zz]|[+-][0-9:]{2,8})?", re.ASCII)
@@ -36,8 +36,6 @@ _DATE_AND_TIME = re.compile(r"[0-9-]{8,10}[Tt ][0-9:.,]{2,16}([Zz]|[+-][0-9:]{2,
 
 @attrs.frozen(kw_only=True)
 class MissedFires:
-    """Fire times that came and were not used."""
-
     latest: int
     """The last of them, in Unix seconds."""
     count: int
@@ -57,16 +55,8 @@ def read_every(interval: Any) -> Every:
 
 def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool = False) -> At:
     """A moment in ISO-8601 with an offset (``2026-12-24T18:00+01:00``), or without one in the local time of ``zone``.
-
-    Args:
-        text: as it was written.
-        zone: a known one.
-        now: Unix seconds.
-        allow_past: a moment that is over becomes ``now``; else it is refused.
-
-    Raises:
-        ValueError: it says what is wrong.
-    """
+    One that is over becomes ``now`` with ``allow_past``, else it is refused. Raises ValueError, which says what is
+    wrong."""
     form = "must be a date and time in ISO-8601 with an offset, such as 2026-12-24T18:00+01:00"
     if len(text) > _MAX_TEXT or not _DATE_AND_TIME.fullmatch(text.strip()):
         raise ValueError(form)
@@ -91,14 +81,8 @@ def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool 
 
 
 def next_fires(trigger: Trigger, *, anchor: float, after: float, count: int) -> tuple[int, ...]:
-    """The next fire times, in Unix seconds.
-
-    Args:
-        anchor: the task's ``anchor_at`` in Unix seconds: fire times up to here are over, and intervals are counted
-            from it.
-        after: only fire times after this moment.
-        count: at most so many; a one-shot has one.
-    """
+    """The next fire times after ``after``, at most ``count``, in Unix seconds. Those up to ``anchor``, the task's
+    ``anchor_at``, are over, and intervals are counted from it."""
     return tuple(islice(_fires(trigger, anchor, after), count))
 
 
@@ -146,7 +130,7 @@ def _fires(trigger: Trigger, anchor: float, after: float) -> Iterator[int]:
 
 
 def _latest(trigger: Trigger, anchor: float, after: float, now: float) -> int:
-    """The last fire time up to ``now``, when it is known that there is one: from ever further back."""
+    """The last fire time up to ``now``, which must exist: looks from ever further back."""
     back = 3600.0
     while True:
         found = None

@@ -23,7 +23,7 @@ from klaw.operations.explain.message_outcome import candidate_at, what_became
 from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.kinds.turns import TurnOfMessage
-from klaw.store.search.candidates import Scope
+from klaw.store.search.chat_search import ChatScope
 from klaw.store.search.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ class LocatedMessage:
         return self.message.segment == self.about.session.segment
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> ChatScope:
         """Where Auto-RAG would look now."""
         window = self.planned.window or self.planned.snapshot.pending if self.planned else ()
         end = window[0].seq if window else self.about.session.last_seq + 1
-        return Scope(chat=self.message.chat, first_seq=self.about.session.segment_start, end_seq=end)
+        return ChatScope(chat=self.message.chat, first_seq=self.about.session.segment_start, end_seq=end)
 
 
 def words_of(message: Message) -> list[str]:

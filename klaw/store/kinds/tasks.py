@@ -22,7 +22,7 @@ def get(connection: apsw.Connection, user: UserId, name: TaskName) -> Task | Non
 
 
 def existing(connection: apsw.Connection, user: UserId, name: TaskName) -> Task:
-    """A user's task by its name. Raises NoSuchTask."""
+    """Like ``get``. Raises NoSuchTask."""
     found = get(connection, user, name)
     if found is None:
         raise NoSuchTask(f"there is no task {name}")
@@ -73,8 +73,8 @@ def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Ta
     """Store a task.
 
     Raises:
-        TaskExists: a new one was expected, and the user has one of its name.
-        NoSuchTask: one was to be changed, and the user has none of its name.
+        TaskExists: it is not new.
+        NoSuchTask: it does not exist yet.
     """
     task_name(task.name)
     if expected == "existing":

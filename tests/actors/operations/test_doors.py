@@ -155,7 +155,8 @@ def test_the_command_line_stays_light() -> None:
     """Help and a command of an operation import neither the models nor the store nor the server."""
     code = (
         "import sys; from klaw.cli.main import parser; parser(['facts', 'list']); "
-        "few = 'klaw.operations.memory.people' in sys.modules; parser(['--help']); print(few, {'onnxruntime', 'apsw', 'trio', 'numpy'} & set(sys.modules))"
+        "few = 'klaw.operations.memory.people' in sys.modules; parser(['--help']); "
+        "print(few, {'onnxruntime', 'apsw', 'trio', 'numpy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False set()\n"
