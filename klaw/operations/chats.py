@@ -15,8 +15,6 @@ from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines, Table, minute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from klaw.operations.answers.chats import ChatPage, Forgotten, ForgottenChats, OneChat, PartOfChat, Summaries
     from klaw.store.kinds.chats import Chat
 
@@ -65,14 +63,14 @@ class ChatsDelete(OfChat):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any], again: "Callable[..., str]") -> Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     if not answer["chats"]:
         return ["no archived chats" if answer["archived"] else "no chats: `klaw chat` begins one"]
     rows = [["chat", "title", "messages", "last message"]]
     rows += [
         [each["name"], each["title"], str(each["messages"]), minute(each["updated_at"])] for each in answer["chats"]
     ]
-    return [Table(rows, right=frozenset({2})), *op.more(answer, again)]
+    return [Table(rows, right=frozenset({2})), *op.more(answer)]
 
 
 def _in_chat(answer: dict[str, Any]) -> Lines:

@@ -1,8 +1,8 @@
 """What operations show of their answers: lines, tables and times. A door makes harmless what they hold. Pure."""
 
 import datetime as dt
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -23,7 +23,22 @@ class Marked:
     marks: Sequence[Sequence[int]]
 
 
-Line: TypeAlias = str | Table | Marked
+@attrs.frozen
+class Again:
+    """A line that names the command as it was given, but for some arguments: for the next page of a list."""
+
+    before: str
+    changed: Mapping[str, Any]
+    """Arguments with their other values."""
+    after: str = ""
+
+    def text(self, command: Callable[..., str]) -> str:
+        """The line; ``command`` makes the command of the arguments."""
+        return f"{self.before}{command(**self.changed)}{self.after}"
+
+
+PlainLine: TypeAlias = str | Table | Marked
+Line: TypeAlias = PlainLine | Again
 Lines: TypeAlias = Sequence[Line]
 
 
@@ -32,7 +47,7 @@ class Shown:
     """Lines with more about them."""
 
     lines: Sequence[Line]
-    notes: Sequence[str] = ()
+    notes: Sequence[str | Again] = ()
     """What a person should know beside them; on a terminal they do not mix with the lines."""
     found: bool = True
     """Whether there was what was asked for; if not, a command's exit code is 1."""
@@ -68,3 +83,10 @@ def size(count: int) -> str:
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
     return f"{count / 1024:.0f} KiB"
+
+
+def with_commands(shown: Lines | Shown, command: Callable[..., str]) -> tuple[list[PlainLine], list[str]]:
+    """The lines and the notes of what is shown, with each ``Again`` as its text."""
+    shown = shown if isinstance(shown, Shown) else Shown(shown)
+    lines = [each.text(command) if isinstance(each, Again) else each for each in shown.lines]
+    return lines, [each.text(command) if isinstance(each, Again) else each for each in shown.notes]

@@ -29,7 +29,7 @@ from klaw.convert import Bounds, Check
 from klaw.domain.names import CHAT_FORM, USER_FORM, ChatId, UserId, chat_id, chat_name, user_id, user_of
 from klaw.errors import InvalidName, InvalidValue, KlawError, Problem
 from klaw.operations.handler import Caller, DatabaseParts, Parts
-from klaw.operations.lines import Lines, Shown
+from klaw.operations.lines import Again, Lines, Shown
 
 if TYPE_CHECKING:
     from klaw.operations.records import Records
@@ -178,9 +178,10 @@ class Paged(OfUser):
         return self.page + 1 if self.limit * self.page < total else None
 
 
-def more(answer: Mapping[str, Any], again: Callable[..., str]) -> list[str]:
+def more(answer: Mapping[str, Any]) -> list[Again]:
     """How to see the next page of what a ``Paged`` list answers."""
-    return [f"more: {again(page=answer['next'])} ({answer['count']} in all)"] if answer["next"] is not None else []
+    found = Again("more: ", {"page": answer["next"]}, f" ({answer['count']} in all)")
+    return [found] if answer["next"] is not None else []
 
 
 def also(answer: Mapping[str, Any], found: str, command: str) -> list[str]:
@@ -247,7 +248,7 @@ class Slash:
     """The argument that the name of the chat becomes in which it is given."""
     given: Mapping[str, Any] = attrs.field(factory=dict)
     """Other arguments."""
-    show: Callable[..., Lines | Shown] | None = None
+    show: Callable[[Any], Lines | Shown] | None = None
     """None: as in the terminal."""
     metadata: Callable[[dict[str, Any]], dict[str, Any]] = lambda _answer: {}
     """What the store reads of the stored answer: the chat's new model, or that it goes with what is forgotten next."""
@@ -284,9 +285,8 @@ class Operation:
     route: str | None = None
     """Method and path of its REST route below the noun's, where these are others than those of its word:
     ``DELETE sources/{source}``."""
-    show: Callable[..., Lines | Shown] = lambda: ()
-    """What a terminal shows of the result as JSON has it. It may also take ``again(field=value)``, the command as it
-    was given, but for some arguments."""
+    show: Callable[[Any], Lines | Shown] = lambda _answer: ()
+    """What a terminal shows of the result as JSON has it."""
     slash: Slash | None = None
     mcp: str | None = None
     """Its name among the tools of ``operations.model_tools``, which programs call for their models; they are told the
@@ -365,9 +365,3 @@ def without_none(found: Any) -> Any:
             found = next(each for each in get_args(found) if each is not type(None))
         else:
             return found
-
-
-def supplied(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str, Any]:
-    """What a function's parameters name, of what there is. Raises KeyError for one that is not there."""
-    code = function.__code__
-    return {name: available[name] for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}

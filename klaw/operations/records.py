@@ -182,12 +182,12 @@ class Records:
         shown = [cell(name, note, row[name]) for name, note in others.items() if row[name] not in (None, "", [])]
         return str(row[head(self.cls)]), ", ".join(shown)
 
-    def list_lines(self, answer: dict[str, Any], again: Callable[..., str]) -> Lines:
+    def list_lines(self, answer: dict[str, Any]) -> Lines:
         """A page of them."""
         if not answer[self.many]:
             none = f"no {self.many}: `klaw {self.noun.word} add` adds one"
             return [f"no more {self.many}" if answer["count"] else none]
-        return [table(self.shown, answer[self.many]), *more(answer, again)]
+        return [table(self.shown, answer[self.many]), *more(answer)]
 
     def one_lines(self, answer: dict[str, Any]) -> Lines:
         """One with all that is known of it."""

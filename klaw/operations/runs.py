@@ -1,7 +1,6 @@
 """Runs of tasks and subagents. The answers hold what was asked and what came of it, so they never go into a log."""
 
 import datetime as dt
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,7 +10,7 @@ from klaw.domain.task import Run, RunStatus
 from klaw.domain.text import cut, one_line, plural
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.lines import Lines, Table, details, minute
+from klaw.operations.lines import Again, Lines, Table, details, minute
 
 if TYPE_CHECKING:
     from klaw.operations.answers.work import OneRun, RunPage, RunTranscript
@@ -66,9 +65,9 @@ def _row(run: dict[str, Any]) -> list[str]:
     return [*begun, took(run), tokens, sent, note]
 
 
-def runs_page(answer: dict[str, Any], again: Callable[..., str]) -> Lines:
+def runs_page(answer: dict[str, Any]) -> Lines:
     """A page of runs."""
-    more = ["", f"more: {again(before=answer['next'])}"] if answer["next"] is not None else []
+    more = ["", Again("more: ", {"before": answer["next"]})] if answer["next"] is not None else []
     return [*run_table(answer["runs"]), *more]
 
 

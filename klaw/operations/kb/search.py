@@ -1,6 +1,5 @@
 """Searching bases as a chat does that is bound to them."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -8,7 +7,7 @@ import attrs
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.kb.noun import NOUN, meant
-from klaw.operations.lines import Line, Shown
+from klaw.operations.lines import Again, Line, Shown
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import PassagesFound
@@ -29,7 +28,7 @@ class KbSearch(op.OfUser):
     all: bool = op.argument("also passages that a chat would not be given", default=False)
 
 
-def _lines(answer: dict[str, Any], again: Callable[..., str]) -> Shown:
+def _lines(answer: dict[str, Any]) -> Shown:
     lines: list[Line] = []
     for each in answer["passages"]:
         page = f"page {each['first_page']}" if each["first_page"] is not None else ""
@@ -38,9 +37,9 @@ def _lines(answer: dict[str, Any], again: Callable[..., str]) -> Shown:
         lines += ["  ".join(filter(None, head)), *(f"    {line}" for line in each["text"].split("\n"))]
         lines += [f"    the same: {other['name']}" for other in each["also"]]
         lines += [f"    klaw kb open {each['document']} --start {each['start']} --end {each['end']}", ""]
-    notes = [_WHY.get(answer["nothing"], answer["nothing"])] if answer["nothing"] else []
+    notes: list[str | Again] = [_WHY.get(answer["nothing"], answer["nothing"])] if answer["nothing"] else []
     if answer["nothing"] and answer["candidates"] and not answer["passages"]:
-        notes.append(f"what was found and left out: {again(all=True)}")
+        notes.append(Again("what was found and left out: ", {"all": True}))
     notes += [f"without {code}" for code in answer["degraded"]]
     return Shown(lines, notes=notes, found=not answer["nothing"])
 

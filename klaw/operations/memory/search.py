@@ -1,7 +1,6 @@
 """Search in all that a user and the assistant said, in facts and in memory files. The answer holds pieces of messages,
 so it never goes into a log."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import attrs
@@ -13,7 +12,7 @@ from klaw.domain.text import plural
 from klaw.operations import operation as op
 from klaw.operations.chat import session_of
 from klaw.operations.handler import Caller, DatabaseParts
-from klaw.operations.lines import Line, Marked, Shown, days, minute
+from klaw.operations.lines import Again, Line, Marked, Shown, days, minute
 from klaw.operations.memory.people import told
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Search(op.OfUser):
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
-def show(answer: dict[str, Any], again: Callable[..., str]) -> Shown:
+def show(answer: dict[str, Any]) -> Shown:
     """The results, and how to see more."""
     lines: list[Line] = []
     for each in answer.get("people", ()):
@@ -77,7 +76,7 @@ def show(answer: dict[str, Any], again: Callable[..., str]) -> Shown:
         last = answer["first"] + len(answer["results"]) - 1
         lines.append(f"{answer['first']} to {last} of {_results(answer)}")
     if answer["next"] is not None:
-        lines.append(f"more: {again(page=answer['next'])}")
+        lines.append(Again("more: ", {"page": answer["next"]}))
     return Shown(lines, notes=notes(answer), found=bool(answer["results"] or answer.get("people")))
 
 
