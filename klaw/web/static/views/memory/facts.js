@@ -37,7 +37,7 @@ function entry(fact, told) {
     h("p", { class: "hint" }, told(fact), sourceOf(fact)),
     h("div", { class: "buttons" },
       h("button", { onclick: () => write(fact) }, t("Edit")),
-      h("button", { onclick: () => showHistory(path, (each) => each.fact && `${each.fact.text} (${t(each.fact.category)}, ${each.fact.importance})`) }, t("History")),
+      h("button", { onclick: () => showHistory(path, (each) => each.fact && `${each.fact.text} · ${told(each.fact)}`) }, t("History")),
       h("button", { onclick: () => attempt(async () => { await remove(path); done(t("Removed."), () => post(`${path}/undo`)); }) }, t("Delete")),
       h("button", { onclick: () => forgetting(`fact:${fact.id}`, showAgain) }, t("Forget"))));
 }
