@@ -15,16 +15,18 @@ from klaw.cli.output import written
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.convert import Bounds, Wire
-from klaw.domain.names import UserId
+from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.notes import Column, Edit, MadeFrom, Quotes
 from klaw.operations import perform as table
 from klaw.operations.operation import Noun, OperationError
 from klaw.operations.records import Records
 from klaw.store.changes import Kind
-from klaw.store.kinds import inventory, records, soundness
+from klaw.store.kinds import inventory, messages, records, soundness
 from klaw.store.kinds.memory_journal import KINDS
 from tests.support.admin import SETTINGS, Commands, parts_of
 from tests.support.asking import ask
+from tests.support.stores import new
+from tests.support.topics import AT
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +49,7 @@ KIND: Kind[Plant] = Kind(
     past="plant_changes",
     ops={"put": Plant, "remove": None},
     beside=("user_id", "id"),
+    counted="facts",
     apply=records.apply,
     clear=("DELETE FROM plants", "DELETE FROM plant_changes"),
 )
@@ -160,3 +163,16 @@ async def test_it_is_counted_and_checked(commands: Commands, app: App) -> None:
     await app.core.writer.run(damage)
     found = await app.readers.run(soundness.check, "plants")
     assert found.faults == {"plants do not say what their history says": 1}
+
+
+async def test_it_is_forgotten_with_the_message_that_it_was_made_from(commands: Commands, app: App) -> None:
+    (said,) = await app.core.writer.run(messages.append, [new("Buy a Kanarienbaum for the garden")])
+    plant = Plant(
+        id="0190abcd", user=LOCAL_USER, name="Oak", message=said.message.id, created_at=AT, updated_at=AT
+    )  # its name says nothing of the message
+    await app.core.writer.run(records.put, KIND, plant, AT)
+    await ask(commands, "plant_edit", plant=plant.id, fields={"name": "Old oak"})
+    await ask(commands, "forget", what="main#1", with_facts=True, dry_run=False)
+    assert (await ask(commands, "plant_list"))["plants"] == []
+    files = [path for path in app.core.paths.data_dir.rglob("*") if path.is_file()]
+    assert [path.name for path in files if b"ld oak" in path.read_bytes() or b"Kanarienbaum" in path.read_bytes()] == []
