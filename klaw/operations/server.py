@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         TestedModel,
         Tokens,
     )
-    from klaw.store.backup_mark import Mark
+    from klaw.store.backup_mark import BackupMark
     from klaw.store.rebuild.actor import ReindexStatus
     from klaw.toolbox.mcp.servers import McpServers
 
@@ -164,23 +164,25 @@ async def servers(asked: Mcp, _caller: Caller, parts: Parts) -> "McpAnswer":
 
 
 @attrs.frozen(kw_only=True)
-class Options:
+class ReindexChoices:
     accept_differences: bool = argument("use the new database even if it differs from the old one", default=False)
     embed_again: bool = argument("make all vectors again (default: take them over)", default=False)
 
 
 @attrs.frozen(kw_only=True)
-class Reindex(Options):
+class Reindex(ReindexChoices):
     action: Literal["start", "status", "cancel"] = argument("start it, ask how far it is, or stop it", default="status")
 
 
 @REINDEX.operation("reindex", Reindex, scope=Scope.OPERATOR, changes=True)
 async def reindex(asked: Reindex, _caller: Caller, parts: Parts) -> "ReindexStatus":
     """Rebuild the database from the logs, compare the two, and swap them if they are equal."""
-    from klaw.store.rebuild.values import Options
+    from klaw.store.rebuild.values import ReindexOptions
 
     if asked.action == "start":
-        await parts.reindexer.start(Options(accept_differences=asked.accept_differences, embed_again=asked.embed_again))
+        await parts.reindexer.start(
+            ReindexOptions(accept_differences=asked.accept_differences, embed_again=asked.embed_again)
+        )
     elif asked.action == "cancel":
         await parts.reindexer.cancel()
     return parts.reindexer.status
@@ -245,12 +247,12 @@ async def doctor(_asked: Nothing, _caller: Caller, parts: Parts) -> "CheckUp":
 
 
 @attrs.frozen(kw_only=True)
-class BackupMark:
+class MarkOptions:
     logs: bool = argument("also the size of every log", default=True)
 
 
-@BACKUP.operation("backup_mark", BackupMark, scope=Scope.OPERATOR, deadline_s=60)
-async def mark(asked: BackupMark, _caller: Caller, parts: Parts) -> "Mark":
+@BACKUP.operation("backup_mark", MarkOptions, scope=Scope.OPERATOR, deadline_s=60)
+async def mark(asked: MarkOptions, _caller: Caller, parts: Parts) -> "BackupMark":
     """Tell how far the store is, between two commits: up to there every log is whole."""
     from klaw.store import backup_mark as store_mark
 

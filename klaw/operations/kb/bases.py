@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import Bases, LeftBase, OneBase, SharedBase, ShownBase
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.knowledge.bases import Membership
-    from klaw.store.kinds.knowledge.documents import Counted
+    from klaw.store.kinds.knowledge.documents import SourceCounts
 
 MOST_PROBLEMS = 20
 
@@ -81,7 +81,7 @@ def _left(answer: dict[str, Any]) -> Lines:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def _described(found: "Membership", counted: "list[Counted]") -> Any:  # a BaseAnswer
+def _described(found: "Membership", counted: "list[SourceCounts]") -> Any:  # a BaseAnswer
     """A base as one of its members is told of it; only the owner is told who else is."""
     base = attrs.asdict(found.base)
     owner = base.pop("user")
@@ -113,7 +113,7 @@ async def list_bases(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) ->
 
     found = await parts.readers.run(bases.of_user, caller.user)
     counted = await parts.readers.run(documents.count, caller.user)
-    by_base: dict[str, list[Counted]] = {}
+    by_base: dict[str, list[SourceCounts]] = {}
     for each in counted:
         by_base.setdefault(each.base, []).append(each)
     return {"user": caller.user, "bases": [_described(each, by_base.get(each.base.id, [])) for each in found]}
