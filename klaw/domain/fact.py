@@ -76,7 +76,7 @@ def category_name(name: str) -> str:
 
 
 _Text = Annotated[str, Check(unprefixed(fact_text), Bounds(1, MAX_TEXT))]
-Category = Annotated[str, Check(unprefixed(category_name), Bounds(1, MAX_CATEGORY, _CATEGORY))]
+Category = Annotated[str, Check(unprefixed(category_name)), Bounds(1, MAX_CATEGORY, _CATEGORY)]
 
 
 @attrs.frozen(kw_only=True)

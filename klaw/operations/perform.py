@@ -161,11 +161,10 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
 
 @cache
 def modules() -> tuple[str, ...]:
-    """Names of the package's modules, below it."""
-    found = {each.name for each in pkgutil.iter_modules(klaw.operations.__path__)} - {"memory"}
-    return tuple(
-        sorted(found | {each.name for each in pkgutil.iter_modules(klaw.operations.memory.__path__, "memory.")})
-    )
+    """Names of the package's modules, below it, in the order of their last parts."""
+    folders = {"": klaw.operations.__path__, "memory.": klaw.operations.memory.__path__}
+    found = [each.name for prefix, path in folders.items() for each in pkgutil.iter_modules(path, prefix)]
+    return tuple(sorted(set(found) - {"memory"}, key=lambda name: name.rpartition(".")[2]))
 
 
 def nouns_of(module: str) -> list[Noun]:
