@@ -170,7 +170,7 @@ def _texts(operation: Operation, arguments: argparse.Namespace, paths: Paths, gi
 def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
     """Whether the person agrees to what would be done."""
     if not sys.stdin.isatty():
-        print("klaw: nothing was changed; say --yes to do it, or --dry-run to see what would happen", file=sys.stderr)
+        print("klaw: nothing was changed: add --yes to do it, or --dry-run to see what would happen", file=sys.stderr)
         return False
     print("\n".join(written(operation.show(answer=answer))), file=sys.stderr)  # type: ignore[arg-type]  # no Shown
     print(f"{operation.confirm} [y/N] ", end="", file=sys.stderr, flush=True)
