@@ -21,7 +21,7 @@ LAYERS = (
     {"models", "prompts", "web"},
     {"store"},
     {"backup", "imports"},
-    {"core"},
+    {"core", "upkeep"},
     {"llm"},
     {"memory", "context", "toolbox", "knowledge"},
     {"agent"},
