@@ -118,9 +118,7 @@ def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None)
     rowids_going = {*found.rowids} - set(rest)
     going = sorted(rowids_going)
     # Topics of the rest end with it: the archivist must not find messages without one, and make new ones.
-    ended = (
-        found.topics if not rest else tuple(sorted({*wanted.topics, *topic_changes.ever_with(connection, user, going)}))
-    )
+    ended = tuple(sorted({*wanted.traces.topics, *topic_changes.ever_with(connection, user, going)}))
     gone_tasks = {each.name for each in (*wanted.tasks, *(found.tasks if found.with_facts else ()))}
     own_fields = {facts.FACT, people.PERSON, summaries.SUMMARY, topic_changes.TOPIC}
     forgetting = Forgetting(
@@ -133,8 +131,8 @@ def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None)
         ran=traced.runs,
         tasks=tuple(sorted({*found.changed_tasks, *gone_tasks})),
         core=document is not None,
-        turns=wanted.turns,
-        runs=wanted.runs,
+        turns=wanted.traces.turns,
+        runs=wanted.traces.runs,
         past=former_names.past_of_others(connection, user, found.people),
         deleted=wanted.deleted,
         undone=(*wanted.facts, *wanted.people) if wanted.channel else (),
@@ -154,7 +152,7 @@ def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None)
     if document is not None:
         tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present), at))
     if wanted.named is not None:
-        chats.take_out_of_titles(tx, user, wanted.titles, Finder(wanted.named.names), at)
+        chats.take_out_of_titles(tx, user, wanted.traces.titles, Finder(wanted.named.names), at)
     attachments.remove(tx, user, traced.attachments)
     # What cannot be written now the next start writes.
     tx.after_commit.append(lambda: core_files.settle(connection, tx.data_dir))

@@ -94,8 +94,8 @@ def reach(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool
     named: dict[Kind[Any], tuple[Any, ...]] = {
         FACT: wanted.facts,
         PERSON: wanted.people,
-        TOPIC: wanted.topics,
-        SUMMARY: wanted.summaries,
+        TOPIC: wanted.traces.topics,
+        SUMMARY: wanted.traces.summaries,
     }
     makers: dict[str, Collection[Any]] = {
         "message": messages.ids_of(connection, user, rowids),
