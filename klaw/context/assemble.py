@@ -14,7 +14,7 @@ import attrs
 
 from klaw.context.attachments import with_files
 from klaw.context.inputs import Snapshot
-from klaw.context.passages import Packed
+from klaw.context.passages import PackedPassages
 from klaw.context.passages import pack as pack_passages
 from klaw.context.repair import repair, spoken
 from klaw.context.request import make_room, shorten
@@ -115,7 +115,7 @@ class Context:
     topics: PackedTopics = NO_TOPICS
     chosen: ChosenTopics | None = None
     """None: nobody looked for topics."""
-    passages: Packed | None = None
+    passages: PackedPassages | None = None
     """None: the chat is bound to no knowledge base."""
 
 
@@ -238,7 +238,7 @@ def assemble(
     )
 
 
-def _below(passages: Packed | None, pending: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+def _below(passages: PackedPassages | None, pending: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
     """The pending messages, with the passages before the last question."""
     last = max((place for place, message in enumerate(pending) if message.role == "user"), default=None)
     if passages is None or not passages.text or last is None:

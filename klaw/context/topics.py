@@ -36,7 +36,7 @@ class Present:
 
 
 @attrs.frozen(kw_only=True)
-class ShownTopic:
+class TopicInPrompt:
     """A topic as the prompt shows it."""
 
     candidate: TopicCandidate
@@ -83,7 +83,7 @@ class ShownTopic:
 class PackedTopics:
     """The layer, and what became of each topic."""
 
-    shown: tuple[ShownTopic, ...] = ()
+    shown: tuple[TopicInPrompt, ...] = ()
     fates: Mapping[TopicId, Fate] = attrs.Factory(dict)
     """Of those that were chosen."""
 
@@ -119,7 +119,7 @@ def pack(chosen: ChosenTopics | None, present: Present, max_tokens: int) -> Pack
     """
     mine = chosen.chosen if chosen is not None else ()
     left = max_tokens - _cost([HEADER])
-    shown: list[ShownTopic] = []
+    shown: list[TopicInPrompt] = []
     fates: dict[TopicId, Fate] = {}
     for number, candidate in enumerate(mine, 1):
         if _there(candidate, present) == len(candidate.messages):
@@ -156,7 +156,7 @@ def without(packed: PackedTopics, present: Present) -> PackedTopics:
     return PackedTopics(shown=tuple(shown), fates=fates)
 
 
-def _fit(candidate: TopicCandidate, present: Present, left: int, share: int) -> ShownTopic | None:
+def _fit(candidate: TopicCandidate, present: Present, left: int, share: int) -> TopicInPrompt | None:
     """None when not even its summary fits."""
     places = [at for at, message in enumerate(candidate.messages) if message.rowid not in present.rowids]
     smallest = _cost([_head(candidate, present, len(places) - 1)])  # the longest that it may be, for what is cut
@@ -172,7 +172,7 @@ def _fit(candidate: TopicCandidate, present: Present, left: int, share: int) -> 
     return _shown(candidate, present, kept) if kept or not _is_summarised(candidate, present) else None
 
 
-def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> ShownTopic:
+def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> TopicInPrompt:
     """A topic with these of its messages."""
     lines = [_head(candidate, present, len(kept))]
     expected = 0
@@ -182,7 +182,7 @@ def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> 
         if at < len(candidate.messages):
             lines.append(_said(candidate.messages[at]))
         expected = at + 1
-    return ShownTopic(
+    return TopicInPrompt(
         candidate=candidate,
         lines=tuple(lines),
         kept=tuple(kept),

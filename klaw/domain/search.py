@@ -56,7 +56,7 @@ class RankDetails(Ranks):
 
 
 @attrs.frozen(kw_only=True)
-class Found(Ranks):
+class ResultMatch(Ranks):
     """What all results have in common: how they were found."""
 
     words: tuple[str, ...]
@@ -68,7 +68,7 @@ class Found(Ranks):
 
 
 @attrs.frozen(kw_only=True)
-class SearchResult(Found):
+class SearchResult(ResultMatch):
     """One message that was found."""
 
     chat: ChatId
@@ -97,7 +97,7 @@ class TopicResult:
 
 
 @attrs.frozen(kw_only=True)
-class FactResult(Found):
+class FactResult(ResultMatch):
     """A saved fact that was found."""
 
     id: FactId
@@ -110,7 +110,7 @@ class FactResult(Found):
 
 
 @attrs.frozen(kw_only=True)
-class FileResult(Found):
+class FileResult(ResultMatch):
     """A piece of a memory file that was found."""
 
     path: str
@@ -121,7 +121,7 @@ class FileResult(Found):
 
 
 @attrs.frozen(kw_only=True)
-class NoteResult(Found):
+class NoteResult(ResultMatch):
     """A note on a tool call that was found."""
 
     chat: ChatId

@@ -58,7 +58,7 @@ class CitationMetrics:
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class BoundQuestion:
     """A question of a chat that is bound."""
 
     user: UserId
@@ -82,7 +82,7 @@ class Dialogue:
     config: KnowledgeConfig
     metrics: CitationMetrics
 
-    async def look_up(self, asked: Asked, meter: Meter) -> ContextUsed:
+    async def look_up(self, asked: BoundQuestion, meter: Meter) -> ContextUsed:
         """Search the bases. The caller holds an LLM slot.
 
         Args:
@@ -121,7 +121,7 @@ class Dialogue:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _query(self, asked: Asked, meter: Meter) -> tuple[str, Follows]:
+    async def _query(self, asked: BoundQuestion, meter: Meter) -> tuple[str, Follows]:
         """What is searched."""
         last = last_pair(asked.history) if refers(asked.question) else None
         if last is None:
@@ -150,7 +150,7 @@ class Dialogue:
         return say
 
     async def _ask_graphs(
-        self, graphs: Sequence[Source], asked: Asked, query: str, follows: Follows, said: list[GraphSearch]
+        self, graphs: Sequence[Source], asked: BoundQuestion, query: str, follows: Follows, said: list[GraphSearch]
     ) -> None:
         language = next((each.base.language for each in asked.bound.bases if each.base.language), "")
         text = asked.question.strip() if follows == "pair" else query

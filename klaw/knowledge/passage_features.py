@@ -96,7 +96,7 @@ def gather(
     by_vector = {each.rowid: (rank, each.distance) for rank, each in enumerate(lists.neighbours, 1)}
     by_words = {hit.rowid: (rank, hit.bm25) for rank, hit in enumerate(lists.hits, 1)}
     unknown = max((each.distance for each in lists.neighbours), default=0.0)  # farther than all that are known
-    wanted = QuestionTerms.of(text, lists.weights)
+    wanted = PassageQuestion.of(text, lists.weights)
     entries = []
     features = np.zeros((len(read), len(PASSAGES.names)))
     for at, passage in enumerate(read):
@@ -122,7 +122,7 @@ def gather(
 
 
 @attrs.frozen(kw_only=True)
-class QuestionTerms:
+class PassageQuestion:
     """What a question looks for in a passage."""
 
     weights: Mapping[str, float]
@@ -137,7 +137,7 @@ class QuestionTerms:
     """It asks about the document as a whole: who wrote it, when, for whom."""
 
     @classmethod
-    def of(cls, text: str, weights: Mapping[str, float]) -> "QuestionTerms":
+    def of(cls, text: str, weights: Mapping[str, float]) -> "PassageQuestion":
         text = text[:MAX_NAMES_CHARACTERS]
         weighted = {stem(word): weight for word, weight in weights.items()}
         asked = list(map(stem, words(text)))

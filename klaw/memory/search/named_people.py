@@ -61,7 +61,7 @@ def _has_part(name: str, wanted: frozenset[str]) -> bool:
     return any(len(word) >= MIN_PART and not wanted.isdisjoint(word_forms(word)) for word in words)
 
 
-def _person(found: people_search.Found) -> PersonResult:
+def _person(found: people_search.NamedPerson) -> PersonResult:
     person = found.person
     return PersonResult(
         id=person.id,

@@ -26,7 +26,7 @@ from klaw.memory.asking import Asker, Charge
 from klaw.memory.recall.gate import Evidence, Gate, calibrated
 from klaw.memory.recall.pipeline import Account
 from klaw.memory.recall.query import Query, read_query
-from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
+from klaw.memory.topics.reranker import FALLBACK_TOPICS, Selection, TopicReranker
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.tokenizer import forms_in
 from klaw.store.kinds import chats, messages, topics
@@ -123,7 +123,9 @@ class TopicChooser:
         """What the model chooses. None: none is asked."""
         if self.asker is None or not shown:
             return None
-        reranker = Reranker(attrs.evolve(self.asker, charge=Charge(meter)), self.search.readers, self.search.metrics)
+        reranker = TopicReranker(
+            attrs.evolve(self.asker, charge=Charge(meter)), self.search.readers, self.search.metrics
+        )
         try:
             return await reranker.choose(user, text, shown, within_s=choose_by - trio.current_time())
         except trio.TooSlowError:

@@ -19,7 +19,7 @@ from klaw.llm.errors import ProviderError
 from klaw.memory.asking import Asker
 from klaw.memory.topics.maker import TopicMaker
 from klaw.memory.topics.merger import MAX_MERGED_CHARS
-from klaw.memory.topics.splitter import Drafted, divide
+from klaw.memory.topics.splitter import DraftTopic, divide
 from klaw.memory.topics.texts import part_summary, shorten
 from klaw.store.engine import meta
 from klaw.store.kinds import topic_edits, topics
@@ -135,9 +135,9 @@ class TopicControl:
         self.changed()
         return made
 
-    async def _divided(self, topic: Topic, own: Sequence[Message]) -> list[Drafted]:
+    async def _divided(self, topic: Topic, own: Sequence[Message]) -> list[DraftTopic]:
         """What the splitter makes of a topic."""
-        left, parts = list(own), list[Drafted]()
+        left, parts = list(own), list[DraftTopic]()
         try:
             async with self.asker.charged("topics", topic.user, topic.chat) as asker:
                 while left:
@@ -243,7 +243,7 @@ def _meanwhile() -> TopicRefused:
     )
 
 
-def _cut(topic: Topic, own: Sequence[Message], at: Sequence[str]) -> list[Drafted]:
+def _cut(topic: Topic, own: Sequence[Message], at: Sequence[str]) -> list[DraftTopic]:
     """A topic's messages, cut before some of them. Raises TopicRefused. Pure."""
     places: dict[int, str] = {}
     for name in at:
@@ -259,7 +259,7 @@ def _cut(topic: Topic, own: Sequence[Message], at: Sequence[str]) -> list[Drafte
         places[place] = name
     parts = list(pairwise([0, *sorted(places), len(own)]))
     return [
-        Drafted(part_summary(topic.summary, number, len(parts), own), topic.general, tuple(own[begin:end]))
+        DraftTopic(part_summary(topic.summary, number, len(parts), own), topic.general, tuple(own[begin:end]))
         for number, (begin, end) in enumerate(parts, 1)
     ]
 

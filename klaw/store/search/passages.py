@@ -23,7 +23,7 @@ KINDS: tuple[PassageKind, ...] = ("fact", "chunk", "note")
 
 
 @attrs.frozen(kw_only=True)
-class _Kind:
+class _PassageTables:
     """The names of a kind. The view ``TABLE_search`` has what may be found: row id and the text that is searched."""
 
     table: str
@@ -38,17 +38,17 @@ class _Kind:
     order: str = "ORDER BY rowid DESC"
 
 
-_OF: dict[PassageKind, _Kind] = {
-    "fact": _Kind(table="facts", waits="superseded_by IS NULL"),
-    "chunk": _Kind(table="chunks", text="heading || text"),
-    "note": _Kind(table="tool_notes"),
+_OF: dict[PassageKind, _PassageTables] = {
+    "fact": _PassageTables(table="facts", waits="superseded_by IS NULL"),
+    "chunk": _PassageTables(table="chunks", text="heading || text"),
+    "note": _PassageTables(table="tool_notes"),
     # Three ranges of an index, and no order: there may be a hundred thousand.
-    "document": _Kind(table="kb_passages", parts="text, lead", missing=knowledge_vectors.MISSING, order=""),
+    "document": _PassageTables(table="kb_passages", parts="text, lead", missing=knowledge_vectors.MISSING, order=""),
 }
 
 
 @attrs.frozen
-class Unembedded:
+class WaitingPassage:
     """A fact, a chunk or a passage that waits for its vector."""
 
     kind: PassageKind
@@ -74,12 +74,12 @@ _COUNT = {
 
 def unembedded(
     connection: apsw.Connection, model: str, limit: int, kinds: Sequence[PassageKind] = KINDS
-) -> list[Unembedded]:
+) -> list[WaitingPassage]:
     """What of all users has no vector of a model, of what a user keeps the newest first: for the embedder."""
-    found: list[Unembedded] = []
+    found: list[WaitingPassage] = []
     for kind in kinds:
         rows = connection.execute(_UNEMBEDDED[kind], (model, limit - len(found)))
-        found += [Unembedded(kind, *row) for row in rows]
+        found += [WaitingPassage(kind, *row) for row in rows]
     return found
 
 
