@@ -86,9 +86,9 @@ class Plan:
     topics_tokens: int
     """Reserved for chosen topics: ``topics.maxTokens``, or what there is room for."""
     recall_tokens: int
-    """… and for recalled messages: ``autoRag.maxTokens``, or what there is room for."""
+    """Reserved for recalled messages: ``autoRag.maxTokens``, or what there is room for."""
     passages_tokens: int = 0
-    """… and for passages of knowledge bases: ``kb.maxTokens``, or what there is room for."""
+    """Reserved for passages of knowledge bases: ``kb.maxTokens``, or what there is room for."""
 
     @property
     def reserved(self) -> int:
@@ -289,11 +289,11 @@ def _fit(snapshot: Snapshot, max_tokens: int) -> tuple[Message, ...]:
 def _present(snapshot: Snapshot, window: tuple[Message, ...]) -> Present:
     """What a prompt with this window shows without topics."""
     shown = (*window, *snapshot.pending, *snapshot.unfinished)
-    told = snapshot.summaries
+    live = snapshot.summaries
     return Present(
         rowids=frozenset(message.rowid for message in shown),
-        summarised=(snapshot.pending[0].chat, told[0].first_seq, told[-1].last_seq)
-        if told and snapshot.pending
+        summarised=(snapshot.pending[0].chat, live[0].first_seq, live[-1].last_seq)
+        if live and snapshot.pending
         else None,
     )
 

@@ -32,7 +32,7 @@ class Present:
     rowids: frozenset[int]
     """Messages that are shown as they are."""
     summarised: tuple[ChatId, int, int] | None = None
-    """Of which chat, and from which to which number, the shown summaries tell."""
+    """The chat, the first and the last message number that the shown summaries cover."""
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +66,7 @@ class TopicInPrompt:
 
     @property
     def part(self) -> tuple[int, ...]:
-        """… and of those that are shortened."""
+        """Row ids of the messages that are shortened."""
         return tuple(each.rowid for each in self._messages if _is_long(each))
 
     @property
@@ -85,7 +85,7 @@ class PackedTopics:
 
     shown: tuple[TopicInPrompt, ...] = ()
     fates: Mapping[TopicId, Fate] = attrs.Factory(dict)
-    """Of those that were chosen."""
+    """What became of the chosen topics."""
 
     @property
     def text(self) -> str:

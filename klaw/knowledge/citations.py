@@ -15,7 +15,7 @@ import attrs
 from klaw.domain.text import normalized
 
 MOST = 99
-"""The highest number of a mark: ``[2024]`` is none."""
+"""The highest number of a mark; ``[2024]`` is a year."""
 LEAST_QUOTED, LEAST_WORDS = 20, 4
 """Characters and words of what counts as a quotation: shorter ones are names and titles."""
 BESIDE = 60
@@ -125,10 +125,10 @@ def _scan(text: str) -> tuple[list[_CitationMark], list[tuple[int, int]]]:
             code.append(token.span())
     found: list[_CitationMark] = []
     for mark in marks:
-        told, behind_mark = text[mark.start : mark.end], bool(found) and found[-1].end == mark.start
-        if told.strip("[]") in links and text[mark.start - 1 : mark.start] == "]" and not behind_mark:
+        shown, behind_mark = text[mark.start : mark.end], bool(found) and found[-1].end == mark.start
+        if shown.strip("[]") in links and text[mark.start - 1 : mark.start] == "]" and not behind_mark:
             continue  # [text][1]
-        mark.as_is = told.startswith("[^") and {str(each) for each in mark.numbers} <= notes
+        mark.as_is = shown.startswith("[^") and {str(each) for each in mark.numbers} <= notes
         found.append(mark)
     return found, sorted(code)
 

@@ -18,9 +18,9 @@ from klaw.config.knowledge import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, Ran, read
 from klaw.domain.knowledge import Source, Used
-from klaw.domain.knowledge_search import PassageOutcome
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId
+from klaw.domain.search import PassageOutcome
 from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
 from klaw.knowledge import citations
 from klaw.knowledge.follow_up import MAX_QUERY, Pair, Rewritten, material, query_of, refers
@@ -36,7 +36,7 @@ from klaw.store.kinds.chats import Bound
 from klaw.store.kinds.knowledge import sources
 
 GRAPHS_SHARE = 0.4
-"""Of the room for passages that what graphs say may take while there are passages, too."""
+"""The share of the room for passages that graphs may take while there are passages, too."""
 MOST_OF_GRAPHS = 5
 REWRITE_S = 20.0
 """A question that was not put into other words by then is searched by the rule."""
@@ -73,7 +73,7 @@ class BoundQuestion:
 
 @attrs.frozen(kw_only=True)
 class Dialogue:
-    """See the module."""
+    """Looks up the questions of bound chats, and checks the citations of the answers."""
 
     readers: Readers
     passages: KnowledgeSearch

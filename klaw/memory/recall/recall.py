@@ -41,7 +41,7 @@ class MessageRank:
     found: int
     """How many messages it found."""
     place: int | None
-    """Of the message in the ranking; None when it was not found."""
+    """The message's place in the ranking; None when it was not found."""
     ranked: RankedEntry[MessagePlace] | None
     distance: float | None
     """Calibrated."""

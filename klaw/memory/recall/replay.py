@@ -52,7 +52,7 @@ class TurnReplay:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Of what is recalled before and after."""
+        """How many tokens are recalled before and after."""
         before, after = (sum(each.tokens for each in self.kept(one).values()) for one in (self.before, self.after))
         return before, after
 

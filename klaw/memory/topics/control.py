@@ -1,7 +1,7 @@
 """What a person may do to topics: merge them, split one, rebuild them, and take any of that back.
 
 No actor: admin requests call it. Every change is decided on what is read here and checked again in the writer's
-transaction, so the archivist may work on the same chat meanwhile: one of the two is told that something has changed.
+transaction, so the archivist may work on the same chat meanwhile: one of the two learns that something has changed.
 """
 
 from collections.abc import Callable, Sequence
@@ -115,7 +115,7 @@ class TopicControl:
                 divides it.
 
         Raises:
-            TopicRefused: the topic is unknown, a message is none of it or named twice, or no model can divide it;
+            TopicRefused: the topic is unknown, a message is not one of it or is named twice, or no model can divide it;
                 nothing was changed.
             StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.store``.
 
@@ -195,7 +195,7 @@ class TopicControl:
         can be taken back in the same way.
 
         Raises:
-            TopicRefused: there is none, or a later one is in the way.
+            TopicRefused: there is nothing to take back, or a later change is in the way.
             StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.undo``.
 
         Cancellation: it may be done or not.

@@ -41,13 +41,13 @@ PROMPT = "facts"
 NEAREST = 30
 """So many kept facts the model is shown."""
 SHOWN_CHARS = 300
-"""Of each."""
+"""Characters of each of them."""
 MOST_CALLS = 1_000
 """Messages that a turn's calls and results are at most."""
 MAX_CHANGES = 20
 """Most changes that one question may bring; of more the most important ones count."""
 MAX_CHARS = 500
-"""Of one statement: what is longer is a copy of the conversation."""
+"""Characters of one statement: what is longer is a copy of the conversation."""
 MIN_IMPORTANCE = 20
 """Below is what the prompt calls not worth keeping."""
 

@@ -38,7 +38,7 @@ MAX_PEOPLE = 20
 MOST_SHOWN = 30
 """So many known people the model is shown."""
 SHOWN_CHARS = 200
-"""Of each."""
+"""Characters of each of them."""
 
 log = structlog.get_logger("klaw.people")
 

@@ -28,7 +28,7 @@ LOAD_S = 30.0
 WHOLE_S = 60.0
 FALLBACK_TOPICS = 5
 LONG_CHARS = 25_000
-"""Of a longer topic an excerpt is given, not all of it."""
+"""A longer topic is given as an excerpt."""
 MAX_EXCERPT_CHARS = 4_000
 MAX_REASON_CHARS = 300
 MAX_LINE_CHARS = 600
@@ -53,7 +53,7 @@ class TopicChoice:
     id: Whole
     reason: Text = ""
     excerpt: Text = ""
-    """Of a topic over 25,000 characters; empty: use its messages."""
+    """The part that helps, of a topic over 25,000 characters; empty: use its messages."""
 
 
 @attrs.frozen(kw_only=True)

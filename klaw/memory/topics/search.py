@@ -28,7 +28,7 @@ MAX_CANDIDATES = 50
 MESSAGES = 50
 """So many of the best messages speak for their topics."""
 DEPTH = 100
-"""Of the search over messages by words."""
+"""Most results of the search over messages by words."""
 VECTOR_WEIGHT = 1.0
 WORDS_WEIGHT = 1.0
 MESSAGES_WEIGHT = 12.0

@@ -48,7 +48,7 @@ class Cut:
     chunks: tuple[TopicChunk, ...]
     """The oldest first."""
     open_since: float | None
-    """When the last message of the session was said that is not stale yet; None when there is none."""
+    """When the last message of the session that is not stale yet was written; None when all are stale."""
 
 
 def cut(rows: Sequence[Unarchived], now: float, pause_s: float, max_messages: int, *, more: bool) -> Cut:

@@ -34,7 +34,7 @@ _POSTINGS = {
 IDF_POWER = 0.8
 """Rare words count a little less than BM25 has it: one rare word of a question must not outweigh three others."""
 _LEAST_IDF = 1e-6
-"""Of a word that is in more than half of the messages, as SQLite's bm25 has it."""
+"""The weight of a word that is in more than half of the messages, as SQLite's bm25 has it."""
 
 
 def quote(word: str) -> str:
@@ -68,7 +68,7 @@ class Scores:
     shared: npt.NDArray[np.int64]
     """How many of the words each has."""
     weights: Sequence[float] = ()
-    """Of the words that were looked for: the rarer, the more; what ``values`` are made of."""
+    """How much each of the words that were looked for counts: the rarer, the more; ``values`` are made of them."""
     complete: bool
     """Whether all words were looked for."""
 

@@ -68,7 +68,7 @@ class HistoryEnd:
     """Where a user's history ends now."""
 
     last_rowid: int
-    """Row id of the newest message of all users; 0 when there is none."""
+    """Row id of the newest message of all users; 0 in an empty database."""
     latest: date | None
     """The local day of the user's last message."""
 

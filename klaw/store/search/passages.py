@@ -13,7 +13,7 @@ import attrs
 
 from klaw.domain.names import UserId
 from klaw.store.engine import vector_model
-from klaw.store.search import knowledge_vectors
+from klaw.store.search import knowledge_search
 from klaw.store.search.fulltext import TextHit, ranked
 from klaw.store.search.vector_search import Neighbour
 
@@ -43,7 +43,7 @@ _OF: dict[PassageKind, _PassageTables] = {
     "chunk": _PassageTables(table="chunks", text="heading || text"),
     "note": _PassageTables(table="tool_notes"),
     # Three ranges of an index, and no order: there may be a hundred thousand.
-    "document": _PassageTables(table="kb_passages", parts="text, lead", missing=knowledge_vectors.MISSING, order=""),
+    "document": _PassageTables(table="kb_passages", parts="text, lead", missing=knowledge_search.MISSING, order=""),
 }
 
 
@@ -121,7 +121,7 @@ def store(connection: apsw.Connection, model: str, made: Sequence[PassageVector]
         connection.execute(_TAKE[each.kind], (each.rowid, model, each.text))
         if connection.changes():
             if each.kind == "document":
-                knowledge_vectors.put(connection, each.rowid, each.vector)
+                knowledge_search.put(connection, each.rowid, each.vector)
             else:
                 connection.execute(_STORE[each.kind], (each.rowid, each.vector))
             stored += 1

@@ -31,7 +31,7 @@ class NamedPerson:
     last_at: str | None
     """When it was last named in a topic or a day's talk."""
     facts: tuple[Fact, ...]
-    """That name it, the most important first. None that may be somebody else's words."""
+    """Facts that name the person, the most important first, without those that may be somebody else's words."""
 
 
 def find(

@@ -51,7 +51,7 @@ def search_topics(
     Args:
         vector: of the query, if there is one.
         words: of the query.
-        rowids: messages that a search found; their topics are told.
+        rowids: messages that a search found; their topics are found too.
         filters: whose topics, and which.
         min_cosine: topics that are less near are not found by vector.
         depth: most results of each list.

@@ -235,7 +235,7 @@ def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list
 
 
 def to_embed(connection: apsw.Connection, rowids: Sequence[int]) -> list[WaitingMessage]:
-    """Some messages as ``unembedded`` tells them, whether they have a vector or not."""
+    """Some messages as ``unembedded`` gives them, whether they have a vector or not."""
     return [WaitingMessage(*row) for row in connection.execute(_OF_ROWS, (json.dumps(list(rowids)),))]
 
 
