@@ -24,17 +24,17 @@ _BOUNDS = {
 
 
 @attrs.frozen
-class Told:
-    """In ``Annotated``: the type that a model is told of, where it is not the one that its answer is read as."""
+class SchemaType:
+    """In ``Annotated``: the type for the schema, where it is not the one that the value is read as."""
 
     kind: Any
-    """Also a tuple: one of these texts."""
+    """A tuple stands for one of its texts."""
 
 
 def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[str, Any]:
     """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``dict[str, Any]``,
     ``Literal``, an enum of texts, a ``NewType``, ``T | None``, an attrs class, or one of these in ``Annotated`` with a
-    description (a text), ``Bounds`` and ``Told``.
+    description (a text), ``Bounds`` and ``SchemaType``.
 
     Args:
         kind: the type.
@@ -49,7 +49,7 @@ def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[s
     origin, inner = get_origin(kind), get_args(kind)
     part = partial(schema_of, closed=closed, exact=exact)
     if origin is Annotated:
-        told = next((note.kind for note in inner[1:] if isinstance(note, Told)), inner[0])
+        told = next((note.kind for note in inner[1:] if isinstance(note, SchemaType)), inner[0])
         made = part(told)
         for note in inner[1:] if not closed else ():  # some refuse bounds in the form of an answer
             limits = note.form if exact and isinstance(note, Check) else note
@@ -89,9 +89,21 @@ def _object(kind: type[attrs.AttrsInstance], *, closed: bool, exact: bool) -> di
     for field in fields:
         if isinstance(field.default, str | int | float):  # a boolean is one
             properties[wire_name(field)]["default"] = field.default
+    for field in fields if exact else ():
+        properties[wire_name(field)] |= _about(field)
     required = [wire_name(field) for field in fields if field.default is attrs.NOTHING]
     made = {"type": "object", "properties": properties, **({"required": required} if required else {})}
     return {**made, "additionalProperties": False} if exact else made
+
+
+def _about(field: "attrs.Attribute[Any]") -> dict[str, Any]:
+    """What an argument of an operation (``operations.operation.Argument``) says for people who fill in a form."""
+    about = field.metadata.get("argument")
+    if about is None:
+        return {}
+    title = about.title or field.name.replace("_", " ").capitalize()
+    examples = {"examples": list(about.examples)} if about.examples else {}
+    return {"title": title, **({"description": about.help} if about.help else {}), **examples}
 
 
 def _bounds(note: object, kind: str | list[str]) -> dict[str, Any]:

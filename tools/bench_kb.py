@@ -44,7 +44,7 @@ from klaw.domain.knowledge import (
     Document,
     DocumentId,
     DocumentState,
-    Passage,
+    PassageText,
     Source,
     SourceId,
     SourceKind,
@@ -54,10 +54,10 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.search import FoundPassage
 from klaw.knowledge.passage_features import PASSAGES
 from klaw.knowledge.reading.passages import Cutter
-from klaw.knowledge.reading.reader import Reading
+from klaw.knowledge.reading.reader import DocumentReading
 from klaw.knowledge.search import KnowledgeSearch
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.passage import Passage as Text
+from klaw.memory.embed.passage import PassageText as Text
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.ranker import Pool, built_in
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
@@ -132,7 +132,7 @@ async def new_base(store: Store, name: str) -> Source:
     return await store.writer.run(sources.put, LOCAL_USER, source)
 
 
-async def add(store: Store, source: Source, name: str, title: str, cut: Sequence[Passage]) -> DocumentId:
+async def add(store: Store, source: Source, name: str, title: str, cut: Sequence[PassageText]) -> DocumentId:
     """Store a document."""
     made = Document(
         id=document_id(source.id, name),
@@ -150,8 +150,8 @@ async def read_folder(store: Store, source: Source, folder: Path) -> dict[str, i
     """Read all documents of a folder. Returns the number of passages of each."""
     counts = {}
     for path in await trio.to_thread.run_sync(lambda: sorted(folder.iterdir())):
-        cutter, cut = Cutter(), list[Passage]()
-        async with Reading(path) as reading:
+        cutter, cut = Cutter(), list[PassageText]()
+        async with DocumentReading(path) as reading:
             async for block in reading:
                 cut += cutter.add(block)
         cut += cutter.finish()
@@ -306,7 +306,7 @@ async def articles(store: Store, model: CachedModel, path: Path) -> dict[str, fl
     source, told = await new_base(store, "articles"), _json(path)
     for message in told["messages"]:
         text = message["content"]
-        cut = [Passage(ordinal=0, text=text, start=0, end=len(text), tokens=tokens.estimate(text))]
+        cut = [PassageText(ordinal=0, text=text, start=0, end=len(text), tokens=tokens.estimate(text))]
         await add(store, source, message["id"], "", cut)
     await embed(store, model)
     search = searching(store, ready_embedder(model))
@@ -339,7 +339,7 @@ async def scale(store: Store, model: CachedModel, source: Source, folder: Path, 
         cut = []
         for ordinal in range(min(500, count - start)):
             text = "\n".join(chance.choices(lines, k=max(1, 1_000 // 60)))[:1_000]
-            cut.append(Passage(ordinal=ordinal, text=text, first_page=ordinal, start=0, end=len(text), tokens=250))
+            cut.append(PassageText(ordinal=ordinal, text=text, first_page=ordinal, start=0, end=len(text), tokens=250))
         await add(store, large, f"report-{start}.pdf", "", cut)
         waiting = await store.readers.run(passages.unembedded, name, 500, ("document",))
         made = vectors[noise.integers(len(vectors), size=len(waiting))]

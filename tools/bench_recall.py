@@ -44,8 +44,8 @@ from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.embed.model import EmbeddingModel
-from klaw.memory.embed.offline import ReadyEmbedder
-from klaw.memory.embed.passage import Passage, passage, vectors_id
+from klaw.memory.embed.offline import OfflineEmbedder
+from klaw.memory.embed.passage import PassageText, passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall import excerpt as pack_module
 from klaw.memory.recall import message_features
@@ -82,7 +82,7 @@ class CachedModel:
         if cache is not None and cache.exists():
             self._known = pickle.loads(cache.read_bytes())
 
-    def read(self, texts: Sequence[str] | Sequence[Passage], kind: Any) -> list[Reading]:
+    def read(self, texts: Sequence[str] | Sequence[PassageText], kind: Any) -> list[Reading]:
         made_by = f"{self.model.model_id}\0{self.model.coder.id if self.model.coder else None}\0{kind}"
         keys = [hashlib.sha256(f"{made_by}\0{text}".encode()).hexdigest() for text in texts]
         missing = [(key, text) for key, text in zip(keys, texts, strict=True) if key not in self._known]
@@ -92,7 +92,7 @@ class CachedModel:
             self._known.update({key: reading for (key, _), reading in zip(part, readings, strict=True)})
         return [self._known[key] for key in keys]
 
-    def embed(self, texts: Sequence[str] | Sequence[Passage], kind: Any) -> list[bytes]:
+    def embed(self, texts: Sequence[str] | Sequence[PassageText], kind: Any) -> list[bytes]:
         return [reading.vector for reading in self.read(texts, kind)]
 
     def save(self) -> None:
@@ -129,9 +129,9 @@ def conversations(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
         yield {**json.loads(path.read_text(encoding="utf-8")), "set": path.stem.split("-")[0]}
 
 
-def ready_embedder(model: CachedModel) -> ReadyEmbedder:
+def ready_embedder(model: CachedModel) -> OfflineEmbedder:
     """The model behind the embedder's handle."""
-    return ReadyEmbedder(lambda text: model.read([text], "query")[0], model.model.random_cosine, SystemClock())
+    return OfflineEmbedder(lambda text: model.read([text], "query")[0], model.model.random_cosine, SystemClock())
 
 
 async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -> ChatScope:

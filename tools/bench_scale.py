@@ -37,7 +37,7 @@ from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.embed.offline import ReadyEmbedder
+from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import MAX_WORDS
 from klaw.memory.recall.recall import DEPTH, Recall
@@ -318,7 +318,7 @@ async def pages(path: Path, material: Material) -> dict[str, float]:
     spent = []
     async with open_readers(path, 1) as readers:
         search = MemorySearch(
-            readers, ReadyEmbedder(lambda text: material.reading(text, known[text]), 0.0, clock), clock
+            readers, OfflineEmbedder(lambda text: material.reading(text, known[text]), 0.0, clock), clock
         )
         for text in known:
             begin = time.perf_counter()
@@ -364,7 +364,7 @@ async def recall_all(
     return spent
 
 
-class KnownQueries(ReadyEmbedder):
+class KnownQueries(OfflineEmbedder):
     """Gives a known vector after something else; the search by words goes on meanwhile."""
 
     def __init__(

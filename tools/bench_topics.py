@@ -46,7 +46,7 @@ from klaw.domain.search import NOTHING
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.offline import ReadyEmbedder
+from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_query
@@ -70,7 +70,7 @@ SUMMARY_WORDS = 40
 _SESSION = re.compile(r"D(\d+):")
 
 
-class BackgroundEmbedder(ReadyEmbedder):
+class BackgroundEmbedder(OfflineEmbedder):
     """Also makes passages."""
 
     def __init__(self, model: CachedModel) -> None:

@@ -22,6 +22,7 @@ from typing import (
 import attrs
 
 from klaw.convert import wire_name
+from klaw.domain.notes import Column, notes
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -33,7 +34,6 @@ def schema_of_answer(kind: Any, named: dict[str, Schema], *, written: bool = Fal
     ``Literal``, an enum of texts, a ``NewType``, a union of these, or ``Any``.
 
     Args:
-        kind: the type.
         named: gets the schemas of the classes, to which ``$ref`` points, by their names.
         written: attrs classes are as their converter writes them: with the names outside, and what has a default may
             be left out.
@@ -86,6 +86,8 @@ def _named(kind: Any, named: dict[str, Schema], *, written: bool) -> Schema:
         else:
             names, required = dict.fromkeys(hints), sorted(kind.__required_keys__)
         properties = {names[each] or each: schema_of_answer(hints[each], named, written=written) for each in names}
+        for each, column in notes(kind, Column).items() if is_class else ():
+            properties[names[each]] = {**properties[names[each]], "title": column.title or each}
         named[name] |= {"type": "object", "properties": properties, "required": required}
     if named[name]["$comment"] != of:
         raise TypeError(f"two classes have the name {name}")

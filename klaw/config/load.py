@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from klaw.config.document import Document, join_path, plain_scalar, read_document
+from klaw.config.document import ConfigTree, join_path, plain_scalar, read_document
 from klaw.config.environment import Reference, Secret
 from klaw.config.keys import file_key
 from klaw.config.paths import CONFIG_NAMES
@@ -51,36 +51,34 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
 
 
 def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
-    """Read a configuration text.
-
-    Raises:
-        ConfigError: the text is not YAML, or breaks rules (all of them named).
-    """
+    """Read a configuration text. Raises ConfigError: the text is not YAML, or breaks rules (all of them named)."""
     return _build(read_document(text, environ))
 
 
-def _build(document: Document) -> tuple[EngineConfig, list[Problem]]:
-    tree = document.tree
-    warnings = [*_renamed(tree), *_tools_by_schema(tree), *_retired(tree)]
+def _build(document: ConfigTree) -> tuple[EngineConfig, list[Problem]]:
+    tree, clashes = document.tree, list[Problem]()
+    warnings = [*_renamed(tree, clashes), *_tools_by_schema(tree), *_retired(tree)]
     old = {f"{section}.{new}": f"{section}.{name}" for (section, name), new in RENAMED.items()}
     old = {path: name for path, name in old.items() if any(warning.path == name for warning in warnings)}
     try:
-        config = read_settings(tree, document.problems)
+        config = read_settings(tree, (*document.problems, *clashes))
     except ConfigError as error:  # a renamed key is named as it stands in the file
         raise ConfigError([attrs.evolve(each, path=old.get(each.path, each.path)) for each in error.problems]) from None
     return config, warnings
 
 
-def _renamed(tree: dict[str, Any]) -> Iterator[Problem]:
-    """Give old keys their new names. Raises ConfigError: both are given."""
+def _renamed(tree: dict[str, Any], clashes: list[Problem]) -> Iterator[Problem]:
+    """Give old keys their new names. Where both are given, ``clashes`` gets a problem."""
     for (section, old), new in RENAMED.items():
         values = tree.get(section)
         if isinstance(values, dict) and old in values:
-            old_path, new_path = f"{section}.{old}", f"{section}.{new}"
+            old_path, new_path, value = f"{section}.{old}", f"{section}.{new}", values.pop(old)
             if new in values:
-                raise ConfigError.of(f"is the old name of {new_path}; give only one of them", old_path)
-            values[new] = values.pop(old)
-            yield Problem(path=old_path, message=f"is deprecated; call it {new_path}")
+                message = f"is the old name of {new_path}; give only one of them"
+                clashes.append(Problem(path=old_path, message=message))
+            else:
+                values[new] = value
+                yield Problem(path=old_path, message=f"is deprecated; call it {new_path}")
 
 
 def _retired(tree: dict[str, Any]) -> Iterator[Problem]:
@@ -93,7 +91,7 @@ def _retired(tree: dict[str, Any]) -> Iterator[Problem]:
             values = values.get(section) if isinstance(values, dict) else None
         if isinstance(values, dict) and name in values:
             del values[name]
-            yield Problem(path=".".join((*sections, name)), message=f"has no effect any more: {instead}; remove it")
+            yield Problem(path=".".join((*sections, name)), message=f"no longer has an effect: {instead}; remove it")
     if tree.get("facts") == {}:  # no other key was ever in it
         del tree["facts"]
 
@@ -147,7 +145,6 @@ def override_section(config: EngineConfig, section: str, given: Sequence[str]) -
     """The configuration with some keys of one section changed.
 
     Args:
-        config: what the others are taken from.
         section: whose keys may be changed, as in the file: ``autoRag``.
         given: ``autoRag.topK=5``, the value as it would stand in the file.
 

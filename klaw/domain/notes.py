@@ -7,6 +7,7 @@ page and MCP need to know about a field. Pure.
         message: Annotated[str | None, Wire("message_id"), MadeFrom("message")] = None
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -37,27 +38,43 @@ class Edit:
 
     help: str
     """One line for ``--help``, the form on the page and the description of the MCP tool."""
+    name: str = ""
+    """What the argument is called, if not like the field."""
+    given: Any = None
+    """The type that the argument is read as, if not the field's; it may refuse what old records have."""
+    option: str | None = None
+    """On the command line, if not ``--name``."""
+    title: str = ""
+    """On the page, if not the name in words."""
+    offered: tuple[str, ...] = ()
+    """Values that the page offers; others are valid too."""
 
 
 @attrs.frozen
 class Column:
-    """Lists show the field."""
+    """Lists show the field, and so does whatever shows one thing alone. A field that is None is left out."""
 
     title: str = ""
     """Head of the column; the field's name if empty."""
     right: bool = False
     """Whether its values are flush right, as numbers are."""
+    wide: bool = False
+    """Whether its values are long, so that the column stands last."""
+    alone: bool = False
+    """Whether only what shows one thing alone has it."""
+    shown: Callable[[Any], str] | None = None
+    """What people see of a value, if not the value itself."""
 
 
 N = TypeVar("N")
 
 
-def notes(cls: type[Any], note: type[N]) -> dict[str, N]:
+def notes(cls: Any, note: type[N]) -> dict[str, N]:
     """The fields of a class that have a note of a kind, by the names of the attributes, in their order."""
-    return {name: each for name, of_field in _all(cls).items() for each in of_field if isinstance(each, note)}
+    return {name: each for name, of_field in _notes(cls).items() for each in of_field if isinstance(each, note)}
 
 
 @cache
-def _all(cls: Any) -> dict[str, tuple[Any, ...]]:
+def _notes(cls: Any) -> dict[str, tuple[Any, ...]]:
     fields = attrs.fields(attrs.resolve_types(cls, include_extras=True))
     return {field.name: getattr(field.type, "__metadata__", ()) for field in fields}

@@ -30,9 +30,9 @@ from klaw.llm.ask_json import ask_json
 from klaw.llm.client import Meter
 from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, JsonSchema
-from klaw.memory.asking import Asker, Charge, question
+from klaw.memory.background_llm import Asker, CallCharge, question
 from klaw.store.engine.database import Readers
-from klaw.store.kinds.chats import Bound
+from klaw.store.kinds.chats import BoundBases
 from klaw.store.kinds.knowledge import sources
 
 GRAPHS_SHARE = 0.4
@@ -66,7 +66,7 @@ class BoundQuestion:
     """What the turn answers, joined."""
     history: Sequence[Message]
     """What was said before in the segment."""
-    bound: Bound
+    bound: BoundBases
     max_tokens: int
     """Estimated, of all passages together."""
 
@@ -142,7 +142,7 @@ class Dialogue:
 
     def _say(self, meter: Meter) -> Callable[[tuple[ChatMessage, ...], JsonSchema], Awaitable[str]]:
         """Asks the model that chats; the caller holds a slot."""
-        asker = attrs.evolve(self.asker, charge=Charge(meter))
+        asker = attrs.evolve(self.asker, charge=CallCharge(meter))
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
             return (await asker.call(asker.llm.router.route(), messages, schema=schema, priority=None)).text

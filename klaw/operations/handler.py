@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from klaw.llm.budget import DailyBudget
     from klaw.llm.client import Llm
     from klaw.memory.embed.embedder import Embedder
-    from klaw.memory.parts import Memory
+    from klaw.memory.parts import MemoryParts
     from klaw.memory.recall.recall import Recall
     from klaw.memory.search.search import MemorySearch
-    from klaw.runs.parts import Tasks
+    from klaw.runs.parts import TaskParts
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
     from klaw.store.rebuild.actor import Reindexer
@@ -121,11 +121,11 @@ class Parts:
     core: "Core"
     reindexer: "Reindexer"
     llm: "Llm"
-    memory: "Memory"
+    memory: "MemoryParts"
     knowledge: "Knowledge"
     tools: "Tools"
     agent: "Agent"
-    tasks: "Tasks"
+    tasks: "TaskParts"
     chats: "ChatDirectory"
     _listeners: Listeners | None = None
 

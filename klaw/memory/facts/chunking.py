@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from klaw.domain import tokens
-from klaw.store.kinds.memory_files import Chunk
+from klaw.store.kinds.memory_files import FileChunk
 
 TARGET_TOKENS = 400
 """Estimated, of a piece. The embedding model reads 512 at once."""
 MAX_CHUNKS = 2_000
-"""Of one file; what comes after is not searched."""
+"""Characters of one file that are searched."""
 MAX_TITLE = 80
 """Characters that a heading gives to the path of its pieces; a longer one is text of its section too."""
 
@@ -39,18 +39,17 @@ class _Block:
         return "\n".join(self.lines)
 
 
-def chunks_of(text: str, target: int = TARGET_TOKENS) -> list[Chunk]:
+def chunks_of(text: str, target: int = TARGET_TOKENS) -> list[FileChunk]:
     """The pieces of a file in order; none of an empty one.
 
     Args:
-        text: of the file.
         target: estimated tokens of a piece.
     """
-    found: list[Chunk] = []
+    found: list[FileChunk] = []
     for heading, blocks in _sections(text.lstrip("\ufeff").splitlines()):
         for part in _packed((piece for block in blocks for piece in _cut(block, target)), target):
             body = "\n\n".join(block.text for block in part)
-            found.append(Chunk(line=part[0].line, heading=heading, text=body))
+            found.append(FileChunk(line=part[0].line, heading=heading, text=body))
             if len(found) == MAX_CHUNKS:
                 return found
     return found

@@ -22,7 +22,7 @@ from klaw.domain.search import PASSED
 from klaw.domain.topic import Asked, ChosenTopics, Fate, TopicCandidate, TopicId
 from klaw.errors import StorageError
 from klaw.llm.client import Meter
-from klaw.memory.asking import Asker, Charge
+from klaw.memory.background_llm import Asker, CallCharge
 from klaw.memory.recall.gate import Evidence, Gate, calibrated
 from klaw.memory.recall.pipeline import Account
 from klaw.memory.recall.query import Query, read_query
@@ -124,7 +124,7 @@ class TopicChooser:
         if self.asker is None or not shown:
             return None
         reranker = TopicReranker(
-            attrs.evolve(self.asker, charge=Charge(meter)), self.search.readers, self.search.metrics
+            attrs.evolve(self.asker, charge=CallCharge(meter)), self.search.readers, self.search.metrics
         )
         try:
             return await reranker.choose(user, text, shown, within_s=choose_by - trio.current_time())

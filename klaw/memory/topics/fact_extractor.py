@@ -24,10 +24,10 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.text import minute, tagged
 from klaw.domain.topic import Topic
 from klaw.errors import BadAnswer, InvalidValue, NoSuchFact, TopicChanged
-from klaw.json_schema import Told
+from klaw.json_schema import SchemaType
 from klaw.llm.ask_json import Text, Usable, Whole, usable
-from klaw.memory.asking import Asker
-from klaw.memory.facts.facts import Facts, NoOlder, Saved
+from klaw.memory.background_llm import Asker
+from klaw.memory.facts.facts import Facts, FactSaved, NoOlder
 from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, ProposedPerson, line, people_changes
 from klaw.memory.topics.texts import middle_out, render
 from klaw.store.engine import meta
@@ -67,7 +67,7 @@ class ProposedFact:
     """Number of the kept fact, from 1; 0 with ``add``."""
     text: Text = ""
     """Empty with ``delete``."""
-    category: Annotated[str, Form(_category, str), Told(tuple(CATEGORIES))] = "other"
+    category: Annotated[str, Form(_category, str), SchemaType(tuple(CATEGORIES))] = "other"
     importance: Whole = -1
     message: Whole
     """Number of the user's message that says it."""
@@ -85,8 +85,10 @@ def _people(value: object) -> Usable[ProposedPerson]:
 class FactsAnswer:
     """What the model answers."""
 
-    facts: Annotated[Usable[ProposedFact], Form(partial(usable, cls=ProposedFact), list), Told(list[ProposedFact])]
-    people: Annotated[Usable[ProposedPerson], Form(_people, list), Told(list[ProposedPerson])] = NONE
+    facts: Annotated[
+        Usable[ProposedFact], Form(partial(usable, cls=ProposedFact), list), SchemaType(list[ProposedFact])
+    ]
+    people: Annotated[Usable[ProposedPerson], Form(_people, list), SchemaType(list[ProposedPerson])] = NONE
 
 
 @attrs.frozen
@@ -270,7 +272,7 @@ class FactExtractor:
         )
         if isinstance(outcome, NoOlder):
             log.info("fact_gone_meanwhile")
-        return isinstance(outcome, Saved)
+        return isinstance(outcome, FactSaved)
 
     async def _remove(self, fact: Fact) -> bool:
         try:

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypeAlias
 import attrs
 
 from klaw.errors import StorageError
-from klaw.store.search.vectors import WaitingMessage
+from klaw.store.search.vectors import UnembeddedMessage
 
 Phase: TypeAlias = Literal[
     "scan",
@@ -58,13 +58,13 @@ class Embeds(Protocol):
         """Id of what makes its codes of tokens; None: it makes none."""
         ...
 
-    def embed(self, messages: Sequence[WaitingMessage]) -> list[tuple[bytes, bytes | None]]:
+    def embed(self, messages: Sequence[UnembeddedMessage]) -> list[tuple[bytes, bytes | None]]:
         """Vectors of stored messages (little-endian float32) and codes of their tokens. Raises ModelError."""
         ...
 
 
 @attrs.frozen(kw_only=True)
-class Options:
+class ReindexOptions:
     """What the person who runs it chose."""
 
     accept_differences: bool = False
@@ -151,7 +151,7 @@ class Vectors:
 
 
 @attrs.frozen(kw_only=True)
-class Report:
+class ReindexReport:
     """How a reindex ended."""
 
     swapped: bool

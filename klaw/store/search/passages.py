@@ -48,7 +48,7 @@ _OF: dict[PassageKind, _PassageTables] = {
 
 
 @attrs.frozen
-class WaitingPassage:
+class UnembeddedPassage:
     """A fact, a chunk or a passage that waits for its vector."""
 
     kind: PassageKind
@@ -74,12 +74,12 @@ _COUNT = {
 
 def unembedded(
     connection: apsw.Connection, model: str, limit: int, kinds: Sequence[PassageKind] = KINDS
-) -> list[WaitingPassage]:
+) -> list[UnembeddedPassage]:
     """What of all users has no vector of a model, of what a user keeps the newest first: for the embedder."""
-    found: list[WaitingPassage] = []
+    found: list[UnembeddedPassage] = []
     for kind in kinds:
         rows = connection.execute(_UNEMBEDDED[kind], (model, limit - len(found)))
-        found += [WaitingPassage(kind, *row) for row in rows]
+        found += [UnembeddedPassage(kind, *row) for row in rows]
     return found
 
 

@@ -34,7 +34,7 @@ CLEAR_CHUNKS = 16
 
 
 @attrs.frozen
-class WaitingMessage:
+class UnembeddedMessage:
     """A message that waits for its vector."""
 
     rowid: int
@@ -224,19 +224,19 @@ _UNEMBEDDED = _READ.format(
 _OF_ROWS = _READ.format(rows="SELECT value AS rowid FROM json_each(?)")
 
 
-def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[WaitingMessage]:
+def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[UnembeddedMessage]:
     """Messages that should have a vector and have none, the newest first.
 
     ``+rowid``: without it SQLite walks back over the whole table to find the few that wait. The previous message is the
     nearest one of the chat, whatever its segment: segments follow each other, so behind another segment's message there
     is none of this one, and the look back stays short.
     """
-    return [WaitingMessage(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
+    return [UnembeddedMessage(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
 
 
-def to_embed(connection: apsw.Connection, rowids: Sequence[int]) -> list[WaitingMessage]:
+def to_embed(connection: apsw.Connection, rowids: Sequence[int]) -> list[UnembeddedMessage]:
     """Some messages as ``unembedded`` gives them, whether they have a vector or not."""
-    return [WaitingMessage(*row) for row in connection.execute(_OF_ROWS, (json.dumps(list(rowids)),))]
+    return [UnembeddedMessage(*row) for row in connection.execute(_OF_ROWS, (json.dumps(list(rowids)),))]
 
 
 _COUNT_UNEMBEDDED = """

@@ -22,11 +22,11 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary, SummaryState, ToolNote
 from klaw.errors import StorageFull, SummaryOutdated
-from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted
+from klaw.memory.summaries.choosing import Rules, SummaryChunk, choose, evicted
 from klaw.store import changes
 from klaw.store.kinds import memory_journal, messages, summaries
 from klaw.store.kinds.pending import read_rows
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import coverage
 from klaw.store.search.coverage import ChatTally
 from klaw.store.store import Store
@@ -54,7 +54,7 @@ STEPS = st.lists(
 )
 
 
-def draft(chunk: Chunk, size: int, **changes: Any) -> NewSummary:
+def draft(chunk: SummaryChunk, size: int, **changes: Any) -> NewSummary:
     text = "Слово " * size
     first = chunk.messages[0]
     made = NewSummary(
@@ -73,7 +73,7 @@ def draft(chunk: Chunk, size: int, **changes: Any) -> NewSummary:
     return attrs.evolve(made, **changes)
 
 
-async def pick(store: Store) -> tuple[Any, Chunk | None]:
+async def pick(store: Store) -> tuple[Any, SummaryChunk | None]:
     found = await store.readers.run(summaries.uncovered, CHAT, 1_000)
     if found is None:
         return None, None
@@ -258,7 +258,7 @@ async def test_a_reindex_beside_a_writing_server(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await grow(store, 60)
     async with reindexing_store(tmp_path) as (store, reindexer):
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         while reindexer.status.state == "running":
             await grow(store, 3)
         status = await ended(reindexer)

@@ -17,7 +17,7 @@ from klaw.config.memory import AutoRagConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.offline import ReadyEmbedder
+from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
@@ -72,7 +72,7 @@ async def fill(store: Store, count: int = 200) -> ChatScope:
 
 
 def recall_over(store: Store, steps: SlowSteps, embed: Callable[[str], bytes] = lambda _text: vector(0)) -> Recall:
-    embedder = ReadyEmbedder(lambda text: Reading(embed(text)), 0.0, SystemClock())
+    embedder = OfflineEmbedder(lambda text: Reading(embed(text)), 0.0, SystemClock())
     config = AutoRagConfig(time_budget_ms=2_000, relevance_threshold=1)
     return Recall(store.readers, embedder, config, FixedClock(START), monotonic=steps.now)
 
@@ -139,7 +139,7 @@ async def test_a_statement_is_interrupted_in_its_middle(tmp_path: Path, monkeypa
 
 
 async def test_a_late_vector_leaves_time_for_the_words(tmp_path: Path) -> None:
-    class Late(ReadyEmbedder):
+    class Late(OfflineEmbedder):
         async def read(self, text: str) -> Reading:
             await trio.sleep_forever()
             raise AssertionError
@@ -176,7 +176,7 @@ async def test_busy_readers_do_not_hold_a_reply(tmp_path: Path) -> None:
     steps = SlowSteps()
     async with running_store(tmp_path) as store, trio.open_nursery() as nursery:
         scope = await fill(store, 20)
-        embedder = ReadyEmbedder(lambda _text: Reading(vector(0)), 0.0, SystemClock())
+        embedder = OfflineEmbedder(lambda _text: Reading(vector(0)), 0.0, SystemClock())
         recall = Recall(store.readers, embedder, AutoRagConfig(time_budget_ms=20), SystemClock())
         freed = trio.Event()
         busy = trio.Semaphore(0)

@@ -1,0 +1,169 @@
+"""Search in all that a user and the assistant said, in facts and in memory files. The answer holds pieces of messages,
+so it never goes into a log."""
+
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import attrs
+
+from klaw.domain.message import Role
+from klaw.domain.names import UserId
+from klaw.domain.search import kind_of
+from klaw.domain.text import plural
+from klaw.operations import operation as op
+from klaw.operations.chat import session_of
+from klaw.operations.handler import Caller, DatabaseParts
+from klaw.operations.lines import Again, Line, Marked, Shown, days, minute
+from klaw.operations.memory.people import told
+
+if TYPE_CHECKING:
+    from klaw.operations.answers.memory import SearchAnswer
+
+NOUN = op.Noun("search", "search all that was said, by words and by meaning")
+
+_TIMES = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; local time unless an offset is given"
+_NOTES = {
+    "embedding_off": "full text only: embedding.enabled is false",
+    "embedding_no_model": "full text only: there is no embedding model now (klaw status says why)",
+    "embedding_loading": "full text only: the embedding model is being loaded",
+    "embedding_restarting": "full text only: the embedder is being restarted",
+    "embedding_busy": "full text only: the embedder has too much to do",
+    "embedding_late": "full text only: the query's vector was not ready in time",
+    "embedding_failed": "full text only: the embedding model failed",
+    "no_vectors": "full text only: there are no vectors yet",
+    "no_model": "full text only: there is no embedding model now (klaw status says why)",
+    "other_model": "full text only: the stored vectors are of another embedding model",
+    "vectors_incomplete": "most messages have no vector yet and are found by their words only",
+    "vectors_not_encoded": "not all vectors were searched: they are being prepared",
+    "vector_search_failed": "full text only: the vectors are damaged; a running server makes them again",
+    "text_search_failed": "by meaning only: the full-text index is damaged (klaw doctor)",
+    "newest_only": "by words only newer messages were ranked: all words of the query are very frequent",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Search(op.OfUser):
+    query: op.Query = op.required("a question, or words", words=True)
+    chat: op.ChatName | None = op.argument("only messages of this chat", metavar="NAME")
+    since: op.Name | None = op.argument(f"only what was said from then on: {_TIMES}", metavar="TIME")
+    until: op.Name | None = op.argument("only what was said before; a day counts to its end", metavar="TIME")
+    role: Literal["user", "assistant"] | None = op.argument("only what the user or the assistant said")
+    limit: op.Limit = op.argument("results on a page, 1 to 100 (default: 10)", default=10, metavar="N")
+    page: op.Name | None = op.argument("number of the page, or what the page before names")
+
+
+# -- how it is shown --------------------------------------------------------------------------------------------------
+
+
+def show(answer: dict[str, Any]) -> Shown:
+    """The results, and how to see more."""
+    lines: list[Line] = []
+    for each in answer.get("people", ()):
+        lines += [
+            "  ".join(["person", *filter(None, told(each))]),
+            *(f"    {fact['text']}" for fact in each["facts"]),
+            "",
+        ]
+    for each in answer.get("topics", ()):
+        span = days(each["first_at"], each["last_at"])
+        chat = each["chat"].removeprefix(f"{answer['user']}:")
+        lines += ["  ".join(["topic", span, chat, plural(each["messages"], "message")]), f"    {each['summary']}", ""]
+    for each in answer["results"]:
+        marks = [[4 + begin, 4 + end] for begin, end in each["marks"]]
+        how = [] if each["words"] else ["by meaning" if each["vector_rank"] is not None else "beside a match"]
+        head = [*_label(each, answer["user"]), *how]
+        lines += ["  ".join(head), Marked(f"    {each['snippet']}", marks), ""]
+    if answer["results"]:
+        last = answer["first"] + len(answer["results"]) - 1
+        lines.append(f"{answer['first']} to {last} of {_results(answer)}")
+    if answer["next"] is not None:
+        lines.append(Again("more: ", {"page": answer["next"]}))
+    return Shown(lines, notes=notes(answer), found=bool(answer["results"] or answer.get("people")))
+
+
+def notes(answer: dict[str, Any]) -> list[str]:
+    """What a person should know of how the search was done, or why nothing was found."""
+    out = []
+    for code in answer["degraded"]:
+        name, _, detail = code.partition(":")
+        done = f"full text only, {detail.replace('%', ' %')} re-embedded: the embedding model was changed"
+        out.append(done if name == "reembedding" else _NOTES.get(code, code))
+    if answer["words_left_out"]:
+        out.append(f"very frequent words were not looked for: {', '.join(answer['words_left_out'])}")
+    if not answer["words"]:
+        out.append("QUERY has no word or emoji that could be searched for")
+    elif not answer["total"] and not answer.get("people"):
+        out.append("nothing found")
+    elif answer["total"] and not answer["results"]:
+        out.append(f"there is no such page: {_results(answer)} in all")
+    return out
+
+
+def _label(result: dict[str, Any], user: str) -> list[str]:
+    """What a result is, and where it is from."""
+    match result.get("kind", "message"):
+        case "fact":
+            about = f"{result['category']}, importance {result['importance']}"
+            origin = ["after reading from outside"] if result["origin"] == "tool" else []
+            return [minute(result["updated_at"]), f"fact {result['id']}", about, *origin]
+        case "file":
+            return [f"{result['path']}:{result['line']}", *([result["heading"]] if result["heading"] else [])]
+        case kind:
+            place = f"{result['chat'].removeprefix(f'{user}:')}#{result['seq']}"
+            what = "note on a tool's result" if kind == "note" else result["role"]
+            return [minute(result["created_at"]), place, what]
+
+
+def _results(answer: dict[str, Any]) -> str:
+    return f"{'' if answer['total_is_exact'] else 'at least '}{answer['total']}"
+
+
+# -- the operation ----------------------------------------------------------------------------------------------------
+
+
+@NOUN.operation("search", Search, cli="", show=show, offline=True, mcp="search")
+async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> "SearchAnswer":
+    """Search all that was said, by words and by meaning.
+
+    Finds messages of all chats, facts, memory files, topics and people. Use it first for every question about the user
+    or about what was said before; fetch then shows a result whole, by its chat and number like main#12, or as fact:ID,
+    topic:ID, person:ID.
+    """
+    from klaw.memory.search.search_order import Cursor, read_cursor
+    from klaw.store.search.history_search import HistoryFilters
+
+    chat = op.chat_of(asked.chat, caller.user, any_user=caller.everybody and asked.user is None)
+    page = op.understood("page", read_cursor, asked.page) if asked.page is not None else 1
+    now = page.asked_at if isinstance(page, Cursor) else parts.search.now()
+    since, until = op.timed("since", asked.since, now), op.timed("until", asked.until, now, until=True)
+    if since is not None and until is not None and since >= until:
+        raise op.OperationError("bad_args", "must be later than since", field="until")
+    filters = HistoryFilters(
+        user=UserId(chat.partition(":")[0]) if chat is not None else caller.user,
+        chat=chat,
+        since=since,
+        until=until,
+        role=Role(asked.role) if asked.role is not None else None,
+    )
+    if chat is not None:
+        await session_of(parts.readers, chat)
+    missing = await parts.embedder.prepare()
+    found = await parts.search.search(asked.query, filters, limit=asked.limit, page=page)
+    return {
+        "user": filters.user,
+        "chat": chat,
+        "since": since,
+        "until": until,
+        "role": asked.role,
+        "page": found.page,
+        "first": found.first,
+        "next": found.next,
+        "total": found.total,
+        "total_is_exact": found.total_is_exact,
+        "words": found.words,
+        "words_left_out": found.words_left_out,
+        "timings_ms": found.timings_ms,
+        "topics": found.topics,
+        "people": found.people,
+        "degraded": [missing if missing and each == "embedding_off" else each for each in found.degraded],
+        "results": [cast("Any", {"kind": kind_of(each), **attrs.asdict(each)}) for each in found.results],
+    }
