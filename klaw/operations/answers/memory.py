@@ -1,13 +1,14 @@
 """Facts, people, topics, search."""
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 import attrs
 
 from klaw.domain.fact import Fact
 from klaw.domain.person import Person
-from klaw.domain.search import FactResult, FileResult, NoteResult, PersonResult, SearchResult, TopicResult
+from klaw.domain.search import FactResult, FileResult, NoteResult, PersonResult, SearchPage, SearchResult
 from klaw.domain.topic import Topic
+from klaw.operations.answers import fields_of
 from klaw.operations.answers.chats import SaidMessage
 from klaw.operations.memory.people import MentionedIn, SpokenOf
 
@@ -116,24 +117,19 @@ class FoundNote(NoteResult):
     kind: Literal["note"]
 
 
-class SearchAnswer(TypedDict):
-    user: str
-    chat: str | None
-    since: str | None
-    until: str | None
-    role: Literal["user", "assistant"] | None
-    results: list[FoundMessage | FoundFact | FoundFile | FoundNote]
-    page: int
-    first: int
-    next: str | None
-    total: int
-    total_is_exact: bool
-    words: tuple[str, ...]
-    words_left_out: tuple[str, ...]
-    degraded: list[str]
-    timings_ms: dict[str, float]
-    topics: tuple[TopicResult, ...]
-    people: tuple[PersonResult, ...]
+if TYPE_CHECKING:
+    SearchAnswer: TypeAlias = dict[str, Any]
+else:
+    SearchAnswer = fields_of(
+        "SearchAnswer",
+        SearchPage,
+        user=str,
+        chat=str | None,
+        since=str | None,
+        until=str | None,
+        role=Literal["user", "assistant"] | None,
+        results=list[FoundMessage | FoundFact | FoundFile | FoundNote],
+    )
 
 
 class FetchAnswer(TypedDict):
