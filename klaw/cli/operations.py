@@ -171,7 +171,7 @@ def _texts(operation: Operation, arguments: argparse.Namespace, paths: Paths, gi
 def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
     """Whether the person agrees to what would be done."""
     if not sys.stdin.isatty():
-        print("klaw: nothing was changed; say --yes to do it, or --dry-run to see what would happen", file=sys.stderr)
+        print("klaw: nothing was changed: add --yes to do it, or --dry-run to see what would happen", file=sys.stderr)
         return False
     lines, _ = with_commands(operation.show(answer), lambda **_changed: "")
     print("\n".join(written(lines)), file=sys.stderr)

@@ -199,7 +199,7 @@ def _whose(path: Path) -> str:
             return belongs_to(each, owner)
         whose = f"{each} belongs to {name_of(owner)}"
         if not os.access(each, os.X_OK):
-            return f"{whose} and is closed to {me}, as whom this acts"
+            return f"{whose} and is closed to {me}, the user that this runs as"
         own = shlex.quote(str(each / "klaw"))
         return f"{whose}: as root, make a folder for {me} in it (install -d -m 700 -o {me} {own}) and name that"
     return "look at its permissions (ls -l)"

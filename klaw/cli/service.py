@@ -23,7 +23,7 @@ Say = Callable[..., None]
 
 @attrs.frozen(kw_only=True)
 class OfMachine:
-    dry_run: bool = argument("only say what would be done", default=False)
+    dry_run: bool = argument("only show what would be done", default=False)
     root: str | None = argument("work on the machine below this folder, as DESTDIR does; starts nothing", metavar="DIR")
 
 
