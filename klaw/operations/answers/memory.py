@@ -11,6 +11,7 @@ from klaw.domain.topic import Topic
 from klaw.operations.answers import fields_of
 from klaw.operations.answers.chats import SaidMessage
 from klaw.operations.memory.people import MentionedIn, SpokenOf
+from klaw.store.kinds.topic_changes import TopicChange
 
 
 class MemoryAnswer(TypedDict):
@@ -69,18 +70,12 @@ class FormerTopic(TypedDict):
     messages: int
 
 
-class ChangeOfTopics(TypedDict):
-    entry: int
-    at: str
-    chat: str
-    op: str
-    by: str
-    before: list[FormerTopic]
-    before_count: int
-    after: tuple[int, ...]
-    after_count: int
-    undoes: int | None
-    undone_by: int | None
+if TYPE_CHECKING:
+    ChangeOfTopics: TypeAlias = dict[str, Any]
+else:
+    ChangeOfTopics = fields_of(
+        "ChangeOfTopics", TopicChange, before=list[FormerTopic], before_count=int, after_count=int
+    )
 
 
 class TopicHistory(TypedDict):
