@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDic
 import attrs
 
 from klaw.domain.fact import Fact
-from klaw.domain.person import Person
+from klaw.domain.person import MentionedIn, Person, SpokenOf
 from klaw.domain.search import FactResult, FileResult, NoteResult, PersonResult, SearchPage, SearchResult
 from klaw.domain.topic import Topic
 from klaw.operations.answers import fields_of
 from klaw.operations.answers.chats import SaidMessage
-from klaw.operations.memory.people import MentionedIn, SpokenOf
 from klaw.store.kinds.topic_changes import TopicChange
 
 
