@@ -92,9 +92,6 @@ def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Ta
 def remove(tx: Transaction, user: UserId, name: TaskName, at: str) -> Task:
     """Remove a task and return what it was; its runs and transcripts stay.
 
-    Args:
-        at: the time now, ISO-8601 UTC with milliseconds.
-
     Raises:
         NoSuchTask: the user has none of this name.
     """
