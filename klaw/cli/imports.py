@@ -24,7 +24,8 @@ from klaw.domain import names
 from klaw.domain.attachment import clean_name
 from klaw.domain.text import cut, plural
 from klaw.errors import KlawError
-from klaw.operations.operation import Noun, OfUser, OperationError, Shown, argument, minute, required
+from klaw.operations.lines import Shown, minute
+from klaw.operations.operation import Noun, OfUser, OperationError, argument, required
 
 if TYPE_CHECKING:
     from klaw.actor.mailbox import Nudge

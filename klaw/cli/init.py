@@ -13,7 +13,8 @@ import attrs
 from klaw.cli.here import Here, command
 from klaw.cli.output import program, warn
 from klaw.config.paths import Paths
-from klaw.operations.operation import Noun, Shown, argument
+from klaw.operations.lines import Shown
+from klaw.operations.operation import Noun, argument
 
 if TYPE_CHECKING:
     from klaw.setup.answers import Model, Names, Step

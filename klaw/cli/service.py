@@ -10,7 +10,8 @@ from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Bounds
-from klaw.operations.operation import Nothing, Noun, OperationError, Shown, Table, argument, size
+from klaw.operations.lines import Shown, Table, size
+from klaw.operations.operation import Nothing, Noun, OperationError, argument
 
 if TYPE_CHECKING:
     from klaw.service.machine import Machine, Step

@@ -10,9 +10,9 @@ from klaw.app.app import App, running
 from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
+from klaw.operations.memory.topics import MOST_TOLD
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import read_call
-from klaw.operations.topics import MOST_TOLD
 from klaw.store.kinds import topics
 from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.topics import archive, say
