@@ -31,7 +31,7 @@ from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_search_words
-from klaw.memory.recall.rank import reciprocal_rank_fusion
+from klaw.memory.recall.ranker import reciprocal_rank_fusion
 from klaw.memory.search.search import DEPTH, MemorySearch
 from klaw.store.engine.database import Readers
 from klaw.store.search import vector_writes as stored_vectors

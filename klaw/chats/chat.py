@@ -18,25 +18,24 @@ from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.agent.agent import Agent
 from klaw.chats import commands
-from klaw.chats.commands import Command, Given, SlashAnswer, SlashCommands, Unknown
+from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
 from klaw.chats.debounce import Debounce
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.attachment import Named
 from klaw.domain.events import Progressed, Step
 from klaw.domain.message import Kind, NewMessage, Role
-from klaw.domain.names import ChatId, UserId, user_of
+from klaw.domain.names import ChatId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
-from klaw.store.kinds import attachments, message_quota, messages
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds import attachments, messages
+from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.kinds.pending import read_rows
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
-
-
 WEBSOCKET = "websocket"
-"""The channel of people, who may write a thought in several messages; what comes over another one is whole."""
+"""The channel of people, who may write a thought in several messages. What comes over another channel is whole, and is
+answered without waiting for more."""
 
 log = structlog.get_logger("klaw.chat")
 
@@ -47,14 +46,14 @@ class Submit:
 
     id: str
     text: str
-    channel: str
-    reply: Reply[Appended]
+    reply: Reply[AppendedMessage] = attrs.Factory(Reply)
+    channel: str = WEBSOCKET
     files: tuple[Named, ...] = ()
     """A message with files is never a command."""
     instructions: str = ""
     """What a client's program adds to the system prompt of the turn that answers; not stored."""
     question: bool = False
-    """It is a message whatever it begins with."""
+    """It is a message even if it begins like a command."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +62,7 @@ class StopTurn:
 
     reply: Reply[bool]
     seq: int | None = None
-    """Only one whose last question this is, or that is still to read its questions."""
+    """Only a turn that answers up to this message, or has not read its messages yet."""
 
 
 @attrs.frozen(kw_only=True)
@@ -75,8 +74,6 @@ class Recover:
 
 @attrs.frozen(kw_only=True)
 class TurnOver:
-    """The chat's own turn has ended."""
-
     turn: Turn
     status: TurnStatus | None
 
@@ -129,12 +126,12 @@ class _ChatActor:
     debounce: Debounce = attrs.field(init=False)
     waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     """While it waits for a message: until when."""
-    storing: Reply[tuple[Appended, ...]] | None = attrs.field(default=None, init=False)
-    """The last plain message that was handed to the writer …"""
+    storing: Reply[tuple[AppendedMessage, ...]] | None = attrs.field(default=None, init=False)
+    """The last plain message that was handed to the writer."""
     unstored: int = attrs.field(default=0, init=False)
-    """… and how many of them are not stored yet."""
+    """How many plain messages are not stored yet."""
     instructions: str = attrs.field(default="", init=False)
-    """See ``Submit``; of the next turn."""
+    """``Submit.instructions`` for the next turn."""
 
     def __attrs_post_init__(self) -> None:
         processing = self.agent.core.config.processing
@@ -149,12 +146,8 @@ class _ChatActor:
         return self.handle.chat
 
     @property
-    def user(self) -> UserId:
-        return user_of(self.chat)
-
-    @property
     def most_bytes(self) -> int:
-        """That the user may store in a day."""
+        """How much the user may store in a day."""
         return self.agent.core.config.chats.max_user_bytes_per_day
 
     async def loop(self) -> None:
@@ -232,7 +225,7 @@ class _ChatActor:
                     attachments.append, new, submit.files, limits, self.most_bytes
                 )
             else:
-                storing = await self.agent.core.writer.begin(message_quota.append, new, self.most_bytes)
+                storing = await self.agent.core.writer.begin(attachments.append_plain, new, self.most_bytes)
             self._follow(submit, storing)
 
     def _take_at_once(self, message: Msg) -> bool:
@@ -243,7 +236,7 @@ class _ChatActor:
             return False
         try:
             new = self._message(message, Kind.TEXT)
-            storing = self.agent.core.writer.offer(message_quota.append, new, self.most_bytes)
+            storing = self.agent.core.writer.offer(attachments.append_plain, new, self.most_bytes)
         except KlawError as error:
             message.reply.fail(error)
             return True
@@ -251,12 +244,12 @@ class _ChatActor:
             self._follow(message, storing)
         return storing is not None
 
-    def _follow(self, submit: Submit, storing: Reply[tuple[Appended, ...]]) -> None:
+    def _follow(self, submit: Submit, storing: Reply[tuple[AppendedMessage, ...]]) -> None:
         self.storing = storing
         self.unstored += 1
         storing.then(partial(self._stored, submit))
 
-    def _stored(self, submit: Submit, stored: Reply[tuple[Appended, ...]]) -> None:
+    def _stored(self, submit: Submit, stored: Reply[tuple[AppendedMessage, ...]]) -> None:
         """Called by the writer."""
         self.unstored -= 1
         try:
@@ -279,20 +272,20 @@ class _ChatActor:
             with suppress(KlawError):
                 await self.storing.wait()
 
-    def _parse(self, submit: Submit) -> Given | Unknown | None:
+    def _parse(self, submit: Submit) -> SlashCommand | UnknownCommand | None:
         return None if submit.files or submit.question else commands.parse(submit.text, self.slash.meanings)
 
     def _is_plain(self, message: Msg) -> bool:
         return isinstance(message, Submit) and self._parse(message) is None
 
-    async def _command(self, submit: Submit, command: Given | Unknown) -> None:
+    async def _command(self, submit: Submit, command: SlashCommand | UnknownCommand) -> None:
         """Store the command, carry it out, store the answer. A repeated id is acknowledged and not carried out
         again."""
         self.vitals.doing("carrying out a command")
         await self._settle()
         try:
             new = self._message(submit, Kind.COMMAND)
-            (appended,) = await self.agent.core.writer.run(message_quota.append, new, self.most_bytes)
+            (appended,) = await self.agent.core.writer.run(attachments.append_plain, new, self.most_bytes)
         except KlawError as error:
             submit.reply.fail(error)
             return
@@ -306,8 +299,8 @@ class _ChatActor:
         except KlawError as error:
             log.warning("command_failed", error=type(error).__name__)
 
-    async def _carry_out(self, asked: Given | Unknown) -> SlashAnswer:
-        if isinstance(asked, Unknown):
+    async def _carry_out(self, asked: SlashCommand | UnknownCommand) -> SlashAnswer:
+        if isinstance(asked, UnknownCommand):
             return SlashAnswer(commands.unknown_text(asked, self.slash.meanings))
         if asked.command in self.slash.meanings:
             return await self.slash.run(asked.command, self.chat, asked.rest, self._stop)
@@ -325,7 +318,7 @@ class _ChatActor:
 
     async def _retry(self) -> str:
         if self.turn is not None:
-            return "The answer is being made."
+            return "An answer is already being written."
         rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
         if rows is None:
             return "Nothing to retry."
@@ -364,8 +357,7 @@ class _ChatActor:
 
     async def _stop(self, reason: str) -> bool:
         """End the running turn, or drop what waits for one. Returns whether there was something to stop."""
-        if self.turn is not None:
-            turn = self.turn
+        if (turn := self.turn) is not None:
             turn.stop(reason)
             await turn.over.wait()
             if not turn.began:
@@ -385,8 +377,6 @@ class _ChatActor:
             self.vitals.doing("finishing the last turn")
             await turn.over.wait()
             self.handle.turn = None
-
-    # -- values ----------------------------------------------------------------------------------------------------
 
     def _show_state(self) -> None:
         if self.turn is not None:

@@ -22,8 +22,8 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord, kept_text
 from klaw.errors import ActorStopped, ChatBusy, TooManyChats
 from klaw.store.kinds import chats, messages, pending, turns
-from klaw.store.kinds.chats import Chat
-from klaw.store.kinds.messages import Appended, Session
+from klaw.store.kinds.chats import StoredChat
+from klaw.store.kinds.messages import AppendedMessage, ChatRow
 
 PARENT = "chats"
 
@@ -53,48 +53,19 @@ class ChatDirectory:
         return handle is not None and not handle.mailbox.closed and self._closing is None
 
     async def start(self, user: UserId, name: str) -> None:
-        """Have a chat run; a new name makes a new chat, which is stored with its first message.
-
-        Raises:
-            InvalidName: the chat's name breaks its rule.
-            TooManyChats, ActorStopped
-        """
+        """Have a chat run; the first message creates a chat of a new name. Raises InvalidName, TooManyChats,
+        ActorStopped."""
         await self._handle(names.chat_id(user, name))
 
     def submit(
-        self,
-        chat: ChatId,
-        message_id: str,
-        text: str,
-        reply: Reply[Appended],
-        files: tuple[Named, ...] = (),
-        channel: str = WEBSOCKET,
-        instructions: str = "",
-        *,
-        question: bool = False,
+        self, chat: ChatId, message_id: str, text: str, reply: Reply[AppendedMessage], files: tuple[Named, ...] = ()
     ) -> None:
-        """Hand a user's message, or a slash command, to a chat that runs; without waiting. One that comes over another
-        ``channel`` than the WebSocket is whole: it is answered without waiting for more. A ``question`` is never a
-        command, whatever it begins with.
+        """Hand a message, or a slash command, of the WebSocket to a chat that runs, without waiting. Raises ChatBusy,
+        ActorStopped: nothing was stored.
 
         The reply comes when it is durable, or with IdConflict, AttachmentRefused, StorageFull or ActorStopped.
-        ``MessageStored`` was emitted before, unless ``repeated``.
-
-        Raises:
-            ChatBusy, ActorStopped: nothing was stored.
-        """
-        self._refuse_if_closing()
-        submit = Submit(
-            id=message_id,
-            text=text,
-            channel=channel,
-            reply=reply,
-            files=files,
-            instructions=instructions,
-            question=question,
-        )
-        if not self._handles[chat].mailbox.tell(submit):
-            raise ChatBusy("too many messages wait for this chat: send again a little later")
+        ``MessageStored`` was emitted before, unless ``repeated``."""
+        self._hand_over(chat, Submit(id=message_id, text=text, reply=reply, files=files))
 
     async def send(
         self,
@@ -107,15 +78,23 @@ class ChatDirectory:
         instructions: str = "",
         *,
         question: bool = False,
-    ) -> Appended:
-        """``start`` the chat, ``submit`` the message and wait until it is durable.
+    ) -> AppendedMessage:
+        """``start`` the chat, hand it a message (see ``Submit``), and wait until it is durable. Raises as ``start`` and
+        ``submit``.
 
         Cancellation: it may or may not be stored; the id makes a repetition safe.
         """
         await self.start(user, name)
-        reply = Reply[Appended]()
-        self.submit(names.chat_id(user, name), message_id, text, reply, files, channel, instructions, question=question)
-        return await reply.wait()
+        submit = Submit(
+            id=message_id, text=text, files=files, channel=channel, instructions=instructions, question=question
+        )
+        self._hand_over(names.chat_id(user, name), submit)
+        return await submit.reply.wait()
+
+    def _hand_over(self, chat: ChatId, message: Submit) -> None:
+        self._refuse_if_closing()
+        if not self._handles[chat].mailbox.tell(message):
+            raise ChatBusy("too many messages wait for this chat: send again a little later")
 
     async def stop(self, user: UserId, name: str, seq: int | None = None) -> bool:
         """Cancel the chat's running turn; with a ``seq`` only if that message is the last that it answers, or waits to
@@ -133,11 +112,11 @@ class ChatDirectory:
         """Answer what is left unanswered in a chat, however old. Raises InvalidName, TooManyChats, ActorStopped."""
         (await self._handle(names.chat_id(user, name))).mailbox.tell(Recover(however_old=True))
 
-    async def session(self, user: UserId, name: str) -> Session | None:
+    async def session(self, user: UserId, name: str) -> ChatRow | None:
         """A chat's row; None for an unknown chat. Raises InvalidName."""
         return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))
 
-    async def listed(self, user: UserId, limit: int, *, archived: bool) -> list[Chat]:
+    async def listed(self, user: UserId, limit: int, *, archived: bool) -> list[StoredChat]:
         """The user's chats, the last used first: those that are archived, or those that are not."""
         return await self._agent.core.readers.run(chats.listed, user, limit, archived=archived)
 
@@ -150,7 +129,6 @@ class ChatDirectory:
         return await self._agent.core.readers.run(messages.before, chat, seq, limit)
 
     async def shown(self, chat: ChatId, limit: int) -> list[Message]:
-        """See ``pending.shown``."""
         return await self._agent.core.readers.run(pending.shown, chat, limit)
 
     async def receipt(self, user: UserId, name: str, turn: str | None) -> TurnRecord | None:

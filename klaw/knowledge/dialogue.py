@@ -18,7 +18,7 @@ from klaw.config.knowledge import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, Ran, read
 from klaw.domain.knowledge import Source, Used
-from klaw.domain.knowledge_search import FoundPassages
+from klaw.domain.knowledge_search import PassageOutcome
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId
 from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
@@ -32,7 +32,7 @@ from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, JsonSchema
 from klaw.memory.background_llm import Asker, CallCharge, question
 from klaw.store.engine.database import Readers
-from klaw.store.kinds.chats import Bound
+from klaw.store.kinds.chats import BoundBases
 from klaw.store.kinds.knowledge import sources
 
 GRAPHS_SHARE = 0.4
@@ -66,7 +66,7 @@ class Asked:
     """What the turn answers, joined."""
     history: Sequence[Message]
     """What was said before in the segment."""
-    bound: Bound
+    bound: BoundBases
     max_tokens: int
     """Estimated, of all passages together."""
 
@@ -187,7 +187,7 @@ def _rewritten(answer: Rewritten) -> str:
 
 
 def _with(
-    found: ContextUsed, passages: FoundPassages, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
+    found: ContextUsed, passages: PassageOutcome, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
 ) -> ContextUsed:
     """All that was found, in one list: what graphs say between the passages, by rank."""
     of_graphs: list[Used] = []

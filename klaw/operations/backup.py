@@ -8,7 +8,7 @@ from klaw.operations.handler import Caller, Parts
 from klaw.operations.operation import Noun, Scope, argument
 
 if TYPE_CHECKING:
-    from klaw.store.backup_mark import Mark
+    from klaw.store.backup_mark import BackupMark
 
 NOUN = Noun("backup", "make, check and restore backups (docs/operations.md)")
 
@@ -19,7 +19,7 @@ class Marked:
 
 
 @NOUN.operation("backup_mark", Marked, scope=Scope.OPERATOR, deadline_s=60)
-async def mark(asked: Marked, _caller: Caller, parts: Parts) -> "Mark":
+async def mark(asked: Marked, _caller: Caller, parts: Parts) -> "BackupMark":
     """Tell how far the store is, between two commits: up to there every log is whole."""
     from klaw.store import backup_mark as store_mark
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from klaw.llm.prices import Prices, Rate
     from klaw.operations.answers.chats import ChatNow, ChatState, Messages, Stopping
     from klaw.store.engine.database import Readers
-    from klaw.store.kinds.messages import Session
+    from klaw.store.kinds.messages import ChatRow
 
 NOUN = Noun("chat", "show one chat, and choose its model")
 DEFAULT = "default"
@@ -210,7 +210,7 @@ def _fitting(found: "list[Message]") -> "list[Message]":
     return found
 
 
-async def _session(chats: "ChatDirectory", chat: ChatId) -> "Session":
+async def _session(chats: "ChatDirectory", chat: ChatId) -> "ChatRow":
     """Raises OperationError (``unknown_chat``)."""
     session = await chats.session(user_of(chat), name_of(chat))
     if session is None:
@@ -288,7 +288,7 @@ async def models(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any
     }
 
 
-async def session_of(readers: "Readers", chat: ChatId) -> "Session":
+async def session_of(readers: "Readers", chat: ChatId) -> "ChatRow":
     """A chat's row. Raises OperationError (``unknown_chat``)."""
     from klaw.store.kinds import messages
 

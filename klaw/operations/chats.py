@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from klaw.operations.answers.chats import ChatPage, Forgotten, ForgottenChats, OneChat, PartOfChat, Summaries
-    from klaw.store.kinds.chats import Chat
+    from klaw.store.kinds.chats import StoredChat
 
 NOUN = op.Noun("chats", "list chats, give them titles, archive, export and delete them")
 
@@ -174,7 +174,7 @@ async def restore(asked: OfChat, caller: Caller, parts: Parts) -> "OneChat":
     return {"chat": await _archive(asked, caller, parts, archived=False)}
 
 
-async def _archive(asked: OfChat, caller: Caller, parts: Parts, *, archived: bool) -> "Chat":
+async def _archive(asked: OfChat, caller: Caller, parts: Parts, *, archived: bool) -> "StoredChat":
     from klaw.actor.clock import iso
     from klaw.store.kinds import chats
 

@@ -146,23 +146,25 @@ async def servers(asked: Mcp, _caller: Caller, parts: Parts) -> "McpAnswer":
 
 
 @attrs.frozen(kw_only=True)
-class Options:
+class ReindexChoices:
     accept_differences: bool = argument("use the new database even if it differs from the old one", default=False)
     embed_again: bool = argument("make all vectors again (default: take them over)", default=False)
 
 
 @attrs.frozen(kw_only=True)
-class Reindex(Options):
+class Reindex(ReindexChoices):
     action: Literal["start", "status", "cancel"] = argument("start it, ask how far it is, or stop it", default="status")
 
 
 @REINDEX.operation("reindex", Reindex, scope=Scope.OPERATOR, changes=True)
 async def reindex(asked: Reindex, _caller: Caller, parts: Parts) -> "ReindexStatus":
     """Rebuild the database from the logs, compare the two, and swap them if they are equal."""
-    from klaw.store.rebuild.values import Options
+    from klaw.store.rebuild.values import ReindexOptions
 
     if asked.action == "start":
-        await parts.reindexer.start(Options(accept_differences=asked.accept_differences, embed_again=asked.embed_again))
+        await parts.reindexer.start(
+            ReindexOptions(accept_differences=asked.accept_differences, embed_again=asked.embed_again)
+        )
     elif asked.action == "cancel":
         await parts.reindexer.cancel()
     return parts.reindexer.status

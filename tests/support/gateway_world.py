@@ -22,8 +22,9 @@ from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Authenticator
 from klaw.operations import chat as operations
+from klaw.operations import uploads
 from klaw.store.attachments import Attachments
-from klaw.store.kinds.messages import Appended, Session
+from klaw.store.kinds.messages import AppendedMessage, ChatRow
 from klaw.toolbox.approvals import Approvals
 from tests.support.waiting import HANG_S
 
@@ -113,8 +114,8 @@ class FakeChats:
         if row is not None:
             if row.chat != chat:
                 raise IdConflict("used in another chat")
-            return Appended(row, True)
-        return Appended(self.append(user_of(chat), name_of(chat), text, message_id=message_id), False)
+            return AppendedMessage(row, True)
+        return AppendedMessage(self.append(user_of(chat), name_of(chat), text, message_id=message_id), False)
 
     async def stop(self, user, name):
         await trio.lowlevel.checkpoint()
@@ -123,7 +124,7 @@ class FakeChats:
 
     def _session(self, chat):
         rows = self.rows[chat]
-        return Session(
+        return ChatRow(
             key=1, chat=chat, user=rows[0].user, name=name_of(chat), model=None, last_seq=len(rows), segment=0,
             segment_start=1, created_at=rows[0].created_at, updated_at=rows[-1].created_at,
         )  # fmt: skip
@@ -152,6 +153,8 @@ class FakeChats:
                 return await operations.messages(call.asked, caller, SimpleNamespace(chats=self))
             case "chats_stop":
                 return await operations.stop_answer(call.asked, caller, SimpleNamespace(chats=self))
+            case "file_piece":
+                return await uploads.file_piece(call.asked, caller, SimpleNamespace(core=self))
             case "chats_list":
                 return await self.answer()
         return {"state": "ok", "user": caller.user, "operator": caller.operator}
@@ -291,13 +294,14 @@ async def world(
         listening.set()
 
     approvals = Approvals(events=hub, clock=SystemClock(), new_id=new_id, wait_s=approval_s, watchers=hub.watchers)
+    chats.attachments = Attachments(tmp_path, files, SystemClock())
     services = Services(
         config=config,
         chats=chats,
         hub=hub,
         auth=auth,
         approvals=approvals,
-        attachments=Attachments(tmp_path, files, SystemClock()),
+        attachments=chats.attachments,
         clock=SystemClock(),
         perform=chats.perform,
     )

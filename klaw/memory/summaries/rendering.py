@@ -20,7 +20,7 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.summary import MAX_NOTE, ToolNote
 from klaw.domain.text import MARK, hanging, quoted, tagged
 from klaw.errors import BadAnswer
-from klaw.json_schema import Told
+from klaw.json_schema import SchemaType
 from klaw.llm.ask_json import Text, Usable, usable
 from klaw.llm.types import ChatMessage
 from klaw.memory.background_llm import question
@@ -135,7 +135,7 @@ class Note:
 class Notes:
     """What the model answers."""
 
-    notes: Annotated[Usable[Note], Form(partial(usable, cls=Note), list), Told(list[Note])]
+    notes: Annotated[Usable[Note], Form(partial(usable, cls=Note), list), SchemaType(list[Note])]
 
 
 @attrs.frozen(kw_only=True)

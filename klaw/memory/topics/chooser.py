@@ -23,8 +23,8 @@ from klaw.domain.topic import Asked, ChosenTopics, Fate, TopicCandidate, TopicId
 from klaw.errors import StorageError
 from klaw.llm.client import Meter
 from klaw.memory.background_llm import Asker, CallCharge
-from klaw.memory.recall.account import Account
 from klaw.memory.recall.gate import Evidence, Gate, calibrated
+from klaw.memory.recall.pipeline import Account
 from klaw.memory.recall.query import Query, read_query
 from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
 from klaw.memory.topics.search import TopicSearch

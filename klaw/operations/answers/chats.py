@@ -12,9 +12,9 @@ from klaw.domain.turn import TurnRecord
 from klaw.domain.usage import Spent
 from klaw.llm.budget import BudgetReport
 from klaw.operations.answers.server import Degraded
-from klaw.store.kinds.chats import Chat
-from klaw.store.kinds.imports import Import
-from klaw.store.kinds.messages import Session
+from klaw.store.kinds.chats import StoredChat
+from klaw.store.kinds.imports import ImportSummary
+from klaw.store.kinds.messages import ChatRow
 from klaw.wire.frames import MessagePage
 
 Messages: TypeAlias = MessagePage
@@ -29,7 +29,7 @@ class SaidMessage(TypedDict):
 
 
 @attrs.frozen(kw_only=True)
-class ListedChat(Chat):
+class ListedChat(StoredChat):
     messages: int
 
 
@@ -42,7 +42,7 @@ class ChatPage(TypedDict):
 
 
 class OneChat(TypedDict):
-    chat: Chat
+    chat: StoredChat
 
 
 class PartOfChat(TypedDict):
@@ -110,7 +110,7 @@ class ForgottenChats(_Forgotten):
 
 class Imports(TypedDict):
     user: str
-    imports: list[Import]
+    imports: list[ImportSummary]
 
 
 class Remembered(TypedDict):
@@ -135,7 +135,7 @@ class UploadedPiece(TypedDict):
 
 
 class ChatState(TypedDict):
-    session: Session
+    session: ChatRow
     now: dict[str, Any]
     pending: int
     actor: ActorReport | None
@@ -161,6 +161,14 @@ class ChatNow(TypedDict):
 class Stopping(TypedDict):
     chat: str
     running: bool
+
+
+class PieceOfFile(TypedDict):
+    """``type`` is the media type by the content, ``bytes`` the size of the whole file."""
+
+    type: str
+    bytes: int
+    data: str
 
 
 class KeptFile(TypedDict):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import BaseAnswer, Bases, LeftBase, OneBase, SharedBase, ShownBase
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.knowledge.bases import Membership
-    from klaw.store.kinds.knowledge.documents import Counted
+    from klaw.store.kinds.knowledge.documents import SourceCounts
 
 MOST_PROBLEMS = 20
 
@@ -118,7 +118,7 @@ def _left(answer: dict[str, Any]) -> op.Lines:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def _described(found: "Membership", counted: "list[Counted]") -> "BaseAnswer":
+def _described(found: "Membership", counted: "list[SourceCounts]") -> "BaseAnswer":
     """A base as one of its members is told of it; only the owner is told who else is."""
     base = found.base
     return {
@@ -154,7 +154,7 @@ async def list_bases(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) ->
 
     found = await parts.readers.run(bases.of_user, caller.user)
     counted = await parts.readers.run(documents.count, caller.user)
-    by_base: dict[str, list[Counted]] = {}
+    by_base: dict[str, list[SourceCounts]] = {}
     for each in counted:
         by_base.setdefault(each.base, []).append(each)
     return {"user": caller.user, "bases": [_described(each, by_base.get(each.base.id, [])) for each in found]}

@@ -49,7 +49,6 @@ async def check(asked: KbCheck, caller: Caller, parts: Parts) -> "CheckedBases":
     from klaw.knowledge import removal
     from klaw.store import originals
     from klaw.store.kinds.knowledge import bases, documents, sources
-    from klaw.store.kinds.knowledge import checking as sql
 
     core, readers, data_dir = parts.knowledge.core, parts.knowledge.core.readers, parts.knowledge.core.paths.data_dir
     mine = (
@@ -65,8 +64,8 @@ async def check(asked: KbCheck, caller: Caller, parts: Parts) -> "CheckedBases":
     wrong = 0
     for base in (each.base for each in mine):
         lost = (
-            await readers.run(sql.not_indexed, caller.user, base.id),
-            await readers.run(sql.incomplete, caller.user, base.id),
+            await readers.run(documents.not_indexed, caller.user, base.id),
+            await readers.run(documents.incomplete, caller.user, base.id),
         )
         flaws = checking.of_rows(*lost)
         count = 0
@@ -84,7 +83,7 @@ async def check(asked: KbCheck, caller: Caller, parts: Parts) -> "CheckedBases":
     if caller.operator:
         known = {each.id for each in await readers.run(sources.every)}
         kept = await core.files.run(originals.every, data_dir)
-        orphans = list(checking.of_nothing(await readers.run(sql.orphans), len(kept.keys() - known)))
+        orphans = list(checking.of_nothing(await readers.run(documents.count_orphans), len(kept.keys() - known)))
     if asked.repair:
         for source_id in again:
             parts.knowledge.indexer.read_again(source_id)

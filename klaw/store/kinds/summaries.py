@@ -1,5 +1,6 @@
 """Summaries of what left the window. Every question names the chat, which is one user's."""
 
+import json
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.engine.tables import full_text, table
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages, tool_notes
-from klaw.store.kinds.messages import Session
+from klaw.store.kinds.messages import ChatRow
 
 _SUMMARIES = rows.Rows(Summary, "summaries")
 
@@ -56,7 +57,7 @@ _PAGE = f"SELECT rowid, {_SUMMARIES.columns} FROM summaries WHERE rowid > ? ORDE
 
 
 def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int, Summary]]:
-    """All users' summaries in the order in which they were made: for whoever writes the copies."""
+    """All users' summaries in the order in which they were made: for the writer of the Markdown copies."""
     return [(row[0], _SUMMARIES.read(row[1:])) for row in connection.execute(_PAGE, (after, limit))]
 
 
@@ -75,10 +76,10 @@ def tokens_since(connection: apsw.Connection, user: UserId, since: str) -> int:
 
 
 @attrs.frozen(kw_only=True)
-class Uncovered:
+class UnsummarisedPart:
     """The part of a chat's segment that no summary holds."""
 
-    session: Session
+    session: ChatRow
     live: tuple[Summary, ...]
     covered_to: int
     history: tuple[Message, ...]
@@ -93,7 +94,7 @@ MAX_WAITING = 1_000
 """Unanswered questions that are looked at to find the first."""
 
 
-def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Uncovered | None:
+def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> UnsummarisedPart | None:
     """Read what could be summarised. None for an unknown chat.
 
     Args:
@@ -106,7 +107,7 @@ def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Uncovere
         done = max(covered_to(connection, chat, session.segment), session.segment_start - 1)
         waiting = messages.pending(connection, chat, session.segment_start, MAX_WAITING)
         end = waiting[0].seq if waiting else _END
-        return Uncovered(
+        return UnsummarisedPart(
             session=session,
             live=tuple(live(connection, chat, session.segment)),
             covered_to=done,
@@ -131,21 +132,21 @@ def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[
 
 
 @attrs.frozen(kw_only=True)
-class Failure:
+class SummaryFailure:
     """A chat whose last attempt failed."""
 
     chat: Annotated[ChatId, Wire("chat_id")]
     failures: int
-    """In a row."""
+    """How many attempts in a row failed."""
     retry_at: str
-    """Not before this moment."""
+    """When the next attempt may begin."""
     code: str
 
 
-_FAILURES = rows.Rows(Failure, "summary_failures")
+_FAILURES = rows.Rows(SummaryFailure, "summary_failures")
 
 
-def failures(connection: apsw.Connection, limit: int) -> list[Failure]:
+def failures(connection: apsw.Connection, limit: int) -> list[SummaryFailure]:
     """Chats that wait for another attempt, the earliest first."""
     return _FAILURES.all(connection, "ORDER BY retry_at LIMIT ?", limit)
 
@@ -225,6 +226,19 @@ def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
     tool_notes.remove(connection, chat, number)
 
 
+_COVERING = """
+SELECT DISTINCT s.chat_id, s.number FROM messages m
+JOIN summaries s ON s.chat_id = m.chat_id AND s.segment = m.segment AND m.seq BETWEEN s.first_seq AND s.last_seq
+WHERE +m.user_id = ?1 AND m.rowid IN (SELECT value FROM json_each(?2)) ORDER BY s.chat_id, s.number
+"""
+
+
+def covering(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> set[tuple[ChatId, int]]:
+    """Chat and number of the summaries that were made of some of a user's messages."""
+    found = connection.execute(_COVERING, (user, json.dumps(list(rowids))))
+    return {(ChatId(chat), int(number)) for chat, number in found}
+
+
 # Also a change of state is a row of a newer entry. A summary whose state changed beyond the end is in the new database
 # as it was, and is compared at the swap.
 _KEY = "chat_id || '#' || printf('%09d', number) AS key"
@@ -244,6 +258,7 @@ SUMMARY: Kind[SummaryPut] = Kind(
     ops={"put": SummaryPut, "remove": None},
     key=Form(read_key, summary_key),
     beside=("user_id", "chat_id", "number"),
+    made_of=covering,
     check=_check,
     apply=_apply,
     clear=("DELETE FROM summaries", *tool_notes.CLEAR),
@@ -314,10 +329,10 @@ def put(
     return put.summary
 
 
-_PUT_FAILURE = rows.insert("summary_failures", Failure).replace("INSERT", "INSERT OR REPLACE", 1)
+_PUT_FAILURE = rows.insert("summary_failures", SummaryFailure).replace("INSERT", "INSERT OR REPLACE", 1)
 
 
-def note_failure(tx: Transaction, failure: Failure) -> None:
+def note_failure(tx: Transaction, failure: SummaryFailure) -> None:
     """Remember that a chat's summary failed and when it may be tried again, also over a restart. It is no part of the
     logs."""
     tx.connection.execute(_PUT_FAILURE, rows.values(failure))

@@ -433,7 +433,7 @@ async def test_retry_during_a_turn_does_not_ask_again(tmp_path: Path) -> None:
         w.llm.replies.append(Reply(steps=(Text("first"), Wait(gate))))
         await w.send("a")
         await w.llm.wait_for_requests(1)
-        assert await w.command("/retry") == "The answer is being made."
+        assert await w.command("/retry") == "An answer is already being written."
         gate.set()
         await w.turn(1)
         assert len(w.llm.requests) == 1

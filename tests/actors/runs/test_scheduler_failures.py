@@ -529,7 +529,7 @@ async def test_whoever_spawned_it_is_told_that_it_was_interrupted_after_it_deliv
         await here.app.core.writer.run(run_edits.begin, spawned(here, delivered=1, inject_into="main"))
     async with world(tmp_path) as here:
         told = [message.content for message in await said(here)]
-        assert told == ["The subagent dig was ended by a stop of Klaw; what it had delivered stays."]
+        assert told == ["The subagent dig was interrupted because Klaw stopped; what it had delivered stays."]
         assert [run.status for run in await here.app.tasks.scheduling.runs(LOCAL_USER)] == [RunStatus.INTERRUPTED]
 
 

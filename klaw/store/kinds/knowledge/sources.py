@@ -118,8 +118,7 @@ def add(tx: Transaction, user: UserId, source: Source, most: int) -> Source:
     address or path, of a file by its name and content.
 
     Args:
-        most: bytes that all files may have that were added by the same one; of whoever runs the server (``added_by`` is
-            empty) any number.
+        most: bytes that all files of the user who adds it may have; no limit for the operator (``added_by`` is empty).
 
     Raises:
         AttachmentRefused: ``files_full``.

@@ -21,8 +21,8 @@ from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
-from klaw.store.search import candidates, vector_writes
-from klaw.store.search.candidates import Scope
+from klaw.store.search import ranked_lists, vector_writes
+from klaw.store.search.chat_search import ChatScope
 from klaw.store.store import Store
 from tests.support.stores import START, new, running_store
 from tests.support.waiting import HANG_S
@@ -59,7 +59,7 @@ class SlowSteps:
         self.at += next((spent for part, spent in self.slow.items() if part in event["sql"]), 0.0)
 
 
-async def fill(store: Store, count: int = 200) -> Scope:
+async def fill(store: Store, count: int = 200) -> ChatScope:
     appended = await store.writer.run(
         messages.append,
         [new(f"{TOPICS[n % 4]}: заметка {n}, code {4700 + n}", at=START + 60 * n) for n in range(count)],
@@ -68,7 +68,7 @@ async def fill(store: Store, count: int = 200) -> Scope:
     await store.writer.run(
         vector_writes.store, "test", [(each.message.rowid, vector(each.message.seq)) for each in appended]
     )
-    return Scope(chat=MAIN, first_seq=1, end_seq=count + 1)
+    return ChatScope(chat=MAIN, first_seq=1, end_seq=count + 1)
 
 
 def recall_over(store: Store, steps: SlowSteps, embed: Callable[[str], bytes] = lambda _text: vector(0)) -> Recall:
@@ -96,7 +96,7 @@ async def watch_readers(store: Store, act: Callable[[apsw.Connection], None]) ->
 async def test_steps_after_a_slow_one_are_left_out_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, cut: list[str]
 ) -> None:
-    monkeypatch.setattr(candidates, "_PROGRESS_STEPS", 1_000_000)  # so that the slow step itself ends
+    monkeypatch.setattr(ranked_lists, "_PROGRESS_STEPS", 1_000_000)  # so that the slow step itself ends
     steps = SlowSteps()
     async with running_store(tmp_path) as store:
         scope = await fill(store)
@@ -120,7 +120,7 @@ async def test_steps_after_a_slow_one_are_left_out_and_named(
 
 async def test_a_statement_is_interrupted_in_its_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And its connection works on: the next search of the same connection is whole."""
-    monkeypatch.setattr(candidates, "_PROGRESS_STEPS", 10)
+    monkeypatch.setattr(ranked_lists, "_PROGRESS_STEPS", 10)
     steps = SlowSteps()
     async with running_store(tmp_path) as store:
         scope = await fill(store)
@@ -215,8 +215,8 @@ async def test_the_place_of_one_message_is_found_deeper(tmp_path: Path) -> None:
         found = await recall.search(QUESTION, scope)
         considered = {each.message.rowid for each in found.candidates}
         outside = next(rowid for rowid in range(1, 601) if rowid not in considered)
-        place = await recall.place(QUESTION, scope, outside)
+        place = await recall.rank_of(QUESTION, scope, outside)
         assert place.place is not None
         assert place.place > 1
         assert place.found >= found.found
-        assert (await recall.place(QUESTION, scope, 10_000)).place is None
+        assert (await recall.rank_of(QUESTION, scope, 10_000)).place is None

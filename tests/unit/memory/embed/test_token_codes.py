@@ -9,7 +9,7 @@ from klaw.errors import ModelError
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import PassageText
 from klaw.memory.embed.token_coder import CODE_BYTES, MAX_TOKENS, TOKENS_FILE, TokenCoder
-from klaw.memory.recall.late import max_sim
+from klaw.memory.recall.token_overlap import max_sim
 from tests.support.tiny_model import write_tiny_model
 
 

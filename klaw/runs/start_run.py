@@ -1,4 +1,4 @@
-"""Beginning runs: the record is made, its limits are checked, and it is stored; what comes back can be started."""
+"""Starting runs: make the record, check the limits, store it; what comes back can be started."""
 
 from typing import Any
 
@@ -13,15 +13,14 @@ from klaw.domain import tokens
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName, notice_message
-from klaw.errors import ConfigError, NoSuchChat, NoSuchTask, NotStarted
+from klaw.errors import ConfigError, NoSuchChat, NotStarted
 from klaw.runs import heartbeat
-from klaw.runs.drafting import SubagentOrder
 from klaw.runs.due import Fire
 from klaw.runs.limits import (
     LEAST_ANSWER_TOKENS,
     Ledger,
     Refusal,
-    Tokens,
+    TokenLimits,
     day_of,
     refusal,
     spawn_refusal,
@@ -29,6 +28,7 @@ from klaw.runs.limits import (
     tokens_of,
 )
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun
+from klaw.runs.task_input import SubagentOrder
 from klaw.store.kinds import run_edits, runs, tasks
 
 log = structlog.get_logger("klaw.scheduler")
@@ -36,10 +36,8 @@ log = structlog.get_logger("klaw.scheduler")
 
 @attrs.define(kw_only=True, eq=False)
 class Job:
-    """A stored run with what it needs to start."""
-
     live: LiveRun
-    limits: Tokens
+    limits: TokenLimits
     timeout_s: float
     over: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when its end is stored, or will not be."""
@@ -58,30 +56,25 @@ class Spawn:
     parent: str | None
     """Id of the run that asks."""
     notify: str | None
-    """Name of the chat that is told of the end."""
+    """Name of the chat that is notified of the end."""
     depth: int
     outside: bool
-    """See ``Scheduling.spawn``."""
     reply: Reply[Run]
 
 
-class Beginner:
-    """Begins runs of all kinds; owns the account of what is spent."""
+class RunStarter:
+    """Starts runs of all kinds; owns the account of what is spent."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.ledger = Ledger(agent.core.readers)
 
     async def fire(self, fire: Fire) -> Job | Run:
-        """Begin the run of a task's fire time.
+        """Begin the run of a task's fire time. Raises StorageError: the fire time is not used up.
 
         Returns:
             What is to be started; or, of a run that is over already, its record: refused, and stored; or silent, and
-            not stored, a heartbeat that has nothing to look after.
-
-        Raises:
-            StorageError: nothing was stored; the fire time is not used up.
-        """
+            not stored, a heartbeat that has nothing to look after."""
         task = fire.task
         kind = RunKind.HEARTBEAT if task.name == HEARTBEAT else RunKind.SCHEDULED
         message = task.message
@@ -94,16 +87,9 @@ class Beginner:
         return await self._begin(run, task)
 
     async def by_hand(self, user: UserId, name: TaskName) -> Job:
-        """Begin a run of a task that a person asked for.
-
-        Raises:
-            NoSuchTask: the user has no such task.
-            NotStarted: a limit forbids it, or the heartbeat has nothing to look after.
-            StorageError: it could not be stored.
-        """
-        task = await self._agent.core.readers.run(tasks.get, user, name)
-        if task is None:
-            raise NoSuchTask(f"there is no task {name}")
+        """Begin a run of a task that a person asked for. Raises NoSuchTask; NotStarted: a limit forbids it, or the
+        heartbeat has nothing to look after."""
+        task = await self._agent.core.readers.run(tasks.existing, user, name)
         message = task.message
         if name == HEARTBEAT:
             message = await self._list_of(user) or ""
@@ -114,17 +100,7 @@ class Beginner:
         return _started(await self._begin(run, task))
 
     async def spawn(self, asked: Spawn, unfinished: int) -> Job:
-        """Begin a subagent.
-
-        Args:
-            asked: what is asked for.
-            unfinished: the user's spawned runs that are not over.
-
-        Raises:
-            NotStarted: a limit forbids it, or its name is a task's.
-            ConfigError: there is no such model.
-            StorageError: it could not be stored.
-        """
+        """Begin a subagent, while so many spawned runs of the user are unfinished. Raises as ``Scheduling.spawn``."""
         limits = self._agent.core.config.subagents
         refused = spawn_refusal(
             depth=asked.depth, unfinished=unfinished, max_depth=limits.max_depth, max_spawned=limits.max_spawned
@@ -232,7 +208,7 @@ class Beginner:
 
 
 def _started(began: Job | Run) -> Job:
-    """What can be started. Raises NotStarted for a run that is over already."""
+    """Raises NotStarted for a run that is over already."""
     if isinstance(began, Run):
         raise NotStarted(began.note or "it was asked for twice at the same moment")
     return began

@@ -8,7 +8,6 @@ import attrs
 from klaw.convert import OMIT, Check, Form
 from klaw.domain.fact import FactId
 from klaw.domain.forget import fact_ids
-from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import PersonId
 from klaw.domain.task import TaskName, task_name
@@ -34,7 +33,7 @@ class Forgetting:
     turns: tuple[str, ...] = ()
     """Whose receipts name these people, and are to do so no more."""
     runs: tuple[str, ...] = ()
-    """Likewise."""
+    """Runs that name these people, and are to do so no more."""
     asked: Annotated[RowIds, OMIT] = attrs.Factory(lambda self: self.messages, takes_self=True)
     """Row ids of those that were named: their words are looked for elsewhere."""
     ran: Annotated[tuple[str, ...], OMIT] = ()
@@ -51,6 +50,13 @@ class Forgetting:
     """Chats that go as a whole, up to a ``seq``, with their titles."""
     undone: Annotated[tuple[str, ...], OMIT] = ()
     """Facts and people, by their ids, that go with the import that brought them: it may bring them again."""
+    others: Annotated[Mapping[str, tuple[str, ...]], OMIT] = attrs.Factory(dict)
+    """Keys of what goes of other kinds, by their words."""
+
+    @property
+    def gone(self) -> dict[str, tuple[str, ...]]:
+        """Keys of all that goes as a whole with its history, by the words of kinds."""
+        return {**self.others, "fact": self.facts, "person": self.people}
 
 
 @attrs.frozen(kw_only=True)
@@ -97,7 +103,7 @@ def merged(entries: Sequence[ForgetEntry]) -> ForgetEntry:
 
 
 @attrs.frozen(kw_only=True)
-class Lines:
+class LogTexts:
     """What lines of logs are to say, as the database does. Content: never logged."""
 
     people: Mapping[int, Any] = attrs.field(factory=dict)
@@ -107,19 +113,19 @@ class Lines:
     runs: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     """Texts, details and ``change`` of the last state, by run."""
     now: Mapping[tuple[str, str], Mapping[str, Any]] | None = None
-    """What holds of kinds that have no history (``applying.NO_HISTORY``), by their word and key: what earlier lines say
-    instead goes with any forgetting. None: it is not known."""
+    """What holds of kinds that have no history, by their word and key: what earlier lines say instead goes with any
+    forgetting. None: it is not known."""
 
 
 @attrs.frozen(kw_only=True)
-class Forgot:
+class ForgetResult:
     """What a forgetting did in the database, and what is left to do in the logs."""
 
     entry: ForgetEntry
     pieces: tuple[str, ...]
     """Texts to look for. Content: never logged."""
-    own: tuple[Message, ...]
-    """The messages as they were."""
-    lines: Lines = attrs.field(factory=Lines)
+    lines: LogTexts = attrs.field(factory=LogTexts)
     rest: tuple[int, ...] = ()
     """Row ids of messages that are to go by further entries: nothing is left to find out about them."""
+    entries: tuple[int, ...] = attrs.Factory(lambda self: (self.entry.entry,), takes_self=True)
+    """Numbers of all entries that ``entry`` stands for."""

@@ -1,18 +1,13 @@
-"""SQL of forgetting knowledge bases and their sources: what goes by the logs' own lines, and the texts of passages that
-receipts of answers hold. The answers themselves stay."""
+"""What goes with a knowledge base or a source, and what knows of it: the texts of passages that receipts of answers
+hold. The answers themselves stay."""
 
 import json
-from collections.abc import Sequence
 
 import apsw
 import attrs
 
 from klaw.domain.knowledge import Base, BaseId, Source, SourceId
 from klaw.domain.names import ChatId, UserId, user_of
-from klaw.store.engine import meta
-from klaw.store.engine.transaction import Transaction
-from klaw.store.forget import applying
-from klaw.store.forget.entry import Forgetting, Forgot
 from klaw.store.kinds.knowledge import bases, sources
 
 MOST_TOLD = 200
@@ -104,39 +99,12 @@ def look(
         passages=passages,
         cited=tuple(own[:MOST_TOLD]),
         others=len(used) - len(own),
-        turns=tuple(_turns(connection, source or of.id, 0)),
+        turns=tuple(turns_naming(connection, source or of.id, 0)),
         last_turn=last_turn,
         pieces=tuple(dict.fromkeys(pieces)),
     )
 
 
-def _turns(connection: apsw.Connection, of: str, after: int) -> list[tuple[UserId, str]]:
+def turns_naming(connection: apsw.Connection, of: str, after: int) -> list[tuple[UserId, str]]:
     """The turns after a row whose receipts name a base or a source."""
     return [(UserId(user), str(turn)) for user, turn in connection.execute(_TURNS, (after, of))]
-
-
-def remove(tx: Transaction, user: UserId, going: Going, at: str) -> list[Forgot]:
-    """Remove it, and remember to clean the logs and the receipts of it; whatever a kill interrupts, the next start
-    finishes. Returns what is to be cleaned, for each user whose it is.
-
-    Raises:
-        NoSuchBase, NoSuchSource, NotAllowed: the user may not any more.
-    """
-    if going.whole:
-        bases.remove(tx, user, going.base.id, at)
-    else:
-        for each in going.sources:
-            sources.remove(tx, user, each.id, at)
-    turns: dict[UserId, list[str]] = {going.owner: []}
-    since = _turns(tx.connection, going.base.id if going.whole else going.sources[0].id, going.last_turn)
-    for of, turn in dict.fromkeys((*going.turns, *since)):
-        turns.setdefault(of, []).append(turn)
-    meta.put(tx.connection, meta.FORGET_COMPACT, at)
-    return [
-        applying.journal(tx, of, Forgetting(knowledge=going.ids, used=tuple(used)), at) for of, used in turns.items()
-    ]
-
-
-def blank(tx: Transaction, user: UserId, gone: Sequence[str], turns: Sequence[str]) -> None:
-    """Take texts of passages out of receipts of a user; see ``applying.blank_receipts``."""
-    applying.blank_receipts(tx.connection, user, gone, turns)

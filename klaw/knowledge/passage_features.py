@@ -1,8 +1,7 @@
-"""Ranking the passages that the searches of knowledge bases found. Pure.
+"""What is known of the passages that a search of knowledge bases found, as numbers for the ranking. Pure.
 
-The lists are fused (Reciprocal Rank Fusion) and the best of them, the pool, ranked by a linear model over what is known
-of each, as recall does with messages. There are few features, because there are few questions to learn from. What each
-brings, and what brought nothing, is in docs/benchmarks.md.
+There are few features, because there are few questions to learn from. What each brings, and what brought nothing, is in
+docs/benchmarks.md.
 """
 
 import re
@@ -15,72 +14,44 @@ import attrs
 import numpy as np
 
 from klaw.domain.knowledge_search import FoundPassage, PassageCandidate
-from klaw.domain.search import Decision, Ranks
-from klaw.memory.recall.gate import Evidence, Gate, calibrated
+from klaw.domain.search import Decision
+from klaw.memory.recall.gate import Gate, judge
 from klaw.memory.recall.query import MAX_NAMES_CHARACTERS
-from klaw.memory.recall.rank import RRF_K, reciprocal_rank_fusion
-from klaw.memory.recall.ranker import Float64, built_in, parts
+from klaw.memory.recall.ranker import RRF_K, FeatureSet, Pool, RankedEntry, reciprocal_rank_fusion
 from klaw.store.engine.tokenizer import stem, words
-from klaw.store.search.knowledge_search import PassageLists
+from klaw.store.search.ranked_lists import Lists
 
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "meaning": ("distance",),
-    "lists": ("fused",),
-    "words": ("window",),
-    "phrases": ("phrases",),
-    "numbers": ("numbers",),
-    "page": ("page", "front"),
-}
-"""The features by what they say to a person."""
-FEATURES = tuple(name for names in PARTS.values() for name in names)
+PASSAGES = FeatureSet(
+    package="klaw.knowledge",
+    parts={
+        "meaning": ("distance",),
+        "lists": ("fused",),
+        "words": ("window",),
+        "phrases": ("phrases",),
+        "numbers": ("numbers",),
+        "page": ("page", "front"),
+    },
+)
 WINDOW = 15
 """Words of a passage in which the question's count as standing together."""
 LINE_TOKENS = 40
 """What a passage's number, document, page and headings cost in a prompt, about."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class Pool:
-    """The best of the fused lists and what is known of each."""
-
-    found: int
-    """How many passages the searches found."""
-    passages: Sequence[FoundPassage] = ()
-    ranks: Sequence[Ranks] = ()
-    """Of each; the score is the fused one."""
-    shared: Sequence[int] = ()
-    """How many of the question's content words each has."""
-    features: Float64
-    """A row for each, the columns of ``FEATURES``."""
-    has_vector: bool = False
-
-    def rank(self, gate: Gate, random_cosine: float, limit: int) -> list[PassageCandidate]:
-        """The best by the learned model, with what the gate says of each; of equals the one found better first."""
-        if not self.passages:
-            return []
-        ranker = built_in("klaw.knowledge")
-        added = ranker.contributions(self.features, vectors=self.has_vector, names=FEATURES)
-        scores = added.sum(axis=1)
-        order = np.argsort(-scores, kind="stable")[:limit].tolist()
-        evidence = [
-            Evidence(distance=calibrated(self.ranks[at].distance, random_cosine), shared_words=self.shared[at])
-            for at in order
-        ]
-        return [
-            PassageCandidate(
-                **{**self.ranks[at].ranks(), "score": float(scores[at]), "distance": seen.distance},
-                passage=self.passages[at],
-                parts=parts(added[at].tolist(), PARTS),
-                shared_words=self.shared[at],
-                decision=decision,
-                text=self.passages[at].text,
-                tokens=self.passages[at].tokens + LINE_TOKENS,
-            )
-            for at, seen, decision in zip(order, evidence, gate.decide(evidence), strict=True)
-        ]
-
-
-EMPTY = Pool(found=0, features=np.empty((0, len(FEATURES))))
+def judge_passages(
+    ranked: Sequence[RankedEntry[FoundPassage]], gate: Gate, random_cosine: float
+) -> list[PassageCandidate]:
+    """Let the gate decide on each passage, the best first."""
+    return [
+        PassageCandidate(
+            **each.details(),
+            passage=each.item,
+            decision=decision,
+            text=each.item.text,
+            tokens=each.item.tokens + LINE_TOKENS,
+        )
+        for each, decision in judge(ranked, gate, random_cosine)
+    ]
 
 
 def once(candidates: Sequence[PassageCandidate]) -> list[PassageCandidate]:
@@ -90,20 +61,20 @@ def once(candidates: Sequence[PassageCandidate]) -> list[PassageCandidate]:
         if each.passed:
             same.setdefault(_plain(each), []).append(each)
 
-    def told(each: PassageCandidate) -> PassageCandidate:
+    def kept(each: PassageCandidate) -> PassageCandidate:
         best, *others = same[_plain(each)] if each.passed else [each]
         if each is not best:
             return attrs.evolve(each, decision=Decision.REPEATED)
         return attrs.evolve(each, also=tuple(other.passage for other in others)) if others else each
 
-    return list(map(told, candidates))
+    return list(map(kept, candidates))
 
 
 def _plain(candidate: PassageCandidate) -> str:
     return " ".join(candidate.text.casefold().split())
 
 
-def fuse(lists: PassageLists, size: int) -> tuple[list[int], dict[int, float]]:
+def fuse(lists: Lists, size: int) -> tuple[list[int], dict[int, float]]:
     """Row ids of the best of the lists, the best first, and the fused score of all that were found."""
     rankings = [[each.rowid for each in found] for found in (lists.neighbours, lists.hits)]
     fused = reciprocal_rank_fusion([(1.0, ranking) for ranking in rankings])
@@ -111,8 +82,8 @@ def fuse(lists: PassageLists, size: int) -> tuple[list[int], dict[int, float]]:
 
 
 def gather(
-    lists: PassageLists, fused: Mapping[int, float], read: Sequence[FoundPassage], text: str, random_cosine: float
-) -> Pool:
+    lists: Lists, fused: Mapping[int, float], read: Sequence[FoundPassage], text: str, random_cosine: float
+) -> Pool[FoundPassage]:
     """Look at the best of the lists.
 
     Args:
@@ -125,31 +96,34 @@ def gather(
     by_vector = {each.rowid: (rank, each.distance) for rank, each in enumerate(lists.neighbours, 1)}
     by_words = {hit.rowid: (rank, hit.bm25) for rank, hit in enumerate(lists.hits, 1)}
     unknown = max((each.distance for each in lists.neighbours), default=0.0)  # farther than all that are known
-    wanted = _Wanted.of(text, lists.weights)
-    ranks, shared = [], []
-    features = np.zeros((len(read), len(FEATURES)))
+    wanted = QuestionTerms.of(text, lists.weights)
+    entries = []
+    features = np.zeros((len(read), len(PASSAGES.names)))
     for at, passage in enumerate(read):
         vector_rank, distance = by_vector.get(passage.rowid, (None, None))
         text_rank, bm25 = by_words.get(passage.rowid, (None, None))
         score = fused[passage.rowid]
-        ranks.append(Ranks(score=score, vector_rank=vector_rank, distance=distance, text_rank=text_rank, bm25=bm25))
-        there, *told = wanted.look(passage)
-        shared.append(there)
+        shared, *of_text = wanted.look(passage)
+        entries.append(
+            RankedEntry(
+                rowid=passage.rowid,
+                item=passage,
+                score=score,
+                vector_rank=vector_rank,
+                distance=distance,
+                text_rank=text_rank,
+                bm25=bm25,
+                shared_words=shared,
+            )
+        )
         far = (unknown if distance is None else distance) / (1.0 - random_cosine)
-        features[at] = (far, (RRF_K + 1) * score, *told)
-    return Pool(
-        found=len(fused),
-        passages=read,
-        ranks=ranks,
-        shared=shared,
-        features=features,
-        has_vector=bool(lists.neighbours),
-    )
+        features[at] = (far, (RRF_K + 1) * score, *of_text)
+    return Pool(found=len(fused), entries=entries, features=features, has_vector=bool(lists.neighbours), of=PASSAGES)
 
 
 @attrs.frozen(kw_only=True)
-class _Wanted:
-    """What a question asks with."""
+class QuestionTerms:
+    """What a question looks for in a passage."""
 
     weights: Mapping[str, float]
     """Of the stems of its content words."""
@@ -163,15 +137,15 @@ class _Wanted:
     """It asks about the document as a whole: who wrote it, when, for whom."""
 
     @classmethod
-    def of(cls, text: str, weights: Mapping[str, float]) -> "_Wanted":
+    def of(cls, text: str, weights: Mapping[str, float]) -> "QuestionTerms":
         text = text[:MAX_NAMES_CHARACTERS]
-        told = {stem(word): weight for word, weight in weights.items()}
+        weighted = {stem(word): weight for word, weight in weights.items()}
         asked = list(map(stem, words(text)))
         return cls(
-            weights=told,
-            total=sum(told.values()) or 1.0,
+            weights=weighted,
+            total=sum(weighted.values()) or 1.0,
             numbers={each for each in asked if any(map(str.isdigit, each))},
-            pairs={(one, other) for one, other in pairwise(asked) if one in told and other in told},
+            pairs={(one, other) for one, other in pairwise(asked) if one in weighted and other in weighted},
             pages=named_pages(text),
             whole=_WHOLE.search(text) is not None,
         )

@@ -1,5 +1,5 @@
-"""SQL of forgetting: from messages to the turns that dealt with them, and to what those stored. A chat is read once,
-however many of its messages go."""
+"""Links between messages, turns and runs, for forgetting: which turns dealt with messages, what they stored, which runs
+they began. A chat is read once, however many of its messages go. Every question names the user."""
 
 import json
 from bisect import bisect_left, bisect_right
@@ -8,8 +8,9 @@ from typing import Any
 
 import apsw
 
-from klaw.domain.message import Message
+from klaw.domain.message import SHOWN, Message
 from klaw.domain.names import ChatId, UserId
+from klaw.domain.task import TaskName
 
 
 def calls(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -96,3 +97,67 @@ def results(connection: apsw.Connection, chat: ChatId, asked: Sequence[Message])
             since.setdefault((each.metadata.get("turn"), call["id"]), each.seq)
     rows = connection.execute(_RESULTS, (chat, asked[0].seq))
     return {rowid for rowid, seq, turn, call in rows if seq > since.get((turn, call), seq)}
+
+
+_SHOWN = f"""
+SELECT rowid FROM messages WHERE user_id = ? AND role = 'system' AND type = 'command' AND metadata ->> '$.{SHOWN}' = 1
+ORDER BY rowid
+"""  # noqa: S608 - a constant
+
+
+def shown(connection: apsw.Connection, user: UserId) -> tuple[int, ...]:
+    """Row ids of answers that showed what would be forgotten."""
+    return tuple(rowid for (rowid,) in connection.execute(_SHOWN, (user,)))
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+_KNOWN_RUNS = "SELECT id FROM runs WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))"
+_ASKED = "SELECT id FROM runs WHERE user_id = ?1 AND task = ?2 AND trim(message) = ?3 AND (kind = 'spawned') = ?4"
+_CHILDREN = """
+WITH RECURSIVE mine (id) AS (
+    SELECT value FROM json_each(?2)
+    UNION SELECT r.id FROM runs AS r JOIN mine ON r.parent = mine.id WHERE r.user_id = ?1)
+SELECT id FROM mine
+"""
+_RUNS_OF = "SELECT id FROM runs WHERE user_id = ?1 AND task IN (SELECT value FROM json_each(?2)) AND kind <> 'spawned'"
+
+
+def runs_asked(connection: apsw.Connection, user: UserId, name: TaskName, message: str, *, spawned: bool) -> set[str]:
+    """The runs of a task, or the subagents of a name, that were asked something."""
+    return {str(run) for (run,) in connection.execute(_ASKED, (user, name, message, spawned))}
+
+
+def with_children(connection: apsw.Connection, user: UserId, known: set[str], maybe: Sequence[str]) -> set[str]:
+    """Runs, those of some other ids that there are, and all that they spawned."""
+    found = known | {str(run) for (run,) in connection.execute(_KNOWN_RUNS, (user, json.dumps(maybe)))}
+    rows = connection.execute(_CHILDREN, (user, json.dumps(sorted(found)))) if found else ()
+    return {str(run) for (run,) in rows}
+
+
+def runs_of_tasks(connection: apsw.Connection, user: UserId, tasks: Sequence[TaskName]) -> set[str]:
+    """The runs of tasks, whatever they asked; not of subagents of the same name."""
+    return {str(run) for (run,) in connection.execute(_RUNS_OF, (user, json.dumps(tasks)))}
+
+
+# -- whether something has changed -------------------------------------------------------------------------------------
+
+_LAST_IN = """
+SELECT chat_id, last_seq, (SELECT max(rowid) FROM turns WHERE turns.chat_id = sessions.chat_id) FROM sessions
+WHERE chat_id IN (SELECT value FROM json_each(?)) ORDER BY chat_id
+"""
+_LINKED_SINCE = """
+SELECT EXISTS (SELECT 1 FROM messages WHERE rowid > ? AND user_id = ? AND (
+    instr(metadata, '"files":') OR instr(metadata, '"sent_from":') OR role = 'system' AND type = 'command'))
+"""
+
+
+def last_in(connection: apsw.Connection, chats: Iterable[ChatId]) -> tuple[tuple[object, ...], ...]:
+    """The last message and turn of each chat."""
+    return tuple(connection.execute(_LAST_IN, (json.dumps(sorted(set(chats))),)))
+
+
+def linked_since(connection: apsw.Connection, user: UserId, rowid: int) -> bool:
+    """Whether a user has had messages after a row id that may have to do with others: files, answers of commands, and
+    what a turn or a run sent."""
+    return bool(connection.execute(_LINKED_SINCE, (rowid, user)).get)

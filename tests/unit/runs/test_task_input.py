@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso
-from klaw.convert import wire_names
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import At, Cron, Every, Task
 from klaw.errors import TaskError
-from klaw.runs.drafting import SubagentOrder, TaskFields, draft, edit, subagent_order
+from klaw.runs.task_input import SubagentOrder, TaskInput, draft, edit, subagent_order
 
 NOW = from_iso("2026-11-22T12:00:00.500Z")
 LATER = from_iso("2026-11-25T08:00:00Z")
@@ -237,7 +236,7 @@ _JSON = st.recursive(
 )
 
 
-@given(raw=st.dictionaries(st.sampled_from(wire_names(TaskFields)) | st.text(max_size=8), _JSON, max_size=8))
+@given(raw=st.dictionaries(st.sampled_from(sorted(TaskInput({}).known)) | st.text(max_size=8), _JSON, max_size=8))
 @settings(max_examples=300, deadline=None)
 def test_any_input_makes_a_task_or_a_task_error(raw):
     """No other error, whatever comes."""
