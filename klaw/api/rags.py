@@ -3,6 +3,7 @@ answers refer to."""
 
 import os
 from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
 
