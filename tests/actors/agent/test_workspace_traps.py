@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from tests.unit.config.test_guarded_files import TRAPS
+from tests.unit.config.test_safe_open import TRAPS
 
 from klaw.agent import workspace as workspace_module
 from klaw.agent.workspace import Workspace
