@@ -23,7 +23,7 @@ from klaw.llm.types import Echo, ToolCall
 from klaw.memory.parts import Memory
 from klaw.toolbox.calls import PreparedCall, in_short
 from klaw.toolbox.executor import CallResult
-from klaw.toolbox.parts import Tools
+from klaw.toolbox.tools import Tools
 
 
 @attrs.frozen(kw_only=True)

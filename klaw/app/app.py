@@ -46,8 +46,8 @@ from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.values import Progress
 from klaw.store.store import open_store
-from klaw.toolbox import parts as tool_parts
-from klaw.toolbox.parts import Tools
+from klaw.toolbox import tools as tool_parts
+from klaw.toolbox.tools import Tools
 
 log = structlog.get_logger("klaw.app")
 

@@ -26,9 +26,9 @@ from klaw.errors import KlawError
 from klaw.operations.operation import Noun, OfUser, OperationError, Shown, argument, minute, required
 
 if TYPE_CHECKING:
-    from klaw.imports.events import Document, Event
-    from klaw.imports.feed import Ask, Report
-    from klaw.imports.files import Export
+    from klaw.imports.events import Event, ProjectDocument
+    from klaw.imports.export_files import OpenedExport
+    from klaw.imports.feed import Ask, ImportReport
 
 NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
 ASK_S = 600.0
@@ -170,12 +170,12 @@ def _imported(
     paths: Paths,
     progress: ProgressLine,
     source: str,
-    read: "Callable[[Export], Iterator[Event]]",
+    read: "Callable[[OpenedExport], Iterator[Event]]",
     projects: str | None = None,
 ) -> dict[str, Any]:
     from klaw.imports.events import ImportRefused
+    from klaw.imports.export_files import opened
     from klaw.imports.feed import feed
-    from klaw.imports.files import opened
 
     now = time.time()
     origin = f"{source}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now * 1000) % 1000:03}"
@@ -208,7 +208,7 @@ def _empty(given: str) -> Path:
     return folder
 
 
-def _keep(folder: Path, document: "Document") -> None:
+def _keep(folder: Path, document: "ProjectDocument") -> None:
     """Write a document of a project into the project's folder, under a name that no other has. Raises OSError."""
     project, name = (clean_name(each).lstrip(".") or "file" for each in (document.project, document.name))
     below = folder / cut(project, MAX_NAME_CHARS)
@@ -222,7 +222,7 @@ def _keep(folder: Path, document: "Document") -> None:
             return
 
 
-def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask], Report]") -> "Report":
+def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask], ImportReport]") -> "ImportReport":
     """Do the work with what stores a part: the server, or without one the store itself."""
     from klaw.imports.feed import OF_IMPORT
 
@@ -253,8 +253,8 @@ def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask],
 
 
 async def _alone(
-    paths: Paths, given: Callable[[str, dict[str, Any]], dict[str, Any]], work: "Callable[[Ask], Report]"
-) -> "Report":
+    paths: Paths, given: Callable[[str, dict[str, Any]], dict[str, Any]], work: "Callable[[Ask], ImportReport]"
+) -> "ImportReport":
     import trio
 
     from klaw.actor.clock import SystemClock

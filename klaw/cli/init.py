@@ -15,7 +15,7 @@ from klaw.config.paths import Paths
 from klaw.operations.operation import Noun, Shown, argument
 
 if TYPE_CHECKING:
-    from klaw.setup.answers import Model, Names, Step
+    from klaw.setup.answers import ChosenModel, Names, SetupStep
 
 NOUN = Noun("init", "make a workspace and a configuration", local=True)
 FEW = 3
@@ -103,7 +103,7 @@ def _names(asked: Init) -> "Names":
     return answers.Names(language=language, agent=agent or answers.DEFAULT_NAME, user=user)
 
 
-def _model(asked: Init, paths: Paths) -> "Model | None":
+def _model(asked: Init, paths: Paths) -> "ChosenModel | None":
     """The model that is asked for; None: none, since there is a configuration."""
     from klaw.config.llm import LOCAL_PROVIDER
     from klaw.setup import answers
@@ -111,7 +111,7 @@ def _model(asked: Init, paths: Paths) -> "Model | None":
 
     given = asked.provider or asked.model or asked.base_url or asked.key_env or asked.small
     there = os.path.lexists(paths.config_file)
-    if there and not given and (asked.yes or configured(paths) != wanted(answers.Model())):
+    if there and not given and (asked.yes or configured(paths) != wanted(answers.ChosenModel())):
         return None
     provider = _answer(
         asked,
@@ -179,9 +179,9 @@ def _answer(
 def _report(
     asked: Init,
     paths: Paths,
-    steps: "list[Step]",
-    config: "Step",
-    model: "Model | None",
+    steps: "list[SetupStep]",
+    config: "SetupStep",
+    model: "ChosenModel | None",
     home: str,
     say: Callable[..., None],
 ) -> dict[str, Any]:
@@ -232,5 +232,5 @@ def _report(
     }
 
 
-def _line(step: "Step") -> str:
+def _line(step: "SetupStep") -> str:
     return f"  {step.outcome:<8} {step.path}" + (f"  ({step.why})" if step.why else "")

@@ -12,7 +12,7 @@ from klaw.convert import Bounds
 from klaw.operations.operation import Noun, OperationError, Shown, Table, argument, size
 
 if TYPE_CHECKING:
-    from klaw.service.machine import Machine, Step
+    from klaw.service.machine import Machine, MachineStep
 
 NOUN = Noun("service", "run Klaw as a service of systemd (docs/operations.md)", local=True, of_machine=True)
 EXTRAS = ("node-mcp", "bubblewrap")
@@ -70,7 +70,7 @@ def _real(path: str | PurePosixPath, machine: "Machine") -> PurePosixPath:
     return PurePosixPath(place.resolve() if machine.real else place.absolute())
 
 
-def _lines(step: "Step") -> list[str]:
+def _lines(step: "MachineStep") -> list[str]:
     return [f"{step.outcome:<8} {step.what}" + (f"  ({step.why})" if step.why else ""), *step.diff]
 
 
@@ -85,7 +85,7 @@ def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[
     kept.
     """
     from klaw.service.install import install, pull_models, this_program
-    from klaw.service.units import Wanted, told
+    from klaw.service.units import ServiceInstallation, told
     from klaw.service.watch import unit_in
 
     if unknown := set(asked.extras) - {*EXTRAS}:
@@ -99,7 +99,7 @@ def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[
     place = _real(home or place, machine)
     link = machine.at(place / "workspace")
     workspace = asked.workspace or (place / link.readlink() if link.is_symlink() else None)  # that of the first time
-    wanted = Wanted(
+    wanted = ServiceInstallation(
         program=PurePosixPath(asked.program) if asked.program else this_program(),
         user=asked.user or user,
         home=place,

@@ -85,7 +85,7 @@ def back(home: str | None, say: Say) -> dict[str, Any]:
 
 def _prefix() -> Path:
     """The environment that is updated; this program may be the one that is kept of it."""
-    from klaw.service.kept import KEPT
+    from klaw.service.rollback import KEPT
 
     return Path(sys.prefix.removesuffix(KEPT))
 

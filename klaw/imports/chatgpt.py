@@ -13,8 +13,18 @@ from typing import Any
 import attrs
 
 from klaw.domain.message import Role
-from klaw.imports.events import MADE_BY_TOOLS, REPLACED, Attached, Chat, Event, LeftOut, Message, Unread, moment
-from klaw.imports.files import Export, File
+from klaw.imports.events import (
+    MADE_BY_TOOLS,
+    REPLACED,
+    Event,
+    ExportedChat,
+    ExportedFile,
+    ExportedMessage,
+    LeftOut,
+    Unread,
+    moment,
+)
+from klaw.imports.export_files import ExportEntry, OpenedExport
 from klaw.imports.json_stream import chats
 from klaw.imports.marks import unmarked
 from klaw.imports.tree import way
@@ -34,16 +44,16 @@ _MADE = frozenset(
 """Contents that nobody said: what models think and tools return."""
 
 
-def read(export: Export) -> Iterator[Event]:
+def read(export: OpenedExport) -> Iterator[Event]:
     """All chats of an export."""
-    stored: dict[str, File] = {}
+    stored: dict[str, ExportEntry] = {}
     for file in export.files(r"[^/]*file[-_][^/]*") if export.has_several else ():
         if (own := _ID.search(file.name.rpartition("/")[2])) is not None:
             stored.setdefault(own[0], file)
     return chats(export, FILES, "conversations.json", partial(_chat, stored), frozenset({"mapping"}))
 
 
-def _chat(stored: Mapping[str, File], found: Any, place: str) -> Iterator[Event]:
+def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator[Event]:
     try:
         title = str(found.get("title") or "")
         key = found.get("conversation_id") or found.get("id")
@@ -57,16 +67,16 @@ def _chat(stored: Mapping[str, File], found: Any, place: str) -> Iterator[Event]
     if not isinstance(key, str) or not key:
         yield Unread(place, "has no id")
         return
-    yield Chat(key=key, title=title)
+    yield ExportedChat(key=key, title=title)
     reports: set[str] = set()
     for name, message in nodes:
         try:
             made = _message(name, message, at)
-            if isinstance(made, Message):
+            if isinstance(made, ExportedMessage):
                 made = attrs.evolve(made, files=_files(message, stored))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             made = Unread(f"{place}, message {name}", f"has another form than is known ({type(error).__name__})")
-        if isinstance(made, Message):
+        if isinstance(made, ExportedMessage):
             at = made.at
             if message["author"]["role"] == "tool":  # a widget is stored again each time that it changes
                 if made.text in reports:
@@ -81,7 +91,7 @@ def _chat(stored: Mapping[str, File], found: Any, place: str) -> Iterator[Event]
 def _is_said(node: Any) -> bool:
     """Whether a node is a message of somebody."""
     try:
-        return isinstance(_message("", node["message"], "2020"), Message)
+        return isinstance(_message("", node["message"], "2020"), ExportedMessage)
     except (AttributeError, KeyError, TypeError, ValueError):
         return False
 
@@ -124,7 +134,7 @@ def _message(name: str, message: Any, before: str | None) -> Event | None:
     if not text:
         return LeftOut(MADE_BY_TOOLS)
     said = _SAID.get(role, Role.ASSISTANT)
-    return Message(key=name, role=said, text=text, at=at) if at else Unread(f"message {name}", "has no time")
+    return ExportedMessage(key=name, role=said, text=text, at=at) if at else Unread(f"message {name}", "has no time")
 
 
 def _said(about: Any, content: Any, *, by_user: bool = False) -> str:
@@ -182,7 +192,7 @@ def _canvas(content: Any) -> str:
     return "\n".join([*(f"[document, changed]\n{each}" for each in changes), *(f"[note]\n{each}" for each in notes)])
 
 
-def _files(message: Any, stored: Mapping[str, File]) -> tuple[Attached, ...]:
+def _files(message: Any, stored: Mapping[str, ExportEntry]) -> tuple[ExportedFile, ...]:
     """The files of a message that the export has."""
     listed = (message.get("metadata") or {}).get("attachments") or ()
     named = {str(each.get("id")): str(each.get("name") or "") for each in listed}

@@ -17,8 +17,19 @@ from klaw.domain.fact import MAX_TEXT, Fact, FactId, FactSource, Origin
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.text import clean_output, cut, one_line
-from klaw.imports.events import REPLACED, Chat, Document, Event, ImportRefused, Kept, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export, opened
+from klaw.imports.events import (
+    REPLACED,
+    Event,
+    ExportedChat,
+    ExportedMessage,
+    ExportedRecord,
+    ImportRefused,
+    LeftOut,
+    ProjectDocument,
+    Unread,
+    moment,
+)
+from klaw.imports.export_files import UNREADABLE, OpenedExport, opened
 from klaw.imports.json_stream import chats
 from klaw.imports.tree import way
 
@@ -47,7 +58,7 @@ _THOUGHT = re.compile(r"<antThinking>.*?(?:</antThinking>|\Z)", re.DOTALL)
 _ARTIFACT = re.compile(r"</?antArtifact\b[^<>]*>")
 
 
-def read(export: Export) -> Iterator[Event]:
+def read(export: OpenedExport) -> Iterator[Event]:
     """All chats of an export, then what Claude remembered, and the documents of projects."""
     parts = [each for each in export.files(r"[^/]+\.zip") if _PART.fullmatch(each.name.rpartition("/")[2])]
     if not export.has_several or not parts or export.files(FILES):
@@ -57,7 +68,7 @@ def read(export: Export) -> Iterator[Event]:
             yield from _part(part.name, part.as_export())
 
 
-def _part(name: str, opening: AbstractContextManager[Export]) -> Iterator[Event]:
+def _part(name: str, opening: AbstractContextManager[OpenedExport]) -> Iterator[Event]:
     try:
         with opening as inner:
             yield from read(inner)
@@ -65,7 +76,7 @@ def _part(name: str, opening: AbstractContextManager[Export]) -> Iterator[Event]
         yield Unread(name, str(error) or type(error).__name__)
 
 
-def _entry(export: Export, found: Any, place: str) -> Iterator[Event]:
+def _entry(export: OpenedExport, found: Any, place: str) -> Iterator[Event]:
     is_object = isinstance(found, dict)
     if is_object and isinstance(found.get("data_files"), list):
         yield from _parts(export, found["data_files"])
@@ -77,7 +88,7 @@ def _entry(export: Export, found: Any, place: str) -> Iterator[Event]:
         yield from _chat(found, place)
 
 
-def _parts(export: Export, listed: list[Any]) -> Iterator[Event]:
+def _parts(export: OpenedExport, listed: list[Any]) -> Iterator[Event]:
     """The parts of an export that is told in a list of them: those of a folder are read with it."""
     names = [one_line(str(each.get("filename"))) for each in listed if isinstance(each, dict)]
     found = {name: export.path.parent / name for name in names if _PART.fullmatch(name)}
@@ -109,17 +120,17 @@ def _chat(found: Any, place: str) -> Iterator[Event]:
     if not isinstance(key, str) or not key:
         yield Unread(place, "has no id")
         return
-    yield Chat(key=key, title=title)
+    yield ExportedChat(key=key, title=title)
     for number, message in enumerate(messages, 1):
         try:
             made = list(_message(message, at))
         except (AttributeError, KeyError, TypeError) as error:
             made = [Unread(f"{place}, message {number}", f"has another form than is known ({type(error).__name__})")]
         if number not in shown:
-            yield from (LeftOut(REPLACED) for each in made if isinstance(each, Message))
+            yield from (LeftOut(REPLACED) for each in made if isinstance(each, ExportedMessage))
             continue
         for each in made:
-            at = each.at if isinstance(each, Message) else at
+            at = each.at if isinstance(each, ExportedMessage) else at
         yield from made
 
 
@@ -164,7 +175,7 @@ def _message(message: Any, before: str | None) -> Iterator[Event]:
     if text and at is None:
         yield Unread(f"message {key}", "has no time")
     elif text and at is not None:
-        yield Message(key=key, role=role, text=text, at=at)
+        yield ExportedMessage(key=key, role=role, text=text, at=at)
 
 
 def _shown(text: str) -> str:
@@ -207,7 +218,7 @@ def _memories(found: Mapping[str, Any]) -> Iterator[Event]:
         texts += projects.values()
     for text in texts:
         for statement in _statements(text if isinstance(text, str) else ""):
-            yield Kept(_fact(statement))
+            yield ExportedRecord(_fact(statement))
 
 
 def _statements(text: str) -> Iterator[str]:
@@ -246,6 +257,6 @@ def _project(found: Mapping[str, Any], place: str) -> Iterator[Event]:
         yield LeftOut("instructions of a project")
     for number, each in enumerate(found.get("docs") or (), 1):
         if isinstance(each, dict) and isinstance(text := each.get("content"), str):
-            yield Document(name, PurePosixPath(str(each.get("filename") or f"{number}.md")).name, text)
+            yield ProjectDocument(name, PurePosixPath(str(each.get("filename") or f"{number}.md")).name, text)
         else:
             yield Unread(f"{place}, document {number}", "has another form than is known")

@@ -24,7 +24,7 @@ class Broken(ImportRefused):
 
 
 @attrs.frozen(kw_only=True)
-class Chat:
+class ExportedChat:
     """A chat begins; the messages that follow are its own."""
 
     key: str
@@ -39,7 +39,7 @@ class Chat:
 
 
 @attrs.frozen(kw_only=True)
-class Attached:
+class ExportedFile:
     """A file of a message that the export has."""
 
     name: str
@@ -50,7 +50,7 @@ class Attached:
 
 
 @attrs.frozen(kw_only=True)
-class Message:
+class ExportedMessage:
     """A message of the chat before it."""
 
     key: str
@@ -61,11 +61,11 @@ class Message:
     """ISO-8601 UTC with milliseconds."""
     type: Kind = Kind.TEXT
     metadata: dict[str, object] = attrs.Factory(dict)
-    files: tuple[Attached, ...] = ()
+    files: tuple[ExportedFile, ...] = ()
 
 
 @attrs.frozen
-class Kept:
+class ExportedRecord:
     """A fact, or somebody, that another Klaw knows."""
 
     value: Fact | Person
@@ -87,7 +87,7 @@ class LeftOut:
 
 
 @attrs.frozen
-class Document:
+class ProjectDocument:
     """A text of a project, which knowledge bases are made of."""
 
     project: str
@@ -98,7 +98,7 @@ class Document:
 MADE_BY_TOOLS = "instructions, tools and thoughts"
 REPLACED = "replaced by later ones"
 
-Event: TypeAlias = Chat | Message | Kept | Document | Unread | LeftOut
+Event: TypeAlias = ExportedChat | ExportedMessage | ExportedRecord | ProjectDocument | Unread | LeftOut
 
 MILLISECONDS = 1e11
 """A larger number is no second of a time to come, but a millisecond."""

@@ -20,8 +20,18 @@ from klaw.domain.names import chat_id
 from klaw.domain.person import Person
 from klaw.domain.text import clean, cut
 from klaw.errors import BadValue, InvalidValue, KlawError
-from klaw.imports.events import Attached, Chat, Document, Event, ImportRefused, Kept, LeftOut, Message, Unread
-from klaw.imports.files import UNREADABLE
+from klaw.imports.events import (
+    Event,
+    ExportedChat,
+    ExportedFile,
+    ExportedMessage,
+    ExportedRecord,
+    ImportRefused,
+    LeftOut,
+    ProjectDocument,
+    Unread,
+)
+from klaw.imports.export_files import UNREADABLE
 from klaw.store.kinds.messages import MODEL_CHOICE
 
 PART_MESSAGES = 200
@@ -45,7 +55,7 @@ OF_IMPORT = frozenset({"import_put", "import_remember"})
 
 
 @attrs.define(kw_only=True)
-class Report:
+class ImportReport:
     """What became of an export."""
 
     chats: int = 0
@@ -82,8 +92,8 @@ def feed(
     tell: Callable[[int], object],
     *,
     topics: bool = False,
-    keep: Callable[[Document], object] | None = None,
-) -> Report:
+    keep: Callable[[ProjectDocument], object] | None = None,
+) -> ImportReport:
     """Store what an export holds.
 
     Args:
@@ -97,24 +107,24 @@ def feed(
     Raises:
         KlawError: what ``ask`` raises; what was stored by then stays.
     """
-    report = Report()
-    chat: _Part | None = None
-    kept = _Kept(ask, report)
+    report = ImportReport()
+    chat: _PendingMessages | None = None
+    kept = _PendingRecords(ask, report)
     for event in events:
-        if chat is not None and isinstance(event, Chat | Kept):
+        if chat is not None and isinstance(event, ExportedChat | ExportedRecord):
             kept.places[chat.name] = chat.end()
             chat = None
         match event:
-            case Chat():
-                chat = _Part(event, source, ask, report, topics)
-            case Message():
+            case ExportedChat():
+                chat = _PendingMessages(event, source, ask, report, topics)
+            case ExportedMessage():
                 assert chat is not None
                 chat.add(event)
                 if report.messages % 100 == 0:
                     tell(report.messages)
-            case Kept():
+            case ExportedRecord():
                 kept.add(event.value)
-            case Document():
+            case ProjectDocument():
                 report.documents += 1
                 _offer(event, keep, report)
             case Unread():
@@ -128,7 +138,7 @@ def feed(
     return report
 
 
-def _offer(document: Document, keep: Callable[[Document], object] | None, report: Report) -> None:
+def _offer(document: ProjectDocument, keep: Callable[[ProjectDocument], object] | None, report: ImportReport) -> None:
     try:
         if keep is not None:
             keep(document)
@@ -136,21 +146,21 @@ def _offer(document: Document, keep: Callable[[Document], object] | None, report
         report.note(Unread(f"{document.project}, {document.name}", error.strerror or str(error)))
 
 
-class _Part:
+class _PendingMessages:
     """What of one chat is not stored yet."""
 
-    def __init__(self, chat: Chat, source: str, ask: Ask | None, report: Report, topics: bool) -> None:
+    def __init__(self, chat: ExportedChat, source: str, ask: Ask | None, report: ImportReport, topics: bool) -> None:
         self._chat, self._source, self._ask, self._report, self._topics = chat, source, ask, report, topics
         self._prefix = "" if chat.own_ids else chat_prefix(source, chat.key)
         self._said: list[dict[str, Any]] = []
-        self._files: dict[str, tuple[Attached, ...]] = {}
+        self._files: dict[str, tuple[ExportedFile, ...]] = {}
         """Of messages, by their ids."""
         self._bytes = 0
         self._last = ""
         self._into: str | None = None
         self._began = False
 
-    def add(self, message: Message) -> None:
+    def add(self, message: ExportedMessage) -> None:
         report = self._report
         if not self._began:
             self._began = True
@@ -191,7 +201,7 @@ class _Part:
         self._flush()
         return self._into
 
-    def _said_of(self, message: Message) -> Iterator[dict[str, Any]]:
+    def _said_of(self, message: ExportedMessage) -> Iterator[dict[str, Any]]:
         text = clean(message.text)
         metadata = {name: value for name, value in message.metadata.items() if name not in _DROPPED}
         if self._chat.own_ids:
@@ -220,7 +230,7 @@ class _Part:
         self._report.known += answer["known"]
         self._report.elsewhere += answer["elsewhere"]
 
-    def _kept(self, ask: Ask, file: Attached) -> dict[str, Any] | None:
+    def _kept(self, ask: Ask, file: ExportedFile) -> dict[str, Any] | None:
         """The file, uploaded; None: it cannot be read, or is refused, which is reported."""
         upload, offset = secrets.token_hex(16), 0
         try:
@@ -240,10 +250,10 @@ class _Part:
             return None
 
 
-class _Kept:
+class _PendingRecords:
     """Facts, and people, that are not stored yet."""
 
-    def __init__(self, ask: Ask | None, report: Report) -> None:
+    def __init__(self, ask: Ask | None, report: ImportReport) -> None:
         self._ask, self._report = ask, report
         self._given: dict[str, list[dict[str, Any]]] = {"facts": [], "people": []}
         self.places: dict[str, str | None] = {}

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import IO, Any
 
 from klaw.imports.events import Broken, Event, Unread
-from klaw.imports.files import UNREADABLE, Export
+from klaw.imports.export_files import UNREADABLE, OpenedExport
 
 MAX_VALUE_BYTES = 48 << 20
 """Of a value that is taken as a whole, such as a chat."""
@@ -25,7 +25,7 @@ _ESCAPE = re.compile(
 _HALF, _FIRST_HALF = re.compile(rb"\\u[dD][89a-fA-F]"), re.compile(rb"\\u[dD][89abAB]")
 
 
-class _Bounded:
+class _BoundedReader:
     """Counts what is read for one value, and puts U+FFFD in the place of half a surrogate pair: of an emoji that a
     program cut in two. The parser would not read on behind it."""
 
@@ -89,7 +89,7 @@ def items(stream: IO[bytes], alone: frozenset[str] = frozenset()) -> Iterator[An
         Broken: it is no JSON any more, or a value is too large.
     """
     ijson = import_module("ijson")
-    bounded = _Bounded(stream)
+    bounded = _BoundedReader(stream)
     is_object = alone and isinstance(stream, io.BufferedReader) and stream.peek(1).lstrip().startswith(b"{")
     found = ijson.items(bounded, "" if is_object else "item", use_float=True, buf_size=READ_BYTES)
     while True:
@@ -108,7 +108,7 @@ def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
     """All values of a document with their prefixes, in order: those at ``whole`` as a whole, of the others only texts,
     numbers and the like. Raises as ``items``."""
     ijson = import_module("ijson")
-    bounded = _Bounded(stream)
+    bounded = _BoundedReader(stream)
     builder, depth, at = None, 0, ""
     found = ijson.parse(bounded, use_float=True, buf_size=READ_BYTES)
     while True:
@@ -135,12 +135,12 @@ def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
 
 
 def chats(
-    export: Export, wanted: str, called: str, chat: Callable[[Any, str], Iterator[Event]], alone: frozenset[str]
+    export: OpenedExport, wanted: str, called: str, chat: Callable[[Any, str], Iterator[Event]], alone: frozenset[str]
 ) -> Iterator[Event]:
     """The chats of files that are lists of them, or one of them. One that cannot be read does not stop the rest.
 
     Args:
-        export, wanted, called: as of ``Export.files``.
+        export, wanted, called: as of ``OpenedExport.files``.
         chat: reads one; told how a person finds it.
         alone: as of ``items``.
     """

@@ -17,8 +17,8 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.person import Person
 from klaw.errors import BadValue, InvalidValue
-from klaw.imports.events import Chat, Event, Kept, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export, File
+from klaw.imports.events import Event, ExportedChat, ExportedMessage, ExportedRecord, LeftOut, Unread, moment
+from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
 from klaw.imports.json_stream import items, walk
 
 SOURCE = "klaw"
@@ -29,7 +29,7 @@ MAX_BYTES = 15_000
 """Of a fact or a person as JSON: far more than either may have."""
 
 
-def read(export: Export) -> Iterator[Event]:
+def read(export: OpenedExport) -> Iterator[Event]:
     """All chats of an export, with the ids that their messages have, then its facts and its people with theirs."""
     kept = [each for name in KEPT for each in export.files(rf"{name}\.json") if _is_kept(export, each, name)]
     alone = bool(kept) and not export.has_several
@@ -39,12 +39,12 @@ def read(export: Export) -> Iterator[Event]:
         yield from _kept(file)
 
 
-def _is_kept(export: Export, file: File, name: str) -> bool:
+def _is_kept(export: OpenedExport, file: ExportEntry, name: str) -> bool:
     """Whether it is that file, and not the one of a chat of that name."""
     return file.stem == name and (not export.has_several or "chats" not in file.name.split("/")[-2:-1])
 
 
-def _chat(file: File) -> Iterator[Event]:
+def _chat(file: ExportEntry) -> Iterator[Event]:
     head, begun = {"name": file.stem, "title": ""}, False
     try:
         with file.open() as stream:
@@ -54,13 +54,13 @@ def _chat(file: File) -> Iterator[Event]:
                 elif place == "messages.item":
                     if not begun:
                         begun = True
-                        yield Chat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
+                        yield ExportedChat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
                     yield _message(value, file.name)
     except UNREADABLE as error:
         yield Unread(file.name, str(error))
 
 
-def _kept(file: File) -> Iterator[Event]:
+def _kept(file: ExportEntry) -> Iterator[Event]:
     number = 0
     try:
         with file.open() as stream:
@@ -90,7 +90,7 @@ def _of(cls: type[Fact] | type[Person], found: Any, place: str) -> Event:
             person.check(value)
     except (BadValue, InvalidValue) as error:
         return Unread(place, str(error))
-    return Unread(place, "is too long") if len(json.dumps(FRAMES.write(value))) > MAX_BYTES else Kept(value)
+    return Unread(place, "is too long") if len(json.dumps(FRAMES.write(value))) > MAX_BYTES else ExportedRecord(value)
 
 
 def _message(found: Any, place: str) -> Event:
@@ -101,4 +101,4 @@ def _message(found: Any, place: str) -> Event:
         return Unread(place, f"a message has another form than is known ({type(error).__name__})")
     if at is None or not isinstance(text, str) or not isinstance(own, str):
         return Unread(place, "a message has another form than is known")
-    return Message(key=own, role=role, type=kind, text=text, at=at, metadata=metadata)
+    return ExportedMessage(key=own, role=role, type=kind, text=text, at=at, metadata=metadata)

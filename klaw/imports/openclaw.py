@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from klaw.domain.message import Role
-from klaw.imports.events import Chat, Event, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export, File
+from klaw.imports.events import Event, ExportedChat, ExportedMessage, LeftOut, Unread, moment
+from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
 
 SOURCE = "openclaw"
 _SAID = {"user": Role.USER, "assistant": Role.ASSISTANT}
@@ -22,7 +22,7 @@ MAX_INDEX = 32 << 20
 """Bytes of ``sessions.json``."""
 
 
-def read(export: Export) -> Iterator[Event]:
+def read(export: OpenedExport) -> Iterator[Event]:
     """All sessions of an export; a line that cannot be read does not stop the rest."""
     titles: dict[str, str] = {}
     for file in export.files(r"sessions\.json"):
@@ -35,7 +35,7 @@ def read(export: Export) -> Iterator[Event]:
             yield Unread(file.name, str(error) or type(error).__name__)
 
 
-def _titles(file: File) -> dict[str, str]:
+def _titles(file: ExportEntry) -> dict[str, str]:
     """What sessions are called, by their ids; an index that is broken names none."""
     try:
         with file.open() as stream:
@@ -50,7 +50,7 @@ def _title(key: str, entry: Mapping[str, Any]) -> str:
     return str(named or key.removeprefix("agent:").replace(":", " "))
 
 
-def _lines(file: File) -> Iterator[tuple[int, Any]]:
+def _lines(file: ExportEntry) -> Iterator[tuple[int, Any]]:
     """Numbers and values of the lines; None for one that is no JSON object."""
     with file.open() as stream:
         number = 0
@@ -65,13 +65,13 @@ def _lines(file: File) -> Iterator[tuple[int, Any]]:
             yield number, value if isinstance(value, dict) else None
 
 
-def _session(file: File, titles: Mapping[str, str]) -> Iterator[Event]:
+def _session(file: ExportEntry, titles: Mapping[str, str]) -> Iterator[Event]:
     session, kept = PurePosixPath(file.name).stem, _way(file)
     for number, entry in _lines(file):
         if number == 1 and entry and entry.get("type") == "session":
             session = str(entry.get("id") or session)
             break
-    yield Chat(key=session, title=titles.get(session, ""))
+    yield ExportedChat(key=session, title=titles.get(session, ""))
     for number, entry in _lines(file):
         place = f"{file.name}, line {number}"
         if entry is None:
@@ -83,7 +83,7 @@ def _session(file: File, titles: Mapping[str, str]) -> Iterator[Event]:
                 yield Unread(place, f"has another form than is known ({type(error).__name__})")
 
 
-def _way(file: File) -> frozenset[str] | None:
+def _way(file: ExportEntry) -> frozenset[str] | None:
     """Ids of the events from the first to the last. None where they do not lead there: then all were said."""
     parents: dict[str, str | None] = {}
     last = None
@@ -122,7 +122,7 @@ def _message(entry: Mapping[str, Any], number: int, place: str) -> Iterator[Even
     if at is None:
         yield Unread(place, "has no time")
     else:
-        yield Message(key=str(entry.get("id") or f"line {number}"), role=role, text=text, at=at)
+        yield ExportedMessage(key=str(entry.get("id") or f"line {number}"), role=role, text=text, at=at)
 
 
 _ABOUT = re.compile(

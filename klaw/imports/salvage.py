@@ -23,27 +23,27 @@ _BAD_ESCAPE = re.compile(r'\\(?:(u[0-9a-fA-F]{4}|[bfnrt"\\/])|.?)', re.DOTALL)
 
 
 @attrs.frozen
-class Head:
+class ChatHead:
     """A chat begins: its ``name``, ``type`` and ``id``, as far as they can be read."""
 
     values: dict[str, Any]
 
 
 @attrs.frozen
-class Own:
+class AccountId:
     """Whose account it is."""
 
     id: int
 
 
 @attrs.frozen
-class Damaged:
+class DamagedMessage:
     """A message that cannot be read."""
 
     id: str
 
 
-def salvaged(stream: IO[bytes]) -> Iterator[Head | Own | Damaged | dict[str, Any]]:
+def salvaged(stream: IO[bytes]) -> Iterator[ChatHead | AccountId | DamagedMessage | dict[str, Any]]:
     """What can be read, in order: messages as they are.
 
     Raises:
@@ -58,13 +58,13 @@ def salvaged(stream: IO[bytes]) -> Iterator[Head | Own | Damaged | dict[str, Any
             if value is not None:
                 yield value
             elif not is_cut:
-                yield Damaged(begin[1].decode())
+                yield DamagedMessage(begin[1].decode())
         if is_cut:
             raise Broken("is cut off: nothing behind that was read")
         if (own := _OWN.search(between)) is not None:
-            yield Own(int(own[1]))
+            yield AccountId(int(own[1]))
         if (head := _HEAD.search(between, max(0, len(between) - HEAD_CHARS))) is not None:
-            yield Head({found[1]: _value(found) for found in _MEMBER.finditer(head[1])})
+            yield ChatHead({found[1]: _value(found) for found in _MEMBER.finditer(head[1])})
 
 
 def _value(member: re.Match[str]) -> Any:

@@ -13,10 +13,10 @@ import attrs
 from klaw.domain.message import Role
 from klaw.domain.text import cut, normalized, one_line
 from klaw.imports import telegram_text
-from klaw.imports.events import Broken, Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export, File
+from klaw.imports.events import Broken, Event, ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread, moment
+from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
 from klaw.imports.json_stream import walk
-from klaw.imports.salvage import Damaged, Head, Own, salvaged
+from klaw.imports.salvage import AccountId, ChatHead, DamagedMessage, salvaged
 
 SOURCE = "telegram"
 FILES = r"result\.json"
@@ -29,7 +29,7 @@ MOST_NAMED = 12
 """Senders who are named where somebody has to say who they are."""
 
 
-def read(export: Export, me: str | None, zone: dt.tzinfo | None) -> Iterator[Event]:
+def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterator[Event]:
     """All chats of an export.
 
     Args:
@@ -41,7 +41,7 @@ def read(export: Export, me: str | None, zone: dt.tzinfo | None) -> Iterator[Eve
         ImportRefused: the export does not say whose it is, and nobody else did.
     """
     for file in export.files(FILES, "result.json"):
-        reader = _Reader(file, me, zone)
+        reader = _TelegramReader(file, me, zone)
         try:
             try:
                 with file.open() as stream:
@@ -56,8 +56,8 @@ def read(export: Export, me: str | None, zone: dt.tzinfo | None) -> Iterator[Eve
 
 
 @attrs.define(eq=False)
-class _Reader:
-    _file: File
+class _TelegramReader:
+    _file: ExportEntry
     _me: str | None
     _zone: dt.tzinfo | None
     last: object = 0
@@ -95,15 +95,15 @@ class _Reader:
                 what = f"{self.title}, message {self.last}"
                 yield Unread(what, f"has another form than is known ({type(error).__name__})")
 
-    def salvage(self, found: Iterator[Head | Own | Damaged | dict[str, Any]]) -> Iterator[Event]:
+    def salvage(self, found: Iterator[ChatHead | AccountId | DamagedMessage | dict[str, Any]]) -> Iterator[Event]:
         """Take what could be read of a damaged file, behind what was taken before."""
         taken = (self._chats, self.last) if self._chats else None
         chats, is_new, head, damaged = 0, False, self._head, 0
         for each in found:
             match each:
-                case Own():
+                case AccountId():
                     self._own = f"user{each.id}"
-                case Head():
+                case ChatHead():
                     head, is_new = each.values, True
                 case _:
                     chats, was_new, is_new = chats + is_new, is_new, False
@@ -126,7 +126,7 @@ class _Reader:
         if not self._begun:
             self._begun = True
             self._chats += 1
-            yield Chat(key=str(self._head.get("id", self.title)), title=self.title, people=True)
+            yield ExportedChat(key=str(self._head.get("id", self.title)), title=self.title, people=True)
 
     def _message(self, found: Any) -> Iterator[Event]:
         if found.get("type") != "message":
@@ -152,7 +152,7 @@ class _Reader:
                 yield Unread(f"{self.title}, message {self.last}", f"{cut(one_line(name), 60)} is not in the export")
         own, sender = self._is_own(found), self._sender(found)
         role = Role.USER if own else Role.ASSISTANT
-        yield Message(
+        yield ExportedMessage(
             key=str(found["id"]), role=role, text=text if own else f"{sender}: {text}", at=at, files=tuple(files)
         )
 

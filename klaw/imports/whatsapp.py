@@ -15,8 +15,8 @@ import attrs
 from klaw.domain.message import Role
 from klaw.domain.text import cut, normalized, one_line
 from klaw.imports import whatsapp_words as words
-from klaw.imports.events import Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export, File
+from klaw.imports.events import Event, ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread, moment
+from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
 from klaw.imports.whatsapp_time import FIRST_YEAR, MARKS, PLACES, Order, Stamp, split, stamp
 
 SOURCE = "whatsapp"
@@ -40,7 +40,7 @@ _TITLE = re.compile(
 
 
 @attrs.frozen
-class _Line:
+class _MessageHead:
     """The first line of a message, or of a notice."""
 
     stamp: Stamp
@@ -61,7 +61,7 @@ class _Line:
 
 
 def read(
-    export: Export, me: str | None, order: Order | None, zone: dt.tzinfo | None, title: str | None
+    export: OpenedExport, me: str | None, order: Order | None, zone: dt.tzinfo | None, title: str | None
 ) -> Iterator[Event]:
     """All chats of an export.
 
@@ -78,7 +78,7 @@ def read(
     for file in export.files(FILES, "chat as text (_chat.txt)"):
         count = 0
         try:
-            facts = _Facts.of(file)
+            facts = _FileFacts.of(file)
             if not facts.messages:
                 yield Unread(file.name, "has no message of WhatsApp in it")
                 continue
@@ -86,29 +86,29 @@ def read(
                 much = f"{len(facts.odd):,} lines begin with a time that is written in words that are not known"
                 yield Unread(file.name, f"{much}: they were taken for parts of the messages before them")
             named = title or facts.title(file.stem) or facts.title(export.path.stem)
-            found = _Reading(file, me, order or facts.order(file.name), zone, named, facts)
+            found = _ChatReader(file, me, order or facts.order(file.name), zone, named, facts)
             for event in found.events():
                 yield event
-                count += isinstance(event, Message)
+                count += isinstance(event, ExportedMessage)
         except UNREADABLE as error:
             yield Unread(f"{file.name}, after message {count}", str(error) or type(error).__name__)
 
 
-def _lines(file: File) -> Iterator[str]:
+def _lines(file: ExportEntry) -> Iterator[str]:
     with file.open() as stream:
         while line := stream.readline(MAX_LINE):
             yield line.decode("utf-8", "replace").rstrip("\r\n")
 
 
-def _style(file: File) -> tuple[str, bool] | None:
+def _style(file: ExportEntry) -> tuple[str, bool] | None:
     """How most of its first messages are dated: somebody may have pasted others before them."""
     found = filter(None, (_parse(line) for line in _lines(file)))
     return next((style for style, _ in Counter(each.style for each in islice(found, 1_000)).most_common(1)), None)
 
 
 def _heads(
-    file: File, style: tuple[str, bool] | None, odd: list[str] | None = None
-) -> Iterator[tuple[_Line | None, str]]:
+    file: ExportEntry, style: tuple[str, bool] | None, odd: list[str] | None = None
+) -> Iterator[tuple[_MessageHead | None, str]]:
     """The lines of a file, each with what it is the head of. What somebody pasted from another chat is no head: it is
     written in another way than the file, or has a date that does not exist. ``odd`` gets the stamps that differ from
     the others in words only: in words for the halves of a day that are not known, it may be."""
@@ -123,7 +123,7 @@ def _shape(style: tuple[str, bool]) -> tuple[str, bool]:
     return re.sub(r"[^\W\d_]+|\.(?=\||$)|\s", "", style[0]), style[1]
 
 
-def _parse(line: str, style: tuple[str, bool] | None = None) -> _Line | None:
+def _parse(line: str, style: tuple[str, bool] | None = None) -> _MessageHead | None:
     """The head of a message; None: the line goes on with the one before, or is written in another style."""
     for written, rest in split(line):
         found = stamp(written)
@@ -133,7 +133,7 @@ def _parse(line: str, style: tuple[str, bool] | None = None) -> _Line | None:
         if style in (None, own):
             said = _SENDER.match(rest)
             sender, text = (one_line(_bare(said["name"])), said["text"]) if said else ("", rest)
-            return _Line(found, own, sender, text)
+            return _MessageHead(found, own, sender, text)
     return None
 
 
@@ -142,7 +142,7 @@ def _bare(text: str) -> str:
 
 
 @attrs.define
-class _Facts:
+class _FileFacts:
     """What only the whole file tells."""
 
     style: tuple[str, bool] | None
@@ -166,7 +166,7 @@ class _Facts:
     senders: dict[str, int] = attrs.Factory(dict)
 
     @classmethod
-    def of(cls, file: File) -> "_Facts":
+    def of(cls, file: ExportEntry) -> "_FileFacts":
         found = cls(_style(file))
         for line in filter(None, (head for head, _ in _heads(file, found.style, found.odd))):
             found.messages += bool(line.sender)
@@ -227,23 +227,23 @@ class _Facts:
 
 
 @attrs.define(eq=False)
-class _Reading:
+class _ChatReader:
     """One pass over a file."""
 
-    _file: File
+    _file: ExportEntry
     _me: str | None
     _order: Order
     _zone: dt.tzinfo | None
     _title: str
-    _facts: _Facts
+    _facts: _FileFacts
     _times: Counter[tuple[str, ...]] = attrs.Factory(Counter)
 
     def events(self) -> Iterator[Event]:
         is_own = self._whose()
         others = sorted(name for name in self._facts.senders if not is_own(name))
         title = self._title or self._facts.group or ", ".join(others[:3]) or "WhatsApp"
-        yield Chat(key=title.casefold(), title=title, people=True)
-        line: _Line | None = None
+        yield ExportedChat(key=title.casefold(), title=title, people=True)
+        line: _MessageHead | None = None
         said: list[str] = []
         for head, text in _heads(self._file, self._facts.style):
             if head is None:
@@ -268,7 +268,7 @@ class _Reading:
             raise ImportRefused(f"{self._file.name}: nobody is called so in it: give --me one of {self._facts.named()}")
         return lambda name: names.get(name) == wanted
 
-    def _message(self, line: _Line | None, said: list[str], is_own: Callable[[str], bool]) -> Iterator[Event]:
+    def _message(self, line: _MessageHead | None, said: list[str], is_own: Callable[[str], bool]) -> Iterator[Event]:
         if line is None:
             return
         text = "\n".join(said)
@@ -292,7 +292,7 @@ class _Reading:
         for name in (name for name, file in found.items() if file is None):
             yield Unread(f"{self._title or self._file.name}, {stored[:16]}", f"{cut(name, 60)} is not in the export")
         own = is_own(line.sender)
-        yield Message(
+        yield ExportedMessage(
             key="\0".join((*same, str(self._times[same]))),
             role=Role.USER if own else Role.ASSISTANT,
             text=text if own else f"{line.sender}: {text}",

@@ -19,7 +19,7 @@ from klaw.core import Core
 from klaw.domain import tokens, usage
 from klaw.domain.usage import Spent
 from klaw.llm.budget import DailyBudget
-from klaw.llm.endpoint import Endpoint
+from klaw.llm.endpoint import ModelEndpoint
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError
 from klaw.llm.local.process import LocalProcess
 from klaw.llm.local.provider import LocalModel, LocalProvider
@@ -115,7 +115,7 @@ class Meter:
 
     async def post(
         self,
-        endpoint: Endpoint,
+        endpoint: ModelEndpoint,
         members: Mapping[str, Any],
         read: Callable[[Mapping[str, Any]], T],
         *,
@@ -125,14 +125,14 @@ class Meter:
         """Ask an endpoint. Counted where its price is known; without one it is, as a rule, a server of one's own.
 
         Args:
-            endpoint, members, read, within_s: see ``Endpoint.post``.
+            endpoint, members, read, within_s: see ``ModelEndpoint.post``.
             prompt_tokens: estimated, of all texts.
 
         Raises:
             OverBudget: a daily limit could be passed; nothing was sent.
-            ProviderError: see ``Endpoint.post``.
+            ProviderError: see ``ModelEndpoint.post``.
 
-        Cancellation: as ``Endpoint.post``.
+        Cancellation: as ``ModelEndpoint.post``.
         """
         prices = self._registry.facts(endpoint.name).prices
         estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)

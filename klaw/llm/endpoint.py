@@ -26,7 +26,7 @@ _OF_THE_TEXT = frozenset({400, 413, 422})
 
 
 @attrs.frozen(kw_only=True)
-class Endpoint:
+class ModelEndpoint:
     """One model behind one address.
 
     Args:

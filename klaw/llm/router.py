@@ -13,7 +13,7 @@ from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
 from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
-from klaw.llm.endpoint import Endpoint, Path
+from klaw.llm.endpoint import ModelEndpoint, Path
 from klaw.llm.errors import ProviderNotSetUp
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.openai import OpenAiDialect
@@ -49,7 +49,7 @@ class Router:
         self._make_local = local
         self._local: Provider | None = None
         self._services: dict[str, Service[Provider]] = {}
-        self._endpoints: dict[str, Endpoint] = {}
+        self._endpoints: dict[str, ModelEndpoint] = {}
         self._threads = Threads("secrets", 1)
 
     @property
@@ -81,7 +81,7 @@ class Router:
         stand_ins = tuple(self._model(other, "routing") for other in others)
         return Route(**attrs.asdict(model, recurse=False), stand_ins=stand_ins)
 
-    def endpoint(self, provider: str, model: str, path: Path) -> Endpoint:
+    def endpoint(self, provider: str, model: str, path: Path) -> ModelEndpoint:
         """A model behind an address of its own.
 
         Args:
@@ -93,7 +93,7 @@ class Router:
         key = f"{name} ({path})"
         if key not in self._endpoints:
             make = partial(_make_endpoint, provider, self._config.providers[provider], path)
-            self._endpoints[key] = Endpoint(service=Service(key, make, self._threads), name=name, model=model)
+            self._endpoints[key] = ModelEndpoint(service=Service(key, make, self._threads), name=name, model=model)
         return self._endpoints[key]
 
     def report(self) -> tuple[dict[str, Any], ...]:

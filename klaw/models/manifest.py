@@ -84,7 +84,7 @@ class EmbeddingEntry:
 
 
 @attrs.frozen(kw_only=True)
-class Manifest:
+class ModelManifest:
     """The whole file. ``embedding`` is absent for language models."""
 
     id: str = attrs.field(validator=validators.min_len(1))
@@ -100,13 +100,13 @@ class Manifest:
         return sum(entry.bytes for entry in self.files.values())
 
 
-def load_manifest(folder: Path) -> Manifest:
+def load_manifest(folder: Path) -> ModelManifest:
     """Reads and checks ``manifest.json`` in ``folder``; does not look at the other files.
 
     Raises:
         ModelError: missing, unreadable, not JSON, or a key is missing, unknown or wrong; the text names file and key.
     """
-    return structure(folder / MANIFEST_FILE, Manifest)
+    return structure(folder / MANIFEST_FILE, ModelManifest)
 
 
 def structure(path: Path, kind: type[T]) -> T:
@@ -136,7 +136,7 @@ def read_json(path: Path) -> object:
         raise ModelError(f"{path}: cannot be read as JSON ({type(exc).__name__})") from exc
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: ModelManifest) -> None:
     """Writes ``manifest.json`` into ``folder``, like ``write_json``."""
     write_json(folder / MANIFEST_FILE, manifest)
 
@@ -158,7 +158,7 @@ def describe_file(path: Path) -> FileEntry:
     return FileEntry(bytes=size, sha256=digest.hexdigest())
 
 
-def find_damage(folder: Path, manifest: Manifest, *, verify: bool) -> str | None:
+def find_damage(folder: Path, manifest: ModelManifest, *, verify: bool) -> str | None:
     """What is wrong with the files of ``folder``, or None.
 
     Sizes are always compared; checksums with ``verify``, which reads every byte.

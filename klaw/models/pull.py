@@ -22,7 +22,7 @@ from klaw.errors import ModelError
 from klaw.models.build import Progress, PullStep, build_folder, check_package, require_converter
 from klaw.models.catalogue import ModelSpec
 from klaw.models.fetch import Fetch, pip_download
-from klaw.models.manifest import Calibration, Manifest, find_damage, load_manifest, store, write_manifest
+from klaw.models.manifest import Calibration, ModelManifest, find_damage, load_manifest, store, write_manifest
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +66,7 @@ def status(spec: ModelSpec, models_dir: Path, *, verify: bool = False) -> ModelS
     return found
 
 
-def _made_of(spec: ModelSpec, manifest: Manifest) -> bool:
+def _made_of(spec: ModelSpec, manifest: ModelManifest) -> bool:
     """Whether a folder is what a pull would make. How it was calibrated does not matter: that is the user's to say."""
     entry = manifest.embedding
     if entry is not None and spec.embedding is not None:

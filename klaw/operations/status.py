@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from klaw.memory.parts import Memory
     from klaw.operations.answers.server import StatusAnswer
     from klaw.runs.service import Scheduling
-    from klaw.toolbox.parts import Tools
+    from klaw.toolbox.tools import Tools
 
 STATUS = Noun("status", "show what the server does and what is degraded (docs/operations.md)")
 

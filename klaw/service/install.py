@@ -19,8 +19,8 @@ from klaw.service.units import (
     SERVICE,
     TIMER,
     WAITING,
+    ServiceInstallation,
     ServiceRefused,
-    Wanted,
     is_hidden,
     ours,
     text_of,
@@ -61,7 +61,9 @@ def require_system(machine: Machine) -> None:
         raise ServiceRefused("; ".join(missing))
 
 
-def install(wanted: Wanted, machine: Machine, *, start: bool, models: Callable[[Wanted], bool] | None) -> None:
+def install(
+    wanted: ServiceInstallation, machine: Machine, *, start: bool, models: Callable[[ServiceInstallation], bool] | None
+) -> None:
     """Make what is missing, in the order in which it is needed; nothing more where the home is another user's.
 
     Args:
@@ -103,7 +105,7 @@ def install(wanted: Wanted, machine: Machine, *, start: bool, models: Callable[[
         _start(machine, start=start)
 
 
-def _user(wanted: Wanted, machine: Machine) -> tuple[int, int] | None:
+def _user(wanted: ServiceInstallation, machine: Machine) -> tuple[int, int] | None:
     if not machine.real:
         machine.note("skipped", f"user {wanted.user}", "is made on the machine itself, not with --root")
         return None
@@ -165,7 +167,7 @@ def readable_copy(source: Path, user: int) -> Iterator[Path]:
         yield copy
 
 
-def pull_models(wanted: Wanted, source: Path | None, *, quiet: bool) -> bool:
+def pull_models(wanted: ServiceInstallation, source: Path | None, *, quiet: bool) -> bool:
     """``klaw models pull`` as the service's user. Returns whether all are there."""
     # root becomes the owner of the home, for good: therefore a process of its own
     command = [sys.executable, "-m", "klaw", "models", "pull", "--home", str(wanted.home)]

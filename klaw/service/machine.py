@@ -16,7 +16,7 @@ from klaw.service.units import PACKAGED, SYSTEM, is_untouched, marked
 
 
 @attrs.frozen(kw_only=True)
-class Step:
+class MachineStep:
     """One thing on the machine."""
 
     outcome: Literal["made", "changed", "removed", "done", "same", "kept", "skipped", "failed"]
@@ -32,8 +32,8 @@ class Machine:
 
     root: Path = Path("/")
     dry_run: bool = False
-    tell: Callable[[Step], None] = lambda _step: None
-    steps: list[Step] = attrs.Factory(list)
+    tell: Callable[[MachineStep], None] = lambda _step: None
+    steps: list[MachineStep] = attrs.Factory(list)
 
     @property
     def real(self) -> bool:
@@ -43,7 +43,7 @@ class Machine:
         return self.root / str(path).lstrip("/")
 
     def note(self, outcome: str, what: object, why: str = "", diff: Sequence[str] = ()) -> None:
-        step = Step(outcome=outcome, what=str(what), why=why, diff=tuple(diff))  # type: ignore[arg-type]  # one of them
+        step = MachineStep(outcome=outcome, what=str(what), why=why, diff=tuple(diff))  # type: ignore[arg-type]  # one of them
         self.steps.append(step)
         self.tell(step)
 

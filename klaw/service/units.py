@@ -56,7 +56,7 @@ class ServiceRefused(KlawError):
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
+class ServiceInstallation:
     """One installation. Paths are those of the machine that it runs on."""
 
     program: PurePosixPath

@@ -25,7 +25,7 @@ from klaw.backup.folder import alone, newest
 from klaw.config.paths import Paths
 from klaw.errors import KlawError
 from klaw.service.control import Control
-from klaw.service.kept import Kept
+from klaw.service.rollback import Rollback
 from klaw.service.wheel import Release, UpdateRefused, order
 from klaw.store import migrations
 
@@ -127,8 +127,8 @@ class Update:
             self.tell("it answers, with the database of before")
 
     @property
-    def _kept(self) -> Kept:
-        return Kept(self.prefix, self.paths.database)
+    def _kept(self) -> Rollback:
+        return Rollback(self.prefix, self.paths.database)
 
     def _alone(self) -> AbstractContextManager[None]:
         return alone(self.prefix.parent, UpdateRefused("another update is at work: wait for its end"))

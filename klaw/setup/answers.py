@@ -35,7 +35,7 @@ class SetupRefused(KlawError):
 
 
 @attrs.frozen(kw_only=True)
-class Step:
+class SetupStep:
     """One file or folder."""
 
     path: str
@@ -44,7 +44,7 @@ class Step:
     why: str = ""
 
 
-def count(steps: Sequence[Step], *outcomes: Outcome) -> int:
+def count(steps: Sequence[SetupStep], *outcomes: Outcome) -> int:
     return sum(step.outcome in outcomes for step in steps)
 
 
@@ -92,7 +92,7 @@ class Names:
 
 
 @attrs.frozen(kw_only=True)
-class Model:
+class ChosenModel:
     """Which model chats, and where it is."""
 
     provider: str = LOCAL_PROVIDER
@@ -129,7 +129,7 @@ def name(text: str, option: str) -> str:
     return cleaned
 
 
-def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> Model:
+def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> ChosenModel:
     """Check the answers about the model and fill in what the preset knows.
 
     Args:
@@ -146,10 +146,10 @@ def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> M
         given = next((option for option, value in (("--model", model), ("--base-url", base_url)) if value), None)
         if given or key_env:
             raise SetupRefused(f"{given or '--key-env'}: goes with a --provider other than {LOCAL_PROVIDER}")
-        return Model()
+        return ChosenModel()
     preset = PRESETS.get(provider)
     variable = key_env if key_env is not None else (preset.key_env if preset else "")
-    return Model(
+    return ChosenModel(
         provider=provider,
         model=model_name(model, provider),
         base_url=address(base_url or (preset.base_url if preset else "")),

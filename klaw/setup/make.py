@@ -16,7 +16,7 @@ from klaw.config.schema import EngineConfig
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import prompt_files, prompt_folders
 from klaw.errors import ConfigError
-from klaw.setup.answers import PRESETS, Language, Model, Names, Step
+from klaw.setup.answers import PRESETS, ChosenModel, Language, Names, SetupStep
 from klaw.toolbox.files import writing
 from klaw.toolbox.files.beneath import Root
 
@@ -30,7 +30,7 @@ _HEAD = """\
 """
 
 
-def make_workspace(workspace: Path, names: Names, *, dry_run: bool) -> list[Step]:
+def make_workspace(workspace: Path, names: Names, *, dry_run: bool) -> list[SetupStep]:
     """Write the prompt files from their templates, and make the folders.
 
     Raises:
@@ -42,17 +42,17 @@ def make_workspace(workspace: Path, names: Names, *, dry_run: bool) -> list[Step
     ]
 
 
-def make_folders(workspace: Path, *, dry_run: bool) -> list[Step]:
-    steps: list[Step] = []
+def make_folders(workspace: Path, *, dry_run: bool) -> list[SetupStep]:
+    steps: list[SetupStep] = []
     for name in FOLDERS:
         if os.path.lexists(workspace / name):
-            steps.append(Step(path=f"{name}/", outcome="kept"))
+            steps.append(SetupStep(path=f"{name}/", outcome="kept"))
             continue
         if not dry_run:
             # As the tools would: private, and never through a link.
             with Root(folder=workspace).resolve(f"{name}/x", make=True):
                 pass
-        steps.append(Step(path=f"{name}/", outcome="made"))
+        steps.append(SetupStep(path=f"{name}/", outcome="made"))
     return steps
 
 
@@ -62,12 +62,12 @@ def template(language: Language, file: str, names: Names) -> str:
     return Template(text).substitute(agent=names.agent, user=names.user or _UNNAMED[language])
 
 
-def _make_file(workspace: Path, name: str, text: str, *, dry_run: bool) -> Step:
+def _make_file(workspace: Path, name: str, text: str, *, dry_run: bool) -> SetupStep:
     if os.path.lexists(workspace / name):
-        return Step(path=name, outcome="kept", why="it was there before")
+        return SetupStep(path=name, outcome="kept", why="it was there before")
     if not dry_run:
         writing.write(Root(folder=workspace), name, text.encode("utf-8"), "create")
-    return Step(path=name, outcome="made")
+    return SetupStep(path=name, outcome="made")
 
 
 SMALL: dict[str, object] = {"embedding": {"threads": 1, "batchTokens": 64}, "store": {"readers": 1}}
@@ -77,7 +77,7 @@ SMALL: dict[str, object] = {"embedding": {"threads": 1, "batchTokens": 64}, "sto
 NOT_SET = "it already exists: the model was NOT set"
 
 
-def make_config(paths: Paths, model: Model | None, *, small: bool = False, dry_run: bool) -> Step:
+def make_config(paths: Paths, model: ChosenModel | None, *, small: bool = False, dry_run: bool) -> SetupStep:
     """Write engine.json. One that is there stays, unless it is still as this function made it.
 
     Args:
@@ -88,18 +88,18 @@ def make_config(paths: Paths, model: Model | None, *, small: bool = False, dry_r
     Raises:
         ConfigError: the answers do not make a valid configuration, or the folder cannot be made private.
     """
-    name, text = paths.config_file.name, config_text(model or Model(), small=small)
+    name, text = paths.config_file.name, config_text(model or ChosenModel(), small=small)
     parse(text, {model.key_env: "x"} if model is not None and model.key_env else {})
     if os.path.lexists(paths.config_file):
         old = existing(paths)
         if model is None or old == text or (not small and configured(paths) == wanted(model)):
-            return Step(path=name, outcome="kept", why="it was there before")
+            return SetupStep(path=name, outcome="kept", why="it was there before")
         if not _is_as_made(old):
-            return Step(path=name, outcome="kept", why=NOT_SET)
+            return SetupStep(path=name, outcome="kept", why=NOT_SET)
     if not dry_run:
         ensure_private_dir(paths.config_dir)
         guarded.replace(paths.config_dir, name, text.encode("utf-8"))
-    return Step(path=name, outcome="made")
+    return SetupStep(path=name, outcome="made")
 
 
 def existing(paths: Paths) -> str:
@@ -118,7 +118,7 @@ def configured(paths: Paths) -> str:
         return ""
 
 
-def wanted(model: Model) -> str:
+def wanted(model: ChosenModel) -> str:
     """A model as PROVIDER/MODEL."""
     return f"{model.provider}/{model.model}" if model.provider != LOCAL_PROVIDER else EngineConfig().routing.default
 
@@ -135,23 +135,23 @@ def _is_as_made(text: str) -> bool:
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, RecursionError):
         return False
     local = provider == LOCAL_PROVIDER
-    made = Model() if local else Model(provider=provider, model=model, base_url=url, key_env=key)
+    made = ChosenModel() if local else ChosenModel(provider=provider, model=model, base_url=url, key_env=key)
     return text in (config_text(made), config_text(made, small=True))
 
 
-def config_lines(model: Model, *, small: bool, like: str) -> list[str]:
+def config_lines(model: ChosenModel, *, small: bool, like: str) -> list[str]:
     """What a person writes into a configuration that is there, in the form that it has."""
     if like.lstrip().startswith("{"):
         return json.dumps(_tree(model, small=small), indent=2, ensure_ascii=False).splitlines()[1:-1]
     return config_text(model, small=small).removeprefix(_HEAD).splitlines()
 
 
-def config_text(model: Model, *, small: bool = False) -> str:
+def config_text(model: ChosenModel, *, small: bool = False) -> str:
     """The configuration for a model, in YAML. The key itself never stands in it."""
     return _HEAD + yaml.safe_dump(_tree(model, small=small), sort_keys=False, allow_unicode=True)
 
 
-def _tree(model: Model, *, small: bool) -> dict[str, object]:
+def _tree(model: ChosenModel, *, small: bool) -> dict[str, object]:
     if model.provider == LOCAL_PROVIDER:
         tree: dict[str, object] = {"routing": {"default": EngineConfig().routing.default}}
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from klaw.config.paths import USERS_FOLDER
 from klaw.errors import NotThere, ToolRefused
-from klaw.setup.answers import SetupRefused, Step
+from klaw.setup.answers import SetupRefused, SetupStep
 from klaw.setup.make import FILES
 from klaw.toolbox.files import reading, writing
 from klaw.toolbox.files.beneath import MAX_DEPTH, Root, is_private
@@ -42,7 +42,7 @@ def find_workspace(folder: Path) -> Path:
     raise SetupRefused(f"--from: holds no workspace: none of {', '.join(_MARKS)} is in it or in its workspace/")
 
 
-def take_over(source: Path, workspace: Path, *, dry_run: bool) -> list[Step]:
+def take_over(source: Path, workspace: Path, *, dry_run: bool) -> list[SetupStep]:
     """Copy a workspace.
 
     Args:
@@ -60,7 +60,7 @@ def take_over(source: Path, workspace: Path, *, dry_run: bool) -> list[Step]:
     return sorted(_copied(source, workspace, dry_run=dry_run), key=lambda step: step.path)
 
 
-def _copied(source: Path, workspace: Path, *, dry_run: bool) -> Iterator[Step]:
+def _copied(source: Path, workspace: Path, *, dry_run: bool) -> Iterator[SetupStep]:
     # Everything is looked at, so that it can be reported, but read under the rules of the file tools.
     seeing, reader = Root(folder=source, show_private=True), Root(folder=source)
     waiting, files, size = [("", 0)], 0, 0
@@ -69,12 +69,12 @@ def _copied(source: Path, workspace: Path, *, dry_run: bool) -> Iterator[Step]:
         try:
             found = reading.list_folder(seeing, folder, reading.MAX_LOOKED_AT)
         except ToolRefused as refused:
-            yield Step(path=f"{folder}/", outcome="skipped", why=_reason(refused, folder))
+            yield SetupStep(path=f"{folder}/", outcome="skipped", why=_reason(refused, folder))
             continue
         if found.hidden:
-            yield Step(path=f"{folder}/", outcome="skipped", why=f"{found.hidden} names are no readable text")
+            yield SetupStep(path=f"{folder}/", outcome="skipped", why=f"{found.hidden} names are no readable text")
         if found.incomplete:
-            yield Step(path=f"{folder}/", outcome="skipped", why="it holds too many files to look at all of them")
+            yield SetupStep(path=f"{folder}/", outcome="skipped", why="it holds too many files to look at all of them")
         for entry in found.entries:
             why = _unwanted(entry)
             if why is None and entry.kind == "folder" and depth < MAX_DEPTH - 1:
@@ -84,7 +84,7 @@ def _copied(source: Path, workspace: Path, *, dry_run: bool) -> Iterator[Step]:
                 why = f"more than {MAX_FILES} files or {MAX_TOTAL_BYTES // 1_000_000} MB"
             if why is not None:
                 slash = "/" if entry.kind == "folder" else ""
-                yield Step(path=entry.path + slash, outcome="skipped", why=why)
+                yield SetupStep(path=entry.path + slash, outcome="skipped", why=why)
                 continue
             step = _copy(reader, entry.path, Root(folder=workspace), dry_run=dry_run)
             files, size = files + (step.outcome == "taken"), size + entry.size
@@ -107,18 +107,18 @@ def _unwanted(entry: FolderEntry) -> str | None:
     return None
 
 
-def _copy(reader: Root, path: str, target: Root, *, dry_run: bool) -> Step:
+def _copy(reader: Root, path: str, target: Root, *, dry_run: bool) -> SetupStep:
     try:
         with reader.resolve(path) as place:
             data, info = reading.read_place(place, reading.MAX_FILE_BYTES)
     except ToolRefused as refused:
-        return Step(path=path, outcome="skipped", why=_reason(refused, path))
+        return SetupStep(path=path, outcome="skipped", why=_reason(refused, path))
     if b"\0" in data:
-        return Step(path=path, outcome="skipped", why="is binary")
+        return SetupStep(path=path, outcome="skipped", why="is binary")
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
-        return Step(path=path, outcome="skipped", why="is not UTF-8 text")
+        return SetupStep(path=path, outcome="skipped", why="is not UTF-8 text")
     there = _there(target, path, data)
     if there is not None:
         return there
@@ -126,18 +126,22 @@ def _copy(reader: Root, path: str, target: Root, *, dry_run: bool) -> Step:
         with target.resolve(path, make=True) as place:
             # Scripts of skills stay executable, for their owner only.
             writing.put(place, data, writing.NEW_FILE_MODE | (info.st_mode & 0o100), exclusive=True)
-    return Step(path=path, outcome="taken")
+    return SetupStep(path=path, outcome="taken")
 
 
-def _there(target: Root, path: str, data: bytes) -> Step | None:
+def _there(target: Root, path: str, data: bytes) -> SetupStep | None:
     """What becomes of a file that Klaw's workspace has already; None when it has none."""
     try:
         same = reading.read_bytes(target, path) == data
     except NotThere:
         return None
     except ToolRefused as refused:
-        return Step(path=path, outcome="kept", why=f"what Klaw has there {_reason(refused, path)}")
-    return Step(path=path, outcome="same") if same else Step(path=path, outcome="kept", why="Klaw's own is different")
+        return SetupStep(path=path, outcome="kept", why=f"what Klaw has there {_reason(refused, path)}")
+    return (
+        SetupStep(path=path, outcome="same")
+        if same
+        else SetupStep(path=path, outcome="kept", why="Klaw's own is different")
+    )
 
 
 def _reason(refused: ToolRefused, path: str) -> str:

@@ -26,7 +26,16 @@ from klaw.domain.text import clean_output
 from klaw.errors import BadValue, KlawError
 from klaw.llm.types import Image, ToolCall
 from klaw.toolbox.calls import PreparedCall
-from klaw.toolbox.spec import Arguments, Permission, Pictured, Toolbox, ToolContext, ToolFailure, ToolSpec, call_text
+from klaw.toolbox.spec import (
+    Arguments,
+    Permission,
+    PicturedText,
+    Toolbox,
+    ToolContext,
+    ToolFailure,
+    ToolSpec,
+    call_text,
+)
 
 MAX_CALLS = 32
 """Calls of one round that are carried out."""
@@ -210,14 +219,14 @@ class Executor:
         return CallResult(
             call=prepared.call,
             text=await self._fit(context, prepared.call.name, whole),
-            pictures=outcome.pictures if isinstance(outcome, Pictured) and context.sees else (),
+            pictures=outcome.pictures if isinstance(outcome, PicturedText) and context.sees else (),
             failed=failed,
             origin=spec.origin if spec is not None else "tool",
             chars=len(whole),
             duration_ms=(trio.current_time() - begin) * 1000,
         )
 
-    async def _attempt(self, prepared: PreparedCall, context: ToolContext) -> str | Pictured | ToolFailure:
+    async def _attempt(self, prepared: PreparedCall, context: ToolContext) -> str | PicturedText | ToolFailure:
         """The cleaned output of a call, or what went wrong."""
         name = prepared.call.name
         spec = self.toolbox.find(name, context)
@@ -242,7 +251,9 @@ class Executor:
                 _failed(spec, failure)
             raise (rest or group) from None
 
-    async def _invoke(self, spec: ToolSpec, context: ToolContext, arguments: Arguments) -> str | Pictured | ToolFailure:
+    async def _invoke(
+        self, spec: ToolSpec, context: ToolContext, arguments: Arguments
+    ) -> str | PicturedText | ToolFailure:
         asked = await permission_asked(spec, context, arguments)
         if asked is not None:
             if self.approve is None:
@@ -263,7 +274,7 @@ class Executor:
         text = _text(spec, output)
         if not isinstance(text, ToolFailure):
             context.trail.succeeded(spec.name, changes=spec.permission is not Permission.READ)
-            if isinstance(output, Pictured):
+            if isinstance(output, PicturedText):
                 unseen = "" if context.sees else f"\n{NOT_SEEN}"
                 return attrs.evolve(output, text=f"{text}{unseen}")
         return text
@@ -291,7 +302,7 @@ def _text(spec: ToolSpec, output: Any) -> str | ToolFailure:
     """What a tool returned, as text."""
     if isinstance(output, ToolFailure):
         return ToolFailure(clean_output(output.text[:MAX_CHARS]))
-    if isinstance(output, Pictured):
+    if isinstance(output, PicturedText):
         output = output.text
     if isinstance(output, str):
         text = clean_output(output[:MAX_CHARS])

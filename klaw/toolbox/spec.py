@@ -118,7 +118,7 @@ class ToolFailure:
 
 
 @attrs.frozen(kw_only=True)
-class Pictured:
+class PicturedText:
     """What a tool found, with pictures for models that see. The text says that they are there."""
 
     text: str

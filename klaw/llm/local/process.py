@@ -20,7 +20,7 @@ from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.config.llm import LocalModelConfig
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.llm.local import server
-from klaw.llm.local.provider import Endpoint, LocalModel, LocalState
+from klaw.llm.local.provider import LocalAddress, LocalModel, LocalState
 
 ACTOR_NAME = "llm.local"
 RECHECK_S = 30.0
@@ -109,13 +109,13 @@ class LocalProcess:
         return None
 
     async def _run_child(self, vitals: Vitals) -> None:
-        endpoint: Endpoint | None = None
+        endpoint: LocalAddress | None = None
         key = secrets.token_urlsafe(32)
         began = trio.current_time()
         try:
             async with trio.open_nursery() as nursery:
                 process: trio.Process = await nursery.start(self._child, key)
-                endpoint = Endpoint(base_url=f"http://127.0.0.1:{await self._port(process)}/v1", key=key)
+                endpoint = LocalAddress(base_url=f"http://127.0.0.1:{await self._port(process)}/v1", key=key)
                 took_s = trio.current_time() - began
                 log.info("local_model_ready", model=self._settings.model, pid=process.pid, seconds=round(took_s, 2))
                 self._model.ready(endpoint)

@@ -31,7 +31,7 @@ class LocalState(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Endpoint:
+class LocalAddress:
     """Where the child process listens. Each start has its own port and key."""
 
     base_url: str
@@ -45,7 +45,7 @@ class LocalModel:
         self.state = LocalState.STARTING
         self.reason = "the local model has not been started yet"
         """What is wrong and what to do, for people; empty when ready."""
-        self.endpoint: Endpoint | None = None
+        self.endpoint: LocalAddress | None = None
         """Where it listens; None unless READY."""
         self._changed = trio.Event()
 
@@ -58,7 +58,7 @@ class LocalModel:
         code = "no_llm" if only else "no_local_llm"
         return {} if self.state is LocalState.READY else {code: self.reason}
 
-    def ready(self, endpoint: Endpoint) -> None:
+    def ready(self, endpoint: LocalAddress) -> None:
         """Record that it listens."""
         self._change(LocalState.READY, "", endpoint)
 
@@ -66,7 +66,7 @@ class LocalModel:
         """Record why it does not listen."""
         self._change(state, reason, None)
 
-    async def wait_settled(self) -> Endpoint | None:
+    async def wait_settled(self) -> LocalAddress | None:
         """Wait while it is starting.
 
         Returns:
@@ -77,13 +77,13 @@ class LocalModel:
             await self._changed.wait()
         return self.endpoint
 
-    async def wait_gone(self, endpoint: Endpoint) -> None:
+    async def wait_gone(self, endpoint: LocalAddress) -> None:
         """Wait until it is known not to listen there any more."""
         await trio.lowlevel.checkpoint()
         while self.endpoint is endpoint:
             await self._changed.wait()
 
-    def _change(self, state: LocalState, reason: str, endpoint: Endpoint | None) -> None:
+    def _change(self, state: LocalState, reason: str, endpoint: LocalAddress | None) -> None:
         self.state, self.reason, self.endpoint = state, reason, endpoint
         self._changed.set()
         self._changed = trio.Event()
@@ -119,7 +119,7 @@ class LocalProvider:
     def __init__(self, model: LocalModel, *, ready_within_s: float) -> None:
         self._model = model
         self._ready_within_s = ready_within_s
-        self._endpoint: Endpoint | None = None
+        self._endpoint: LocalAddress | None = None
         self._client: HttpProvider | None = None
         self._closed = False
 
@@ -132,7 +132,7 @@ class LocalProvider:
         if request.temperature is None:
             request = attrs.evolve(request, temperature=TEMPERATURE)
         endpoint = await self._ready()
-        answer = _Answer(on_delta)
+        answer = _LocalAnswer(on_delta)
         try:
             return await answer.stream(await self._client_of(endpoint), request)
         except ProviderNetworkError:
@@ -141,7 +141,7 @@ class LocalProvider:
             log.info("local_model_call_repeated", model=request.model)
         with trio.move_on_after(NOTICE_S):
             await self._model.wait_gone(endpoint)
-        return await _Answer(on_delta).stream(await self._client_of(await self._ready()), request)
+        return await _LocalAnswer(on_delta).stream(await self._client_of(await self._ready()), request)
 
     async def aclose(self) -> None:
         """See ``Provider.aclose``."""
@@ -152,7 +152,7 @@ class LocalProvider:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _ready(self) -> Endpoint:
+    async def _ready(self) -> LocalAddress:
         with trio.move_on_after(self._ready_within_s):
             endpoint = await self._model.wait_settled()
             if endpoint is None:
@@ -160,7 +160,7 @@ class LocalProvider:
             return endpoint
         raise ProviderTimeout(self._model.reason)
 
-    async def _client_of(self, endpoint: Endpoint) -> HttpProvider:
+    async def _client_of(self, endpoint: LocalAddress) -> HttpProvider:
         """The client for this start of the process. An earlier one's connections died with their process."""
         if self._closed:
             raise ProviderNetworkError("the local model's client is closed")
@@ -183,7 +183,7 @@ class LocalProvider:
         return client
 
 
-class _Answer:
+class _LocalAnswer:
     """One answer as it arrives; it ends where it begins to repeat itself."""
 
     def __init__(self, on_delta: OnDelta) -> None:

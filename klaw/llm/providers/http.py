@@ -41,7 +41,7 @@ from klaw.llm.errors import (
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, parse
 from klaw.llm.providers.habits import MAX_TRIES, Habits, is_about_length, learned
 from klaw.llm.providers.refusals import loggable, masked, readable, refused, shown
-from klaw.llm.providers.response import Answer, read_capped
+from klaw.llm.providers.response import AnswerReader, read_capped
 from klaw.llm.service import parse_retry_after, pause_before_retry
 from klaw.llm.types import Completion, OnDelta, Request
 
@@ -276,7 +276,7 @@ class HttpProvider(HttpClient):
         assembly = self._dialect.assembly(new_id)
         if trial.habits.holds(request.model):
             assembly.hold()
-        trial.answer = Answer(assembly, on_delta, self._settings.idle_s)
+        trial.answer = AnswerReader(assembly, on_delta, self._settings.idle_s)
         try:
             return await self._attempt(body, trial.answer)
         except ProviderRefused as error:
@@ -289,12 +289,12 @@ class HttpProvider(HttpClient):
                     error.retryable = False
             raise
 
-    async def _attempt(self, body: bytes, answer: Answer) -> Completion:
+    async def _attempt(self, body: bytes, answer: AnswerReader) -> Completion:
         with trio.move_on_after(self._settings.max_s):
             return await self._exchange(body, answer)
         raise ProviderTimeout(f"the LLM provider's answer was not complete after {self._settings.max_s:g} s")
 
-    async def _exchange(self, body: bytes, answer: Answer) -> Completion:
+    async def _exchange(self, body: bytes, answer: AnswerReader) -> Completion:
         async with self._response(body) as response:
             content_type = await self._accepted(response)
             if content_type == "text/event-stream":
@@ -312,7 +312,7 @@ class _Trial:
 
     request: Request
     habits: Habits
-    answer: Answer | None = None
+    answer: AnswerReader | None = None
     next: Habits | None = None
     """What to try when it was refused."""
 

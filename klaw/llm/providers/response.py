@@ -35,7 +35,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 
 
-class Answer:
+class AnswerReader:
     """Reads one response into an assembly and passes deltas on.
 
     httpx2 hands out chunks through nested async generators. Leaving one half-way would run its clean-up whenever the

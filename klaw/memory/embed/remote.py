@@ -23,7 +23,7 @@ from klaw.domain import tokens
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import ModelAway, ModelError
 from klaw.llm.client import LlmClient, Meter
-from klaw.llm.endpoint import Endpoint, is_of_the_text, read_vectors
+from klaw.llm.endpoint import ModelEndpoint, is_of_the_text, read_vectors
 from klaw.llm.errors import ProviderError
 from klaw.memory.asking import note_spending
 from klaw.memory.embed.calibration import calibrate
@@ -135,7 +135,7 @@ class Remote:
         clock, writer: for notes on what was spent; without a writer nobody keeps them.
     """
 
-    endpoint: Endpoint
+    endpoint: ModelEndpoint
     config: EmbeddingConfig
     llm: LlmClient
     folder: Path

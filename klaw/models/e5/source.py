@@ -32,7 +32,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 @attrs.frozen(kw_only=True)
-class Quantised:
+class QuantisedMatrix:
     """A matrix of 4-bit numbers: weight = (nibble - 8) * scale of its block."""
 
     packed: Bytes
@@ -139,7 +139,7 @@ class SourceFile:
         """The float32 tensor ``name``, reshaped; a view."""
         return self._bytes_of(name).view(np.float32).reshape(shape)
 
-    def quantised(self, name: str, rows: int, columns: int) -> Quantised:
+    def quantised(self, name: str, rows: int, columns: int) -> QuantisedMatrix:
         """The Q4_0 matrix ``name`` with its nibbles reordered; a copy of its size.
 
         Q4_0 stores weight j in the low and weight j + 16 in the high nibble of byte j; ONNX Runtime wants neighbours
@@ -152,7 +152,7 @@ class SourceFile:
         half = source.shape[-1] // 2
         packed[:, :, :half] = (source[:, :, 0::2] & 0x0F) | ((source[:, :, 1::2] & 0x0F) << 4)
         packed[:, :, half:] = (source[:, :, 0::2] >> 4) | (source[:, :, 1::2] & 0xF0)
-        return Quantised(packed=packed, scales=scales)
+        return QuantisedMatrix(packed=packed, scales=scales)
 
 
 def open_source(path: Path) -> SourceFile:

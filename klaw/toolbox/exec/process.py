@@ -34,7 +34,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 @attrs.frozen(kw_only=True)
-class Ended:
+class ProgramResult:
     """How a program ended."""
 
     code: int
@@ -79,7 +79,7 @@ class KeptOutput:
         return f"{head}\n[… {left_out} bytes left out …]\n{end}"
 
 
-async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout_s: float) -> Ended:
+async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout_s: float) -> ProgramResult:
     """Run a program.
 
     Args:
@@ -113,7 +113,7 @@ async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
             await _end(process)
         with trio.move_on_after(TERM_S, shield=True):
             await process.stdout.aclose()
-    return Ended(
+    return ProgramResult(
         code=process.returncode if process.returncode is not None else -signal.SIGKILL,
         output=kept.text(),
         duration_s=trio.current_time() - begin,

@@ -23,7 +23,7 @@ from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.prompt_files import prompt_files, prompt_folders
 from klaw.errors import ToolRefused
 from klaw.toolbox.exec import process
-from klaw.toolbox.exec.process import Ended, Sandbox
+from klaw.toolbox.exec.process import ProgramResult, Sandbox
 from klaw.toolbox.exec.rules import allowed, split
 from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
@@ -99,7 +99,7 @@ class HostExec:
         log.info("command_ended", exit_code=ended.code, seconds=ended.duration_s)
         return self._told(ended, sandboxed=sandboxed)
 
-    def _told(self, ended: Ended, *, sandboxed: bool) -> str | ToolFailure:
+    def _told(self, ended: ProgramResult, *, sandboxed: bool) -> str | ToolFailure:
         output = ended.output if ended.output.strip() else "(no output)"
         if ended.timed_out:
             limit_s = self.config.timeout_s

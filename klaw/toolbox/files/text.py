@@ -106,14 +106,14 @@ _SIMILAR = 0.6
 
 
 @attrs.frozen(kw_only=True)
-class Edit:
+class TextEdit:
     """Replace the one place that has ``search``."""
 
     search: Annotated[str, "text that is in the file exactly once; whole lines are best"]
     replace: Annotated[str, "what stands there afterwards"]
 
 
-def apply(text: str, edits: Sequence[Edit]) -> str:
+def apply(text: str, edits: Sequence[TextEdit]) -> str:
     """The text after all edits, one after the other. Line ends of the text are kept: in a text with CRLF, the edits'
     line ends become CRLF too.
 

@@ -72,7 +72,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             status_code=status,
             headers=response.headers,
-            stream=_Bounded(response.stream, None if is_stream else MAX_MESSAGE_BYTES),
+            stream=_BoundedBody(response.stream, None if is_stream else MAX_MESSAGE_BYTES),
             extensions=response.extensions,
         )
 
@@ -80,7 +80,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _BoundedBody(httpx2.AsyncByteStream):
     """A body up to a limit; None for no limit.
 
     httpx2 reads it through nested async generators. One that is left half-way would be cleaned up whenever the garbage

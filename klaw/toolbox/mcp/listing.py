@@ -198,13 +198,13 @@ class Parameters:
 def parameters_of(schema: object) -> Parameters:
     """Make a harmless schema out of anything."""
     for describe, depth in ((True, MAX_DEPTH), (False, MAX_DEPTH), (False, 1)):
-        found = _Reader(schema, describe=describe, depth=depth).parameters()
+        found = _SchemaReader(schema, describe=describe, depth=depth).parameters()
         if len(json.dumps(found.schema, ensure_ascii=False)) <= MAX_CHARS:
             return found
     return Parameters(schema=OPEN)
 
 
-class _Reader:
+class _SchemaReader:
     def __init__(self, root: object, *, describe: bool, depth: int) -> None:
         self._root = root if isinstance(root, dict) else {}
         self._describe = describe

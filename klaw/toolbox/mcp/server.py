@@ -26,7 +26,7 @@ from klaw.config.tools import McpServerConfig
 from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
 from klaw.toolbox.mcp.listing import ListedTool, chosen, described, offered_names, parameters_of
 from klaw.toolbox.mcp.state import McpReport, McpState
-from klaw.toolbox.spec import Arguments, Permission, Pictured, Toolbox, ToolContext, ToolFailure, ToolSpec
+from klaw.toolbox.spec import Arguments, Permission, PicturedText, Toolbox, ToolContext, ToolFailure, ToolSpec
 
 if TYPE_CHECKING:
     from klaw.toolbox.mcp.session import Address, McpSession
@@ -53,7 +53,7 @@ STOP_BUDGET_S = 10.0
 log = structlog.get_logger("klaw.mcp")
 
 
-Answer: TypeAlias = str | Pictured | ToolFailure
+Answer: TypeAlias = str | PicturedText | ToolFailure
 
 
 @attrs.frozen(kw_only=True)

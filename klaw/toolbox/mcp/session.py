@@ -37,7 +37,7 @@ from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writ
 from klaw.toolbox.mcp.http import http_server
 from klaw.toolbox.mcp.listing import ListedTool
 from klaw.toolbox.mcp.stdio import Program, child_process
-from klaw.toolbox.spec import Pictured, ToolFailure
+from klaw.toolbox.spec import PicturedText, ToolFailure
 
 MAX_PAGES = 20
 MAX_LISTED = 2_000
@@ -98,7 +98,7 @@ class McpSession:
             cursor = page.next_cursor
         return tuple(found[:MAX_LISTED])
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | Pictured | ToolFailure | None:
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | PicturedText | ToolFailure | None:
         """Call a tool. What goes wrong is a ToolFailure; None when the connection ended meanwhile.
 
         Cancellation: the server is told, in at most 5 s.
@@ -227,7 +227,7 @@ MAX_SHORT = 300
 NO_TEXT = "It answered without any text."
 
 
-def text_of(result: Mapping[str, Any]) -> str | Pictured | ToolFailure:
+def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
     """The result of ``tools/call`` as text, with its pictures; a ToolFailure when the server says that it is an
     error."""
     if result.get("resultType") == "input_required":
@@ -245,7 +245,7 @@ def text_of(result: Mapping[str, Any]) -> str | Pictured | ToolFailure:
     text = "\n".join(part for part in parts if part)
     if result.get("isError"):
         return ToolFailure(text or "The tool failed and did not say why.")
-    return Pictured(text=text, pictures=tuple(pictures)) if pictures else text or NO_TEXT
+    return PicturedText(text=text, pictures=tuple(pictures)) if pictures else text or NO_TEXT
 
 
 def _parts(blocks: list[Any], pictures: list[Image]) -> Iterator[str]:

@@ -48,7 +48,7 @@ log = structlog.get_logger("klaw.tools")
 
 
 @attrs.frozen(kw_only=True)
-class Page:
+class FetchedPage:
     """What an address brought."""
 
     url: str
@@ -60,7 +60,7 @@ class Page:
 
 
 @attrs.frozen(kw_only=True)
-class _Answer:
+class _WebAnswer:
     """An answer as it came, unpacked."""
 
     target: WebTarget
@@ -74,7 +74,7 @@ class _Answer:
 
 
 @attrs.frozen(kw_only=True)
-class Bytes:
+class Download:
     """What an address brought, as it is to be kept."""
 
     content_type: str
@@ -117,7 +117,7 @@ class WebFetcher:
         self._convert_s = convert_s
         self._converters = trio.CapacityLimiter(CONVERTERS)
 
-    async def fetch(self, url: str) -> Page:
+    async def fetch(self, url: str) -> FetchedPage:
         """Fetch a page as text.
 
         Raises:
@@ -135,7 +135,7 @@ class WebFetcher:
 
     async def download(
         self, url: str, *, takes: Callable[[str], bool], etag: str = "", modified: str = ""
-    ) -> Bytes | None:
+    ) -> Download | None:
         """Fetch what is to be kept, unless it is still what it was: None.
 
         Args:
@@ -160,13 +160,13 @@ class WebFetcher:
             raise ToolRefused(f"The page did not come within {limit_s:g} s.")
         if answer.cut:
             raise ToolRefused(f"The page is larger than {self._config.max_bytes:,} bytes.")
-        return Bytes(content_type=answer.content_type, body=answer.body, etag=answer.etag, modified=answer.modified)
+        return Download(content_type=answer.content_type, body=answer.body, etag=answer.etag, modified=answer.modified)
 
     # -- the network -----------------------------------------------------------------------------------------------
 
     async def _follow(
         self, url: str, headers: Mapping[str, str] | None = None, takes: Callable[[str], bool] | None = None
-    ) -> _Answer:
+    ) -> _WebAnswer:
         target = parse(url, self._config.ports)
         if self._tls is None:
             self._tls = await self._threads.run(self._make_tls)
@@ -176,7 +176,7 @@ class WebFetcher:
         ) as pool:
             for _ in range(MAX_REDIRECTS + 1):
                 answer = await self._request(pool, target, headers or {}, takes or _may_be_text)
-                if isinstance(answer, _Answer):
+                if isinstance(answer, _WebAnswer):
                     return answer
                 target = parse(answer, self._config.ports, base=target.url)
         raise ToolRefused(f"More than {MAX_REDIRECTS} redirects.")
@@ -187,7 +187,7 @@ class WebFetcher:
         target: WebTarget,
         more: Mapping[str, str],
         takes: Callable[[str], bool],
-    ) -> _Answer | str:
+    ) -> _WebAnswer | str:
         """The answer, or where it redirects to. Raises _NotModifiedError."""
         host = f"[{target.host}]" if ":" in target.host else target.host
         url = httpcore2.URL(scheme=target.scheme, host=host, port=target.port, target=target.path)
@@ -215,7 +215,7 @@ class WebFetcher:
             raise ToolRefused("The server could not be reached, or its certificate is not valid.") from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
             raise ToolRefused("The connection broke, or the server does not speak HTTP.") from error
-        return _Answer(
+        return _WebAnswer(
             target=target,
             content_type=kind,
             charset=declared,
@@ -239,7 +239,7 @@ class WebFetcher:
 
     # -- the page --------------------------------------------------------------------------------------------------
 
-    async def _read(self, answer: _Answer) -> Page:
+    async def _read(self, answer: _WebAnswer) -> FetchedPage:
         text = decode(answer.body, answer.charset)
         html = answer.content_type in _HTML
         if not answer.content_type:
@@ -249,7 +249,7 @@ class WebFetcher:
         title = ""
         if html:
             title, text = await self._convert(text, answer.target.url)
-        return Page(url=answer.target.url, title=title, text=text, cut=answer.cut)
+        return FetchedPage(url=answer.target.url, title=title, text=text, cut=answer.cut)
 
     async def _convert(self, html: str, base: str) -> tuple[str, str]:
         """In a process of its own, which can be stopped: see ``convert``."""

@@ -9,7 +9,7 @@ import attrs
 from klaw.convert import Bounds
 from klaw.toolbox.spec import Permission, ToolContext, ToolSpec, tool
 from klaw.toolbox.web.address import MAX_URL_CHARS
-from klaw.toolbox.web.fetch import CONVERT_S, Page, WebFetcher
+from klaw.toolbox.web.fetch import CONVERT_S, FetchedPage, WebFetcher
 
 ORIGIN = "web"
 """Of what the tool returns: nobody's word, never a fact about the user."""
@@ -41,7 +41,7 @@ def web_fetch(
     return attrs.evolve(fetch, origin=ORIGIN)
 
 
-def wrap(page: Page, mark: str) -> str:
+def wrap(page: FetchedPage, mark: str) -> str:
     """The page's text between two lines that say what it is; ``mark`` is in both."""
     title = f"\nTitle: {page.title[:300]}" if page.title else ""
     cut = "\n[The page is longer; this is its beginning.]" if page.cut else ""

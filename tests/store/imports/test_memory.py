@@ -12,8 +12,8 @@ from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.person import Person, PersonId
 from klaw.errors import KlawError
 from klaw.imports import claude, klaw_export
-from klaw.imports.feed import Report, feed
-from klaw.imports.files import opened
+from klaw.imports.export_files import opened
+from klaw.imports.feed import ImportReport, feed
 from klaw.operations.perform import OPERATOR, operations, perform, read
 from klaw.store.kinds import facts, imports, messages, people
 from klaw.store.store import Store
@@ -60,7 +60,7 @@ def export(folder: Path, facts: Any = FACTS, people: Any = PEOPLE, chats: bool =
     return folder
 
 
-async def moved(store: Store, path: Path, origin: str = FIRST, user: str = "local") -> Report:
+async def moved(store: Store, path: Path, origin: str = FIRST, user: str = "local") -> ImportReport:
     return await imported(store, "klaw", path, origin, reader=klaw_export.read, user=user)
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from klaw.errors import ModelError
 from klaw.models.catalogue import CATALOGUE
-from klaw.models.manifest import FileEntry, Manifest, find_damage, load_manifest, write_manifest
+from klaw.models.manifest import FileEntry, ModelManifest, find_damage, load_manifest, write_manifest
 
 SPEC = CATALOGUE[0]
-MANIFEST = Manifest(
+MANIFEST = ModelManifest(
     id=SPEC.id,
     version=SPEC.version,
     source=SPEC.source,

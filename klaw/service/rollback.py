@@ -19,7 +19,7 @@ PART = ".part"
 
 
 @attrs.frozen
-class Kept:
+class Rollback:
     """What is kept of one installation."""
 
     prefix: Path

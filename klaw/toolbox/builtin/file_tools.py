@@ -135,7 +135,9 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
     async def file_patch(
         context: ToolContext,
         path: _Path,
-        edits: Annotated[list[text.Edit], "carried out in order, all or none", Bounds(at_least=1, at_most=MAX_EDITS)],
+        edits: Annotated[
+            list[text.TextEdit], "carried out in order, all or none", Bounds(at_least=1, at_most=MAX_EDITS)
+        ],
     ) -> str:
         """Change parts of a text file of the workspace. Each search text must be in the file exactly once."""
 

@@ -17,7 +17,7 @@ from typing import IO
 
 import attrs
 
-from klaw.imports.events import Attached, Broken, ImportRefused
+from klaw.imports.events import Broken, ExportedFile, ImportRefused
 
 MAX_MEMBERS = 500_000
 """Files in a ZIP: exports have one for each picture."""
@@ -32,7 +32,7 @@ UNREADABLE = (Broken, OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImpl
 """What reading a file or a ZIP raises when it is damaged, or packed in an unknown way."""
 
 
-class _Counted(io.RawIOBase):
+class _CountedStream(io.RawIOBase):
     """A stream that ends with Broken where it has more than its limit."""
 
     def __init__(self, inner: IO[bytes], limit: int) -> None:
@@ -51,12 +51,12 @@ class _Counted(io.RawIOBase):
 
 
 @attrs.frozen(eq=False)
-class File:
+class ExportEntry:
     """One file of an export."""
 
     name: str
     """With its folders, separated by ``/``."""
-    _of: "Export"
+    _of: "OpenedExport"
     _source: Path | zipfile.ZipInfo | None
 
     @property
@@ -71,18 +71,18 @@ class File:
             return self._source.file_size
         return self._source.stat().st_size if self._source is not None else 0
 
-    def beside(self, name: str) -> Attached | None:
+    def beside(self, name: str) -> ExportedFile | None:
         """A file that this one names by its place: ``photos/1.jpg``; None: the export does not have it."""
         place = PurePosixPath(self.name).parent / name.replace("\\", "/")
         found = self._of.find(place) if name and not {"..", "/"} & {*place.parts} else None
         return None if found is None else found.attached()
 
-    def attached(self) -> Attached:
+    def attached(self) -> ExportedFile:
         """It as a file of a message."""
-        return Attached(name=PurePosixPath(self.name).name, size=self.size, open=self._open_as_it_is)
+        return ExportedFile(name=PurePosixPath(self.name).name, size=self.size, open=self._open_as_it_is)
 
     @contextmanager
-    def as_export(self) -> Iterator["Export"]:
+    def as_export(self) -> Iterator["OpenedExport"]:
         """It as an export of its own: a part that is a ZIP. Raises as ``opened``."""
         if not isinstance(self._source, Path):
             raise ImportRefused("is a ZIP in a ZIP: unpack the outer one, and name the folder")
@@ -93,7 +93,7 @@ class File:
     def _open_as_it_is(self) -> Iterator[IO[bytes]]:
         """Read a file that is no text; raises as ``open``."""
         with self._of.opened(self._source) as stream:
-            yield io.BufferedReader(_Counted(stream, self.size), BUFFER_BYTES)
+            yield io.BufferedReader(_CountedStream(stream, self.size), BUFFER_BYTES)
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
@@ -106,7 +106,7 @@ class File:
             limit = MAX_BYTES
             if isinstance(self._source, zipfile.ZipInfo):
                 limit = min(limit, MAX_RATIO * self._source.compress_size + FREE_BYTES)
-            buffered = io.BufferedReader(_Counted(stream, limit), BUFFER_BYTES)
+            buffered = io.BufferedReader(_CountedStream(stream, limit), BUFFER_BYTES)
             mark = buffered.peek(3)[:3]  # that Windows programs put there
             if mark == codecs.BOM_UTF8:
                 buffered.read(3)
@@ -115,7 +115,7 @@ class File:
             yield buffered
 
 
-class Export:
+class OpenedExport:
     """What a person gave. ``stream`` is it, unless it is a folder."""
 
     def __init__(self, path: Path, stream: IO[bytes] | None) -> None:
@@ -130,7 +130,7 @@ class Export:
         """Whether it is a ZIP or a folder."""
         return self._zip is not None or self._stream is None
 
-    def files(self, wanted: str, called: str = "") -> list[File]:
+    def files(self, wanted: str, called: str = "") -> list[ExportEntry]:
         """The files whose names, with their folders, end as a regular expression says, in the order of their names. Of
         a file that stands alone the name does not matter.
 
@@ -146,16 +146,16 @@ class Export:
             raise ImportRefused(f"{self.path}: there is no {called} in it")
         return found
 
-    def _files(self, wanted: str) -> list[File]:
+    def _files(self, wanted: str) -> list[ExportEntry]:
         if self._zip is not None:
             found = {each.filename: each for each in self._zip.infolist() if not each.is_dir()}
-            return [File(name, self, found[name]) for name in sorted(found) if _ends(wanted, name)]
+            return [ExportEntry(name, self, found[name]) for name in sorted(found) if _ends(wanted, name)]
         if self._stream is not None:
-            return [File(self.path.name, self, None)]
+            return [ExportEntry(self.path.name, self, None)]
         names = {each.relative_to(self.path).as_posix(): each for each in _below(self.path)}
-        return [File(name, self, names[name]) for name in sorted(names) if _ends(wanted, name)]
+        return [ExportEntry(name, self, names[name]) for name in sorted(names) if _ends(wanted, name)]
 
-    def find(self, place: PurePosixPath) -> File | None:
+    def find(self, place: PurePosixPath) -> ExportEntry | None:
         """The ordinary file at a place of the export; of a file that stands alone also what is in a folder beside it. A
         name alone, which somebody else wrote, could mean what has nothing to do with the export."""
         if self._zip is not None:
@@ -172,7 +172,7 @@ class Export:
                     return None
             except OSError:  # a name that no file can have
                 return None
-        return File(str(place), self, found)
+        return ExportEntry(str(place), self, found)
 
     @contextmanager
     def opened(self, source: Path | zipfile.ZipInfo | None) -> Iterator[IO[bytes]]:
@@ -210,7 +210,7 @@ def _below(root: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def opened(given: str) -> Iterator[Export]:
+def opened(given: str) -> Iterator[OpenedExport]:
     """Open what a person named: a file, a folder, or ``-`` for standard input, which must be a file then.
 
     Raises:
@@ -226,13 +226,13 @@ def opened(given: str) -> Iterator[Export]:
         yield export
 
 
-def _opened(given: str, stack: ExitStack) -> Export:
+def _opened(given: str, stack: ExitStack) -> OpenedExport:
     path = Path(given).expanduser()
     if given != "-" and path.is_dir():
-        return Export(path, None)
+        return OpenedExport(path, None)
     # A pipe would be waited for, where nobody has it open.
     number = os.dup(0) if given == "-" else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     stream = stack.enter_context(os.fdopen(number, "rb"))
     if not stat.S_ISREG(os.fstat(number).st_mode):
         raise ImportRefused(f"{given}: is no file: save the export first, or redirect it: - < FILE")
-    return Export(path, stream)
+    return OpenedExport(path, stream)

@@ -12,7 +12,7 @@ from klaw.domain.names import ChatId
 from klaw.memory.parts import Memory
 from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.clock import clock_tools
-from klaw.toolbox.builtin.files import file_tools
+from klaw.toolbox.builtin.file_tools import file_tools
 from klaw.toolbox.builtin.memory import memory_tools
 from klaw.toolbox.builtin.messages import message_tools
 from klaw.toolbox.builtin.skills import Catalogue, skill_tools
