@@ -6,7 +6,7 @@ is the way from the root to ``current_node``; the rest was replaced.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ import attrs
 from klaw.domain.message import Role
 from klaw.imports.events import (
     MADE_BY_TOOLS,
+    OTHER_FORM,
     REPLACED,
     Event,
     ExportedChat,
@@ -23,11 +24,64 @@ from klaw.imports.events import (
     LeftOut,
     Unread,
     moment,
+    other_form,
 )
 from klaw.imports.export_files import ExportEntry, OpenedExport
 from klaw.imports.json_stream import chats
-from klaw.imports.marks import unmarked
 from klaw.imports.tree import way
+
+_MARK = re.compile(
+    r"( ?)(\ue200[^\ue200\ue201]*\ue201|【[^【】\n]{1,200}】|:contentReference\[oaicite:\d+\](?:\{index=\d+\})?"
+    r"|(?:file)?cite(?:turn\d{1,4}[a-z]{1,20}\d{1,4})+)"
+)
+_REST = re.compile(r" ?\ue200\w{0,20}(?:\ue202[^\s\ue200-\ue20f]*)*|[\ue200-\ue20f]")
+"""What is left of damaged ones."""
+_REFERENCE = re.compile(r"turn\d+\w+")
+_WRITING = re.compile(r"^:::(?:writing\{[^}\n]*\})?[ \t]*(?:\n|\Z)", re.MULTILINE)
+
+
+def unmarked(text: str, references: Any = None) -> str:
+    """A text as its user sees it: with the links, and without the marks.
+
+    Args:
+        text: of a message.
+        references: its ``content_references``, if it has any: each with a mark and what is shown for it.
+    """
+    shown = {}
+    for each in references if isinstance(references, list) else ():
+        if isinstance(each, dict) and isinstance(alt := each.get("alt"), str):
+            shown[str(each.get("matched_text"))] = alt
+    text = _REST.sub("", _MARK.sub(lambda found: _placed(found[1], found[2], shown), text))
+    return _WRITING.sub("", text) if ":::writing{" in text else text
+
+
+def _placed(space: str, mark: str, shown: Mapping[str, str]) -> str:
+    words = shown.get(mark)
+    if not words and mark[0] == "\ue200":
+        words = _words(mark[1:-1])
+    elif words is None and mark[0] == "【" and not re.search(r"†|turn\d", mark):  # so some languages quote
+        words = mark
+    return f"{space}{words}" if words else ""
+
+
+def _words(mark: str) -> str:
+    """The words that a mark carries: a name, a heading, the text of a link."""
+    kind, *arguments = mark.split("\ue202")
+    return "" if "cite" in kind else " ".join(filter(None, _arguments(arguments)))
+
+
+def _arguments(given: Iterable[str]) -> Iterator[str]:
+    for each in map(str.strip, given):
+        if each.startswith(("[", "{")):
+            try:
+                values = json.loads(each)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(values, list) and len(values) > 1 and all(isinstance(value, str) for value in values):
+                yield values[1]  # an entity: its kind, its name, what tells it from others
+        elif not _REFERENCE.fullmatch(each):
+            yield each
+
 
 SOURCE = "chatgpt"
 FILES = r"conversations(?:[-_ ]?\d+)?\.json"
@@ -61,7 +115,7 @@ def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator
         nodes = [(name, mapping[name]["message"]) for name in _way(mapping, found.get("current_node"))]
         times = (found.get("create_time"), found.get("update_time"), *(each.get("create_time") for _, each in nodes))
         at = next(filter(None, map(moment, times)), None)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except OTHER_FORM as error:
         yield Unread(place, f"is no chat of ChatGPT ({type(error).__name__})")
         return
     if not isinstance(key, str) or not key:
@@ -74,8 +128,8 @@ def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator
             made = _message(name, message, at)
             if isinstance(made, ExportedMessage):
                 made = attrs.evolve(made, files=_files(message, stored))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            made = Unread(f"{place}, message {name}", f"has another form than is known ({type(error).__name__})")
+        except OTHER_FORM as error:
+            made = other_form(f"{place}, message {name}", error)
         if isinstance(made, ExportedMessage):
             at = made.at
             if message["author"]["role"] == "tool":  # a widget is stored again each time that it changes
@@ -92,7 +146,7 @@ def _is_said(node: Any) -> bool:
     """Whether a node is a message of somebody."""
     try:
         return isinstance(_message("", node["message"], "2020"), ExportedMessage)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except OTHER_FORM:
         return False
 
 

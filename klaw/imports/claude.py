@@ -18,6 +18,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.text import clean_output, cut, one_line
 from klaw.imports.events import (
+    OTHER_FORM,
     REPLACED,
     Event,
     ExportedChat,
@@ -28,6 +29,7 @@ from klaw.imports.events import (
     ProjectDocument,
     Unread,
     moment,
+    other_form,
 )
 from klaw.imports.export_files import UNREADABLE, OpenedExport, opened
 from klaw.imports.json_stream import chats
@@ -114,7 +116,7 @@ def _chat(found: Any, place: str) -> Iterator[Event]:
         key, title, messages = found["uuid"], str(found.get("name") or ""), list(found["chat_messages"])
         at = moment(found.get("created_at"))
         shown = _way(messages, found.get("current_leaf_message_uuid"))
-    except (AttributeError, KeyError, TypeError) as error:
+    except OTHER_FORM as error:
         yield Unread(place, f"is no chat of Claude ({type(error).__name__})")
         return
     if not isinstance(key, str) or not key:
@@ -124,8 +126,8 @@ def _chat(found: Any, place: str) -> Iterator[Event]:
     for number, message in enumerate(messages, 1):
         try:
             made = list(_message(message, at))
-        except (AttributeError, KeyError, TypeError) as error:
-            made = [Unread(f"{place}, message {number}", f"has another form than is known ({type(error).__name__})")]
+        except OTHER_FORM as error:
+            made = [other_form(f"{place}, message {number}", error)]
         if number not in shown:
             yield from (LeftOut(REPLACED) for each in made if isinstance(each, ExportedMessage))
             continue

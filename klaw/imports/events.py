@@ -63,10 +63,18 @@ class ExportedMessage:
     metadata: dict[str, object] = attrs.Factory(dict)
     files: tuple[ExportedFile, ...] = ()
 
+    @classmethod
+    def of_person(
+        cls, sender: str | None, text: str, *, key: str, at: str, files: tuple[ExportedFile, ...]
+    ) -> "ExportedMessage":
+        """A message of a chat of people; ``sender`` None: the user's own."""
+        role = Role.USER if sender is None else Role.ASSISTANT
+        return cls(key=key, role=role, text=text if sender is None else f"{sender}: {text}", at=at, files=files)
+
 
 @attrs.frozen
 class ExportedRecord:
-    """A fact, or somebody, that another Klaw knows."""
+    """A fact or a person that another Klaw knows."""
 
     value: Fact | Person
 
@@ -77,6 +85,14 @@ class Unread:
 
     what: str
     why: str
+
+
+OTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
+"""What readers raise where an export has another form than is known."""
+
+
+def other_form(what: str, error: Exception) -> Unread:
+    return Unread(what, f"has another form than is known ({type(error).__name__})")
 
 
 @attrs.frozen

@@ -114,6 +114,12 @@ class ExportEntry:
                 raise Broken("is UTF-16: save it as UTF-8")
             yield buffered
 
+    def lines(self, most: int) -> Iterator[bytes]:
+        """Its lines; one of more than ``most`` bytes comes as several. Raises as ``open``."""
+        with self.open() as stream:
+            while line := stream.readline(most):
+                yield line
+
 
 class OpenedExport:
     """What a person gave. ``stream`` is it, unless it is a folder."""

@@ -17,7 +17,16 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.person import Person
 from klaw.errors import BadValue, InvalidValue
-from klaw.imports.events import Event, ExportedChat, ExportedMessage, ExportedRecord, LeftOut, Unread, moment
+from klaw.imports.events import (
+    OTHER_FORM,
+    Event,
+    ExportedChat,
+    ExportedMessage,
+    ExportedRecord,
+    LeftOut,
+    Unread,
+    moment,
+)
 from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
 from klaw.imports.json_stream import items, walk
 
@@ -97,7 +106,7 @@ def _message(found: Any, place: str) -> Event:
     try:
         role, kind, metadata = Role(found["role"]), Kind(found["type"]), dict(found.get("metadata") or {})
         own, text, at = found["id"], found["content"], moment(found["created_at"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except OTHER_FORM as error:
         return Unread(place, f"a message has another form than is known ({type(error).__name__})")
     if at is None or not isinstance(text, str) or not isinstance(own, str):
         return Unread(place, "a message has another form than is known")

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from klaw.domain.message import Role
-from klaw.imports.events import Event, ExportedChat, ExportedMessage, LeftOut, Unread, moment
+from klaw.imports.events import OTHER_FORM, Event, ExportedChat, ExportedMessage, LeftOut, Unread, moment, other_form
 from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
 
 SOURCE = "openclaw"
@@ -52,12 +52,8 @@ def _title(key: str, entry: Mapping[str, Any]) -> str:
 
 def _lines(file: ExportEntry) -> Iterator[tuple[int, Any]]:
     """Numbers and values of the lines; None for one that is no JSON object."""
-    with file.open() as stream:
-        number = 0
-        while line := stream.readline(MAX_LINE):
-            number += 1
-            if not line.strip():
-                continue
+    for number, line in enumerate(file.lines(MAX_LINE), 1):
+        if line.strip():
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError):
@@ -79,8 +75,8 @@ def _session(file: ExportEntry, titles: Mapping[str, str]) -> Iterator[Event]:
         elif entry.get("type") == "message" and (kept is None or entry.get("id") in kept):
             try:
                 yield from _message(entry, number, place)
-            except (AttributeError, KeyError, TypeError) as error:
-                yield Unread(place, f"has another form than is known ({type(error).__name__})")
+            except OTHER_FORM as error:
+                yield other_form(place, error)
 
 
 def _way(file: ExportEntry) -> frozenset[str] | None:

@@ -4,19 +4,29 @@ A chat of many years is one list, so its messages are read one by one, and what 
 """
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 import attrs
 
-from klaw.domain.message import Role
 from klaw.domain.text import cut, normalized, one_line
 from klaw.imports import telegram_text
-from klaw.imports.events import Broken, Event, ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread, moment
+from klaw.imports.events import (
+    OTHER_FORM,
+    Broken,
+    Event,
+    ExportedChat,
+    ExportedMessage,
+    ImportRefused,
+    LeftOut,
+    Unread,
+    moment,
+    other_form,
+)
 from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
-from klaw.imports.json_stream import walk
-from klaw.imports.salvage import AccountId, ChatHead, DamagedMessage, salvaged
+from klaw.imports.json_stream import DECODER, decoded, pieces, walk
 
 SOURCE = "telegram"
 FILES = r"result\.json"
@@ -25,8 +35,17 @@ _MESSAGES = frozenset(f"{each}messages.item" for each in _LISTS)
 _MESSAGE = "messages.item"
 _HEADS = {f"{each}{name}": name for each in _LISTS for name in ("name", "type", "id")}
 _OWN_ID = "personal_information.user_id"
+_CHAT, _DAMAGED = "chat", "damaged message"
 MOST_NAMED = 12
 """Senders who are named where somebody has to say who they are."""
+_BEGIN = re.compile(rb'\{\s*"id"\s*:\s*(-?\d{1,20})\s*,\s*"type"\s*:\s*"')
+"""Of a message: within a text its quotation marks would be escaped."""
+HEAD_CHARS = 8_192
+"""In which the head of a chat stands."""
+_ACCOUNT = re.compile(r'"personal_information"\s*:\s*\{[^{}]{0,2000}?"user_id"\s*:\s*(\d{1,20})')
+_HEAD = re.compile(r'\{((?:[^{}"\[\]]|"(?:[^"\\]|\\.)*+"){0,200})"messages"\s*:\s*\[\s*\Z', re.DOTALL)
+_MEMBER = re.compile(r'"(name|type|id)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?\d{1,20}))')
+_BAD_ESCAPE = re.compile(r'\\(?:(u[0-9a-fA-F]{4}|[bfnrt"\\/])|.?)', re.DOTALL)
 
 
 def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterator[Event]:
@@ -49,7 +68,7 @@ def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterat
                         yield from reader.take(place, value)
             except Broken:
                 with file.open() as stream:
-                    yield from reader.salvage(salvaged(stream))
+                    yield from reader.salvage(_salvaged(stream))
             yield from reader.begin()
         except UNREADABLE as error:
             yield Unread(f"{file.name}, after message {reader.last} of {reader.title}", str(error))
@@ -91,33 +110,31 @@ class _TelegramReader:
             try:
                 self.last = value.get("id")
                 yield from self._message(value)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                what = f"{self.title}, message {self.last}"
-                yield Unread(what, f"has another form than is known ({type(error).__name__})")
+            except OTHER_FORM as error:
+                yield other_form(f"{self.title}, message {self.last}", error)
 
-    def salvage(self, found: Iterator[ChatHead | AccountId | DamagedMessage | dict[str, Any]]) -> Iterator[Event]:
-        """Take what could be read of a damaged file, behind what was taken before."""
+    def salvage(self, found: Iterator[tuple[str, Any]]) -> Iterator[Event]:
+        """Take what ``_salvaged`` found behind what was taken before."""
         taken = (self._chats, self.last) if self._chats else None
         chats, is_new, head, damaged = 0, False, self._head, 0
-        for each in found:
-            match each:
-                case AccountId():
-                    self._own = f"user{each.id}"
-                case ChatHead():
-                    head, is_new = each.values, True
-                case _:
-                    chats, was_new, is_new = chats + is_new, is_new, False
-                    if taken is not None:
-                        taken = None if taken == (chats, each.get("id") if isinstance(each, dict) else None) else taken
-                        continue
-                    if was_new:
-                        self._head, self._begun = head, False
-                    yield from self.begin()
-                    if isinstance(each, dict):
-                        yield from self.take(_MESSAGE, each)
-                    else:
-                        damaged += 1
-                        yield Unread(f"{self.title}, message {each.id}", "is damaged: it is no JSON")
+        for place, value in found:
+            if place == _OWN_ID:
+                self._own = f"user{value}"
+            elif place == _CHAT:
+                head, is_new = value, True
+            else:
+                chats, was_new, is_new = chats + is_new, is_new, False
+                if taken is not None:
+                    taken = None if taken == (chats, value.get("id") if place == _MESSAGE else None) else taken
+                    continue
+                if was_new:
+                    self._head, self._begun = head, False
+                yield from self.begin()
+                if place == _MESSAGE:
+                    yield from self.take(place, value)
+                else:
+                    damaged += 1
+                    yield Unread(f"{self.title}, message {value}", "is damaged: it is no JSON")
         if not damaged:
             yield Unread(self._file.name, "is damaged JSON between its messages, which were read")
 
@@ -130,8 +147,7 @@ class _TelegramReader:
 
     def _message(self, found: Any) -> Iterator[Event]:
         if found.get("type") != "message":
-            is_notice = found.get("type") == "service"
-            yield LeftOut("notices" if is_notice else "not exported by Telegram")
+            yield LeftOut("notices" if found.get("type") == "service" else "not exported by Telegram")
             return
         text, rest = telegram_text.text_of(found)
         yield from (LeftOut(each) for each in rest)
@@ -150,11 +166,8 @@ class _TelegramReader:
                 files.append(file)
             else:
                 yield Unread(f"{self.title}, message {self.last}", f"{cut(one_line(name), 60)} is not in the export")
-        own, sender = self._is_own(found), self._sender(found)
-        role = Role.USER if own else Role.ASSISTANT
-        yield ExportedMessage(
-            key=str(found["id"]), role=role, text=text if own else f"{sender}: {text}", at=at, files=tuple(files)
-        )
+        sender = None if self._is_own(found) else self._sender(found)
+        yield ExportedMessage.of_person(sender, text, key=str(found["id"]), at=at, files=tuple(files))
 
     def _sender(self, found: Any) -> str:
         """What a sender is called, also where only another message, or the chat, tells it."""
@@ -189,6 +202,39 @@ class _TelegramReader:
                 if len(names) > MOST_NAMED:
                     return f"{', '.join(list(names)[:MOST_NAMED])} and others"
         return ", ".join(names)
+
+
+def _salvaged(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
+    """What can be read of damaged JSON, with its place as of ``walk``: whose account it is, the head of each chat as a
+    whole, messages, and the ids of messages that cannot be read.
+
+    A program that writes JSON by hand now and then forgets a quotation mark or an escape.
+
+    Raises:
+        Broken: it is cut off, or reading it raised that.
+    """
+    for number, (piece, is_last) in enumerate(pieces(stream, _BEGIN)):
+        between = piece.decode(errors="replace")
+        is_cut = is_last and not between.rstrip().endswith("}")
+        begin = _BEGIN.match(piece) if number else None
+        if begin is not None:
+            value, between = decoded(piece)
+            if value is not None:
+                yield _MESSAGE, value
+            elif not is_cut:
+                yield _DAMAGED, begin[1].decode()
+        if is_cut:
+            raise Broken("is cut off: nothing behind that was read")
+        if (own := _ACCOUNT.search(between)) is not None:
+            yield _OWN_ID, own[1]
+        if (head := _HEAD.search(between, max(0, len(between) - HEAD_CHARS))) is not None:
+            yield _CHAT, {found[1]: _member(found) for found in _MEMBER.finditer(head[1])}
+
+
+def _member(found: re.Match[str]) -> Any:
+    if found[3]:
+        return int(found[3])
+    return DECODER.decode(_BAD_ESCAPE.sub(lambda escape: escape[0] if escape[1] else "\ufffd", f'"{found[2]}"'))
 
 
 def _alike(name: str) -> str:

@@ -12,7 +12,6 @@ from itertools import islice
 
 import attrs
 
-from klaw.domain.message import Role
 from klaw.domain.text import cut, normalized, one_line
 from klaw.imports import whatsapp_words as words
 from klaw.imports.events import Event, ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread, moment
@@ -95,9 +94,7 @@ def read(
 
 
 def _lines(file: ExportEntry) -> Iterator[str]:
-    with file.open() as stream:
-        while line := stream.readline(MAX_LINE):
-            yield line.decode("utf-8", "replace").rstrip("\r\n")
+    return (line.decode("utf-8", "replace").rstrip("\r\n") for line in file.lines(MAX_LINE))
 
 
 def _style(file: ExportEntry) -> tuple[str, bool] | None:
@@ -151,11 +148,11 @@ class _FileFacts:
     """What stands before a colon, in lines that are no notices."""
     groups: Counter[str] = attrs.Factory(Counter)
     """Under which notices stand."""
-    orders: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
+    orders: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
     """Whether all dates can be read so."""
-    likely: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
+    likely: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
     """Whether none of them is then before there was WhatsApp."""
-    sorted: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
+    sorted: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
     """Whether they then ascend."""
     odd: list[str] = attrs.Factory(list)
     """Stamps with words that are not known."""
@@ -291,11 +288,7 @@ class _ChatReader:
         found = {name: self._file.beside(name) for name in named}
         for name in (name for name, file in found.items() if file is None):
             yield Unread(f"{self._title or self._file.name}, {stored[:16]}", f"{cut(name, 60)} is not in the export")
-        own = is_own(line.sender)
-        yield ExportedMessage(
-            key="\0".join((*same, str(self._times[same]))),
-            role=Role.USER if own else Role.ASSISTANT,
-            text=text if own else f"{line.sender}: {text}",
-            at=stored,
-            files=tuple(file for file in found.values() if file is not None),
-        )
+        sender = None if is_own(line.sender) else line.sender
+        key = "\0".join((*same, str(self._times[same])))
+        files = tuple(file for file in found.values() if file is not None)
+        yield ExportedMessage.of_person(sender, text, key=key, at=stored, files=files)

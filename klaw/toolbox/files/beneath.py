@@ -1,23 +1,20 @@
 """Which paths a model may name, and how one is resolved inside a folder, so that nothing outside of it is ever opened.
 
-Each folder on the way is opened by its name alone, relative to the open folder before it, and never through a link;
-what is open cannot be swapped for something else. Links are read and walked the same way, so a link that stays inside
-works and one that leads out is refused. ``..`` goes back to the folder that was really passed. The kernel's
-``openat2(RESOLVE_BENEATH)`` does the same in one call; containers often forbid it.
+Where links and ``..`` lead is looked up first. What is found is then opened name by name and never through a link
+(``klaw.config.guarded``), so what is exchanged meanwhile is refused and not followed: a link that stays inside works,
+and one that leads out is refused.
 
 Everything that opens something blocks; run it in a thread.
 """
 
 import errno
 import os
-import posixpath
 import re
 import unicodedata
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import NoReturn
 
 import attrs
 
@@ -88,9 +85,6 @@ def is_text_name(name: str) -> bool:
     return True
 
 
-MAX_LINKS = 16
-"""Links followed for one path; more are a loop."""
-
 _REASONS = {
     errno.ENOENT: "no such file or folder",
     errno.ENOTDIR: "a part of the path is not a folder",
@@ -151,38 +145,35 @@ class Root:
 
         Raises:
             NotThere: a folder on the way is missing.
-            ToolRefused: the path leads out, through something private, or in circles.
+            ToolRefused: the path leads out, or through something private.
         """
-        pending = deque(parts_of(path))
-        for part in pending:
-            self._check_private(part)
-        links = 0
-        with _Walk.begin(self._open(make=make)) as trail:
-            while pending:
-                part = pending.popleft()
-                if part == "..":
-                    trail.back(path)
-                    continue
-                self._check(part, trail)
-                target = _link_target(trail.fd, part, path)
-                if target is not None:
-                    links += 1
-                    if links > MAX_LINKS:
-                        raise ToolRefused(f"{path}: too many links")
-                    pending.extendleft(reversed(self._link_parts(target, trail, path)))
-                elif pending:
-                    trail.enter(part, path, make=make)
-                else:
-                    yield FilePlace(folder=trail.fd, name=part, path="/".join((*trail.names, part)))
-                    return
-            yield FilePlace(folder=trail.fd, name="", path="/".join(trail.names))
+        names = self._names(path)
+        with ExitStack() as stack:
+            try:
+                below = "/".join((*self.below, *names[:-1]))
+                folder = stack.enter_context(guarded.opened_folder(self.folder, below, make=make))
+            except OSError as error:
+                refuse(path, error)
+            yield FilePlace(folder=folder, name=names[-1] if names else "", path="/".join(names))
 
-    def _open(self, *, make: bool) -> int:
+    def _names(self, path: str) -> tuple[str, ...]:
+        """The names on the way from the root to a path, with links and ``..`` followed."""
+        given = parts_of(path)
+        own = os.path.realpath(self.folder.joinpath(*self.below))
         try:
-            with guarded.opened_folder(self.folder, "/".join(self.below), make=make) as fd:
-                return os.dup(fd)
-        except OSError as error:
-            refuse(".", error)
+            real = os.path.realpath("/".join((own, *given)))
+        except OSError as error:  # a link was exchanged for something else meanwhile
+            refuse(path, error)
+        lexical = os.path.normpath("/".join(given))
+        if lexical.split("/")[0] == ".." or (real != own and not real.startswith(own.rstrip("/") + "/")):
+            raise ToolRefused(f"{path}: leads out of the workspace")
+        names = parts_of(real[len(own) :].strip("/"))
+        for name in (*given, *names):
+            if name != ".." and is_private(name) and not self.show_private:
+                raise ToolRefused(f"{name}: hidden files and files that look like secrets are closed to tools")
+        if names and self.is_closed(names[0], top=True):
+            raise NotThere(f"{names[0]}: no such file or folder")
+        return names
 
     def is_closed(self, name: str, *, top: bool) -> bool:
         """Whether a name is kept from the model; ``top``: right beneath the root."""
@@ -197,97 +188,8 @@ class Root:
             )
 
     def where(self, path: str) -> str:
-        """The path without links and ``..``, also of what does not exist yet.
-
-        Raises:
-            ToolRefused: as ``resolve``, but not for what is missing.
-        """
-        parts = parts_of(path)
-        for end in range(len(parts), 0, -1):
-            try:
-                with self.resolve("/".join(parts[:end])) as place:
-                    return posixpath.normpath("/".join((place.path, *parts[end:])).lstrip("/"))
-            except NotThere:
-                continue
-        return posixpath.normpath("/".join(parts))
-
-    def _check(self, part: str, trail: "_Walk") -> None:
-        self._check_private(part)
-        if self.is_closed(part, top=not trail.names):
-            raise NotThere(f"{part}: no such file or folder")
-
-    def _check_private(self, part: str) -> None:
-        if part != ".." and is_private(part) and not self.show_private:
-            raise ToolRefused(f"{part}: hidden files and files that look like secrets are closed to tools")
-
-    def _link_parts(self, target: str, trail: "_Walk", path: str) -> Sequence[str]:
-        if target.startswith("/"):
-            own = os.path.realpath(self.folder.joinpath(*self.below))
-            if target != own and not target.startswith(own.rstrip("/") + "/"):
-                raise ToolRefused(f"{path}: a link in it leads out of the workspace")
-            trail.restart()
-            target = target[len(own) :]
-        return parts_of(target.strip("/"))
-
-
-@attrs.define
-class _Walk:
-    """The open folders from the root down to where the walk is."""
-
-    fds: list[int]
-    names: list[str] = attrs.Factory(list)
-
-    @classmethod
-    @contextmanager
-    def begin(cls, root: int) -> Iterator[Self]:
-        trail = cls([root])
-        try:
-            yield trail
-        finally:
-            for fd in trail.fds:
-                os.close(fd)
-
-    @property
-    def fd(self) -> int:
-        return self.fds[-1]
-
-    def enter(self, name: str, path: str, *, make: bool) -> None:
-        if len(self.names) >= MAX_DEPTH:
-            raise ToolRefused(f"{path}: too many folders inside each other")
-        try:
-            try:
-                fd = os.open(name, FOLDER, dir_fd=self.fd)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                with suppress(FileExistsError):  # somebody else may make the same folder at the same moment
-                    os.mkdir(name, 0o700, dir_fd=self.fd)
-                fd = os.open(name, FOLDER, dir_fd=self.fd)
-        except OSError as error:
-            refuse(path, error)
-        self.fds.append(fd)
-        self.names.append(name)
-
-    def back(self, path: str) -> None:
-        if not self.names:
-            raise ToolRefused(f"{path}: leads out of the workspace")
-        os.close(self.fds.pop())
-        self.names.pop()
-
-    def restart(self) -> None:
-        while self.names:
-            self.back("")
-
-
-def _link_target(folder: int, name: str, path: str) -> str | None:
-    try:
-        return os.readlink(name, dir_fd=folder)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno == errno.EINVAL:
-            return None  # no link
-        refuse(path, error)
+        """The path without links and ``..``, also of what does not exist yet. Raises as ``resolve``."""
+        return "/".join(self._names(path))
 
 
 def open_regular(place: FilePlace) -> tuple[int, os.stat_result]:

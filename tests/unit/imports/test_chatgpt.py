@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from klaw.imports import chatgpt
+from klaw.imports.chatgpt import unmarked
 from klaw.imports.events import ExportedChat, ExportedMessage, LeftOut, Unread
-from klaw.imports.marks import unmarked
 from tests.support.exports import CASES, START, chatgpt_export, conversation, events, node, talk, texts, zipped
 
 
