@@ -167,8 +167,6 @@ class DailyBudget:
             )
         return found
 
-    # -- inside ------------------------------------------------------------------------------------------------------
-
     def _turn_the_day(self) -> None:
         """A new day begins with nothing spent; what is under way stays set aside. A clock set back frees nothing."""
         today = self.today()

@@ -134,8 +134,6 @@ class Router:
         for provider in providers:
             await provider.aclose()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     def _all(self) -> Mapping[str, Service[Any]]:
         return {**self._services, **{key: endpoint.service for key, endpoint in self._endpoints.items()}}
 

@@ -166,9 +166,7 @@ class LastError:
 class Closable(Protocol):
     """What a service makes."""
 
-    async def aclose(self) -> None:
-        """See ``Provider.aclose``."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 C = TypeVar("C", bound=Closable)
@@ -254,7 +252,6 @@ class Service(Generic[C]):
             return self._made
 
     async def aclose(self) -> None:
-        """See ``Provider.aclose``."""
         async with self._lock:
             self._closed = True
             made, self._made = self._made, None

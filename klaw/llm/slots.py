@@ -89,8 +89,6 @@ class Slots:
             granted=self._granted,
         )
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _acquire(self, priority: Priority, vitals: Vitals | None) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
         # Nobody can wait while a slot is free: every release and every withdrawal hands on at once.

@@ -48,27 +48,22 @@ class Systemd:
     """It may read a workspace that only the service sees, and knows another folder for backups."""
 
     def stop(self) -> None:
-        """See ``Control``."""
         try:
             subprocess.run(["systemctl", "stop", SERVICE], check=True, timeout=STOP_S)
         except subprocess.SubprocessError:
             raise UpdateRefused(f"systemd could not stop {SERVICE}: systemctl status {SERVICE}") from None
 
     def start(self) -> None:
-        """See ``Control``."""
         subprocess.run(["systemctl", "reset-failed", SERVICE], check=False, capture_output=True)
         subprocess.run(["systemctl", "start", "--no-block", SERVICE], check=False)
 
     def alive(self) -> bool:
-        """See ``Control``."""
         return subprocess.run(["systemctl", "is-failed", SERVICE], check=False, capture_output=True).returncode != 0
 
     def why(self) -> str:
-        """See ``Control``."""
         return "klaw service logs"
 
     def settle(self) -> None:
-        """See ``Control``."""
         if not self.ran:
             self.stop()
 
@@ -83,7 +78,6 @@ class Trial:
     _said: IO[bytes] = attrs.Factory(tempfile.TemporaryFile)
 
     def stop(self) -> None:
-        """See ``Control``."""
         if self._child is not None:
             self._child.terminate()
             try:
@@ -94,21 +88,17 @@ class Trial:
             self._child = None
 
     def start(self) -> None:
-        """See ``Control``."""
         self._said.truncate(0)
         none, command = subprocess.DEVNULL, [*self.program, "serve"]
         self._child = subprocess.Popen(command, stdin=none, stdout=none, stderr=self._said, cwd="/")
 
     def alive(self) -> bool:
-        """See ``Control``."""
         return self._child is not None and self._child.poll() is None
 
     def why(self) -> str:
-        """See ``Control``."""
         self._said.seek(0)
         lines = self._said.read().decode(errors="replace").split("\n")
         return next((each for each in reversed(lines) if each), "klaw serve says why")
 
     def settle(self) -> None:
-        """See ``Control``."""
         self.stop()

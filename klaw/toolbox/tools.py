@@ -23,8 +23,6 @@ from klaw.toolbox.spec import Toolbox, ToolSpec
 
 @attrs.frozen(kw_only=True)
 class Tools:
-    """See ``build``."""
-
     core: Core
     executor: Executor
     """Its toolbox holds all tools."""
@@ -35,11 +33,9 @@ class Tools:
     """Of their own: slow file tools must not hold back the reading of prompt files."""
 
     async def start(self) -> None:
-        """Start what connects to MCP servers."""
         await self.mcp.start(self.core.supervisor)
 
     async def stop(self) -> None:
-        """End the connections to MCP servers."""
         async with trio.open_nursery() as nursery:
             self.mcp.stop(self.core.supervisor, nursery)
 
@@ -47,13 +43,7 @@ class Tools:
 def build(
     core: Core, memory: Memory, composer: Composer, watchers: Callable[[ChatId], int], more: Iterable[ToolSpec]
 ) -> Tools:
-    """Make them; nothing runs yet.
-
-    Args:
-        core, memory, composer: what the tools work with.
-        watchers: how many clients watch a chat.
-        more: tools of other packages.
-    """
+    """Make them; nothing runs yet. ``watchers``: how many clients watch a chat; ``more``: tools of other packages."""
     config, workspace = core.config.tools, core.paths.workspace
     toolbox, threads, skills = Toolbox(config.disabled), Threads("tool files", 4), Catalogue(workspace)
     mcp = McpServers(core.config.mcp, toolbox, core.clock, workspace)

@@ -88,8 +88,6 @@ class LocalProcess:
                 self._model.not_ready(LocalState.STOPPED, "the local model is stopped")
             raise
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _wait_until_installed(self, vitals: Vitals) -> None:
         while (missing := self._missing()) is not None:
             what, reason = missing

@@ -144,13 +144,10 @@ class LocalProvider:
         return await _LocalAnswer(on_delta).stream(await self._client_of(await self._ready()), request)
 
     async def aclose(self) -> None:
-        """See ``Provider.aclose``."""
         self._closed = True
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _ready(self) -> LocalAddress:
         with trio.move_on_after(self._ready_within_s):
@@ -194,7 +191,6 @@ class _LocalAnswer:
         self._scope = trio.CancelScope()
 
     async def stream(self, client: HttpProvider, request: Request) -> Completion:
-        """See ``Provider.stream``."""
         if request.json_schema is not None:  # half of a JSON value is worth nothing; its length is bounded
             return await client.stream(request, self._pass_on)
         completion = Completion(text="", model=f"{LOCAL_PROVIDER}/{request.model}")

@@ -48,8 +48,6 @@ _STATUS = {
 
 
 class AnthropicDialect:
-    """See ``klaw.llm.providers.dialect.Dialect``."""
-
     def url(self, base_url: str | None) -> str:
         base = (base_url or BASE_URL).rstrip("/")
         return f"{base if base.endswith('/v1') else f'{base}/v1'}/messages"
@@ -160,8 +158,6 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 class AnthropicAssembly(Assembly):
-    """See ``klaw.llm.providers.dialect.Assembly``."""
-
     def __init__(self, new_id: Callable[[], str]) -> None:
         super().__init__(new_id)
         self._calls: dict[int, CallInProgress] = {}
@@ -203,8 +199,6 @@ class AnthropicAssembly(Assembly):
                 self._take_usage(event.get("usage"))
             case "message_stop":
                 self.done = True
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     def _called(self) -> list[CallInProgress]:
         for (place, key), pieces in self._pieces.items():

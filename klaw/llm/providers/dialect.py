@@ -26,7 +26,6 @@ class CallInProgress:
         self.name = ""
         self.arguments: list[str] = []
         self.echo: dict[str, Any] = {}
-        """See ``Echo.calls``."""
 
     @property
     def is_whole(self) -> bool:
@@ -68,7 +67,6 @@ class Assembly(ABC):
         self._thought = False
         self._finish_reason: str | None = None
         self._echo: dict[str, Any] = {}
-        """See ``Echo.message``."""
         self._images: list[bytes] = []
 
     @property

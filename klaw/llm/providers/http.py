@@ -27,6 +27,7 @@ from klaw.actor.clock import new_id
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER
+from klaw.guarded_http import BoundedBody
 from klaw.llm.errors import (
     ContextTooLong,
     OverQuota,
@@ -41,7 +42,7 @@ from klaw.llm.errors import (
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, parse
 from klaw.llm.providers.habits import MAX_TRIES, Habits, is_about_length, learned
 from klaw.llm.providers.refusals import loggable, masked, readable, refused, shown
-from klaw.llm.providers.response import AnswerReader, read_capped
+from klaw.llm.providers.response import AnswerReader
 from klaw.llm.service import parse_retry_after, pause_before_retry
 from klaw.llm.types import Completion, OnDelta, Request
 
@@ -120,8 +121,6 @@ class HttpClient:
         if client is not None:
             with trio.move_on_after(CLOSE_BUDGET_S, shield=True):
                 await client.aclose()
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _repeating(
         self, model: str, attempt: Callable[[], Awaitable[T]], begun: Callable[[], bool] = lambda: False
@@ -204,10 +203,10 @@ class HttpClient:
         return self._client
 
     async def _refusal(self, response: httpx2.Response) -> ProviderError:
-        body = bytearray()
+        body = BoundedBody(MAX_ERROR_BODY_BYTES)
         with trio.move_on_after(ERROR_BODY_BUDGET_S):
-            await read_capped(response, body, MAX_ERROR_BODY_BYTES)
-        payload = readable(bytes(body))
+            await body.read(response.aiter_raw())
+        payload = readable(bytes(body.data))
         after = parse_retry_after(response.headers.get("retry-after"), time.time())
         return refused(response.status_code, payload, after)
 
@@ -233,8 +232,6 @@ class HttpClient:
 
 
 class HttpProvider(HttpClient):
-    """See ``klaw.llm.types.Provider``."""
-
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._habits: dict[str, Habits] = {}
@@ -343,13 +340,13 @@ class HttpEndpoint(HttpClient):
         raise late
 
     async def _exchange(self, body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
-        whole = bytearray()
+        whole = BoundedBody(MAX_REPLY_BYTES)
         async with self._response(body) as response:
             if await self._accepted(response) != "application/json":
                 raise ProviderMalformed("the LLM provider sent no JSON; is its baseUrl right?")
-            if not await read_capped(response, whole, MAX_REPLY_BYTES):
+            if not await whole.read(response.aiter_raw()):
                 raise ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
-        return await _READING.run(_read, bytes(whole), read, abandon=True)
+        return await _READING.run(_read, bytes(whole.data), read, abandon=True)
 
 
 _READING = Threads("answers", 2)

@@ -104,8 +104,6 @@ def _call(call: ToolCall, echo: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class OpenAiAssembly(Assembly):
-    """See ``klaw.llm.providers.dialect.Assembly``."""
-
     def __init__(self, new_id: Callable[[], str]) -> None:
         super().__init__(new_id)
         self._calls: list[tuple[int, CallInProgress]] = []
@@ -146,8 +144,6 @@ class OpenAiAssembly(Assembly):
             if not delta or event.get("object") == "chat.completion" or self._repeats(choice, delta):
                 delta = self._unsaid(whole or delta)
             yield from self._take_delta(delta)
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     def _called(self) -> list[CallInProgress]:
         return [call for _, call in sorted(self._calls, key=lambda numbered: numbered[0])]

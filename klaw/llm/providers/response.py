@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import httpx2
 import trio
 
+from klaw.guarded_http import BoundedBody
 from klaw.llm.errors import ProviderMalformed, ProviderTimeout
 from klaw.llm.providers.dialect import Assembly
 from klaw.llm.types import Completion, Delta, OnDelta
@@ -38,9 +39,7 @@ _BOM = b"\xef\xbb\xbf"
 class AnswerReader:
     """Reads one response into an assembly and passes deltas on.
 
-    httpx2 hands out chunks through nested async generators. Leaving one half-way would run its clean-up whenever the
-    garbage collector likes, so the loops below never break or raise: they cancel the next read, which unwinds the
-    generators in order.
+    The loop over its chunks never breaks or raises: see ``BoundedBody.read``.
 
     Args:
         assembly: what the answer is read into.
@@ -52,7 +51,6 @@ class AnswerReader:
         self.begun = False
         """Whether a delta was passed on."""
         self.unopened = False
-        """See ``Assembly.unopened``."""
         self._events = EventDecoder(MAX_EVENT_BYTES, MAX_LINES)
         self._assembly = assembly
         self._on_delta = on_delta
@@ -96,9 +94,9 @@ class AnswerReader:
             self._failure = ProviderMalformed(f"the LLM provider's answer took more than {MAX_STREAM_BYTES} bytes")
 
     async def read_whole(self, response: httpx2.Response) -> None:
-        body = bytearray()
-        if await read_capped(response, body, MAX_EVENT_BYTES):
-            self._take(self._assembly.feed_whole(bytes(body)))
+        body = BoundedBody(MAX_EVENT_BYTES)
+        if await body.read(response.aiter_raw()):
+            self._take(self._assembly.feed_whole(bytes(body.data)))
         else:
             self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_EVENT_BYTES} bytes")
 
@@ -123,19 +121,6 @@ class AnswerReader:
                 self._on_delta(delta)
         except Exception as error:  # noqa: BLE001 - noted here, raised by completion() when the generators are unwound
             self._failure = error
-
-
-async def read_capped(response: httpx2.Response, body: bytearray, limit: int) -> bool:
-    """Read up to ``limit`` bytes. Returns whether that was all."""
-    complete = True
-    with trio.CancelScope() as reading:
-        async for chunk in response.aiter_raw():
-            if len(body) + len(chunk) > limit:
-                complete = False
-                reading.cancel(reason="the body is too long")
-            if complete:
-                body += chunk
-    return complete
 
 
 class EventDecoder:

@@ -90,8 +90,6 @@ class ThinkSplitter:
         ):
             yield TextDelta(text)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     def _begin(self, *, last: bool) -> None:
         """Nothing but white space, and perhaps a part of an opening tag, so far."""
         bare = self._held.lstrip()

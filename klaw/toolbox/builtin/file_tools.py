@@ -29,13 +29,6 @@ _Path = Annotated[str, "relative to the workspace: notes/plan.md"]
 
 
 def file_tools(workspace: Path, threads: Threads, max_output_chars: int) -> tuple[ToolSpec, ...]:
-    """The tools on one workspace.
-
-    Args:
-        workspace: its folder; it need not exist.
-        threads: where blocking work is done.
-        max_output_chars: ``tools.maxOutputChars``.
-    """
     files = _Files(workspace, threads)
     return *_reading_tools(files, max_output_chars), *_writing_tools(files)
 
@@ -47,7 +40,7 @@ class _Files:
     workspace: Path
     threads: Threads
     changing: threading.Lock = attrs.Factory(threading.Lock)
-    """Calls of one round run at once: two patches of one file must not both start from its old content."""
+    """Two patches of one file in one round must not both start from its old content."""
 
     async def read(self, context: ToolContext, function: Callable[[Root], str]) -> str:
         return await self.threads.run(function, root_of(self.workspace, context.user), abandon=True)
@@ -64,7 +57,6 @@ class _Files:
         return await self.threads.run(alone, root)
 
     async def lasting(self, context: ToolContext, arguments: Arguments) -> bool:
-        """See ``ToolSpec.lasting``."""
         root = root_of(self.workspace, context.user)
         return await self.threads.run(_stands, root, context.user, arguments["path"], abandon=True)
 

@@ -23,8 +23,7 @@ def split(command: str) -> tuple[str, ...]:
     """The words of a command, by the quoting rules of POSIX shells.
 
     Raises:
-        ToolRefused: it has no words, an open quote, or something that only a shell understands. Taken literally that
-            would do something else than it seems to.
+        ToolRefused: it is empty, has an open quote, or needs a shell. Taken literally it would do something else.
     """
     operator = _shell_syntax(command)
     if operator is not None:
@@ -71,13 +70,7 @@ _SHORT_OPTION = re.compile(r"-[^-]")
 
 
 def allowed(words: Sequence[str], rules: Iterable[Sequence[str]], folder: Path) -> bool:
-    """Whether a command fits one of the rules, word by word.
-
-    Args:
-        words: the command.
-        rules: split like commands.
-        folder: where it would run, without links.
-    """
+    """Whether a command that would run in ``folder`` (without links) fits one of the rules, word by word."""
     return any(_fits(words, rule, folder) for rule in rules)
 
 
@@ -138,7 +131,7 @@ def _path_fits(word: str, rule: str, folder: Path) -> bool:
 
 
 def _length(folder: Path, parts: Sequence[str]) -> int:
-    """So many parts of a rule are the workspace's own name, in which no character is a wildcard."""
+    """How many parts of a rule are the workspace's own name, in which no character is a wildcard."""
     return len(folder.parts) if tuple(parts[: len(folder.parts)]) == folder.parts else 0
 
 

@@ -41,14 +41,7 @@ log = structlog.get_logger("klaw.tools")
 
 @attrs.frozen(kw_only=True)
 class HostExec:
-    """Runs commands in users' workspaces.
-
-    Args:
-        config: ``tools.exec``.
-        workspace: the workspaces' folder.
-        files: threads for work on it.
-        sandbox: what they run in.
-    """
+    """Runs commands in users' workspaces."""
 
     config: ExecToolConfig
     workspace: Path
@@ -56,8 +49,8 @@ class HostExec:
     sandbox: Sandbox
 
     async def question(self, context: ToolContext, arguments: Arguments) -> str | None:
-        """What the user is asked; None for what ``tools.exec.allow`` lists. Where it runs stands before the command, so
-        that no command can pretend to it. Raises ToolRefused: it cannot be run."""
+        """What the user is asked; None for what ``tools.exec.allow`` lists. Where the command runs stands before it, so
+        that no command can pretend to it. Raises ToolRefused."""
         words, sandboxed = await self._read(arguments["command"])
         if await self.files.run(self._is_allowed, words, context.user, abandon=True):
             return None
@@ -68,7 +61,7 @@ class HostExec:
         return allowed(words, map(split, self.config.allow), folder)
 
     async def _read(self, command: str) -> tuple[tuple[str, ...], bool]:
-        """The words of a command, and whether it runs in a sandbox. Raises ToolRefused: it cannot be run."""
+        """The words of a command, and whether it runs in a sandbox. Raises ToolRefused."""
         words, sandboxed = split(command), await self.sandbox.usable()
         if self.config.sandbox == "bubblewrap" and not sandboxed:
             raise ToolRefused("Commands run in a sandbox only (tools.exec.sandbox), and bubblewrap does not work here.")
@@ -117,8 +110,6 @@ class HostExec:
 
 
 def host_exec(runner: HostExec) -> ToolSpec:
-    """Make the tool."""
-
     @tool(name="host_exec", permission=Permission.APPROVAL, timeout_s=runner.config.timeout_s + SLACK_S)
     async def execute(
         context: ToolContext,
@@ -138,11 +129,9 @@ def host_exec(runner: HostExec) -> ToolSpec:
 
 
 def _ready(workspace: Path, user: UserId, sandboxed: bool) -> Path:
-    """A user's folder, made if it is missing. Nothing below the workspace may be a link: a command would run in what it
-    leads to.
+    """A user's folder, made if it is missing. Nothing below the workspace may be a link, which a command would follow.
 
-    For the sandbox what stands in later prompts is made, too, empty where it is missing: only what exists can be
-    read-only there. Raises OSError.
+    For the sandbox the prompt files are made, too: only what exists can be read-only there. Raises OSError.
     """
     below = below_of_user(user, "")
     with guarded.opened_folder(workspace, below or USERS_FOLDER, make=True):

@@ -26,7 +26,6 @@ from klaw.errors import NotThere, ToolRefused
 
 MAX_PATH_CHARS = 1024
 MAX_NAME_BYTES = 255
-"""What file systems take for one name."""
 MAX_DEPTH = 32
 """Folders inside each other."""
 
@@ -40,10 +39,10 @@ _SECRET = re.compile(
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """The names in a relative path, in order; ``..`` is one of them, ``.`` and empty ones are dropped.
+    """The names in a relative path, in order, with ``..`` and without ``.`` and empty ones.
 
     Raises:
-        ToolRefused: the path is absolute, too long or too deep, or holds what no file name should.
+        ToolRefused: it is absolute, too long or too deep, or holds what no file name should.
     """
     if len(path) > MAX_PATH_CHARS:
         raise ToolRefused(f"path: {len(path)} characters long, the limit is {MAX_PATH_CHARS}")
@@ -71,13 +70,12 @@ def _check_name(name: str) -> None:
 
 
 def is_private(name: str) -> bool:
-    """Whether a file or folder of this name is kept from the model: hidden ones, and names that keys and passwords
-    usually have."""
+    """Whether a file is closed to the model by its name: hidden ones, and those that keys and passwords usually have."""
     return _SECRET.fullmatch(name) is not None
 
 
 def is_text_name(name: str) -> bool:
-    """Whether a name found on the disk could be named by a model: valid UTF-8, no control characters."""
+    """Whether a model could name a file of this name: valid UTF-8, no control characters."""
     try:
         _check_name(name)
     except ToolRefused:
@@ -113,7 +111,7 @@ class FilePlace:
     """Where a path leads: an open folder and a name in it. Valid inside the ``with`` that gave it."""
 
     folder: int
-    """File descriptor of the folder."""
+    """Its file descriptor."""
     name: str
     """The name in it, which was no link a moment ago; empty when the path is the folder itself."""
     path: str
@@ -122,8 +120,6 @@ class FilePlace:
 
 @attrs.frozen(kw_only=True)
 class Root:
-    """The folder beneath which paths are resolved."""
-
     folder: Path
     """Chosen by a person; links on the way to it are their choice too."""
     below: tuple[str, ...] = ()
@@ -131,13 +127,13 @@ class Root:
     closed: frozenset[str] = frozenset()
     """Names (case-folded) right beneath the root that do not exist for the model."""
     kept: Callable[[str], bool] = lambda _path: False
-    """Says of a path beneath the root, without links, that it is not to be changed."""
+    """Whether a path beneath the root, without links, must not be changed."""
     show_private: bool = False
     """Let hidden files and those that look like secrets be opened; for Klaw's own copying, which reports them."""
 
     @contextmanager
     def resolve(self, path: str, *, make: bool = False) -> Iterator[FilePlace]:
-        """Walk to a path.
+        """Open the folder that a path leads to.
 
         Args:
             path: relative to the root.
@@ -180,7 +176,7 @@ class Root:
         return (top and name.casefold() in self.closed) or (is_private(name) and not self.show_private)
 
     def check_changeable(self, path: str) -> None:
-        """Refuse to change what is kept. Args: path: of a resolved place."""
+        """Raises ToolRefused for the path of a resolved place that must not be changed."""
         if self.kept(path):
             raise ToolRefused(
                 f"{path}: stands in later conversations, and something from outside was read: it is changed only when"
@@ -193,11 +189,11 @@ class Root:
 
 
 def open_regular(place: FilePlace) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading, without ever blocking. The caller closes the descriptor.
+    """Open a regular file for reading, without blocking. The caller closes the descriptor.
 
     Raises:
-        NotThere: there is none.
-        ToolRefused: it is a folder, a pipe, a device, a socket or, since a moment ago, a link.
+        NotThere
+        ToolRefused: it is no regular file.
     """
     try:
         if not place.name:

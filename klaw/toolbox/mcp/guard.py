@@ -1,5 +1,4 @@
-"""One connection's end, and a guard between its transport and the SDK's session: what a server can make that do is
-bounded.
+"""A guard between a connection's transport and the SDK's session, which bounds what a server can make that do.
 
 Notifications that nobody reads are dropped, floods are slowed down (the server then waits for its pipe or socket), open
 requests of the server are bounded, and lists of tools are made to fit. Needs the SDK: imported when a server connects.
@@ -25,7 +24,7 @@ Writes: TypeAlias = WriteStream[SessionMessage]
 
 
 class Link:
-    """Shared by a connection's transport, guard and session."""
+    """The end of a connection; shared by its transport, guard and session."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
@@ -37,11 +36,11 @@ class Link:
         self._closing = False
 
     def close(self) -> None:
-        """Say that Klaw ends the connection now: what follows from that is no reason."""
+        """Klaw ends the connection now: what follows from that is no reason."""
         self._closing = True
 
     def end(self, reason: str) -> None:
-        """Say that the connection is over; the first reason counts."""
+        """The connection is over; the first reason counts."""
         if not self.ended.is_set() and not self._closing:
             self.reason = reason
             self.ended.set()
@@ -54,36 +53,30 @@ FREE_MESSAGES = 1_000
 """Unasked messages that a server may send at once; then ``PER_SECOND``."""
 PER_SECOND = 1_000.0
 MAX_OPEN_REQUESTS = 16
-"""Requests of the server that wait for the session's answer. More come from one that does not read the answers."""
+"""More come from a server that does not read the answers."""
 
 log = structlog.get_logger("klaw.mcp")
 
 
 class StreamGuard:
-    """Both streams of one connection, as the session is given them.
-
-    Args:
-        link: told when the connection is over.
-        reads: from the transport.
-        writes: to the transport.
-    """
+    """Both streams of one connection, for the session."""
 
     def __init__(self, link: Link, reads: Reads, writes: Writes) -> None:
         self._link = link
         self._reads = reads
         self._writes = writes
         self._lists: set[str | int] = set()
-        """Ids of our requests for a list of tools."""
+        """Our requests for a list of tools."""
         self._open: set[str | int] = set()
-        """Ids of the server's requests that are not answered."""
+        """The server's requests that are not answered."""
         self._credit = float(FREE_MESSAGES)
         self._credit_at = trio.current_time()
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message that the session is to see.
+        """The next message for the session.
 
         Raises:
-            anyio.EndOfStream: the connection is over, also by a server that breaks the rules here.
+            anyio.EndOfStream: the connection is over, also because the server breaks the rules here.
         """
         while True:
             try:
@@ -108,7 +101,6 @@ class StreamGuard:
                 return item
 
     async def send(self, item: SessionMessage) -> None:
-        """Pass on a message of the session."""
         message = item.message
         if isinstance(message, JSONRPCRequest) and message.method == "tools/list":
             self._lists.add(message.id)

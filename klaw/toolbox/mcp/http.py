@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 import structlog
-import trio
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 
+from klaw.guarded_http import BoundedStream
 from klaw.toolbox.mcp.guard import MAX_MESSAGE_BYTES, Link, Reads, Writes
 
 CONNECT_S = 10.0
@@ -19,14 +19,7 @@ log = structlog.get_logger("klaw.mcp")
 
 @asynccontextmanager
 async def http_server(url: str, headers: Mapping[str, str], link: Link) -> AsyncIterator[tuple[Reads, Writes]]:
-    """The streams of a server behind streamable HTTP.
-
-    Args:
-        url: its endpoint.
-        headers: added to each request.
-        link: told the status of a refusal, and when the server forgot the session.
-
-    Proxies of the environment are not used: the client's transport is our own.
+    """The streams of a server behind streamable HTTP. Proxies of the environment are not used.
 
     Raises:
         ExceptionGroup: the connection broke; holds errors of httpx2.
@@ -72,57 +65,9 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             status_code=status,
             headers=response.headers,
-            stream=_BoundedBody(response.stream, None if is_stream else MAX_MESSAGE_BYTES),
+            stream=BoundedStream(response.stream, None if is_stream else MAX_MESSAGE_BYTES),
             extensions=response.extensions,
         )
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-class _BoundedBody(httpx2.AsyncByteStream):
-    """A body up to a limit; None for no limit.
-
-    httpx2 reads it through nested async generators. One that is left half-way would be cleaned up whenever the garbage
-    collector likes, so here the next read is cancelled, which unwinds them in order.
-    """
-
-    def __init__(self, inner: httpx2.AsyncByteStream, limit: int | None) -> None:
-        self._inner = inner
-        self._limit = limit
-        self._size = 0
-        self._chunks: AsyncIterator[bytes] | None = None
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        self._chunks = aiter(self._inner)
-        return self
-
-    async def __anext__(self) -> bytes:
-        assert self._chunks is not None
-        try:
-            chunk = await anext(self._chunks)
-        except BaseException:  # the end is one, too
-            self._chunks = None
-            raise
-        self._size += len(chunk)
-        if self._limit is not None and self._size > self._limit:
-            await self._unwind()
-            # Of this class, because the SDK makes it the failure of one request and not of the connection.
-            raise httpx2.StreamError(f"it is longer than {self._limit // 1024 // 1024} MB")
-        return chunk
-
-    async def aclose(self) -> None:
-        await self._unwind()
-        await self._inner.aclose()
-
-    async def _unwind(self) -> None:
-        chunks, self._chunks = self._chunks, None
-        if chunks is None:
-            return
-        with trio.CancelScope() as scope:
-            scope.cancel(reason="nobody reads the rest")
-            while True:  # what is buffered comes without a checkpoint
-                try:
-                    await anext(chunks)
-                except (StopAsyncIteration, httpx2.HTTPError):
-                    return

@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
 
 class McpServers:
-    """The handles of the servers that are switched on.
-
-    Args:
-        config: the section ``mcp``.
-        toolbox: gets their tools.
-        clock: for times in reports.
-        workspace: where a server without ``cwd`` runs.
-    """
+    """The handles of the servers that are switched on."""
 
     def __init__(self, config: McpConfig, toolbox: Toolbox, clock: Clock, workspace: Path) -> None:
         threads = Threads("mcp", 1)
@@ -42,21 +35,20 @@ class McpServers:
         )
 
     async def start(self, supervisor: Supervisor) -> None:
-        """Start their actors; none is waited for until it is connected."""
+        """They are not waited for until they are connected."""
         for server in self._servers:
             await supervisor.start(server.spec())
 
     def stop(self, supervisor: Supervisor, nursery: "trio.Nursery") -> None:
-        """Stop them all at once, in the caller's nursery."""
         for server in self._servers:
             nursery.start_soon(supervisor.stop, server.mailbox.name, "shutdown")
 
     def report(self) -> Sequence[McpReport]:
-        """Snapshots, in the order of their names."""
+        """In the order of their names."""
         return [server.report() for server in self._servers]
 
     def problems(self) -> Mapping[str, str]:
-        """Which do not work, for users."""
+        """For users."""
         found = ((server.name, server.problem()) for server in self._servers)
         return {f"mcp:{name}": problem for name, problem in found if problem is not None}
 
@@ -79,11 +71,7 @@ def target_of(name: str, config: McpServerConfig, workspace: Path) -> "Program |
 
 
 def _revealed(secrets: Mapping[str, Secret], path: str) -> dict[str, str]:
-    """What secrets refer to.
-
-    Raises:
-        McpError: one of them leads nowhere; the text names its key and what is missing.
-    """
+    """Raises McpError, which names the key of a secret that cannot be read."""
     try:
         return {name: secret.reveal(join_path(path, name)) for name, secret in secrets.items()}
     except ConfigError as error:

@@ -66,20 +66,15 @@ class McpSession:
 
     @property
     def protocol(self) -> str:
-        """The version of the protocol that both speak."""
         return self._client.protocol_version
 
     async def wait_ended(self) -> str:
-        """Wait until the connection is over; returns why."""
+        """Returns why the connection ended."""
         await self._link.ended.wait()
         return self._link.reason
 
     async def tools(self) -> tuple[ListedTool, ...]:
-        """All tools of the server.
-
-        Raises:
-            McpError: it does not tell.
-        """
+        """Raises McpError."""
         found: list[ListedTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -116,7 +111,7 @@ class McpSession:
             return ToolFailure("The server answered something that is not the result of a tool.")
 
     async def follow_changes(self) -> None:
-        """Notice changes of the list of tools where the protocol wants them asked for. Ends when that is not so."""
+        """Notice changes of the list of tools, where the protocol wants a subscription; else return."""
         if self._client.session.discover_result is None:
             return  # servers of before 2026 say it unasked
         capability = self._client.server_capabilities.tools
@@ -140,9 +135,9 @@ async def opened(name: str, target: Program | Address, said: list[str]) -> Async
     """Connect to a server for the body.
 
     Args:
-        name: of the server, for the log.
-        target: the program to start, or where it is.
-        said: gets the last line that a program wrote to standard error, before the connection is known to be over.
+        name: for the log.
+        target: the program to start, or an address.
+        said: gets the program's last line on standard error, before the connection is known to be over.
 
     Raises:
         McpError: it cannot be reached, or the connection broke.
@@ -222,14 +217,13 @@ def _why(link: Link, error: MCPError, otherwise: str) -> str:
 
 MAX_BLOCKS = 1_000
 MAX_PICTURES = 4
-"""Of one result that a model is given."""
+"""Of one result."""
 MAX_SHORT = 300
 NO_TEXT = "It answered without any text."
 
 
 def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
-    """The result of ``tools/call`` as text, with its pictures; a ToolFailure when the server says that it is an
-    error."""
+    """The result of ``tools/call`` as text, with its pictures."""
     if result.get("resultType") == "input_required":
         return ToolFailure("The tool wants to ask the user something, which is not possible here. Nothing was done.")
     content = result.get("content")

@@ -1,4 +1,4 @@
-"""What is known of an MCP server: for status, health and ``klaw mcp list``. Values only."""
+"""What is known of an MCP server, for status, health and ``klaw mcp list``."""
 
 import enum
 
@@ -6,8 +6,6 @@ import attrs
 
 
 class McpState(enum.StrEnum):
-    """Life of a server as Klaw sees it."""
-
     STARTING = "starting"
     """It is being connected for the first time."""
     READY = "ready"
@@ -21,19 +19,16 @@ class McpReport:
     """A snapshot of one server.
 
     Args:
-        name: in the configuration.
         kind: stdio or http.
-        state: see ``McpState``.
         since: Unix seconds.
         tools: names that models see.
         left_out: tools over ``maxTools``.
         users: who may use them; ``*`` for all.
-        protocol: version that was agreed upon; None before.
-        reason: why it is not ready, in Klaw's words.
-        said: the last line that its program wrote to standard error before it ended; for the operator only.
-        last_error: class of the last error, which stays when it is ready again.
+        protocol: the negotiated version.
+        reason: why it is not ready.
+        said: the last line that its program wrote to standard error; for the operator only.
+        last_error: class of the last error, also when it is ready again.
         connects: how often it was connected.
-        retry_in_s: until the next attempt, in state waiting.
     """
 
     name: str

@@ -7,25 +7,19 @@ from typing import Annotated
 import attrs
 
 from klaw.convert import Bounds
+from klaw.guarded_http import MAX_URL_CHARS
 from klaw.toolbox.spec import Permission, ToolContext, ToolSpec, tool
-from klaw.toolbox.web.address import MAX_URL_CHARS
 from klaw.toolbox.web.fetch import CONVERT_S, FetchedPage, WebFetcher
 
 ORIGIN = "web"
-"""Of what the tool returns: nobody's word, never a fact about the user."""
+"""Of the text that it returns, which is never a fact about the user."""
 SLACK_S = 5.0
 
 
 def web_fetch(
     fetcher: WebFetcher, timeout_s: float, mark: Callable[[], str] = lambda: secrets.token_hex(4)
 ) -> ToolSpec:
-    """Make the tool.
-
-    Args:
-        fetcher: does the work.
-        timeout_s: ``tools.web.timeoutSeconds``.
-        mark: something that a page cannot guess, so that it cannot pretend to end.
-    """
+    """Make the tool. ``mark`` makes something that a page cannot guess, so that it cannot pretend to end."""
 
     @tool(name="web_fetch", permission=Permission.EXTERNAL, timeout_s=timeout_s + CONVERT_S + SLACK_S)
     async def fetch(
