@@ -184,12 +184,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect.
-
-        Raises:
-            ToolRefused: see ``checked_addresses``.
-            httpcore2.ConnectError, httpcore2.ConnectTimeout
-        """
+        """Raises ToolRefused, httpcore2.ConnectError, httpcore2.ConnectTimeout."""
         addresses = await checked_addresses(host, port, self._resolve, self._forbidden)
         failure: Exception = httpcore2.ConnectError("no address")
         for address in addresses[:MAX_ADDRESSES]:
@@ -242,20 +237,14 @@ class GuardedConnections:
     async def exchange(
         self, method: str, target: WebTarget, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncIterator[GuardedResponse]:
-        """Send a request; the body of the answer is read in the ``with``.
-
-        Raises:
-            ToolRefused: the address may not be connected to.
-            ExchangeFailed
-        """
+        """Send a request; the body of the answer is read in the ``with``. Raises ToolRefused, ExchangeFailed."""
         host = f"[{target.host}]" if ":" in target.host else target.host
         url = httpcore2.URL(scheme=target.scheme, host=host, port=target.port, target=target.path)
-        named: dict[bytes | str, bytes | str] = {"User-Agent": f"klaw/{__version__}", **headers}
-        extensions = {"timeout": self._timeouts}
+        named: dict[bytes | str, bytes | str] = {"User-Agent": f"klaw/{__version__}"}
+        named.update(headers)
+        more = {"timeout": self._timeouts}
         try:
-            async with self._pool.stream(
-                method, url, headers=named, content=content, extensions=extensions
-            ) as response:
+            async with self._pool.stream(method, url, headers=named, content=content, extensions=more) as response:
                 read = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
                 yield GuardedResponse(status=response.status, headers=read, chunks=response.aiter_stream())
         # Not "from error": its text may quote a header.
@@ -342,12 +331,17 @@ class BoundedBody:
         The HTTP libraries hand them out through nested async generators. Leaving one half-way would run its clean-up
         whenever the garbage collector likes, so the next read is cancelled instead, which unwinds them in order.
         """
-        fits = True
+        fits, failure = True, None
         with trio.CancelScope() as reading:
             async for chunk in chunks:
-                if fits and not self.feed(chunk):
-                    fits = False
-                    reading.cancel(reason="the body is too long")
+                try:
+                    fits = fits and self.feed(chunk)
+                except ToolRefused as error:
+                    fits, failure = False, error
+                if not fits:
+                    reading.cancel(reason="the rest is not read")
+        if failure is not None:
+            raise failure
         return fits
 
     def _unpack(self, chunk: bytes, most: int) -> bytes:

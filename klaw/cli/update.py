@@ -93,7 +93,8 @@ def _prefix() -> Path:
 @contextmanager
 def _steady(say: Say) -> Iterator[Say]:
     """Let the body end although the terminal goes away; it is interrupted once, and then not while it goes back. Gives
-    what tells its steps."""
+    what tells its steps.
+    """
 
     def interrupt(*_words: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):

@@ -1,7 +1,6 @@
-"""The daily spending limits: what was spent today, what calls that are under way may still spend, and whether one more
-fits. No I/O: at start it is told what the store knows of today.
+"""The daily spending limits of the installation. No I/O: at the start it is given what the store knows of today.
 
-Before a call its worst case is set aside, after it what it did cost is counted instead. So calls that run at the same
+Before a call its worst case is set aside, after it the actual cost is counted instead. So calls that run at the same
 time cannot pass a limit together.
 """
 
@@ -21,32 +20,29 @@ _RENEWED = "It is renewed at 00:00 UTC"
 
 @attrs.frozen(kw_only=True)
 class BudgetReport:
-    """How the day stands, for status."""
-
     day: str
     """UTC date."""
     spent_nano: int
     limit_nano: int | None
     unpriced_tokens: int
-    """Used with models whose price is not known."""
+    """Of models whose price is not known."""
     limit_tokens: int | None
     reserved_nano: int
-    """Set aside for calls that are under way."""
+    """For running calls."""
     share: float | None
     """The larger used share of the limits; None without a limit."""
     warn_share: float
     refused: int
-    """Calls that were refused today."""
+    """Calls, today."""
 
 
 class DailyBudget:
-    """The limits of the whole installation: ``llm.dailyBudget`` and ``llm.dailyTokens``.
+    """The limits ``llm.dailyBudget`` and ``llm.dailyTokens``.
 
     Args:
         dollars_a_day: for calls whose price is known; None for no limit.
         tokens_a_day: for the others; None for no limit.
-        warn_share: from this used share of a limit on, somebody is told.
-        clock: says which day it is.
+        warn_share: of a limit; from here on a warning is given.
     """
 
     def __init__(self, dollars_a_day: float | None, tokens_a_day: int | None, warn_share: float, clock: Clock) -> None:
@@ -63,10 +59,8 @@ class DailyBudget:
     # -- whoever calls models ----------------------------------------------------------------------------------------
 
     def check(self, worst: Spent | None = None) -> str | None:
-        """Whether a call would be allowed now: None, or which limit stands in the way, for users.
-
-        Args:
-            worst: the most that it may spend; None asks whether a limit is used up already.
+        """Which limit forbids a call, for users; None when it is allowed. ``worst`` None: whether a limit is used up
+        already.
         """
         self._turn_the_day()
         held = sum(self._reserved.values(), self._spent)
@@ -89,11 +83,8 @@ class DailyBudget:
 
     @contextmanager
     def reserved(self, worst: Spent) -> Iterator[None]:
-        """Set aside the most that a call may spend, while it runs; what it does spend is charged. What costs nothing is
-        always allowed.
-
-        Raises:
-            OverBudget: a limit could be passed.
+        """Set aside the most that a call may spend while it runs. What costs nothing is always allowed. Raises
+        OverBudget.
         """
         refused = self.check(worst)
         if refused is not None:
@@ -107,12 +98,12 @@ class DailyBudget:
             del self._reserved[reservation]
 
     def charge(self, spent: Spent) -> None:
-        """Count what was spent, for the day on which this is called. Never refused: it is spent."""
+        """Count what was spent today. Never refused."""
         self._turn_the_day()
         self._spent += spent
 
     def take_warning(self) -> str | None:
-        """What somebody should be told now: once a day, when the share to warn at is reached. Else None."""
+        """A warning, once a day, when ``warn_share`` is reached; else None."""
         report = self.report()
         if self._told or report.share is None or report.share < self._warn_share:
             return None
@@ -122,11 +113,11 @@ class DailyBudget:
     # -- start and status --------------------------------------------------------------------------------------------
 
     def today(self) -> str:
-        """The UTC date now."""
+        """In UTC."""
         return dt.datetime.fromtimestamp(self._clock.now(), dt.UTC).date().isoformat()
 
     def restore(self, day: str, spent: Spent) -> None:
-        """Take over what the store knows of a day. If it is so much that somebody was told already, nobody is again."""
+        """Take over what the store knows of a day; a warning that was given then is not repeated."""
         self._turn_the_day()
         if day == self._day:
             self._spent += spent
@@ -149,7 +140,7 @@ class DailyBudget:
         )
 
     def problems(self) -> Mapping[str, str]:
-        """What status should show: a limit that is used up or nearly so, and spending that no limit holds."""
+        """For status."""
         report = self.report()
         found = {}
         if report.refused or self.check() is not None:
@@ -168,7 +159,7 @@ class DailyBudget:
         return found
 
     def _turn_the_day(self) -> None:
-        """A new day begins with nothing spent; what is under way stays set aside. A clock set back frees nothing."""
+        """A new day begins with nothing spent; running calls stay reserved. A clock that is set back frees nothing."""
         today = self.today()
         if today > self._day:
             self._spent, self._told, self._refused = Spent(), False, 0

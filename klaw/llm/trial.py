@@ -1,4 +1,4 @@
-"""Asks a model a few tiny questions and says what works. The questions are fixed: nobody's data goes out."""
+"""Tests a model with a few tiny questions. They are fixed: no user's data is sent."""
 
 import struct
 import zlib
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from klaw.llm.router import Router
 
 MAX_TOKENS = 512
-"""A model that thinks must come to an answer."""
+"""For a model that thinks."""
 
 State: TypeAlias = Literal["works", "fails", "not tried"]
 
@@ -37,13 +37,11 @@ class ModelCheck:
     name: Literal["chat", "stream", "tools", "images", "embeddings", "rerank"]
     state: State
     text: str
-    """What was seen, or why not."""
     seconds: float | None = None
-    """How long the call took."""
 
 
 def endpoints_of(config: "EngineConfig", router: "Router", name: str) -> "list[EndpointTrial]":
-    """What a model, by its whole name, is asked besides chats; empty where nothing is configured."""
+    """What a model is asked besides chats."""
     dimensions = config.embedding.dimensions
     return [
         EndpointTrial(endpoint=router.endpoint(*named, path), path=path, dimensions=dimensions)
@@ -53,14 +51,14 @@ def endpoints_of(config: "EngineConfig", router: "Router", name: str) -> "list[E
 
 
 def trials_of(config: "EngineConfig", router: "Router", name: str) -> "list[ChatTrial | EndpointTrial]":
-    """All that a model, by its whole name, is asked. Raises ConfigError: there is no such model."""
+    """All tests of a model. Raises ConfigError: there is no such model."""
     endpoints = endpoints_of(config, router, name)
     chats = not endpoints or name in {routed for _, routed in config.routing.places()}
     return [*endpoints, *([trial_of(config, router, name)] if chats else [])]
 
 
 def trial_of(config: "EngineConfig", router: "Router", name: str) -> "ChatTrial":
-    """What to ask a model, by its whole name. Raises ConfigError: there is no such model."""
+    """Raises ConfigError: there is no such model."""
     route = router.route(name, key="NAME", alone=True)
     provider = name.partition("/")[0]
     key = "localModel" if provider == LOCAL_PROVIDER else join_path(f"providers.{provider}.models", route.model)
@@ -76,16 +74,7 @@ def trial_of(config: "EngineConfig", router: "Router", name: str) -> "ChatTrial"
 
 @attrs.frozen(kw_only=True)
 class ChatTrial:
-    """What a model is asked.
-
-    Args:
-        provider: who answers.
-        model: the provider's own name of it.
-        max_tokens: most tokens of an answer.
-        temperature: as in a chat.
-        tools: why tools are not tried; empty when they are.
-        images: the same of images.
-    """
+    """A test of chats. ``tools`` and ``images``: why they are not tried; empty when they are."""
 
     provider: Provider
     model: str
@@ -95,10 +84,7 @@ class ChatTrial:
     images: str = ""
 
     async def run(self) -> list[ModelCheck]:
-        """Make the calls, one after the other. Never raises ProviderError.
-
-        Cancellation: the running call is given up.
-        """
+        """Never raises ProviderError."""
         answer = await self._ask("Reply with one word: hello.")
         if isinstance(answer, str):
             rest: tuple[Literal["stream", "tools", "images"], ...] = ("stream", "tools", "images")
@@ -167,20 +153,14 @@ ENDPOINT_S = 30.0
 
 @attrs.frozen(kw_only=True)
 class EndpointTrial:
-    """What a model for embeddings or for reranking is asked.
-
-    Args:
-        endpoint: who answers.
-        path: what it is for.
-        dimensions: ``embedding.dimensions``.
-    """
+    """A test of a model for embeddings or for reranking."""
 
     endpoint: ModelEndpoint
     path: Path
     dimensions: int | None
 
     async def run(self) -> list[ModelCheck]:
-        """Make the call. Never raises ProviderError. Cancellation: it is given up."""
+        """Never raises ProviderError."""
         began = trio.current_time()
         try:
             said = await (self._embed() if self.path == "embeddings" else self._rerank())

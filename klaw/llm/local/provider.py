@@ -1,7 +1,5 @@
-"""The provider ``local``: the OpenAI client against whatever port the embedded model listens on now, and
-``LocalModel``, the cell with what is known of that. The model's process writes it, the provider reads it and waits.
-
-The cell is no actor: every change is one assignment without an await.
+"""The provider ``local``: the OpenAI client for the port that the embedded model listens on now, and ``LocalModel``,
+its state, which the model's process writes. Every change of it is one assignment without an await.
 """
 
 import enum
@@ -19,8 +17,6 @@ from klaw.llm.types import Completion, Delta, OnDelta, Request, TakenBack, TextD
 
 
 class LocalState(enum.StrEnum):
-    """Where the embedded model stands."""
-
     STARTING = "starting"
     READY = "ready"
     MISSING = "missing"
@@ -39,46 +35,38 @@ class LocalAddress:
 
 
 class LocalModel:
-    """The cell. Starts as STARTING."""
+    """The state of the embedded model."""
 
     def __init__(self) -> None:
         self.state = LocalState.STARTING
         self.reason = "the local model has not been started yet"
-        """What is wrong and what to do, for people; empty when ready."""
+        """For people; empty when ready."""
         self.endpoint: LocalAddress | None = None
-        """Where it listens; None unless READY."""
+        """None unless READY."""
         self._changed = trio.Event()
 
     def report(self) -> dict[str, str]:
-        """What status shows."""
         return {"state": self.state, "reason": self.reason}
 
     def problems(self, *, only: bool) -> dict[str, str]:
-        """Why it cannot answer now, for users. ``only``: chats have no other model first."""
+        """For users. ``only``: chats use no other model first."""
         code = "no_llm" if only else "no_local_llm"
         return {} if self.state is LocalState.READY else {code: self.reason}
 
     def ready(self, endpoint: LocalAddress) -> None:
-        """Record that it listens."""
         self._change(LocalState.READY, "", endpoint)
 
     def not_ready(self, state: LocalState, reason: str) -> None:
-        """Record why it does not listen."""
         self._change(state, reason, None)
 
     async def wait_settled(self) -> LocalAddress | None:
-        """Wait while it is starting.
-
-        Returns:
-            Where it listens, or None when it will not soon (see ``reason``).
-        """
+        """Wait while it is starting. Returns None when it will not listen soon (see ``reason``)."""
         await trio.lowlevel.checkpoint()
         while self.state is LocalState.STARTING:
             await self._changed.wait()
         return self.endpoint
 
     async def wait_gone(self, endpoint: LocalAddress) -> None:
-        """Wait until it is known not to listen there any more."""
         await trio.lowlevel.checkpoint()
         while self.endpoint is endpoint:
             await self._changed.wait()
@@ -90,13 +78,13 @@ class LocalModel:
 
 
 SILENCE_S = 300.0
-"""A small machine may chew on a long prompt for minutes before the first byte."""
+"""A small machine may read a long prompt for minutes before the first byte."""
 
 ANSWER_S = 3600.0
-"""A whole answer: prompt and text at less than a token a second."""
+"""Prompt and text at less than a token a second."""
 
 NOTICE_S = 2.0
-"""A broken connection usually means that the process died; this long it may take until its end is noticed."""
+"""A broken connection usually means that the process died; until that is noticed."""
 
 SAMPLING = {"top_p": 0.9, "frequency_penalty": 0.2, "repeat_last_n": 256}
 """llama.cpp's own members. Without a penalty a model of this size says the same until the reply is full. This one grows
@@ -109,11 +97,8 @@ log = structlog.get_logger("klaw.llm.local")
 
 
 class LocalProvider:
-    """See ``klaw.llm.types.Provider``.
-
-    Args:
-        model: the cell that the process writes.
-        ready_within_s: how long a call waits for a model that is loading or restarting.
+    """Args:
+    ready_within_s: how long a call waits for a model that is loading or restarting.
     """
 
     def __init__(self, model: LocalModel, *, ready_within_s: float) -> None:
@@ -124,7 +109,7 @@ class LocalProvider:
         self._closed = False
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. If the process died since the last call, the call goes to its successor.
+        """If the process died since the last call, the call goes to its successor.
 
         Raises:
             ProviderError: there is no local model, or it does not start; the text says what to do.
@@ -158,7 +143,7 @@ class LocalProvider:
         raise ProviderTimeout(self._model.reason)
 
     async def _client_of(self, endpoint: LocalAddress) -> HttpProvider:
-        """The client for this start of the process. An earlier one's connections died with their process."""
+        """For this start of the process; the connections of an earlier one died with it."""
         if self._closed:
             raise ProviderNetworkError("the local model's client is closed")
         if self._client is not None and self._endpoint is endpoint:
@@ -181,7 +166,7 @@ class LocalProvider:
 
 
 class _LocalAnswer:
-    """One answer as it arrives; it ends where it begins to repeat itself."""
+    """One answer; it ends where it begins to repeat itself."""
 
     def __init__(self, on_delta: OnDelta) -> None:
         self.begun = False

@@ -1,8 +1,7 @@
 """A provider over HTTP, whatever API it speaks (see ``klaw.llm.providers.dialect``).
 
-This is the boundary where httpx2's exceptions become Klaw's, and where an error gets to know whom it is of. Of what a
-provider wrote, an error's text and a log line hold only status codes, short machine-readable codes, and words that can
-hold nobody's message (see ``klaw.llm.providers.refusals``).
+Here httpx2's exceptions become Klaw's. Of a provider's words, an error's text and a log line hold only status codes,
+short machine-readable codes, and those that can hold nobody's message (see ``klaw.llm.providers.refusals``).
 """
 
 import ipaddress
@@ -52,7 +51,7 @@ ERROR_BODY_BUDGET_S = 5.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
 MAX_CAUSES = 30
 MAX_REMEMBERED = 256
-"""Models of which is remembered what they refuse."""
+"""Models with habits."""
 IDLE_S = 600.0
 """Models that think in silence take minutes; their servers send comments meanwhile."""
 
@@ -66,16 +65,13 @@ class HttpSettings:
     """Where and how to ask.
 
     Args:
-        name: the provider's name in the configuration, for logs and ``Completion.model``.
-        base_url: up to and with the version part, usually ending in ``/v1``; None for the dialect's own.
-        api_key: the key, or None.
-        headers: further request headers.
-        extra_body: members added to every request body (see ``Dialect.body``).
+        name: the provider's name in the configuration.
+        base_url: usually ending in ``/v1``; None for the dialect's own.
+        extra_body: see ``Dialect.body``.
         timeout_s: no byte for this long is a time-out.
-        idle_s: no content for this long is one too, whatever else comes.
-        max_s: one attempt, from the request to the end of the answer, may take this long. Far more than any answer
-            needs: it ends streams that would hold an LLM slot for ever at a byte a second.
-        max_retries: repetitions before the first delta.
+        idle_s: no content for this long is one too.
+        max_s: of one attempt. It ends streams that would hold an LLM slot for ever at a byte a second.
+        max_retries: before the first delta.
     """
 
     name: str
@@ -90,12 +86,10 @@ class HttpSettings:
 
 
 class HttpClient:
-    """What all calls of one provider share. The connections are made at the first call.
+    """What all calls of one provider share.
 
     Args:
-        settings: where and how.
-        dialect: in which language.
-        url: where requests go; None for where the dialect sends chats.
+        url: None for the dialect's.
         chance: uniform in [0, 1), for the retry pauses.
     """
 
@@ -115,7 +109,7 @@ class HttpClient:
         self._closed = False
 
     async def aclose(self) -> None:
-        """See ``Provider.aclose``. Later calls raise ProviderNetworkError."""
+        """Later calls raise ProviderNetworkError."""
         self._closed = True
         client, self._client = self._client, None
         if client is not None:
@@ -125,7 +119,7 @@ class HttpClient:
     async def _repeating(
         self, model: str, attempt: Callable[[], Awaitable[T]], begun: Callable[[], bool] = lambda: False
     ) -> T:
-        """The outcome of the first attempt that succeeds. What may pass is tried again, unless an answer has begun."""
+        """Try again what may pass, unless an answer has begun."""
         failed = 0
         while True:
             try:
@@ -211,7 +205,7 @@ class HttpClient:
         return refused(response.status_code, payload, after)
 
     def _explain(self, error: ProviderError, model: str) -> None:
-        """Say whose error it is and what to look at, and make what the provider said fit to be shown."""
+        """Add whose error it is and what to look at, and hide secrets in the provider's words."""
         settings = self._settings
         secrets = [*filter(None, (settings.api_key, *settings.headers.values()))]
         error.said = shown(error.said, secrets)
@@ -238,12 +232,13 @@ class HttpProvider(HttpClient):
 
     @property
     def adapted(self) -> Mapping[str, tuple[str, ...]]:
-        """What models turned out to refuse, by their own names."""
+        """What models refuse, by their own names."""
         return {model: told for model, habits in self._habits.items() if (told := habits.told())}
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. Retries what may pass, but never after the first delta. What the model refuses is
-        left out, and remembered when it answers then."""
+        """See ``Provider.stream``. Never retried after the first delta. What the model refuses is left out, and
+        remembered when it answers then.
+        """
         trial, completion = _Trial(request, self._habits.get(request.model, Habits())), None
         for left in reversed(range(MAX_TRIES)):
             try:
@@ -311,27 +306,19 @@ class _Trial:
     habits: Habits
     answer: AnswerReader | None = None
     next: Habits | None = None
-    """What to try when it was refused."""
+    """After a refusal."""
 
     def has_begun(self) -> bool:
-        """Whether anything of the answer was passed on."""
         return self.answer is not None and self.answer.begun
 
 
 class HttpEndpoint(HttpClient):
-    """An address where one JSON object is asked and one is answered."""
+    """See ``ModelEndpoint``."""
 
     async def post(
         self, model: str, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
     ) -> T:
-        """See ``Endpoint.post``.
-
-        Args:
-            model: the provider's own name of it.
-            members: of the request, besides the model; ``extraBody`` changes them as it does those of chats.
-            read: makes the outcome of the answer, in a thread; raises ProviderMalformed.
-            within_s: longest wait, repetitions included.
-        """
+        """See ``ModelEndpoint.post``; ``extraBody`` changes the members as it does those of chats."""
         body = encode({"model": model, **members}, self._settings.extra_body)
         with trio.move_on_after(within_s):
             return await self._repeating(model, lambda: self._exchange(body, read))
@@ -361,7 +348,7 @@ def _read(body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
 
 
 def _reason(error: BaseException) -> str:
-    """What the system said about a connection that could not be made. Its words are the system's own."""
+    """The system's words on a connection that could not be made."""
     waiting, seen = [error], 0
     while waiting and seen < MAX_CAUSES:
         cause, seen = waiting.pop(0), seen + 1

@@ -50,7 +50,8 @@ class HostExec:
 
     async def question(self, context: ToolContext, arguments: Arguments) -> str | None:
         """What the user is asked; None for what ``tools.exec.allow`` lists. Where the command runs stands before it, so
-        that no command can pretend to it. Raises ToolRefused."""
+        that no command can pretend to it. Raises ToolRefused.
+        """
         words, sandboxed = await self._read(arguments["command"])
         if await self.files.run(self._is_allowed, words, context.user, abandon=True):
             return None

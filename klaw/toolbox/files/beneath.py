@@ -70,7 +70,7 @@ def _check_name(name: str) -> None:
 
 
 def is_private(name: str) -> bool:
-    """Whether a file is closed to the model by its name: hidden ones, and those that keys and passwords usually have."""
+    """Whether a file is closed to the model by its name: it is hidden, or usual for keys and passwords."""
     return _SECRET.fullmatch(name) is not None
 
 

@@ -244,7 +244,7 @@ class McpServer:
             running.cancel(reason="the connection is over")
 
     async def _refresh(self, session: "McpSession") -> None:
-        """Follow changes of the list of tools. Raises McpError: the server does not answer though it has nothing to do."""
+        """Follow changes of the list of tools. Raises McpError: an idle server does not answer."""
         while True:
             await session.changed.wait_for_news(self._check_s)
             with trio.move_on_after(self.config.start_timeout_s) as asking:
