@@ -74,8 +74,7 @@ class Wire:
 @attrs.frozen
 class Bounds:
     """Of a number's value, or of the length of a text, a list or an object, both inclusive. A length is checked before
-    what is in it, and of what has a ``Form`` only that of a list or an object is.
-    """
+    what is in it, and of what has a ``Form`` only that of a list or an object is."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -86,8 +85,7 @@ class Bounds:
 @attrs.frozen
 class Check:
     """A function that takes the value once its type is right and returns what is kept. Its ValueError says what was
-    expected and never quotes the value.
-    """
+    expected and never quotes the value."""
 
     function: Callable[[Any], Any]
     form: Bounds | None = None

@@ -37,8 +37,7 @@ class Problem:
 
 class BadValue(KlawError, ValueError):
     """A value from outside is not what its place needs. ``problems`` has every wrong field by its path; the text is the
-    first of them. Never quotes a value.
-    """
+    first of them. Never quotes a value."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(str(problems[0]))
@@ -323,8 +322,7 @@ class SourceForgotten(SummaryOutdated):
 
 class ProtocolError(KlawError):
     """A peer broke the wire protocol. ``code`` is what the error frame carries, ``marks`` what tells which frame it
-    answers (``ref``, ``id``, ``chat``), as far as that could be read.
-    """
+    answers (``ref``, ``id``, ``chat``), as far as that could be read."""
 
     def __init__(self, code: str, message: str, *, close: bool = False) -> None:
         super().__init__(message)
@@ -335,8 +333,7 @@ class ProtocolError(KlawError):
 
 class ToolRefused(KlawError):
     """A tool cannot do what it was asked to do, and has changed nothing. The text is for the model: what is wrong, and
-    what to do instead. It may hold a path or an address, so it goes into no log.
-    """
+    what to do instead. It may hold a path or an address, so it goes into no log."""
 
 
 class PageGone(ToolRefused):
@@ -377,8 +374,7 @@ class ActorStopped(KlawError):
 
 class ActorTooSlow(KlawError):
     """The actor did not answer before the caller's deadline. Not a ``TooSlowError`` on purpose: a broad time-out
-    handler must not swallow it.
-    """
+    handler must not swallow it."""
 
 
 class HttpRefusal(KlawError):

@@ -16,8 +16,7 @@ def use_one_arena() -> None:
 
 def give_back() -> None:
     """Return free memory to the system. A run over a long text leaves 50 MB of it between what is in use: glibc keeps
-    that, because it might be asked for again. Takes a few milliseconds.
-    """
+    that, because it might be asked for again. Takes a few milliseconds."""
     _call("malloc_trim", 0)
 
 

@@ -36,8 +36,7 @@ def where(error: BaseException) -> str:
 
 def let_go(error: BaseException) -> None:
     """Let go of the frames that an error, and those behind it, went through. Frames refer to the errors that they
-    handle, so these circles would wait for the garbage collection with all that the frames hold.
-    """
+    handle, so these circles would wait for the garbage collection with all that the frames hold."""
     error.__traceback__ = None
     behind = (error.__cause__, error.__context__, *(leaves(error) if isinstance(error, BaseExceptionGroup) else ()))
     for each in behind:

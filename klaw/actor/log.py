@@ -182,8 +182,7 @@ def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
 
 def log_what_nobody_caught() -> None:
     """Have warnings, and errors in threads and destructors, logged as events, with class and place: Python would write
-    them to standard error in pieces, and quote them.
-    """
+    them to standard error in pieces, and quote them."""
 
     def thread_failed(failed: threading.ExceptHookArgs) -> None:
         _log_uncaught("thread_failed", failed.exc_value)

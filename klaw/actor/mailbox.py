@@ -41,8 +41,7 @@ class Reply(Generic[T]):
 
     def then(self, call: "Callable[[Reply[T]], None]") -> "Reply[T]":
         """Have one function called with the cell when it is resolved, by whoever resolves it: it neither waits nor
-        raises. For requesters that need no task to wait in.
-        """
+        raises. For requesters that need no task to wait in."""
         self._then = call
         if self.resolved:
             call(self)
@@ -313,8 +312,7 @@ def answer_within(seconds: float, name: str) -> Iterator[None]:
 
 class Nudge:
     """A flag for one loop that anybody sets, and whether that loop has nothing left to do. Handles of actors that find
-    their work in the database inherit it.
-    """
+    their work in the database inherit it."""
 
     def __init__(self) -> None:
         self._news = trio.Event()

@@ -36,8 +36,7 @@ class Notifier:
 
     def send(self, *assignments: str) -> bool:
         """Send assignments such as ``READY=1`` or ``STATUS=TEXT``, each a line. Never waits and never raises. Returns
-        whether they were sent.
-        """
+        whether they were sent."""
         if not self._address:
             return False
         try:

@@ -1,6 +1,5 @@
 """What turns of chats and runs of tasks work with, and how both record tool calls: store each message at once, tell who
-watches, keep the account.
-"""
+watches, keep the account."""
 
 import io
 from collections.abc import Awaitable, Callable, Sequence

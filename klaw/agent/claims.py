@@ -33,8 +33,7 @@ log = structlog.get_logger("klaw.turn")
 
 def resumed_trail(unfinished: Iterable[Message], toolbox: Toolbox) -> Trail:
     """The trail of a turn that goes on with the stored tool messages of an interrupted one. Of a tool that is gone
-    meanwhile (an MCP server's) the worst is assumed.
-    """
+    meanwhile (an MCP server's) the worst is assumed."""
     specs = {spec.name: spec for spec in toolbox.all()}
     trail = Trail()
     for message in unfinished:

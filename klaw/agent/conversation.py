@@ -51,8 +51,7 @@ class Hooks(Protocol):
 
     async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
         """The model said ``text`` and wants ``calls``; ``echo`` goes back to it. Store the message: the tools run when
-        this returns.
-        """
+        this returns."""
         ...
 
     def started(self, call: PreparedCall) -> None:
@@ -79,8 +78,7 @@ class Host(Protocol):
 
     async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
         """The messages to begin with, for a model with that budget and a tool list of that size. Called again when they
-        prove too long.
-        """
+        prove too long."""
         ...
 
     def call(self, estimated: int, most: int) -> AbstractAsyncContextManager[Call]:

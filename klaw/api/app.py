@@ -101,8 +101,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 class _TwoLengths(HttpRefusal):
     """A request whose end a proxy before Klaw may see elsewhere, and behind it a request of somebody else (RFC 9112,
-    section 6.1).
-    """
+    section 6.1)."""
 
     def __init__(self) -> None:
         super().__init__(400, "a request has Content-Length or Transfer-Encoding, not both")
@@ -171,8 +170,7 @@ class _Outermost:
 
 class _Body:
     """A request's body. What nobody read of it is read before an answer ends: otherwise the client might never see the
-    answer, and hypercorn would wait forever for somebody to take the rest.
-    """
+    answer, and hypercorn would wait forever for somebody to take the rest."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

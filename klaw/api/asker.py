@@ -75,8 +75,7 @@ class Api:
 
     async def body(self, request: Request, at_most: int | None = None) -> bytes:
         """A request's body; of one that does not tell its length each piece counts as a frame. Raises HttpRefusal: too
-        long, or too slow.
-        """
+        long, or too slow."""
         most, body = at_most or self.services.config.http.max_body_bytes, bytearray()
         counted = "content-length" in request.headers
         setting = " (gateway.http.maxBodyBytes)" if at_most is None else ""

@@ -224,8 +224,7 @@ class Exchange:
 
     async def _ask_alone(self, on_text: OnText) -> Usage:
         """A program's own question, with the conversation that it is about: nothing is recalled, no tools, nothing is
-        stored.
-        """
+        stored."""
         llm: Llm = self.api.parts["llm"]
         route = llm.router.route(key="/v1")
         most = min(MAX_SIDE_TOKENS, route.max_output_tokens)
@@ -242,8 +241,7 @@ class Exchange:
 
     async def _about(self, room: int) -> tuple[ChatMessage, ...]:
         """The question behind the newest of the conversation for which there is room; one that comes without any, and
-        names its chat, is about that.
-        """
+        names its chat, is about that."""
         asked = self.transcript
         said: list[tuple[str, str]] = [(each.role, each.content) for each in asked.history]
         if not said and self.named is not None and len(asked.question.content) < MAX_SIDE_CHARS:

@@ -141,8 +141,7 @@ class Asked:
 
     async def _look(self) -> None:
         """The message may have been answered before it was sent again. What was to answer it may be gone: deleted with
-        the chat, failed for good, or left alone by a start of the server long after.
-        """
+        the chat, failed for good, or left alone by a start of the server long after."""
         idle = self._chats.chat_status(self._chat)["state"] in ("idle", "failed")
         await self._look_for_answer()
         if self.outcome is None and idle and self._idle and self.message.type is not Kind.COMMAND:

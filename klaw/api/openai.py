@@ -46,8 +46,7 @@ class StreamOptions:
 @attrs.frozen(kw_only=True)
 class ChatRequest:
     """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature. What is
-    null is not given.
-    """
+    null is not given."""
 
     messages: Annotated[list[Said], Bounds(1, MAX_MESSAGES)]
     stream: bool | None = False

@@ -1,6 +1,5 @@
 """Asking a knowledge base by itself: ``/rags/{id}/chat``, in a chat of its own for each user; and the files that
-answers refer to.
-"""
+answers refer to."""
 
 import os
 from functools import partial

@@ -292,8 +292,7 @@ async def place_of(
 
 def _asks(held: str, told: str) -> bool:
     """Whether a text is the question in a template that Open WebUI put around it when it had a file: the next time it
-    sends the question alone.
-    """
+    sends the question alone."""
     behind = (
         held.rpartition("</context> ")[2] if told and held.startswith("### Task: Respond to the user query") else ""
     )
@@ -314,8 +313,7 @@ def _fits(held: str, told: str) -> bool:
 
 def _same(held: Sequence[Held], came: Sequence[Came]) -> bool:
     """Whether they agree, one by one. Of what was forgotten nothing is known, nor how many messages it was for a
-    client: it must not come back because a client still has it, so what stands before and behind it decides.
-    """
+    client: it must not come back because a client still has it, so what stands before and behind it decides."""
     gone = [number for number, each in enumerate(held) if FORGOTTEN in each.last.metadata]
     if not gone:
         return len(held) == len(came) and all(one.agrees(other) for one, other in zip(held, came, strict=True))

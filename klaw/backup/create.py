@@ -138,8 +138,7 @@ class Source:
 
 def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[Source]:
     """What is no log: attachments, files of knowledge bases, core memory and the like, the configuration, the
-    workspace.
-    """
+    workspace."""
     # Any of them may be behind a link, and inside another one: what is compared are their real places.
     named = (paths.data_dir, paths.config_dir, paths.workspace, folder)
     data, config, workspace, _ = real = [each.resolve() for each in named]
@@ -161,8 +160,7 @@ def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[Source]:
 
 def _below(root: Path, without: set[Path]) -> Iterator[Path]:
     """All files and links below a folder, in order, and folders that cannot be read or lie too deep; links are not
-    followed.
-    """
+    followed."""
     closed: list[Path] = []
     for name, inner, names in os.walk(root, onerror=lambda error: closed.append(Path(error.filename))):
         here = Path(name)

@@ -1,6 +1,5 @@
 """The folder with backups: one folder for each, named by its time. What is not finished, or is being removed, has a dot
-before its name, and nobody takes it for a backup.
-"""
+before its name, and nobody takes it for a backup."""
 
 import errno
 import fcntl

@@ -1,6 +1,5 @@
 """What a backup holds: every file with its SHA-256, and how far the store was. JSON beside the files, with a digest of
-its own, so that one flipped byte anywhere is found.
-"""
+its own, so that one flipped byte anywhere is found."""
 
 import hashlib
 import json

@@ -1,6 +1,5 @@
 """Putting a backup in place. All of it is made ready beside where it belongs, and moved there by renames: the data
-folder last, so a kill leaves it whole or not there, and the same command again does the rest.
-"""
+folder last, so a kill leaves it whole or not there, and the same command again does the rest."""
 
 import os
 import shutil

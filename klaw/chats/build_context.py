@@ -1,6 +1,5 @@
 """What goes into a turn's first request: prompt files, facts, what is recalled, topics that fit, passages of knowledge
-bases, the window.
-"""
+bases, the window."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -50,8 +49,7 @@ def plan_of(
     pictures: Mapping[str, Image] | None = None,
 ) -> Plan:
     """What a turn's request is to be made from, before anything is recalled; see ``Snapshot``. ``pictures``: None for a
-    model that takes none.
-    """
+    model that takes none."""
     return plan(
         Snapshot(
             system_prompt=system_prompt,

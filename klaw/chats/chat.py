@@ -219,8 +219,7 @@ class _ChatActor:
 
     async def _store(self, submits: Sequence[Submit]) -> None:
         """Hand messages to the writer, in order; each is answered by itself, so that one refused id does not refuse
-        the others. The actor does not wait for that.
-        """
+        the others. The actor does not wait for that."""
         if self.unstored >= MAX_BATCH:
             await self._settle()
         for submit in submits:
@@ -286,8 +285,7 @@ class _ChatActor:
 
     async def _command(self, submit: Submit, command: Given | Unknown) -> None:
         """Store the command, carry it out, store the answer. A repeated id is acknowledged and not carried out
-        again.
-        """
+        again."""
         self.vitals.doing("carrying out a command")
         await self._settle()
         try:

@@ -113,8 +113,7 @@ class ChatDirectory:
 
     async def stop(self, user: UserId, name: str, seq: int | None = None) -> bool:
         """Cancel the chat's running turn; with a ``seq`` only if that message is the last that it answers, or waits to
-        be answered. Returns whether one was running. Raises InvalidName, ActorStopped.
-        """
+        be answered. Returns whether one was running. Raises InvalidName, ActorStopped."""
         handle = self._handles.get(names.chat_id(user, name))
         if handle is None or handle.mailbox.closed:
             return False
@@ -171,8 +170,7 @@ class ChatDirectory:
 
     async def unanswered(self, chat: ChatId) -> dict[str, Any] | None:
         """``chat_status`` of a chat in which a message has no answer, as long as nothing is done about that: with the
-        ``code`` and ``message`` of why. It is read from the store: a restart changes nothing.
-        """
+        ``code`` and ``message`` of why. It is read from the store: a restart changes nothing."""
         found = await self._agent.core.readers.run(pending.unanswered, chat)
         if isinstance(found, TurnRecord):
             why = found.receipt.get("reason", "the answer failed")

@@ -20,8 +20,7 @@ class NoServer(KlawError):
 
 class Refused(KlawError):
     """The server answered with an error; ``code`` tells which, ``problems`` every wrong field where there may be
-    several.
-    """
+    several."""
 
     def __init__(self, code: str, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)

@@ -115,8 +115,7 @@ async def _with_input(question: str) -> str:
 
 def _keyboard(*, once: bool) -> int | None:
     """Where to read keys while the output is drawn on a terminal; None: the output is no such terminal, or nobody can
-    type. For one question that is the controlling terminal where the input is something else.
-    """
+    type. For one question that is the controlling terminal where the input is something else."""
     if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
         return None
     at_hand = sys.stdin is not None and sys.stdin.isatty()

@@ -119,8 +119,7 @@ def _parts(asking: Ask, chat: str, form: str) -> Iterator[str]:
 
 def _file_name(name: str, taken: set[str]) -> str:
     """A chat's name as a file's; letters that take four bytes may make it too long for one, and a stick with FAT may
-    take two for the same.
-    """
+    take two for the same."""
     raw, small = name.encode(), name.casefold()
     if len(raw) <= MAX_NAME_BYTES and small not in taken:
         taken.add(small)

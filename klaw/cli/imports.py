@@ -121,8 +121,7 @@ def chatgpt(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, An
 @NOUN.operation("import_claude", Claude, cli="claude", show=_shown)
 def claude(asked: Claude, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
     """Import an export of Claude: the ZIP that its settings send, a folder, or conversations.json. What it remembered
-    becomes facts.
-    """
+    becomes facts."""
     from klaw.imports import claude
 
     return _imported(asked, paths, progress, claude.SOURCE, claude.read, asked.projects)

@@ -49,8 +49,7 @@ def _shown(answer: dict[str, Any]) -> Shown:
 def init(asked: Init, paths: Paths, home: str | None, say: Callable[..., None], *, quiet: bool) -> dict[str, Any]:
     """Make a workspace and a configuration. Nothing is written before the last answer. What exists is kept, unless it
     is a configuration that is still as this command made it. The exit code is 1 if a model was chosen and could not be
-    set, because the configuration is another one; the lines for it are printed.
-    """
+    set, because the configuration is another one; the lines for it are printed."""
     from klaw.errors import ToolRefused
     from klaw.setup.answers import SetupRefused
     from klaw.setup.make import make_config, make_folders, make_workspace

@@ -78,8 +78,7 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
 
 def _command(commands: Any, name: str, text: str, group: str = "") -> Parser:
     """Make a command: ``NAME_command`` of the module of its name, or ``GROUP_NAME_command`` of its group's, imported
-    when it is called: `klaw --help` stays quick.
-    """
+    when it is called: `klaw --help` stays quick."""
 
     def run(arguments: argparse.Namespace) -> int:
         from klaw.config.owner import enter

@@ -162,8 +162,7 @@ def _tested(answer: dict[str, Any]) -> Shown:
 def test(asked: Asked, paths: Paths, say: Say) -> dict[str, Any]:
     """Ask models a few tiny questions and say what works: the running server does, with its keys; without one, or with
     a configuration that it has not read yet, this command with those of the shell. The exit code is 1 if one of them
-    does not answer.
-    """
+    does not answer."""
     import trio
 
     from klaw.actor import log as logging

@@ -32,8 +32,7 @@ def warn(text: str) -> None:
 
 def written(lines: Lines, *, bold: bool | None = None) -> list[str]:
     """What an operation shows, harmless to the terminal. ``bold``: whether marked text is set in bold; None: where the
-    output is a terminal that has it.
-    """
+    output is a terminal that has it."""
     if bold is None:
         bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     out = []

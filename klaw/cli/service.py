@@ -82,8 +82,7 @@ def _done(answer: dict[str, Any]) -> Shown:
 def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[str, Any]:
     """Make user, folders, units, environment file and models, and enable the service. What is there stays, so it can be
     repeated, for instance after an update. The exit code is 1 if something failed, or a file that somebody edited was
-    kept.
-    """
+    kept."""
     from klaw.service.install import install, pull_models, this_program
     from klaw.service.units import ServiceInstallation, told
     from klaw.service.watch import unit_in

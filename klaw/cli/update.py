@@ -52,8 +52,7 @@ def check(asked: OfWheel) -> dict[str, Any]:
 def apply(asked: Apply, home: str | None, say: Say) -> dict[str, Any]:
     """Install the new version: doctor, backup, stop, install, start, doctor. When it does not answer within a minute,
     or its doctor finds new problems, the version and the database of before are put in place again, and the exit code
-    is 1.
-    """
+    is 1."""
     from klaw.service.update import Update
     from klaw.service.wheel import read_wheel
 
@@ -72,8 +71,7 @@ def apply(asked: Apply, home: str | None, say: Say) -> dict[str, Any]:
 def back(home: str | None, say: Say) -> dict[str, Any]:
     """Undo an update that was interrupted, by a power cut for instance: put the old version and database
     back. If `klaw` does not start, call it as /opt/klaw.before-update/bin/python -m klaw update back, with the folder
-    where it is installed.
-    """
+    where it is installed."""
     from klaw.actor import log as _log  # noqa: F401  this environment may be the one that is moved
     from klaw.service.update import Update
 
@@ -93,8 +91,7 @@ def _prefix() -> Path:
 @contextmanager
 def _steady(say: Say) -> Iterator[Say]:
     """Let the body end although the terminal goes away; it is interrupted once, and then not while it goes back. Gives
-    what tells its steps.
-    """
+    what tells its steps."""
 
     def interrupt(*_words: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):

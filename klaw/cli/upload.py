@@ -17,8 +17,7 @@ from klaw.operations.uploads import PIECE_BYTES
 
 def each(operation: Operation, arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
     """The command once for every thing that it names, with the file opened where it is one (``file``): as who gave the
-    command, also where root then becomes another. Raises OperationError.
-    """
+    command, also where root then becomes another. Raises OperationError."""
     field = next((each.name for each in attrs.fields(operation.arguments) if told(each).upload), None)
     values = getattr(arguments, f"asked_{field}", None)
     if not values:

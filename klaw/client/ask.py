@@ -1,6 +1,5 @@
 """One message and what comes of it: ``ask`` sends it, ``Waiter`` tells which event is its answer, and ``ShownAnswer``
-what to write of one that is streamed.
-"""
+what to write of one that is streamed."""
 
 import math
 from collections.abc import Callable

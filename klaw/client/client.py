@@ -265,8 +265,7 @@ class Client:
 
     def lost(self, loss: Loss) -> bool:
         """The connection is gone: forget what was asked of it; keep what is to be sent again. Returns whether it
-        had been up.
-        """
+        had been up."""
         was_up, self._up = self._up, False
         self._posts.clear()
         self._streams.lost()

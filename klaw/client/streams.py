@@ -243,8 +243,7 @@ class Streams:
 
     def refused(self, ref: str | None, chat: str | None) -> bool:
         """A request failed, or the server has trouble with a chat; returns whether it was a request from here. It is
-        made again with the next message of the chat.
-        """
+        made again with the next message of the chat."""
         if self._fills.pop(ref or "", None) is not None:
             return True
         if chat in self._cursors:

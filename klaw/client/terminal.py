@@ -1,6 +1,5 @@
 """``klaw chat`` at a terminal: what is typed goes out, what happens appears above the input line. The
-terminal is as it was in the end.
-"""
+terminal is as it was in the end."""
 
 import enum
 import math
@@ -100,8 +99,7 @@ class Press(enum.Enum):
 
 class Interrupts:
     """Ctrl-C: the first stops the turn or clears what is typed; one soon after, or with nothing to do, quits. Typed
-    text is never lost by leaving.
-    """
+    text is never lost by leaving."""
 
     def __init__(self) -> None:
         self._last = -math.inf
@@ -231,8 +229,7 @@ class Terminal:
 
     async def _spin(self) -> None:
         """Turn the spinner while something is being done; slowly while something is typed: a terminal that is just
-        being resized is better left alone, and long lines in it move most.
-        """
+        being resized is better left alone, and long lines in it move most."""
         while True:
             await self._spinning.wait()
             await trio.sleep(SLOW_SPIN_S if self._editor.text else SPIN_S)

@@ -14,8 +14,7 @@ _AS_EMOJI = "\ufe0f"
 
 def harmless(text: str) -> str:
     """Text that shows on a terminal and cannot command it: line ends stay, tabs become spaces, other control
-    characters become visible symbols, and reordering marks and lone surrogates become U+FFFD.
-    """
+    characters become visible symbols, and reordering marks and lone surrogates become U+FFFD."""
     return "".join(_harmless_character(each) for each in text.replace("\r\n", "\n"))
 
 

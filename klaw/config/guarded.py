@@ -134,8 +134,7 @@ def opened(root: Path, path: str) -> Iterator[OpenedFile]:
 
 def read(root: Path, path: str, limit: int) -> bytes | None:
     """The content of a file; None when there is none. Raises as ``opened``, and NotPlain for more than ``limit``
-    bytes.
-    """
+    bytes."""
     try:
         with opened(root, path) as file:
             return file.read(limit)
@@ -145,8 +144,7 @@ def read(root: Path, path: str, limit: int) -> bytes | None:
 
 def replace(root: Path, path: str, data: bytes) -> None:
     """Make ``data`` the content of a file, at once: a reader, or a power cut, sees the old one or the new one. Folders
-    are made; what has the name, also a link, is replaced. Raises OSError, NotPlain: nothing was changed.
-    """
+    are made; what has the name, also a link, is replaced. Raises OSError, NotPlain: nothing was changed."""
     folder, _, name = path.rpartition("/")
     with opened_folder(root, folder, make=True) as parent:
         atomic_file.replace(name, data, folder=parent)

@@ -197,8 +197,7 @@ def _address_problems(providers: dict[str, Any]) -> Iterator[Problem]:
 
 def _given(section: Mapping[str, Any], name: str) -> Any:
     """A value of the tree, with a reference looked up; one that leads nowhere counts as given and is reported by the
-    main walk.
-    """
+    main walk."""
     value = section.get(name)
     if isinstance(value, Reference):
         try:

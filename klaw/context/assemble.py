@@ -192,8 +192,7 @@ def assemble(
     plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | None = None, looked_up: ContextUsed | None = None
 ) -> Context:
     """Make the request's messages of a plan, what was recalled, which topics were chosen for it, and what was looked up
-    in knowledge bases.
-    """
+    in knowledge bases."""
     snapshot = plan.snapshot
     window = plan.window
     topics = pack(chosen, _present(snapshot, window), plan.topics_tokens)
@@ -253,8 +252,7 @@ def recall_block(recalled: Recalled) -> str:
 
 def layer(name: str, text: str, max_tokens: int) -> Layer:
     """A layer of the system prompt in at most about so many tokens; a line of a person's that looks like one of ours is
-    marked.
-    """
+    marked."""
     shown = shorten(text, max_tokens)
     marked = prose(shown) if name == "system_prompt" else shown
     return Layer(name=name, text=marked, tokens=tokens.estimate(marked), cut=shown != text)

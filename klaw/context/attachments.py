@@ -1,6 +1,5 @@
 """What of the files of messages stands in a request: pictures as they are, text behind the name of its file, of others
-the name. Pure.
-"""
+the name. Pure."""
 
 from collections.abc import Sequence
 

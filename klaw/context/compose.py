@@ -28,8 +28,7 @@ class Composer:
 
     def own(self, chat: ChatId, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
         """A message that Klaw makes: an answer, a reply to a command, a session break, a round of tools. The
-        arguments of calls in the metadata, and what goes back with them, count as tokens.
-        """
+        arguments of calls in the metadata, and what goes back with them, count as tokens."""
         return self._message(chat, self.new_id(), OWN_CHANNEL, role, kind, text, metadata)
 
     def _message(

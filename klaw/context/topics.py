@@ -223,8 +223,7 @@ def _is_within(candidate: TopicCandidate, places: Sequence[int], room: int) -> b
 
 def _fitting(candidate: TopicCandidate, places: Sequence[int], room: int) -> list[int]:
     """Places of the messages that are shown, in order: those that are worth most, each counting a little for the one
-    after it, its answer. Each may cost a mark of a gap before it; the last one also behind it.
-    """
+    after it, its answer. Each may cost a mark of a gap before it; the last one also behind it."""
     if room < MIN_LOG_TOKENS:
         return []
     gap = _cost([GAP])

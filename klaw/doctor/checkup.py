@@ -160,8 +160,7 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
 
 def _check_tails(done: Checkup, paths: Paths, logs: LogReport, *, running: bool) -> bool:
     """The logs were read before the database: of a running server the database has at least what they had. Returns
-    whether it has all that was acknowledged.
-    """
+    whether it has all that was acknowledged."""
     unknown, others = _unknown(paths, logs)
     if running and (unknown or any(others.values())):
         time.sleep(SECOND_LOOK_S)  # the writer may have been between log and database

@@ -1,6 +1,5 @@
 """What a user keeps of a chat beside its messages: a title, that it is out of the way, what is not recalled, from which
-knowledge bases it is answered. Pure.
-"""
+knowledge bases it is answered. Pure."""
 
 from typing import Annotated
 

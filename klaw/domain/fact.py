@@ -124,8 +124,7 @@ def fact_text(text: str) -> str:
 
 def normal_form(text: str) -> str:
     """What two texts that say the same in the same words have in common: case, width, punctuation and space do not
-    count.
-    """
+    count."""
     folded = normalized("NFKC", text).casefold().replace("ё", "е")
     return " ".join("".join(each if each.isalnum() or each in _MEANING else " " for each in folded).split())
 

@@ -83,8 +83,7 @@ def _longest(pieces: Iterable[str]) -> list[str]:
 @attrs.frozen
 class Quotes:
     """Finds pieces in texts. Each is known by one of its words, the rarest inside it; only where that word stands it is
-    looked for itself.
-    """
+    looked for itself."""
 
     pieces: tuple[str, ...]
     """The longest first."""

@@ -44,8 +44,7 @@ def import_id(text: str) -> str:
 
 def chat_prefix(source: str, key: str) -> str:
     """What the ids of all messages of one chat of a source begin with: by it the chat is found again, whatever it is
-    called by then.
-    """
+    called by then."""
     return f"{source}-{_digest(source, key)[:16]}"
 
 

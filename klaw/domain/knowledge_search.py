@@ -83,8 +83,7 @@ class FoundPassages:
     @property
     def why_nothing(self) -> str:
         """Why nothing is kept, as a code; empty where something is: ``no_content`` (small talk), ``search_failed``,
-        ``no_passages`` (none has a word of it or is near it), ``too_far`` (none is near enough), ``over_budget``.
-        """
+        ``no_passages`` (none has a word of it or is near it), ``too_far`` (none is near enough), ``over_budget``."""
         if self.kept:
             return ""
         if not self.query_words:

@@ -127,8 +127,7 @@ def zone(name: str) -> ZoneInfo:
 
 def local_time(moment: float, name: str) -> str:
     """A moment (Unix seconds) on the clock of a zone, with its offset: ``2026-11-23T09:00:00+01:00``. A zone that this
-    machine does not know gives UTC.
-    """
+    machine does not know gives UTC."""
     try:
         known: dt.tzinfo = zone(name)
     except InvalidName:

@@ -1,6 +1,5 @@
 """Which files of the workspace reach later prompts: they stand in them, are found by search, or tell an agent what to
-do. Pure.
-"""
+do. Pure."""
 
 from klaw.domain.names import LOCAL_USER, UserId
 

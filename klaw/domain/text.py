@@ -48,8 +48,7 @@ def minute(time: str) -> str:
 
 def printable(text: str) -> str:
     """The text with escapes for all that does not print as itself: nothing in it hides, by control characters, by
-    invisible ones or by turning the direction of writing.
-    """
+    invisible ones or by turning the direction of writing."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 

@@ -74,8 +74,7 @@ def record(by_model: Mapping[str, Spent]) -> dict[str, Any]:
 
 def dollars(nano: int) -> str:
     """An amount for people: cents from a dollar on, else four digits that matter; never ``$0`` for what is not
-    nothing.
-    """
+    nothing."""
     amount = nano / NANO
     if nano == 0 or amount >= 1:
         return f"${amount:,.2f}"

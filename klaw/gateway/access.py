@@ -108,8 +108,7 @@ def passed_on(headers: Mapping[str, str]) -> bool:
 
 def session_of(headers: Mapping[str, str]) -> str | None:
     """The secret of a browser's session. It needs no quotes, and so none are read: to undo those of a long cookie takes
-    ``http.cookies`` half a second.
-    """
+    ``http.cookies`` half a second."""
     for each in headers.get("cookie", "").split(";"):
         name, _, value = each.strip().partition("=")
         if name == COOKIE:

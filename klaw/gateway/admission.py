@@ -33,8 +33,7 @@ class TokenBucket:
 
     def take(self, now: float, count: float = 1.0) -> float:
         """Take so many tokens, of more than ``burst`` all that fit. Returns 0, or how many seconds to wait for them;
-        then nothing was taken.
-        """
+        then nothing was taken."""
         count = min(count, self._burst)
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
@@ -45,8 +44,7 @@ class TokenBucket:
 
     def wait(self, now: float, at_most_s: float) -> float | None:
         """Take one token, if need be one that is yet to come. Returns in how many seconds it comes; None: later than in
-        ``at_most_s``, and none was taken.
-        """
+        ``at_most_s``, and none was taken."""
         wait_s = self.take(now)
         if wait_s > at_most_s:
             return None
@@ -153,8 +151,7 @@ class Admission:
 
     def log_in(self, connection: str, user: UserId, now: float) -> UserAllowance | None:
         """A WebSocket has said a good hello, or an HTTP connection made a good request: what its user may send. None:
-        the user has, or all have, too many already.
-        """
+        the user has, or all have, too many already."""
         found = self._connections.get(connection)
         if found is None:
             return None  # it gave way in this moment

@@ -193,8 +193,7 @@ def allow_local(path: Path, *, allowed: bool) -> Access:
 
 def _change(path: Path, change: Callable[[Access], Access]) -> Access:
     """Change the file under a lock; it is written, private and at once, unless the same comes back. A new file does not
-    let this machine in by itself.
-    """
+    let this machine in by itself."""
     ensure_private_dir(path.parent)
     try:
         with os.fdopen(open_private(path.with_suffix(".lock"), os.O_RDWR), "rb") as lock:

@@ -154,8 +154,7 @@ class Gateway:
 
     async def _accept(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:
         """Accept until cancelled, all that wait at once: in a flood a newcomer need not wait until each before it had a
-        turn of the event loop.
-        """
+        turn of the event loop."""
         with listener.socket, socket.socket(fileno=os.dup(listener.socket.fileno())) as listening:
             listening.setblocking(False)
             while True:

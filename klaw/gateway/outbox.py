@@ -106,16 +106,14 @@ class Outbox:
 
     def interrupt(self, data: bytes) -> None:
         """Have bytes sent before all that waits, also by a closed outbox: a control frame. Those that nobody takes are
-        dropped, as of a peer that asks for pongs and does not read them.
-        """
+        dropped, as of a peer that asks for pongs and does not read them."""
         if len(self._control) + len(data) <= MAX_CONTROL_BYTES:
             self._control += data
             self._takers.unpark()
 
     async def take(self) -> list[str | bytes] | None:
         """What is to be sent next, several frames if they are short; None once it is closed and empty. Cancellation:
-        nothing was taken.
-        """
+        nothing was taken."""
         if self._frames or self._control or self._closed:
             await trio.lowlevel.checkpoint()
         while not (self._frames or self._control):

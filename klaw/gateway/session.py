@@ -255,8 +255,7 @@ class Session:
 
     async def _take(self, data: str | bytes, talk: "_Talk") -> float:
         """Handle a frame without waiting, except while a large one is read: whatever takes time is handed to a task.
-        Returns how many seconds to wait before the next one.
-        """
+        Returns how many seconds to wait before the next one."""
         if not self._still_allowed():
             return 0.0
         now = trio.current_time()

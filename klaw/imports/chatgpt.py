@@ -152,8 +152,7 @@ def _is_said(node: Any) -> bool:
 
 def _way(mapping: Any, current: Any) -> list[str]:
     """The messages that the user saw. Who follows whom stands in ``parent`` or in ``children``, or in both; where it
-    stands nowhere, the order of the export counts.
-    """
+    stands nowhere, the order of the export counts."""
     parents: dict[str, str | None] = {}
     made: dict[str, float] = {}
     named = {child: name for name, node in mapping.items() for child in node.get("children") or ()}

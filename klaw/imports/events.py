@@ -123,8 +123,7 @@ _FIRST, _END = dt.datetime(1990, 1, 1, tzinfo=dt.UTC).timestamp(), dt.datetime(2
 
 def moment(value: object, zone: dt.tzinfo | None = dt.UTC) -> str | None:
     """A time as exports have it (Unix seconds or milliseconds, or ISO-8601) as it is stored here; None: it is not
-    there, or no time of a message. ``zone``: where it says none; None: the machine's own.
-    """
+    there, or no time of a message. ``zone``: where it says none; None: the machine's own."""
     try:
         if isinstance(value, str):
             found = dt.datetime.fromisoformat(value)

@@ -163,8 +163,7 @@ class OpenedExport:
 
     def find(self, place: PurePosixPath) -> ExportEntry | None:
         """The ordinary file at a place of the export; of a file that stands alone also what is in a folder beside it. A
-        name alone, which somebody else wrote, could mean what has nothing to do with the export.
-        """
+        name alone, which somebody else wrote, could mean what has nothing to do with the export."""
         if self._zip is not None:
             try:
                 found: Path | zipfile.ZipInfo = self._zip.getinfo(str(place))

@@ -194,8 +194,7 @@ class _PendingMessages:
 
     def end(self) -> str | None:
         """Store the rest. Where people talked, Klaw's own conversation begins with a segment of its own. Returns what
-        the chat is called here.
-        """
+        the chat is called here."""
         if self._chat.people and self._last:
             own = message_id(self._prefix, "end", self._last)
             self._said.append(_as_said(own, Role.SYSTEM, Kind.SESSION_BREAK, "", self._last, {}))

@@ -27,8 +27,7 @@ _HALF, _FIRST_HALF = re.compile(rb"\\u[dD][89a-fA-F]"), re.compile(rb"\\u[dD][89
 
 class _BoundedReader:
     """Counts what is read for one value, and puts U+FFFD in the place of half a surrogate pair: of an emoji that a
-    program cut in two. The parser would not read on behind it.
-    """
+    program cut in two. The parser would not read on behind it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._rest = stream, b""
@@ -107,8 +106,7 @@ def items(stream: IO[bytes], alone: frozenset[str] = frozenset()) -> Iterator[An
 
 def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
     """All values of a document with their prefixes, in order: those at ``whole`` as a whole, of the others only texts,
-    numbers and the like. Raises as ``items``.
-    """
+    numbers and the like. Raises as ``items``."""
     ijson = import_module("ijson")
     bounded = _BoundedReader(stream)
     builder, depth, at = None, 0, ""
@@ -177,8 +175,7 @@ def _salvaged(
     stream: IO[bytes], name: str, done: int, chat: Callable[[Any, str], Iterator[Event]], error: Broken
 ) -> Iterator[Event]:
     """The chats behind a damaged one, which is named: each begins with the same two members as the first. Raises
-    ``error``: the file is cut off, or its chats are not told apart.
-    """
+    ``error``: the file is cut off, or its chats are not told apart."""
     first = _FIRST.match(stream.peek(1)) if isinstance(stream, io.BufferedReader) else None
     if first is None:
         raise error
@@ -202,8 +199,7 @@ DECODER = json.JSONDecoder(strict=False)
 
 def decoded(piece: bytes) -> tuple[Any, str]:
     """The value with which a piece of damaged JSON begins, and what stands behind it; None, and all of it: it cannot be
-    read.
-    """
+    read."""
     text = mended(piece).decode(errors="replace")
     try:
         value, end = DECODER.raw_decode(text)
@@ -218,8 +214,7 @@ PIECE_BYTES, MARK_BYTES = 1 << 20, 8_192
 
 def pieces(stream: IO[bytes], mark: re.Pattern[bytes]) -> Iterator[tuple[bytes, bool]]:
     """What stands before the first place where something begins, then each with what stands behind it; the last is told
-    as such. Of one that is too long only the beginning and the end.
-    """
+    as such. Of one that is too long only the beginning and the end."""
     rest, looked = b"", 0
     while data := stream.read(PIECE_BYTES):
         rest, begin = rest + data, 0

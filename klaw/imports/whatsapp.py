@@ -108,8 +108,7 @@ def _heads(
 ) -> Iterator[tuple[_MessageHead | None, str]]:
     """The lines of a file, each with what it is the head of. What somebody pasted from another chat is no head: it is
     written in another way than the file, or has a date that does not exist. ``odd`` gets the stamps that differ from
-    the others in words only: in words for the halves of a day that are not known, it may be.
-    """
+    the others in words only: in words for the halves of a day that are not known, it may be."""
     for text in _lines(file):
         head = _parse(text, style)
         if head is None and odd is not None and (other := _parse(text)) is not None:

@@ -75,8 +75,7 @@ class Stamp:
 
 def _year(year: int, era: str) -> int:
     """In the calendar of most: others count from 1911 (Taiwan), from the accession of an emperor, from Buddha. Raises
-    ValueError.
-    """
+    ValueError."""
     if era:
         return year + {"r": 2018, "令": 2018, "h": 1988, "平": 1988, "民": 1911}[era[0]]
     if year < 100:

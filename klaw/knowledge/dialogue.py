@@ -179,8 +179,7 @@ class Dialogue:
 
 def last_pair(history: Sequence[Message]) -> Pair | None:
     """The last question that was answered, and its answer; a question that itself referred to an earlier one stands as
-    it was searched.
-    """
+    it was searched."""
     answer = next((at for at in range(len(history) - 1, -1, -1) if _says(history[at], Role.ASSISTANT)), None)
     if answer is None:
         return None

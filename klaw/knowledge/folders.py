@@ -1,6 +1,5 @@
 """Which folders a base may have as sources. A user may add what lies below a folder of ``kb.folders`` or of the own
-workspace, whoever runs the server anything but Klaw's own folders. What touches the disk blocks.
-"""
+workspace, whoever runs the server anything but Klaw's own folders. What touches the disk blocks."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -123,8 +123,7 @@ class Ingest:
 
     async def give_up(self, document: Document) -> Document | None:
         """A document at which Klaw itself failed is left alone, until it changes. None: it is gone. Raises
-        StorageError.
-        """
+        StorageError."""
         try:
             return await self._fail(document, "failed", "could not be read by an error of Klaw; the log says where")
         except GoneError:

@@ -101,8 +101,7 @@ class Looker:
 
     async def forget(self, there: Collection[SourceId]) -> None:
         """Only these sources are left. Files that a kill or a client left are removed now and then. Raises
-        StorageError.
-        """
+        StorageError."""
         now = self._clock.now()
         if now >= self._swept_at + SWEEP_S:
             self._swept_at = now

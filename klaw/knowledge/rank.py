@@ -179,8 +179,7 @@ class _Wanted:
     def look(self, passage: FoundPassage) -> tuple[int, float, float, float, float, float]:
         """How many content words a passage has; which share of the question stands together in it, and which in pairs;
         which share of its numbers it has; whether the question names its page; and how far in front it stands, where
-        the question is about the whole document.
-        """
+        the question is about the whole document."""
         text = list(map(stem, words(passage.text)))
         there = {*text, *map(stem, words(passage.lead))}
         beside = self.pairs & set(pairwise(text)) if self.pairs else ()

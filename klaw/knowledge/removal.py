@@ -1,7 +1,6 @@
 """Removing bases and sources: nobody sees them any more at once, then their passages with full text and vectors go,
 their files, and what the logs say of them. The journal comes first: in the other order a watched folder would be read
-again meanwhile.
-"""
+again meanwhile."""
 
 import trio
 
@@ -61,8 +60,7 @@ async def remove(
 
 async def sweep(readers: Readers, writer: Writer) -> int:
     """Remove documents whose source is gone, a part at a time, so that nobody has to wait for long. Returns how many
-    there were. Cancellation: the rest is left to the next call.
-    """
+    there were. Cancellation: the rest is left to the next call."""
     total = 0
     while found := await readers.run(documents.orphans, AT_ONCE):
         for each in found:

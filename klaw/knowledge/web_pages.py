@@ -1,6 +1,5 @@
 """Fetches the pages that are sources, and fetches them again when they are old. What was fetched is kept in the data
-folder and read like an upload; of a page that is gone or cannot be reached, the last copy stays.
-"""
+folder and read like an upload; of a page that is gone or cannot be reached, the last copy stays."""
 
 import json
 from collections.abc import Callable, Collection
@@ -71,8 +70,7 @@ class WebPages:
 
     async def look(self, again: Collection[SourceId]) -> bool:
         """Fetch the pages that are due, one after the other. Returns whether other bytes are kept now. Raises
-        StorageError.
-        """
+        StorageError."""
         found = await self._readers.run(sources.every)
         pages = [source for source in found if source.kind is SourceKind.WEB]
         self.states = {source.id: self.states[source.id] for source in pages if source.id in self.states}

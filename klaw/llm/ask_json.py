@@ -116,8 +116,7 @@ async def ask_json(
 
 def read_answer(text: str, cls: type[T]) -> T:
     """The value of an answer: alone, in a fence, or with words around it. A list alone, as small models like to answer,
-    becomes the first field. Raises BadAnswer.
-    """
+    becomes the first field. Raises BadAnswer."""
     value = _json_in(text)
     if isinstance(value, list):
         value = {attrs.fields(cls)[0].name: value}  # type: ignore[arg-type]  # all of them are attrs classes

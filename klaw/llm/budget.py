@@ -60,8 +60,7 @@ class DailyBudget:
 
     def check(self, worst: Spent | None = None) -> str | None:
         """Which limit forbids a call, for users; None when it is allowed. ``worst`` None: whether a limit is used up
-        already.
-        """
+        already."""
         self._turn_the_day()
         held = sum(self._reserved.values(), self._spent)
         wanted = worst or Spent(cost_nano=1, unpriced_tokens=1)
@@ -84,8 +83,7 @@ class DailyBudget:
     @contextmanager
     def reserved(self, worst: Spent) -> Iterator[None]:
         """Set aside the most that a call may spend while it runs. What costs nothing is always allowed. Raises
-        OverBudget.
-        """
+        OverBudget."""
         refused = self.check(worst)
         if refused is not None:
             self._refused += 1

@@ -1,6 +1,5 @@
 """The one way to ask a model: a call is checked against the daily limits, goes through the models of its route until
-one answers, and is counted and priced. A piece of work (a turn, a run, a step in the background) has one ``Meter``.
-"""
+one answers, and is counted and priced. A piece of work (a turn, a run, a step in the background) has one ``Meter``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -38,8 +37,7 @@ log = structlog.get_logger("klaw.llm")
 @attrs.frozen(kw_only=True)
 class LlmClient:
     """What all calls to models share. Each call takes one of ``slots``: a turn takes its first before it reads
-    anything.
-    """
+    anything."""
 
     router: Router
     registry: Registry

@@ -87,8 +87,7 @@ def read_vectors(answer: Mapping[str, Any], count: int, dimension: int | None = 
 
 def read_scores(answer: Mapping[str, Any], count: int) -> dict[int, float]:
     """The relevance of ``count`` documents by their index; of any scale, and perhaps not of all. Raises
-    ProviderMalformed.
-    """
+    ProviderMalformed."""
     placed = _by_index(answer.get("results"), count)
     scores = _numbers([each.get("relevance_score") for each in placed.values()])
     return dict(zip(placed, scores, strict=True))

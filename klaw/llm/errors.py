@@ -79,8 +79,7 @@ class OverQuota(ProviderRefused):
 
 class ContextTooLong(ProviderRefused):
     """The prompt does not fit into the model's context; a shorter one may. ``context_tokens`` is the context length if
-    it is not the one that the caller planned with.
-    """
+    it is not the one that the caller planned with."""
 
     code = "context_too_long"
     context_tokens: int | None = None

@@ -116,8 +116,7 @@ ANSWER_S = 60.0
 @attrs.frozen(kw_only=True)
 class WantedPrice:
     """A question for the price list: ``api_url`` or ``service``, since only the service itself says what a model costs
-    there.
-    """
+    there."""
 
     model: str
     api_url: str | None

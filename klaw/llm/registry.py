@@ -1,6 +1,5 @@
 """What is known of a model, from the configuration, the price list, and defaults. Facts are answered at once; ``know``
-looks names up in the list.
-"""
+looks names up in the list."""
 
 import datetime as dt
 import ipaddress
@@ -49,8 +48,7 @@ class Registry:
 
     async def know(self, *names: str) -> None:
         """Look models up, ``provider/model``, where the list may know more than the configuration. It takes a second
-        the first time.
-        """
+        the first time."""
         if all(name in self._listed or self._question(name) is None for name in names):
             return
         async with self._lock:

@@ -35,8 +35,7 @@ Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "rerank
 
 class Router:
     """All routes of a configuration. Providers are made when a route to them is first asked for. ``context_tokens``
-    None: by the configuration alone.
-    """
+    None: by the configuration alone."""
 
     def __init__(
         self, config: EngineConfig, local: Callable[[], Provider], context_tokens: Callable[[str], int] | None = None
@@ -100,8 +99,7 @@ class Router:
 
     def problems(self) -> Mapping[str, str]:
         """Providers that refuse everything, lack a secret or are paused. It passes when a call succeeds, or after
-        ``PASSES_S``; not what stands in the way of a route.
-        """
+        ``PASSES_S``; not what stands in the way of a route."""
         refusing, paused, unset = {}, {}, {}
         now, routed = trio.current_time(), {name.partition("/")[0] for _, name in self._config.routing.places()}
         for name, service in self._all().items():

@@ -41,8 +41,7 @@ BREAK = Backoff(10.0, 300.0)
 
 def pause_before_retry(error: ProviderError, attempt: int, chance: float) -> float | None:
     """Seconds to wait, or None when a repetition is pointless. ``attempt`` counts from 0; ``chance`` in [0, 1) spreads
-    the callers.
-    """
+    the callers."""
     if not error.retryable or not isinstance(error, ProviderRefused | ProviderTimeout | ProviderNetworkError):
         return None
     # Full jitter: callers that failed together spread over the whole pause, and on average over half of it.

@@ -28,8 +28,7 @@ class Image:
 @attrs.frozen(kw_only=True)
 class Echo:
     """What a provider wants back with a message of its model: signatures, reasoning. Not shown, recalled or exported,
-    and sent to no other model. ``calls`` belong to its tool calls, in their order.
-    """
+    and sent to no other model. ``calls`` belong to its tool calls, in their order."""
 
     model: str = ""
     message: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
@@ -109,8 +108,7 @@ class Request:
 @attrs.frozen(kw_only=True)
 class Usage:
     """Tokens as counted by the provider. ``prompt_tokens`` includes those that were read from its cache, or written to
-    it, which some charge for; None if it does not say.
-    """
+    it, which some charge for; None if it does not say."""
 
     prompt_tokens: int
     completion_tokens: int

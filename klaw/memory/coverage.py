@@ -206,8 +206,7 @@ class Coverage(Nudge):
 
     async def _read(self, after: int, last: int) -> sql.Batch:
         """A range of messages, repaired if it needs it. What a repair did not help stays as it is until the next
-        pass.
-        """
+        pass."""
         batch = await self.readers.run(sql.read, after, last, self.pace.rows)
         if not batch.damage.repairable or not await self._repair(batch.damage):
             return batch

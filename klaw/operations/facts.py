@@ -1,6 +1,5 @@
 """What is remembered about a user: facts, and core memory beside them. The answers hold it, so they never go into a
-log.
-"""
+log."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -175,8 +174,7 @@ def _written(outcome: "T | KnownFact") -> T:
 
 def _author(caller: Caller) -> dict[str, Any]:
     """Whose statement it is that the caller writes down. What a program says is a model's, which may have read anything
-    before.
-    """
+    before."""
     if caller.client is None:
         return {"source": FactSource.USER, "origin": Origin.USER}
     return {"source": FactSource.TOOL, "origin": Origin.TOOL, "client": caller.client}

@@ -271,8 +271,7 @@ def understood(field: str, read: Callable[..., T], *given: Any) -> T:
 
 def timed(field: str, text: str | None, now: float, *, until: bool = False) -> str | None:
     """A time that a person gave, by the clock here unless it says otherwise, as it is stored; ``until``: the end of
-    what it names. Raises OperationError.
-    """
+    what it names. Raises OperationError."""
     from klaw.actor.clock import iso
     from klaw.memory.recall.dates import read_since, read_until
 
@@ -302,8 +301,7 @@ def something(fields: Any) -> Any:
 @attrs.frozen(kw_only=True)
 class Slash:
     """An operation as a slash command. Two may have the same word: then the one with ``rest`` is taken when text
-    follows the word.
-    """
+    follows the word."""
 
     word: str
     """With the slash."""

@@ -1,6 +1,5 @@
 """What an answer was made from, and what its turn did with one message. Only with ``texts`` the answer holds what was
-said; it never goes into a log.
-"""
+said; it never goes into a log."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast

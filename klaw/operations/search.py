@@ -1,6 +1,5 @@
 """Search in all that a user and the assistant said, in facts and in memory files. The answer holds pieces of messages,
-so it never goes into a log.
-"""
+so it never goes into a log."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, cast

@@ -174,8 +174,7 @@ async def status(
     address: "Callable[[], str | None]",
 ) -> "StatusAnswer":
     """Show what the server has stored, what it does, what it costs, and what is degraded. The exit code is 0 if nothing
-    is, 3 if something is, 1 if no server answers.
-    """
+    is, 3 if something is, 1 if no server answers."""
     from klaw.actor import log as logging
     from klaw.actor.clock import iso
     from klaw.store import overview

@@ -39,8 +39,7 @@ _LAST_YEAR = 9900
 
 def normalise(text: str) -> str:
     """Check an expression's form and give it with single spaces. Raises ValueError: its text says why, and
-    quotes at most a field's name.
-    """
+    quotes at most a field's name."""
     if len(text) > MAX_EXPRESSION:
         raise ValueError(f"must have at most {MAX_EXPRESSION} characters, got {len(text)}")
     if any(not " " <= character <= "~" and character != "\t" for character in text):
@@ -94,8 +93,7 @@ def fires(expression: str, zone: ZoneInfo, after: float) -> Iterator[int]:
 
 def moment_of(local: dt.datetime, zone: ZoneInfo) -> int:
     """The moment of a time on a zone's clock, in Unix seconds: of a doubled time the first, of a skipped one the end
-    of the gap.
-    """
+    of the gap."""
     return _moments(local, zone)[0]
 
 

@@ -207,8 +207,7 @@ def edit(
 
 def trigger_of(raw: Mapping[str, Any], *, now: float, default_zone: str) -> Trigger:
     """The trigger that ``cron``, ``every`` or ``at`` gives, for a task that is not made yet. Raises TaskError, with
-    every wrong field.
-    """
+    every wrong field."""
     given, problems = _given(raw, TaskFields, None)
     asked = _read(given, TaskFields, problems) or _sound(given, problems)
     trigger = _trigger(asked, given, problems, now=now, default_zone=default_zone, old=None)

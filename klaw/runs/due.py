@@ -128,8 +128,7 @@ def admit(
 
 def repeats_after_interruption(attempts: Sequence[Run]) -> bool:
     """Whether a one-shot (a task with ``at``, or a spawned subagent) is tried again after the process ended in its
-    midst: once, and not when something of it was delivered.
-    """
+    midst: once, and not when something of it was delivered."""
     if not attempts or attempts[-1].status is not RunStatus.INTERRUPTED:
         return False
     interrupted = sum(run.status is RunStatus.INTERRUPTED for run in attempts)
@@ -241,8 +240,7 @@ THRESHOLD_S = 5.0
 @attrs.define(kw_only=True)
 class ClockWatch:
     """The two clocks when they were last looked at. The monotonic one stands still while a machine is suspended and
-    knows nothing of a clock that is set; the wall clock shows both.
-    """
+    knows nothing of a clock that is set; the wall clock shows both."""
 
     wall: float
     """Unix seconds."""
@@ -251,8 +249,7 @@ class ClockWatch:
 
     def jumped_s(self, *, wall: float, monotonic: float) -> float:
         """Look at the clocks now. How far the wall clock went beyond the time that passed since the last look: positive
-        after suspend or when it was set forward, negative when it was set back, 0 when it did not jump.
-        """
+        after suspend or when it was set forward, negative when it was set back, 0 when it did not jump."""
         jump = (wall - self.wall) - (monotonic - self.monotonic)
         self.wall, self.monotonic = wall, monotonic
         return jump if abs(jump) >= THRESHOLD_S else 0.0
@@ -267,8 +264,7 @@ PATIENCE_S = 86_400.0
 @attrs.define(kw_only=True)
 class ClockTrust:
     """Whether the clock can be right. A board without one of its own starts in the year 1970, or where it was stopped;
-    what is due then is not known before the clock is set.
-    """
+    what is due then is not known before the clock is set."""
 
     last_seen: float
     """Time of the newest message when Klaw started, in Unix seconds."""

@@ -26,8 +26,7 @@ log = structlog.get_logger("klaw.heartbeat")
 
 def timed(task: Task, interval_s: int) -> Task | None:
     """The task with the interval that the configuration gives it; None when heartbeats are off. Other tasks as they
-    are.
-    """
+    are."""
     if task.name != HEARTBEAT:
         return task
     if not interval_s or task.inject_into is None:

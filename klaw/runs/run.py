@@ -200,8 +200,7 @@ class _Course:
 
 async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
     """Whether the user is told of a failure: not while another attempt follows, and once a day for each task (of what
-    a person asked for by hand always) and for each limit.
-    """
+    a person asked for by hand always) and for each limit."""
     if verdict.error is None or run.kind is RunKind.SPAWNED:
         return True
     today = day_of(run.started_at)

@@ -120,8 +120,7 @@ class Scheduling:
 
     def preview(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """When a task with these raw fields (``cron`` and ``zone``, ``every`` or ``at``) would run next. Raises
-        TaskError: fields are wrong; all are named.
-        """
+        TaskError: fields are wrong; all are named."""
         now = self._clock.now()
         trigger = drafting.trigger_of(raw, now=now, default_zone=self._zone)
         zone, anchor = raw.get("zone") or self._zone, drafting.anchor(trigger, now)
@@ -274,8 +273,7 @@ class Scheduling:
 
     def run_json(self, run: Run, *, whole: bool = False) -> Any:
         """A run as JSON, the same for all doors. ``whole``: with what was asked and what came of it; both may be
-        long.
-        """
+        long."""
         told = _fields(run, without=frozenset() if whole else _LONG)
         if run.status is RunStatus.RUNNING and any(job.run.id == run.id for job in self._scheduler.queued):
             told["status"] = WAITING

@@ -153,8 +153,7 @@ def _start(machine: Machine, *, start: bool) -> None:
 @contextmanager
 def readable_copy(source: Path, user: int) -> Iterator[Path]:
     """The known models of a folder for the service's user: a stick is often its owner's alone. Root reads it, so links
-    are not followed.
-    """
+    are not followed."""
     with tempfile.TemporaryDirectory(prefix="klaw-models-", dir="/var/tmp") as name:
         copy = Path(name)
         for spec in CATALOGUE:

@@ -1,6 +1,5 @@
 """One step after the other on a machine, or on a folder that stands for one: units, folders, links, programs. What is
-there already stays as it is, and every step is told. Blocks.
-"""
+there already stays as it is, and every step is told. Blocks."""
 
 import difflib
 import os

@@ -295,8 +295,7 @@ def sweep(data_dir: Path, before: float) -> int:
 
 def sent(data_dir: Path) -> dict[str, int]:
     """The sizes of all files of all users that are kept as sent, by their paths below the data folder. Blocks. Raises
-    OSError.
-    """
+    OSError."""
     found: dict[str, int] = {}
     for below in _folders(data_dir):
         with suppress(FileNotFoundError, guarded.NotPlain), guarded.opened_folder(data_dir, below) as folder:

@@ -1,6 +1,5 @@
 """SQL of ``klaw doctor``: SQLite's own checks, the covered counts, what the logs are compared with, whether rows of
-facts and people say what their history says, topics. Only reads.
-"""
+facts and people say what their history says, topics. Only reads."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

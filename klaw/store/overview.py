@@ -96,8 +96,7 @@ def find_turn(
 
 def quoted(connection: apsw.Connection, turn: TurnRecord) -> dict[str, dict[str, Any]]:
     """What the lines of a turn's receipt quote and is still there: messages by their numbers, facts and topics by their
-    ids.
-    """
+    ids."""
     receipt = turn.receipt
     seqs = [each["seq"] for each in receipt.get("recall", {}).get("candidates", ())]
     found = (each for seq in seqs for each in messages.after(connection, turn.chat, seq - 1, 1) if each.seq == seq)

@@ -1,7 +1,6 @@
 """Carry out the tool calls of one round at once, each with its own deadline. A call never fails with an exception:
 whatever is wrong becomes a text that tells the model what to do. Results are cleaned of control characters, and what is
-too long goes to a file.
-"""
+too long goes to a file."""
 
 import json
 import os
@@ -66,8 +65,7 @@ class Overflow:
 
     async def keep(self, context: ToolContext, name: str, text: str) -> tuple[str, bool] | None:
         """Write an output to a new file. Returns its path in the user's workspace and whether all of it fitted; None
-        when that failed (a full disk).
-        """
+        when that failed (a full disk)."""
         file = f"{name}-{self.new_id()}.txt"
         try:
             whole = await self.files.run(_write, self.workspace, context.user, file, text)

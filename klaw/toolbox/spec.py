@@ -35,8 +35,7 @@ _NO_SAVING = frozenset({"send_message", "web_fetch", "web_search"})
 @attrs.define(eq=False)
 class Trail:
     """What the tools of one turn or run have done so far. The executor adds to it; origin labels and the save-claim
-    guard read it.
-    """
+    guard read it."""
 
     outside: bool = False
     """Something from outside (the web, an MCP server, a program) was read, or may have been: the model may write its

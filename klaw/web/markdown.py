@@ -30,8 +30,7 @@ _ATTRIBUTES = {
 
 def to_html(text: str, at_most: int, *, colours: bool = True) -> str:
     """The HTML of a Markdown text. Pictures become links: nothing is loaded from elsewhere. Raises ValueError: it has
-    more than ``at_most`` characters.
-    """
+    more than ``at_most`` characters."""
     html = _reader(colours).render(text)
     if len(html) > at_most:
         raise ValueError

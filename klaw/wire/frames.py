@@ -370,8 +370,7 @@ class CaughtUp:
 @attrs.frozen(kw_only=True)
 class Error:
     """A frame was refused, or a turn failed. ``message`` never quotes what the client wrote; of the user's own turn it
-    may quote what the provider of the model said, on one line and without keys.
-    """
+    may quote what the provider of the model said, on one line and without keys."""
 
     type: ClassVar[str] = "error"
     code: str

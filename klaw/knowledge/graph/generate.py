@@ -1,6 +1,5 @@
 """A query that the model writes for a question (``kb.sparql.generate``): checked by real parsers before it is run,
-bounded in rows and time, and told together with what it found.
-"""
+bounded in rows and time, and told together with what it found."""
 
 import json
 import sys

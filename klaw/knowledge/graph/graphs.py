@@ -137,8 +137,7 @@ class Graphs:
 
     def problems(self) -> Mapping[str, str]:
         """Which graphs do not answer: see ``HasProblems``. What users call their sources is not told: everybody sees
-        it.
-        """
+        it."""
         now = self._now()
         self._troubles = {key: each for key, each in self._troubles.items() if now - each.at < _SHOWN_S}
         found = {}

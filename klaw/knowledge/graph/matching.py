@@ -81,8 +81,7 @@ def read_question(question: str, also: str = "", language: str = "") -> Asked:
 
 def form(word: str) -> str:
     """The stem of a word. Of surnames such as Чехов the stemmer takes more from the first case than from the others
-    (чех, чехов-а): a second time it takes that, too.
-    """
+    (чех, чехов-а): a second time it takes that, too."""
     base = stem(word)
     return stem(base) if "\u0400" <= base[:1] <= "\u04ff" else base
 
@@ -97,8 +96,7 @@ def languages(question: str, language: str) -> tuple[str, ...]:
 
 def needle(word: str) -> str:
     """A piece of a word, in small letters, that every form with its stem has: the beginning that both share, without a
-    last letter that changes (hope, hoping; city, cities).
-    """
+    last letter that changes (hope, hoping; city, cities)."""
     written, base = word.casefold().replace("ё", "е"), form(word)
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(written, base, strict=False)))
     piece = written[:shared] or written

@@ -96,8 +96,7 @@ def labelled(label: str, language: str) -> tuple[str, str]:
 
 def said_of(thing: tuple[str, str], languages: Sequence[str], limit: int) -> str:
     """What is said of a thing: ``p`` and ``v``. What is said of a thing without a name (``o``) stands in its place, two
-    deep: ``q``, ``r``; so do the members of a list.
-    """
+    deep: ``q``, ``r``; so do the members of a list."""
     pattern, term = thing
     blank = f"{term} ?p ?o . FILTER(isBlank(?o)) "
     ways = (
@@ -112,8 +111,7 @@ def said_of(thing: tuple[str, str], languages: Sequence[str], limit: int) -> str
 
 def said_with(thing: tuple[str, str], limit: int) -> str:
     """What is said of other things (``s``) and this one is the value of: ``p``, and ``q`` where a thing without a name
-    stands between.
-    """
+    stands between."""
     pattern, term = thing
     ways = f"?s ?p {term} . ", f"?s ?p ?o . FILTER(isBlank(?o)) ?o ?q {term} . "
     where = " UNION ".join(f"{{ {pattern}{way}FILTER(isIRI(?s)) }}" for way in ways)

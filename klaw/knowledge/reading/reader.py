@@ -66,8 +66,7 @@ class Limits:
 
     def of(self, size: int) -> Self:
         """Those of a document of so many bytes: one that is small takes little time, and has little text, however often
-        it repeats itself.
-        """
+        it repeats itself."""
         more_s = S_FOR_MB * size / 1_000_000
         return attrs.evolve(
             self,
@@ -257,8 +256,7 @@ class Reading:
 
     async def _stuck(self, problem: Told, *, guilty: bool = True) -> None:
         """The child is gone, or does nothing: another one goes on. It leaves out the page, unless that is not
-        ``guilty``: somebody, or a lack of memory in the system, ended the child.
-        """
+        ``guilty``: somebody, or a lack of memory in the system, ended the child."""
         if self.report.format != "pdf" or self._touched is None or self._restarts >= MAX_RESTARTS:
             self._fail(problem)
             return

@@ -1,6 +1,5 @@
 """The provider ``local``: the OpenAI client for the port that the embedded model listens on now, and ``LocalModel``,
-its state, which the model's process writes. Every change of it is one assignment without an await.
-"""
+its state, which the model's process writes. Every change of it is one assignment without an await."""
 
 import enum
 
@@ -98,8 +97,7 @@ log = structlog.get_logger("klaw.llm.local")
 
 class LocalProvider:
     """Args:
-    ready_within_s: how long a call waits for a model that is loading or restarting.
-    """
+    ready_within_s: how long a call waits for a model that is loading or restarting."""
 
     def __init__(self, model: LocalModel, *, ready_within_s: float) -> None:
         self._model = model

@@ -109,8 +109,7 @@ def main(arguments: list[str]) -> int:
 
 def _first_error(said: int) -> str:
     """The first error of llama.cpp's log, which is the cause of the others; without its time. A thread of llama.cpp
-    writes it, often only after the load has failed.
-    """
+    writes it, often only after the load has failed."""
     until = time.monotonic() + _LOGGED_WITHIN_S
     while True:
         found = re.search(rb"^\S+ E +(.+)\n", os.pread(said, _SAID_BYTES, 0), re.MULTILINE)

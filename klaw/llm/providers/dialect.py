@@ -102,8 +102,7 @@ class Assembly(ABC):
 
     def finish(self, rest: str = "") -> Iterator[Delta]:
         """The response is over; give what was held back. ``rest`` came outside of events, and may say why there is no
-        more.
-        """
+        more."""
         if rest and not self.complete:
             reason = parsed(rest)
             if not isinstance(reason, str) and error_text(reason):
@@ -225,8 +224,7 @@ def count(value: object) -> int | None:
 
 def _finished(calls: list[CallInProgress], new_id: Callable[[], str]) -> tuple[ToolCall, ...]:
     """The calls when the answer is over, each with an id of its own. What is wrong with one is told to the model when
-    it is carried out.
-    """
+    it is carried out."""
     finished: list[ToolCall] = []
     taken: set[str] = set()
     for call in calls:

@@ -237,8 +237,7 @@ class HttpProvider(HttpClient):
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
         """See ``Provider.stream``. Never retried after the first delta. What the model refuses is left out, and
-        remembered when it answers then.
-        """
+        remembered when it answers then."""
         trial, completion = _Trial(request, self._habits.get(request.model, Habits())), None
         for left in reversed(range(MAX_TRIES)):
             try:

@@ -118,8 +118,7 @@ class AnswerReader:
 
 class EventDecoder:
     """Server-sent events: chunks of bytes in, name and data of each event out. Comments and other fields are skipped.
-    An event that the end of the stream cuts off is dropped, as the standard says; see ``rest``.
-    """
+    An event that the end of the stream cuts off is dropped, as the standard says; see ``rest``."""
 
     def __init__(self, max_event_bytes: int, max_lines: int) -> None:
         self._max_event_bytes = max_event_bytes

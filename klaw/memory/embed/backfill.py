@@ -129,8 +129,7 @@ class Backfill:
 
     async def _embed_next(self) -> bool:
         """Embed the next few of what waits: facts and pieces of files first, which are few, then messages, then
-        passages of documents. Returns whether there may be more to do. Raises like ``_embed_kept``, ``_embed_some``.
-        """
+        passages of documents. Returns whether there may be more to do. Raises like ``_embed_kept``, ``_embed_some``."""
         waiting = await self.readers.run(passages.unembedded, self.vectors_id, PASSAGE_ROWS)
         if await self._embed_kept(waiting) or await self._embed_some():
             return True
@@ -142,8 +141,7 @@ class Backfill:
 
     async def _embed_kept(self, waiting: Sequence[passages.Unembedded]) -> bool:
         """Embed facts, pieces of files or passages of documents. Returns whether there may be more to do; not when none
-        of them could be stored. Raises StorageFull: they could not be stored. Raises ModelAway.
-        """
+        of them could be stored. Raises StorageFull: they could not be stored. Raises ModelAway."""
         if not waiting:
             return False
         try:
@@ -211,8 +209,7 @@ class Backfill:
 
     def _gathers(self, rows: int) -> bool:
         """Whether the few messages that wait go on waiting: storing vectors writes the same pages of several tables and
-        indexes for one message as for many.
-        """
+        indexes for one message as for many."""
         if 0 < rows < GATHER_ROWS and self.embedder.status.state is EmbedderState.READY:
             self.gathered_at = min(self.gathered_at, trio.current_time() + self.gather_s)
             if trio.current_time() < self.gathered_at:
@@ -222,8 +219,7 @@ class Backfill:
 
     async def _embed_uncoded(self, as_of: int) -> bool:
         """Embed again some messages that have a vector and no codes of their tokens, from before there were any.
-        Returns and raises like ``_embed_some``.
-        """
+        Returns and raises like ``_embed_some``."""
         if self.model.coder is None:
             return False
         found = await self.readers.run(token_codes.lacking, self.rows)
@@ -244,8 +240,7 @@ class Backfill:
 
     async def _share(self, parts: Iterable[P], embed: Callable[[P], Awaitable[T]]) -> list[T]:
         """Let ``embedding.threads`` workers embed parts of a fetch, each the next when it is done with one. Raises what
-        one of them raised.
-        """
+        one of them raised."""
         left, done = iter(parts), list[T]()
         refused: list[StorageFull | VectorsDamaged | ModelAway] = []
 

@@ -42,8 +42,7 @@ class EmbedQuery:
 
 class Embedder(Nudge):
     """Handle of the embedder actor. While its state is READY, it is idle when every message that can have a vector has
-    one.
-    """
+    one."""
 
     remedy = "`klaw models pull` fetches the model"
     """What helps when there is no model, for users."""
@@ -67,8 +66,7 @@ class Embedder(Nudge):
     async def prepare(self) -> str | None:
         """Be ready, where no actor sees to it (``offline.OfflineEmbedder``). Returns why there can be no vectors, as a
         code: ``embedding_off``, ``no_vectors``, ``no_model``, ``other_model``; None when there are, or the actor
-        knows.
-        """
+        knows."""
         return None
 
     def report_damage(self) -> None:

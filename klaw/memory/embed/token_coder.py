@@ -74,8 +74,7 @@ class TokenCoder:
 
     def query(self, projected: Floats, weights: Floats) -> Floats:
         """What stands for a question's tokens: each product with a code's signs is a part of the score, by the tokens'
-        weights.
-        """
+        weights."""
         return projected * self.spread * (weights / max(float(weights.sum()), _TINY))[:, np.newaxis]
 
 

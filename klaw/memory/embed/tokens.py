@@ -46,8 +46,7 @@ def clean(text: str) -> str:
 
 class SentencePieceTokenizer:
     """``sentencepiece.model`` as made by klaw.models.e5.source. The library reads it and normalises texts (NFKC); it is
-    not kept for the pieces, which take 35 MB there.
-    """
+    not kept for the pieces, which take 35 MB there."""
 
     def __init__(self, path: Path) -> None:
         import sentencepiece

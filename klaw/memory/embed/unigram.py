@@ -101,8 +101,7 @@ class Unigram:
 
     def _pieces_in(self, points: CodePoints, start: int) -> tuple[list[int], Indexes, npt.NDArray[np.int32]]:
         """All pieces that begin in a block of a text, by their beginnings and then their lengths: where those of each
-        beginning start, and where the last ones end; their ends; their ids.
-        """
+        beginning start, and where the last ones end; their ends; their ids."""
         points = points[start : start + _BLOCK + self._longest - 1]
         block = count = min(_BLOCK, len(points))
         hashes = np.zeros(count, np.uint64)

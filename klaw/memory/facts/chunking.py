@@ -196,8 +196,7 @@ def _grouped(block: _Block, target: int, begins: Callable[[str], bool]) -> Itera
 
 def _sentences(block: _Block, target: int) -> Iterator[_Block]:
     """A block that is too long and has no better place to be cut: between sentences, else between words, else where it
-    is full.
-    """
+    is full."""
     part = ""
     for sentence in _SENTENCE_END.split(block.text):
         for piece in _pieces(sentence, target):

@@ -188,8 +188,7 @@ class Forgetter:
         self, wanted: Wanted, at: str, before: Preview, *, with_facts: bool
     ) -> tuple[Forgot, Sequence[int]]:
         """Take it out of the database, of many messages a part at a time, so that nobody has to wait for long. Returns
-        what was done as if it were one entry, and the numbers of all. A kill in between: the next start goes on.
-        """
+        what was done as if it were one entry, and the numbers of all. A kill in between: the next start goes on."""
         run, look = self.writer.run, before.look
         for _ in range(LOOKS):  # whoever looks again in the writer keeps all others waiting
             if await self.readers.run(applying.is_current, wanted, look):
@@ -213,8 +212,7 @@ class Forgetter:
         self, done: Forgot, entries: Sequence[int], *, everywhere: bool
     ) -> tuple[int, tuple[Held, ...], bool]:
         """Clean the logs and the files of what was taken out. Returns how many lines were rewritten, what still holds
-        it, and whether the database was rebuilt.
-        """
+        it, and whether the database was rebuilt."""
         lines = await self._clean(done)
         held, vacuumed = await self._compact(done) if everywhere else ((), False)
         for first in range(0, len(entries), NOTED_AT_ONCE):

@@ -271,22 +271,19 @@ _DOTTED = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
 
 def read_since(text: str, now: float, zone: Zone = None) -> float:
     """Unix seconds of the beginning that a text names. ``now`` is what "yesterday" is counted from, ``zone`` that of a
-    time without an offset; None: this machine's. Raises InvalidValue, which says which forms there are.
-    """
+    time without an offset; None: this machine's. Raises InvalidValue, which says which forms there are."""
     return _read(text, now, zone)[0]
 
 
 def read_until(text: str, now: float, zone: Zone = None) -> float:
     """Unix seconds of the end that a text names, not included; a day, month or year is over then. Like ``read_since``
-    otherwise.
-    """
+    otherwise."""
     return _read(text, now, zone)[1]
 
 
 def _read(text: str, now: float, zone: Zone) -> tuple[float, float]:
     """First moment, and the first one after it. Days are read without a zone, and then are in it: not each has 24
-    hours.
-    """
+    hours."""
     given = " ".join(text.split()).casefold()
     try:
         for read in (_named_day, _ago, _numbers, _moment):

@@ -110,8 +110,7 @@ class Pool:
 
     def matrix(self, token_scores: Mapping[int, float]) -> Float64:
         """The features with what the tokens say: by how many standard deviations a score differs from the mean. An
-        entry without one counts as the mean.
-        """
+        entry without one counts as the mean."""
         if not token_scores:
             return self.features
         features = self.features.copy()

@@ -153,8 +153,7 @@ class Recall:
         self, text: str, scope: Scope, depth: Depth, account: Account, size: int | None = None, limit: int | None = None
     ) -> tuple[Query, Ranking]:
         """Read the query and rank the best ``size`` of what the searches find for it, all if it is None; the best
-        ``limit`` of that.
-        """
+        ``limit`` of that."""
         query, pool = await self._gather(text, scope, depth, account, size)
         with account.step("rank"):
             return query, await self._threads.run(lambda: pool.rank(account.token_scores(), limit))

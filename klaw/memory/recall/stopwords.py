@@ -116,8 +116,7 @@ def _small_talk_at() -> tuple[re.Pattern[str], ...]:
 
 def _is_small_talk(run: str) -> bool:
     """Whether a run is made of such words. Each place is looked at once: a pattern that repeats them tries every way to
-    cut the run, and so never ends on a long one.
-    """
+    cut the run, and so never ends on a long one."""
     ends = {0}
     for place in range(len(run)):
         if place > max(ends):

@@ -211,6 +211,5 @@ class Summarizer(Nudge):
 
 def is_open(now: float, stored: float) -> bool:
     """Whether an attempt may be made. A moment that is farther off than any pause was written by a clock that was set
-    back since: it does not count. Pure; Unix seconds.
-    """
+    back since: it does not count. Pure; Unix seconds."""
     return now >= stored or stored - now > SLOW.most_s + 24 * 3600

@@ -280,8 +280,7 @@ class FactExtractor:
 
     async def _is_newer(self, evidence: Message, old: Fact) -> bool:
         """Whether a message was said after what a kept fact says. Topics are not always archived in the order in which
-        they were talked about, and the older statement must not win.
-        """
+        they were talked about, and the older statement must not win."""
         if old.message is None or old.source is FactSource.USER:
             return old.updated_at <= evidence.created_at
         source = await self.readers.run(messages.find, old.user, old.message)

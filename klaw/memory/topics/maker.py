@@ -26,8 +26,7 @@ from klaw.store.search.topic_vectors import TopicVector
 @attrs.frozen
 class TopicMaker:
     """Makes topics in one store. A vector that cannot be made now the archivist makes later. ``as_of``: the memory
-    journal's last entry before what a topic is made of was read.
-    """
+    journal's last entry before what a topic is made of was read."""
 
     readers: Readers
     writer: Writer

@@ -221,8 +221,7 @@ class PeopleExtractor:
 
     async def _same(self, topic: Topic, change: PersonChange) -> Person | None:
         """The known person that an ``add`` names again. Two of one name are two people only when the model gives each
-        a relation of its own; which of several is meant nobody can tell.
-        """
+        a relation of its own; which of several is meant nobody can tell."""
         named = await self.readers.run(sql.by_names, topic.user, [change.name, *change.aliases])
         relation = normal_name(change.relation)
         fitting = [each for each in named if not relation or normal_name(each.relation) in ("", relation)]

@@ -144,8 +144,7 @@ class TopicSearch:
 
     async def _messages(self, text: str, words: Sequence[str], filters: TopicFilters) -> list[int]:
         """Row ids of the best messages by words. Those by vector would find one topic in a hundred more, and take three
-        times as long as all the rest.
-        """
+        times as long as all the rest."""
         end = await self.readers.run(history_end, filters.user)
         query = await self._threads.run(read_query, text, int(self.clock.now()), end.latest)
         history = await self.readers.run(

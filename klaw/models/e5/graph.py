@@ -134,8 +134,7 @@ class _Graph:
 
     def _sum(self, values: list[str], output: str) -> str:
         """Not ``Add``: ONNX Runtime would fuse that with the node behind it, and its ``SkipLayerNormalization`` takes
-        five times as long as the two apart.
-        """
+        five times as long as the two apart."""
         return self.node("Sum", values, output)
 
     def _residual_norm(self, value: str, skip: str, prefix: str, output: str) -> str:

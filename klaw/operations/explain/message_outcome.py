@@ -72,8 +72,7 @@ def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
 
 def what_became(turn: TurnRecord | Turn, message: Message) -> str:
     """What a turn of the message's user did with it, as a code. Its receipt may be of any version; it is empty when no
-    context was put together.
-    """
+    context was put together."""
     receipt = turn.receipt
     shown = in_topic(receipt, message) is not None
     if turn.chat != message.chat:

@@ -65,8 +65,7 @@ def words_of(message: Message) -> list[str]:
 
 def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: Fixed) -> Found:
     """Put together what was looked up of a message; ``fixed``: its user's prompt files, which take their share of the
-    context.
-    """
+    context."""
     rare = sorted((pair for pair in about.frequencies.items() if pair[1]), key=lambda pair: pair[1])
     planned = _plan(about.next_rows, about, config, fixed)
     return Found(message=message, about=about, planned=planned, rare_words=rare[:RARE_WORDS])

@@ -121,8 +121,7 @@ async def _connect(path: Path, flags: int) -> "AsyncConnection":
 
 async def _close(connection: "AsyncConnection") -> None:
     """Close a connection, whatever happens: a cancelled ``aclose`` would leave its non-daemon thread alive and the
-    process hanging. Hence the shield.
-    """
+    process hanging. Hence the shield."""
     with trio.move_on_after(CLOSE_S, shield=True):
         await connection.aclose()
 

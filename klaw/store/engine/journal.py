@@ -203,8 +203,7 @@ class Journal:
 
     def exchange_all(self, rewrites: Sequence[LogRewrite], *, most: int) -> list[LogRewrite]:
         """Like ``exchange``, of several: their folders are left to ``sync_folder`` of each, or to the next checkpoint.
-        Returns those to which more was appended. Raises OSError, as ``exchange``.
-        """
+        Returns those to which more was appended. Raises OSError, as ``exchange``."""
         left = [each for each in rewrites if not self.exchange(each, most=most, durable=False)]
         self._new_folders.update(each.folder for each in rewrites if each not in left)
         return left
@@ -311,8 +310,7 @@ class Journal:
 
     def _put_back(self, path: str, lines: list[bytes], reach: int) -> int:
         """Append those lines that the log lacks. They are looked for in its last ``reach`` bytes, and farther back as
-        long as some are not found: a group that was cut off may stand behind them.
-        """
+        long as some are not found: a group that was cut off may stand behind them."""
         full = self._root / path
         missing = lines
         if full.exists():

@@ -256,8 +256,7 @@ def _redacted(column: str, value: str | None, quotes: Quotes) -> str | None:
 
 def merge_small_indexes(connection: apsw.Connection) -> None:
     """Merge the indexes in which rows were replaced before they were told to leave no words: what was taken out of them
-    is a mark beside the old words until then. That of messages is large, and nothing but forgetting takes words out.
-    """
+    is a mark beside the old words until then. That of messages is large, and nothing but forgetting takes words out."""
     for table in _FTS[1:]:
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608 - constants
 

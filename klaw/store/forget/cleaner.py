@@ -24,8 +24,7 @@ _OWN_LINES = tuple(
 
 def needles(pieces: Sequence[str]) -> list[bytes]:
     """The bytes to look for: as text and as JSON has it. A long piece also by its beginning and its middle, because a
-    database spreads it over pages.
-    """
+    database spreads it over pages."""
     parts = [part for piece in pieces for part in (piece, *_parts(piece))]
     found = {part.encode() for part in parts} | {rows.dumps(part)[1:-1].encode() for part in parts}
     return sorted(found)

@@ -297,8 +297,7 @@ WHERE c.user_id = ?1 AND c.value IS NOT NULL AND (
 
 def facts_of(connection: apsw.Connection, user: UserId, derived: Derived) -> tuple[set[str], set[str]]:
     """Facts that were ever saved by what was derived, or drawn from its messages: those that are there, and removed
-    ones, whose history is there.
-    """
+    ones, whose history is there."""
     by = json.dumps([*derived.turns, *derived.runs])
     bound = (user, json.dumps(derived.rowids), by, json.dumps(derived.effects.facts))
     rows = connection.execute(_FACTS, bound).fetchall()

@@ -85,8 +85,7 @@ def together(entries: Sequence[ForgetEntry]) -> list[list[ForgetEntry]]:
 
 def merged(entries: Sequence[ForgetEntry]) -> ForgetEntry:
     """One forgetting of several entries: the first says all that goes but the messages that went by the others, and
-    what was made of those meanwhile.
-    """
+    what was made of those meanwhile."""
     return attrs.evolve(
         entries[0],
         messages=tuple(sorted({one for each in entries for one in each.messages})),

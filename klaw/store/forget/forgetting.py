@@ -1,6 +1,5 @@
 """Forgetting: what is taken out of the database, and cleaning the logs. ``klaw.memory.forget`` is the only one who
-calls it. What ``forget`` began the next start finishes.
-"""
+calls it. What ``forget`` began the next start finishes."""
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
@@ -239,8 +238,7 @@ MOST_AT_START = 500
 
 def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
     """Finish what a kill interrupted, but what is large. Returns how many forgettings that were. Raises OSError,
-    apsw.Error, StorageError.
-    """
+    apsw.Error, StorageError."""
     several = [each for each in together(applying.pending(connection)) if len(each[0].asked) <= MOST_AT_START]
     for entries in several:
         _finish(connection, journal, root, entries)
@@ -288,8 +286,7 @@ def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: 
 
 def texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:
     """The texts, of very many the longest, as far as the logs still have them: none of them when only the last round
-    was cut off.
-    """
+    was cut off."""
     asked, with_files = frozenset(entry.asked), []
 
     def contents() -> Iterator[str]:

@@ -1,6 +1,5 @@
 """SQL of forgetting knowledge bases and their sources: what goes by the logs' own lines, and the texts of passages that
-receipts of answers hold. The answers themselves stay.
-"""
+receipts of answers hold. The answers themselves stay."""
 
 import json
 from collections.abc import Sequence

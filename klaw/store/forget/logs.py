@@ -87,8 +87,7 @@ _REMEDIES = {
 
 def aside(root: Path) -> list[Held]:
     """Files beside the data that hold what was, also in forms that no search for bytes finds: databases of before,
-    backups, what was damaged.
-    """
+    backups, what was damaged."""
     found = []
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
@@ -243,8 +242,7 @@ def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None
 def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
     """Bring all that was written into the database file and empty the write-ahead log; ``vacuum``: rebuild the file,
     so that no page holds what was once there. Returns whether the log was emptied: not while another process, such as a
-    backup, reads an older state; then it is still owed.
-    """
+    backup, reads an older state; then it is still owed."""
     applying.merge_small_indexes(connection)
     if vacuum:
         connection.execute("VACUUM")

@@ -330,8 +330,7 @@ class Seen:
 
 def is_read(connection: apsw.Connection, wanted: Wanted, said: Said, seen: Seen) -> bool:
     """Whether what was read is the same as when it was seen. Of other chats of the user only files, answers of
-    commands, and what a turn or a run has sent there make a difference; to an import nothing does.
-    """
+    commands, and what a turn or a run has sent there make a difference; to an import nothing does."""
     if wanted.channel:
         return True
     if connection.execute(_ELSEWHERE, (seen.rowid, wanted.user)).get:

@@ -1,6 +1,5 @@
 """SQL of forgetting: from messages to the turns that dealt with them, and to what those stored. A chat is read once,
-however many of its messages go.
-"""
+however many of its messages go."""
 
 import json
 from bisect import bisect_left, bisect_right
@@ -73,8 +72,7 @@ WHERE chat_id = ?1 AND seq > ?2 AND seq < ?3 AND type IN ('tool_call', 'tool_res
 
 def interrupted(connection: apsw.Connection, chat: ChatId, seqs: Sequence[int], turns: set[str]) -> set[str]:
     """Turns on the messages that a kill cut off in the middle of their rounds: they have no record, and another one
-    went on with them. Their rows stand between a message and the next turn on others.
-    """
+    went on with them. Their rows stand between a message and the next turn on others."""
     others = [row[0] for row in connection.execute(_OTHERS, (chat, seqs[0], json.dumps(sorted(turns))))] + [1 << 62]
 
     def end_of(seq: int) -> int:

@@ -104,8 +104,7 @@ _NAMED = "SELECT user_id, chat_id, seq, metadata FROM messages WHERE instr(metad
 
 def named(connection: apsw.Connection) -> dict[str, tuple[int, str]]:
     """Of every file that a message refers to its size and the newest such message (``main#7``), by the path at which it
-    is kept below the data folder.
-    """
+    is kept below the data folder."""
     return {
         attachments.path_of(UserId(user), each.sha256): (each.bytes, f"{chat}#{seq}")
         for user, chat, seq, metadata in connection.execute(_NAMED)

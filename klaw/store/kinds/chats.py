@@ -1,7 +1,6 @@
 """Chats as their user sees them: with a title, archived, deleted, with messages that are not recalled, bound to
 knowledge bases.
-``kinds.messages`` has their other rows.
-"""
+``kinds.messages`` has their other rows."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -123,8 +122,7 @@ ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = '', archived
 
 def forget(connection: apsw.Connection, user: UserId, chat: ChatId, seq: int, entry: int) -> None:
     """Leave nothing of a user's chat but its numbers, by an entry of the memory journal: what was said up to ``seq`` is
-    being forgotten.
-    """
+    being forgotten."""
     connection.execute(_FORGET, (chat, user, entry, seq))
 
 

@@ -73,8 +73,7 @@ _MOST_STANDING = 100
 
 def standing(connection: apsw.Connection, user: UserId) -> list[Fact]:
     """A user's facts that are to stand in every context, the most important first. None that may be somebody else's
-    words: what a page brought must not get into every prompt.
-    """
+    words: what a page brought must not get into every prompt."""
     return _FACTS.all(connection, _STANDING, user, STANDING_IMPORTANCE, STANDING_CATEGORY, _MOST_STANDING)
 
 
@@ -116,8 +115,7 @@ _DROP_VECTOR = "DELETE FROM vec_facts WHERE rowid = ?"
 
 def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
     """The row, its full text, its history. A vector of another text goes, and so does that of a fact which is history
-    now.
-    """
+    now."""
     FACT.note(connection, entry)
     present = connection.execute(_PRESENT, (entry.user, entry.key)).fetchone()
     rowid, text = present or (entry.entry, None)

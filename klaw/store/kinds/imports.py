@@ -1,6 +1,5 @@
 """What came from other programs. Which import brought a message stands in its channel, and of a fact or a person in
-``imported``, so there is no table of imports: an import is there as long as something of it is.
-"""
+``imported``, so there is no table of imports: an import is there as long as something of it is."""
 
 import json
 from collections import Counter
@@ -139,8 +138,7 @@ def missing(connection: apsw.Connection, user: UserId, ids: Sequence[str]) -> li
 
 def _id(connection: apsw.Connection, user: UserId, given: str, undone: dict[str, bool]) -> str:
     """The id that a message gets. What was forgotten stays forgotten; but what an import brought that was undone as a
-    whole may come again, and the id that it had is taken.
-    """
+    whole may come again, and the id that it had is taken."""
     for number in range(2, MOST_AGAIN + 2):
         own = given if number == 2 else f"{given}.{number - 1}"
         known = messages.find(connection, user, own)
@@ -207,8 +205,7 @@ while hundreds of them are made durable at once."""
 
 def sync(data_dir: Path, logs: Iterable[str]) -> dict[str, int]:
     """Make logs and their folders durable while others use the writer, so that it has little left to do. Returns the
-    bytes of the logs that are durable. Blocks. Raises OSError.
-    """
+    bytes of the logs that are durable. Blocks. Raises OSError."""
     sizes = {}
     for log in logs:
         with suppress(FileNotFoundError):

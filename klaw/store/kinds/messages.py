@@ -281,8 +281,7 @@ ORDER BY seq DESC LIMIT ?
 
 def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
     """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: questions and
-    answers, what an answer said before it called tools, and what is forgotten.
-    """
+    answers, what an answer said before it called tools, and what is forgotten."""
     return MESSAGES.all(connection, _SHOWN, chat, limit)[::-1]
 
 

@@ -107,8 +107,7 @@ def _unfinished(
     connection: apsw.Connection, newest: Sequence[Message], pending: Sequence[Message]
 ) -> tuple[Message, ...]:
     """Tool messages behind the first pending message whose turn failed or was interrupted. Those of a finished turn can
-    stand there too: a question that came in while its tools ran.
-    """
+    stand there too: a question that came in while its tools ran."""
     tools = [m for m in newest if pending and m.seq > pending[0].seq and m.type in _TOOL_KINDS]
     ids = {str(message.metadata.get("turn")) for message in tools}
     ended = turns.over(connection, ids) if ids else set()

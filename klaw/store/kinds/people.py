@@ -326,8 +326,7 @@ def own_names(connection: apsw.Connection, user: UserId, persons: Iterable[Perso
 
 def past_of_others(connection: apsw.Connection, user: UserId, gone: Collection[PersonId]) -> tuple[int, ...]:
     """Entries of the memory journal by which what was known of somebody else named these people, and does no more.
-    Namesakes are left alone.
-    """
+    Namesakes are left alone."""
     finders = [Finder((name,)) for name in own_names(connection, user, gone).values()] if gone else []
     states: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for entry, person, value in connection.execute(_STATES, (user,)) if finders else ():

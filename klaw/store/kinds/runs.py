@@ -285,8 +285,7 @@ SELECT {_RUNS.columns} FROM latest CROSS JOIN runs USING (user_id, task, kind, d
 
 def latest_attempts(connection: apsw.Connection, now: str) -> dict[tuple[UserId, TaskName], list[Run]]:
     """Of each enabled task the attempts, in their order, at its latest fire time that is not after now; tasks without
-    any are left out.
-    """
+    any are left out."""
     found: dict[tuple[UserId, TaskName], list[Run]] = {}
     for run in map(_RUNS.read, connection.execute(_LATEST, (now,))):
         found.setdefault((run.user, run.task), []).append(run)

@@ -126,8 +126,7 @@ ORDER BY s.updated_at DESC LIMIT ?2
 
 def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[ChatId]:
     """Chats with so many messages after their last summary, the last used first. Whether they need one is not said. A
-    chat that was imported, and in which nothing was answered since, needs none.
-    """
+    chat that was imported, and in which nothing was answered since, needs none."""
     return [ChatId(row[0]) for row in connection.execute(_CANDIDATES, (messages_, limit))]
 
 
@@ -177,8 +176,7 @@ def read_key(key: object) -> tuple[ChatId, int]:
 
 def copy_path(chat: ChatId, number: int) -> str:
     """Where the Markdown copy of a summary is, relative to the data folder. The chat's name is encoded, so it leads
-    nowhere else.
-    """
+    nowhere else."""
     return f"{COPIES}/{encode_name(chat)}/{number:04d}.md"
 
 
@@ -188,8 +186,7 @@ _OF_SUMMARY = frozenset(attrs.fields_dict(Summary))
 @attrs.frozen(kw_only=True)
 class SummaryPut(NewSummary):
     """A summary that was stored, and what it did to the others of its segment: one line, so that a kill leaves all of
-    it or nothing.
-    """
+    it or nothing."""
 
     number: int
     supersedes: tuple[int, ...] = ()
@@ -317,6 +314,5 @@ _PUT_FAILURE = rows.insert("summary_failures", Failure).replace("INSERT", "INSER
 
 def note_failure(tx: Transaction, failure: Failure) -> None:
     """Remember that a chat's summary failed and when it may be tried again, also over a restart. It is no part of the
-    logs.
-    """
+    logs."""
     tx.connection.execute(_PUT_FAILURE, rows.values(failure))

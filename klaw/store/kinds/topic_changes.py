@@ -101,8 +101,7 @@ def _touching(
 
 def later(connection: apsw.Connection, user: UserId, change: TopicChange, rowids: Collection[int]) -> int | None:
     """The newest change of any of these messages' topics that came after a change and still holds. A change that was
-    taken back does not count, nor does what took it back.
-    """
+    taken back does not count, nor does what took it back."""
     found = [
         each.entry
         for each, _ in _touching(connection, user, change.entry, rowids)

@@ -186,8 +186,7 @@ def merge(
 
 def mark(tx: Transaction, user: UserId, topic: TopicId, step: Literal["consolidated", "facts"], at: str) -> bool:
     """Remember that a step of the archivist is done for a topic, once and for all. Returns whether the topic is
-    there.
-    """
+    there."""
     present = topics.get(tx.connection, user, topic)
     if present is None:
         return False
@@ -210,8 +209,7 @@ def remove(tx: Transaction, user: UserId, topic: TopicId, at: str) -> Topic:
 
 def store_vectors(tx: Transaction, model_id: str, vectors: Sequence[TopicVector], *, as_of: int | None = None) -> int:
     """Store vectors of topics; returns how many. Of a topic that changed meanwhile, or whose user has forgotten
-    something since ``as_of``, none is.
-    """
+    something since ``as_of``, none is."""
     return topic_vectors.store(tx.connection, model_id, vectors, as_of)
 
 

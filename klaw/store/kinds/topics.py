@@ -223,8 +223,7 @@ class TopicState:
 @attrs.frozen(kw_only=True)
 class TopicsPut:
     """What topics of a chat become by one change, whose key is the first of them. ``put``: new ones are stored, or in
-    place of others. ``merge``: one takes in others. ``rebuild``: they are dropped. ``undo``: they are as before.
-    """
+    place of others. ``merge``: one takes in others. ``rebuild``: they are dropped. ``undo``: they are as before."""
 
     chat: Annotated[ChatId, Wire("chat_id")]
     topics: tuple[TopicState, ...] = ()

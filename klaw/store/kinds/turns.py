@@ -52,8 +52,7 @@ WHERE s.id IN (SELECT value FROM json_each(?))
 
 def without_gone(connection: apsw.Connection, turn: TurnRecord) -> TurnRecord:
     """A turn that is over, without the texts of sources that were removed, or are not shared with its user any more,
-    while it was under way: what was forgotten before it is stored cannot be taken out of it later.
-    """
+    while it was under way: what was forgotten before it is stored cannot be taken out of it later."""
     used = context_used.read(turn.receipt)
     if used is None:
         return turn

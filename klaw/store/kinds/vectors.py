@@ -83,8 +83,7 @@ def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, damaged: bo
 
 async def prepare_codes(writer: Writer, coder: str) -> None:
     """Drop the codes of tokens that another coder made, in steps between which messages are stored. Raises and may be
-    cancelled like ``prepare``.
-    """
+    cancelled like ``prepare``."""
     while not await writer.run(_prepare_some_codes, coder):
         pass
 

@@ -139,8 +139,7 @@ class Building:
 
     def read_all(self, sizes: Mapping[str, int], *, embed_again: bool) -> Generator[Progress, None, None]:
         """Open it and insert all that the logs have up to these sizes; what an earlier run left and the logs do not
-        bear out is thrown away. Raises like ``open`` and ``read``.
-        """
+        bear out is thrown away. Raises like ``open`` and ``read``."""
         resumed = self.open(embed_again=embed_again)
         try:
             yield from self.read(sizes, whole=True)

@@ -1,6 +1,5 @@
 """Documents of knowledge bases and their passages, which are made of files and not of the logs: taken over from the
-database in use. What cannot be taken over the indexer reads again.
-"""
+database in use. What cannot be taken over the indexer reads again."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -72,8 +71,7 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
 
 def hand_over(built: apsw.Connection, live: apsw.Connection) -> None:
     """Nothing is written to the live database any more: what has changed since it was taken over is read again, and
-    what was removed goes.
-    """
+    what was removed goes."""
     theirs = {row[0]: row for row in live.execute(_STATES)}
     with built:
         for row in built.execute(_STATES).fetchall():

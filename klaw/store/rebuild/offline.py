@@ -1,6 +1,5 @@
 """The reindex of a server that does not run, from the lock to the swap; and a start without a database, which makes it
-by the same means before anything else opens it.
-"""
+by the same means before anything else opens it."""
 
 import time
 from collections.abc import Callable, Generator
@@ -219,8 +218,7 @@ class _Offline:
 
 def _take_out(aside: SetAside, journal: Journal) -> int:
     """Take the lines that the new database was made without out of the logs; they are in ``set-aside/``. Returns how
-    many.
-    """
+    many."""
     count = 0
     for path in sorted(aside.lines):
         if not aside.has_all(path):

@@ -49,8 +49,7 @@ def phrase(word: str) -> str:
 
 def match_in(words: Sequence[str], scope: str | Sequence[str] | None) -> str:
     """FTS5 expression: any of the words, in the rows with a word, or any of some words, of the scope column; None is
-    everywhere.
-    """
+    everywhere."""
     content = f"{{content}}: ({' OR '.join(map(phrase, words))})"
     # The rarer first: FTS5 takes each of its rows and looks whether the other has it.
     if scope is None:

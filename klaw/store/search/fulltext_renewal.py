@@ -38,8 +38,7 @@ def begin(tx: Transaction) -> None:
 
 def fill(tx: Transaction, after: int, going: Collection[int]) -> int | None:
     """Index the next messages after a row id, but those that go. Returns the last one; None: those were all, and the
-    second index has taken the place of the first.
-    """
+    second index has taken the place of the first."""
     connection, room = tx.connection, CHARS
     rows: list[tuple[int, str, str]] = connection.execute(_NEXT, (after, ROWS)).fetchall()  # type: ignore[assignment]
     for after, content, scope in rows:

@@ -115,8 +115,7 @@ _COPY = "INSERT OR REPLACE INTO vec_kb_passages (rowid, base_key, model, code) V
 
 def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
     """Take over the next vectors of passages that are the same in both databases, of the model that both use. Returns
-    up to which row that was; None when there are no more.
-    """
+    up to which row that was; None when there are no more."""
     model = vectors.model_id(live)
     page = list(live.execute(_PAGE, (model, after, limit))) if vectors.model_id(built) == model else []
     with built:

@@ -33,8 +33,7 @@ SELECT id, user_id, ?3, ?4 FROM topics WHERE id = ?1 AND updated_at = ?2 AND NOT
 
 def store(connection: apsw.Connection, model: str, made: Sequence[TopicVector], as_of: int | None = None) -> int:
     """Store vectors of the model in use. Returns how many: of a topic that changed meanwhile, or is gone, or whose user
-    has forgotten something since ``as_of``, none is.
-    """
+    has forgotten something since ``as_of``, none is."""
     stored = 0
     for each in vectors.fitting(connection, model, made):
         connection.execute(_STORE, (each.topic, each.updated_at, model, each.vector, as_of))
@@ -111,8 +110,7 @@ FROM topics AS t WHERE t.id = ?
 
 def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
     """Take over the next vectors of topics that are the same in both databases. Returns up to which topic that was;
-    None when there are no more.
-    """
+    None when there are no more."""
     model = vectors.model_id(live)
     page = list(live.execute(_PAGE, (model, after, limit)))
     if not page:

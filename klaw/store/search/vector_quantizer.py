@@ -47,8 +47,7 @@ class Item:
 
 def record_type(dimension: int) -> np.dtype[np.void]:
     """One vector's record in a block: its code and what filters need. 120 bytes for 384 dimensions,
-    always a multiple of 8.
-    """
+    always a multiple of 8."""
     words = (dimension + 63) // 64
     return np.dtype(
         [

@@ -211,8 +211,7 @@ def store(
 ) -> int:
     """Store messages' vectors (rowid, little-endian float32) and codes of their tokens (by rowid). Returns how many
     vectors; a message that has one already, or is gone, or whose user has forgotten something since ``as_of``, is left
-    out. Codes go also to a message that has a vector and none of them.
-    """
+    out. Codes go also to a message that has a vector and none of them."""
     stored: list[Coded] = []
     for rowid, vector in made:
         row = connection.execute(_TAKE, (rowid, as_of)).fetchone()

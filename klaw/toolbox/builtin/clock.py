@@ -16,8 +16,7 @@ def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
         _context: ToolContext, zone: Annotated[str, "IANA zone: Europe/Moscow", Bounds(at_most=64)] = "UTC"
     ) -> str | ToolFailure:
         """Tell the current date, weekday and time in a time zone. Use it whenever the answer depends on what day or
-        time it is now.
-        """
+        time it is now."""
         try:
             found = zone_of(zone)
         except InvalidName as error:

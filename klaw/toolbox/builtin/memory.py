@@ -53,8 +53,7 @@ def _search_tools(core: Core, memory: Memory) -> tuple[ToolSpec, ...]:
     ) -> str | ToolFailure:
         """Search all that is remembered about this user: saved facts, people, topics of earlier talk, MEMORY.md
         and memory/*.md, and everything that was ever said in any chat. Use it before answering about the past, about
-        people, or about preferences.
-        """
+        people, or about preferences."""
         return await _search(core, memory, context, query, None, None, None, since, until, limit)
 
     @tool(permission=Permission.READ)
@@ -91,8 +90,7 @@ def _save_tool(memory: Memory) -> ToolSpec:
         replaces: Annotated[str | None, "id of the saved fact that this one corrects", Bounds(at_most=64)] = None,
     ) -> str | ToolFailure:
         """Save a fact about the user or their world for good. Save what the user tells you, not what you look up, and
-        not what is saved already. Only after this tool has answered "saved" may you say that you remember it.
-        """
+        not what is saved already. Only after this tool has answered "saved" may you say that you remember it."""
         try:
             outcome = await memory.facts.save(
                 context.user,
@@ -146,8 +144,7 @@ def _core_tools(core: Core) -> tuple[ToolSpec, ...]:
         value: Annotated[str, "one line", Bounds(at_least=1, at_most=core_memory.MAX_VALUE)],
     ) -> str:
         """Write one entry of core memory, a new one or over the one of that key. Only for few things that matter in
-        every conversation: who the user is, how they want to be answered. For all else use memory_save.
-        """
+        every conversation: who the user is, how they want to be answered. For all else use memory_save."""
         changed = await change(context, section, key, value)
         return f"saved; core memory is now:\n{core_memory.render(changed)}"
 

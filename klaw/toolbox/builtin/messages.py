@@ -35,8 +35,7 @@ def message_tools(
         text: Annotated[str, "the message", Bounds(at_least=1, at_most=MAX_TEXT_CHARS)],
     ) -> str | ToolFailure:
         """Put a message into another of the user's own chats, where they will see it. Use it only when the user asked
-        for that, or when a scheduled task has something to tell. To answer here, just answer.
-        """
+        for that, or when a scheduled task has something to tell. To answer here, just answer."""
         try:
             target = chat_id(context.user, chat)
         except InvalidName as invalid:

@@ -242,8 +242,7 @@ class Catalogue:
 
 def skill_tools(catalogue: Catalogue, threads: Threads) -> tuple[ToolSpec, ...]:
     """The tools on one catalogue, offered only where there are skills. The caller refreshes the catalogue before each
-    turn.
-    """
+    turn."""
 
     def any_skills(_context: ToolContext) -> bool:
         return bool(catalogue.known.offered)

@@ -116,8 +116,7 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 def offered_names(server: str, tools: Iterable[str]) -> Mapping[str, str]:
     """The server's name of each tool -> the name that models see. Names that every provider takes stay as they are;
-    others that become the same get a digest.
-    """
+    others that become the same get a digest."""
     given = list(dict.fromkeys(tools))
     wanted = {tool: _cleaned(server, tool) for tool in given}
     counts: dict[str, int] = {}

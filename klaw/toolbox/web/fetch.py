@@ -87,8 +87,7 @@ class _NotModifiedError(Exception):
 
 class WebFetcher:
     """Fetches pages for everybody; keeps nothing between two of them. ``resolve``, ``forbidden`` and ``tls``: see
-    ``klaw.guarded_http``.
-    """
+    ``klaw.guarded_http``."""
 
     def __init__(
         self,

@@ -18,8 +18,7 @@ MAX_BASES = 20
 
 def read_docx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> None:
     """Paragraphs and tables in their order, with inserted text and without deleted; then the notes. It has no pages:
-    those depend on who prints it.
-    """
+    those depend on who prints it."""
     from docx import Document
     from docx.oxml import parse_xml
 

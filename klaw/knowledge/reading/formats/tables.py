@@ -139,8 +139,7 @@ def read_xlsx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
 
 def _rows(book: Any, sheet: Any, strings: Sequence[str]) -> Iterator[Sequence[Mapping[str, Any]]]:
     """The cells that a sheet has. What openpyxl gives to everybody is filled with empty ones, up to the last column and
-    row that the sheet names: a million rows with one cell in the last column take an hour.
-    """
+    row that the sheet names: a million rows with one cell in the last column take an hour."""
     from openpyxl.worksheet._reader import WorkSheetParser
 
     with sheet._get_source() as source:

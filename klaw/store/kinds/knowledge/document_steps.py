@@ -91,8 +91,7 @@ _WAIT = _PUT.partition(" ON CONFLICT ")[0] + " ON CONFLICT (id) DO UPDATE SET st
 def put(tx: Transaction, document: Document, found: Sequence[Passage]) -> bool:
     """Store a document as it was read, with its passages in place of those before; in one step, so not for long ones.
     A passage whose text and heading are there already keeps its row and its vector, unless the title has changed.
-    False: its source is gone meanwhile, and nothing was stored.
-    """
+    False: its source is gone meanwhile, and nothing was stored."""
     while (now := begin(tx, document)) != document.title:
         if now is None:
             return False
@@ -115,8 +114,7 @@ def wait(tx: Transaction, found: Sequence[Document]) -> int:
 
 def wait_again(tx: Transaction, source: SourceId) -> int:
     """What could not be read of a source is to be read again; so are graphs, of which only the row may be left. Returns
-    how many documents that are.
-    """
+    how many documents that are."""
     again = "UPDATE kb_documents SET state = 'waiting' WHERE source_id = ? AND (state = 'failed' OR format = 'rdf')"
     tx.connection.execute(again, (source,))
     return tx.connection.changes()
@@ -125,8 +123,7 @@ def wait_again(tx: Transaction, source: SourceId) -> int:
 def begin(tx: Transaction, document: Document) -> str | None:
     """Begin to store a document that was read. Returns the title that it has now: while there are passages with
     another one, that; they have to be removed (``trim``), and this called again. None: its source is gone meanwhile,
-    and nothing was stored.
-    """
+    and nothing was stored."""
     connection = tx.connection
     if not connection.execute(_SOURCE, (document.source, document.base)).get:
         return None
@@ -148,8 +145,7 @@ def fill(
     tx: Transaction, document: DocumentId, found: Sequence[tuple[Passage, int | None]], seconds: float = float("inf")
 ) -> int:
     """Store the next passages of a document, each in a row that it has already or in a new one, for so long at most.
-    Returns how many were stored: at least one, but 0 when the document is gone meanwhile.
-    """
+    Returns how many were stored: at least one, but 0 when the document is gone meanwhile."""
     connection = tx.connection
     until = time.monotonic() + seconds
     for done, (each, rowid) in enumerate(found):

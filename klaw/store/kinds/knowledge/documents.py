@@ -43,8 +43,7 @@ def of_base(
     offset: int = 0,
 ) -> list[Document]:
     """The documents of a base of which a user is a member, or of one of its sources, by their names; ``problems``: only
-    those of which not all could be read.
-    """
+    those of which not all could be read."""
     some = f"d.base_id = ?2 AND (?3 IS NULL OR d.source_id = ?3) {_TROUBLED if problems else ''}"
     rest = f"{_MINE} {some} ORDER BY d.name, d.id LIMIT ?4 OFFSET ?5"
     return _DOCUMENTS.all(connection, rest, user, base, source, limit, offset)
@@ -140,8 +139,7 @@ def of_source(connection: apsw.Connection, source: SourceId) -> list[Document]:
 
 def waiting(connection: apsw.Connection, source: SourceId, limit: int) -> list[Document]:
     """Documents of a source that are to be read, the smallest first, so that none waits long for a large one: for the
-    indexer.
-    """
+    indexer."""
     index = "INDEXED BY kb_documents_waiting WHERE d.source_id = ? AND d.state = 'waiting'"
     rest = f"{index} ORDER BY d.size, d.name LIMIT ?"
     return _DOCUMENTS.all(connection, rest, source, limit)
@@ -195,8 +193,7 @@ def renamed(connection: apsw.Connection, limit: int) -> list[DocumentId]:
 
 def counts(connection: apsw.Connection) -> dict[str, int]:
     """How many documents of all users there are, by their state; ``unreadable`` are those that failed although
-    their format is known.
-    """
+    their format is known."""
     unreadable = "state = 'failed' AND coalesce(problems ->> '$[0].code', '') <> 'unsupported'"
     rows = connection.execute(f"SELECT state, count(*), sum({unreadable}) FROM kb_documents GROUP BY state")  # noqa: S608
     found, failed = {state.value: 0 for state in DocumentState}, 0
