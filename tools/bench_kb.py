@@ -59,9 +59,9 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import Passage as Text
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.ranker import built_in
-from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
 from klaw.store.search import passages
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.passages import PassageVector
 from klaw.store.store import Store
 from tests.support.stores import running_store

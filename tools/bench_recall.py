@@ -56,10 +56,10 @@ from klaw.memory.recall.query import MAX_WORDS
 from klaw.memory.recall.ranker import Ranker
 from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.memory.recall.stopwords import content_words
+from klaw.store.engine.tokenizer import stem
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.candidates import Depth, Scope, read_messages, search_lists
-from klaw.store.search.tokenizer import stem
 from klaw.store.store import Store
 from tests.support.stores import running_store
 from tools.long_turns import is_shown, lengthen

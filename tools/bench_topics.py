@@ -54,10 +54,10 @@ from klaw.memory.recall.recall import Recall
 from klaw.memory.topics import search as search_module
 from klaw.memory.topics.chooser import TopicChooser
 from klaw.memory.topics.search import TopicMetrics, TopicSearch
+from klaw.store.engine.tokenizer import stem, words
 from klaw.store.kinds import messages, topics
-from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.candidates import Scope
-from klaw.store.search.tokenizer import stem, words
 from klaw.store.search.topic_search import TopicFilters
 from klaw.store.store import Store
 from tests.support.scripted import Scripted, TestClock, archiving, client, lines_of, one_topic, split_answer

@@ -24,9 +24,9 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import Spent, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
+from klaw.store.engine.tokenizer import register
 from klaw.store.kinds import messages, turns, usage
 from klaw.store.kinds.usage import By, UsageFilters
-from klaw.store.search.tokenizer import register
 
 CHATS, USERS, MODELS, DAYS = 50, 4, 5, 90
 START, DAY_S = 1_760_000_000.0, 86_400

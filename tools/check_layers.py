@@ -1,9 +1,11 @@
-"""Check the structure that docs/architecture.md promises: imports point down the layers and never in a circle, pure
-modules stay pure, modules stay small, and only the store imports apsw. Prints every violation; exit code 1 if there is
-any."""
+"""Check the structure that docs/architecture.md promises: imports point down the layers, and down the storeys of the
+store, and never in a circle; pure modules stay pure; modules and folders stay small; only the store imports apsw, and
+only migrations and kinds name the tables of what Klaw keeps. Prints every violation; exit code 1 if there is any."""
 
 import ast
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -62,7 +64,6 @@ PURE = (
     "memory/recall/rank.py",
     "memory/recall/gate.py",
     "memory/recall/stopwords.py",
-    "memory/recall/dates.py",
     "memory/recall/excerpt.py",
     "memory/recall/reasons.py",
     "memory/search/search_order.py",
@@ -100,7 +101,7 @@ PURE = (
     "llm/providers/thinking.py",
     "runs/context.py",
     "runs/cron.py",
-    "runs/drafting.py",
+    "runs/task_input.py",
     "runs/due.py",
     "runs/limits.py",
     "runs/triggers.py",
@@ -109,7 +110,43 @@ PURE = (
 )
 IMPURE_IMPORTS = {"trio", "apsw", "httpx2", "trio_websocket"}
 
-HARD_LIMIT = 500
+STOREYS = (
+    {"rows", "changes", "engine", "migrations", "attachments", "originals"},
+    {"kinds"},
+    {"search"},
+    {"forget"},
+    {"rebuild"},
+    {"backup_mark", "checkup", "overview", "store"},
+)
+"""Of klaw/store, low to high; what is in a storey may import its own and what is below."""
+STOREY = {name: rank for rank, storey in enumerate(STOREYS) for name in storey}
+
+NAME_TABLES = (
+    *("checkup.py", "overview.py", "rebuild/building.py", "rebuild/compare.py", "rebuild/documents.py"),  # store
+    *("forget/applying.py", "forget/derived.py", "forget/knowledge.py", "forget/quoting.py"),  # forget
+    *("forget/scope.py", "forget/things.py", "forget/turn_links.py"),  # forget
+    *("search/candidates.py", "search/history_search.py", "search/knowledge_search.py", "search/passages.py"),  # search
+    *("search/knowledge_vectors.py", "search/people_search.py", "search/token_codes.py", "search/vectors.py"),  # search
+    *("search/vector_codes.py", "search/coverage.py"),  # search
+)
+"""Modules of klaw/store that name tables of what Klaw keeps although they are no kind's; to become none."""
+TABLE = re.compile(r"CREATE (?:TABLE|VIEW)(?: IF NOT EXISTS)? (\w+)")
+SEARCHED = re.compile(r"vec_\w+|\w+_search|token_codes|meta")
+"""Tables of indexes, and of settings: of no noun."""
+NAMED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+(\w+)")
+CALLS_WITH_TABLES = {"Rows", "insert", "upsert", "index_row", "unindex_row", "table", "full_text", "entries"}
+
+MOST_LINES = 400
+LONGER = {
+    *("chats/chat.py", "convert.py", "errors.py", "operations/operation.py", "store/forget/applying.py"),
+    *("store/kinds/messages.py", "wire/frames.py"),
+}
+"""Modules with more lines; to become none."""
+MOST_IN_FOLDER = 22
+FULLER = {"operations", "domain", "cli", "api", "store/kinds"}
+"""Folders with more modules; to become none."""
+MOST_MODULES = 600
+"""Python files below klaw/; to become 480."""
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -133,6 +170,8 @@ def problems_of(path: Path) -> Iterator[str]:
     if own not in RANK:
         yield f"{relative}: {own} is in no layer of tools/check_layers.py"
         return
+    if own == "store":
+        yield from storey_problems(path)
     pure = any(str(relative) == name or name in str(relative.parent).split("/")[:1] for name in PURE)
     for name in imported(path):
         top, _, rest = name.partition(".")
@@ -148,8 +187,61 @@ def problems_of(path: Path) -> Iterator[str]:
         if pure and top in IMPURE_IMPORTS:
             yield f"{relative}: a pure module must not import {top}"
     lines = len(path.read_text(encoding="utf-8").splitlines())
-    if lines > HARD_LIMIT:
-        yield f"{relative}: {lines} lines, the limit is {HARD_LIMIT}"
+    if lines > MOST_LINES and str(relative) not in LONGER:
+        yield f"{relative}: {lines} lines, the limit is {MOST_LINES}"
+
+
+def storey_problems(path: Path) -> Iterator[str]:
+    """Imports of a module of the store that point up its storeys."""
+    relative = path.relative_to(PACKAGE / "store")
+    own = relative.parts[0].removesuffix(".py")
+    if own not in STOREY:
+        yield f"store/{relative}: {own} is in no storey of tools/check_layers.py"
+        return
+    for name in set(imported(path)):
+        parts = name.split(".")
+        if parts[:2] == ["klaw", "store"] and len(parts) > 2 and STOREY.get(parts[2], 0) > STOREY[own]:
+            yield f"store/{relative}: {own} must not import {name}"
+
+
+def tables() -> set[str]:
+    """The tables and views of what Klaw keeps; without indexes."""
+    scripts = "".join(path.read_text(encoding="utf-8") for path in (PACKAGE / "store/migrations").glob("*.sql"))
+    return {name for name in TABLE.findall(scripts) if not SEARCHED.fullmatch(name)}
+
+
+def named_tables(path: Path) -> Iterator[str]:
+    """What stands in a module where SQL names a table."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from NAMED.findall(node.value)
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in CALLS_WITH_TABLES:
+                yield from (str(each.value) for each in node.args if isinstance(each, ast.Constant))
+
+
+def table_problems(paths: Sequence[Path]) -> Iterator[str]:
+    """Modules that name a noun's table and are no kind's; and exceptions that are none any more."""
+    known = tables()
+    naming = {str(path.relative_to(PACKAGE)): sorted(known.intersection(named_tables(path))) for path in paths}
+    allowed = {f"store/{name}" for name in NAME_TABLES}
+    for name, found in naming.items():
+        if found and name not in allowed and not name.startswith("store/kinds/"):
+            yield f"{name}: only migrations and kinds name {', '.join(found)}"
+    for name in sorted(allowed):
+        if not naming.get(name):
+            yield f"{name} names no table: take it out of NAME_TABLES"
+
+
+def size_problems(paths: Sequence[Path]) -> Iterator[str]:
+    """Folders with too many modules, and too many in all."""
+    folders = Counter(str(path.parent.relative_to(PACKAGE)) for path in paths)
+    for folder, count in folders.items():
+        if count > MOST_IN_FOLDER and folder not in FULLER:
+            yield f"{folder}: {count} modules, the limit is {MOST_IN_FOLDER}"
+    if (count := len(list(PACKAGE.rglob("*.py")))) > MOST_MODULES:
+        yield f"{count} modules, the limit is {MOST_MODULES}"
 
 
 def circle(paths: Sequence[Path]) -> Iterator[str]:
@@ -163,7 +255,8 @@ def circle(paths: Sequence[Path]) -> Iterator[str]:
 
 def main() -> int:
     paths = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py"]
-    found = [*circle(paths), *(problem for path in paths for problem in problems_of(path))]
+    found = [*circle(paths), *table_problems(paths), *size_problems(paths)]
+    found += [problem for path in paths for problem in problems_of(path)]
     for problem in found:
         print(problem)
     print(f"{len(found)} problems in the structure" if found else "the structure holds")

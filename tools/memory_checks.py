@@ -18,8 +18,8 @@ from klaw.doctor.judge import Level
 from klaw.domain.person import normal_name
 from klaw.store import checkup
 from klaw.store.checkup import topics_checked
-from klaw.store.engine.logcheck import read_logs
 from klaw.store.forget import applying
+from klaw.store.rebuild.logcheck import read_logs
 from klaw.store.store import read_offline
 
 _WORD = re.compile(rb"q([a-z]{6})q", re.IGNORECASE)

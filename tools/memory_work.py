@@ -27,9 +27,10 @@ from klaw.memory.facts.facts import Facts
 from klaw.memory.facts.people import People
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.memory.topics.people_extractor import PeopleExtractor
-from klaw.store.kinds import facts, messages, topic_edits, topics, usage, vectors
+from klaw.store.kinds import facts, messages, topic_edits, topics, usage
 from klaw.store.kinds import people as people_sql
 from klaw.store.kinds.facts import FactVector
+from klaw.store.search import vector_writes
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, secret_past
@@ -81,8 +82,8 @@ class Work:
     async def keep(self, made: Sequence[NewMessage]) -> list[int]:
         stored = [each.message for each in await self.store.writer.run(messages.append, made)]
         self.say("said", user=stored[0].user, ids=[each.id for each in stored])
-        await vectors.prepare(self.store.writer, MODEL, DIMENSION)
-        await self.store.writer.run(vectors.store, MODEL, [(each.rowid, unit(each.rowid)) for each in stored])
+        await vector_writes.prepare(self.store.writer, MODEL, DIMENSION)
+        await self.store.writer.run(vector_writes.store, MODEL, [(each.rowid, unit(each.rowid)) for each in stored])
         return [each.rowid for each in stored]
 
     async def doing(self, kind: str, action: Callable[[], Awaitable[Any]], **values: Any) -> None:
@@ -190,7 +191,7 @@ async def supersede(work: Work, _place: int) -> None:
         for town in ("Berlin", "Казань")
     )
     vector = FactVector(model_id=MODEL, vector=unit(1))
-    await vectors.prepare(work.store.writer, MODEL, DIMENSION)
+    await vector_writes.prepare(work.store.writer, MODEL, DIMENSION)
     await work.store.writer.run(facts.put, older, "new", vector=vector)
 
     async def act() -> None:

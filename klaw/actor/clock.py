@@ -52,13 +52,3 @@ def iso(seconds: float) -> str:
 def from_iso(text: str) -> float:
     """Unix seconds of an ISO-8601 text. Raises ValueError."""
     return dt.datetime.fromisoformat(text).timestamp()
-
-
-def local_day(moment: str) -> dt.date:
-    """The day of an ISO-8601 text on the clock of this machine, by which people count "yesterday"."""
-    return dt.datetime.fromisoformat(moment).astimezone().date()
-
-
-def day_begins(day: dt.date) -> str:
-    """When a day begins on the clock of this machine, as ``iso`` has it."""
-    return iso(dt.datetime(day.year, day.month, day.day).timestamp())  # noqa: DTZ001  local time

@@ -28,8 +28,9 @@ from klaw.convert import REQUESTS, Bounds
 from klaw.domain.names import UserId
 from klaw.errors import ActorStopped, ActorTooSlow, BadValue, KlawError, Problem, StorageError
 from klaw.json_input import read_json
+from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError, UserName
-from klaw.operations.perform import Call, Caller, operations, read
+from klaw.operations.perform import Call, operations, read
 
 ACTOR_NAME = "admin.socket"
 MAX_LINE_BYTES = 1 << 20

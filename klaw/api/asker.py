@@ -20,7 +20,7 @@ from klaw.gateway.access import Place, admit, passed_on
 from klaw.gateway.auth import Grant
 from klaw.gateway.services import HttpConnection, Services
 from klaw.json_input import MOST_VALUES, read_json
-from klaw.operations.perform import Caller
+from klaw.operations.handler import Caller, Parts
 from klaw.wire.values import MessageId
 
 QUERY = Converter(forbid_unknown=True, lenient=True)
@@ -44,7 +44,7 @@ class Api:
 
     core: Core
     services: Services
-    parts: Mapping[str, Any]
+    parts: Parts
     """Of the server, for operations."""
     placing: dict[UserId, trio.Lock] = attrs.field(factory=partial(defaultdict, trio.Lock), init=False)
     """Of each user: who finds the chat of a transcript stores its question there before the next one looks."""

@@ -25,12 +25,12 @@ from klaw.domain.names import UserId, chat_id, name_of
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnStatus
 from klaw.errors import BadValue, HttpRefusal, KlawError, Problem
-from klaw.llm.client import Llm
 from klaw.llm.errors import ProviderError
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Request, Usage
 from klaw.operations import imports
-from klaw.operations.operation import OperationError, supplied
+from klaw.operations.handler import Caller
+from klaw.operations.operation import OperationError
 from klaw.store.attachments import DISCARD_S
 from klaw.store.kinds import messages
 
@@ -185,8 +185,7 @@ class Exchange:
             ]
             origin = imported.ImportId(f"client-{now[:10].replace('-', '')}-000000-000")
             asked = imports.ImportPut(origin=origin, name=place.chat, into=place.chat, said=tuple(said))
-            given = {**self.api.parts, "asked": asked, "user": self.user}
-            await imports.put(**supplied(imports.put, given))
+            await imports.put(asked, Caller(user=self.user), self.api.parts)
         return place
 
     async def _keep(self, picture: bytes) -> Named:
@@ -225,7 +224,7 @@ class Exchange:
     async def _ask_alone(self, on_text: OnText) -> Usage:
         """A program's own question, with the conversation that it is about: nothing is recalled, no tools, nothing is
         stored."""
-        llm: Llm = self.api.parts["llm"]
+        llm = self.api.parts.llm
         route = llm.router.route(key="/v1")
         most = min(MAX_SIDE_TOKENS, route.max_output_tokens)
         request = Request(model=route.model, messages=await self._about(route.context_tokens - most), max_tokens=most)

@@ -19,8 +19,9 @@ from klaw.api.asker import Api
 from klaw.api.problems import of_error, problem
 from klaw.api.streams import while_connected
 from klaw.errors import INSTALL_AGAIN
+from klaw.operations.handler import Caller
 from klaw.operations.model_tools import tools
-from klaw.operations.perform import Caller, perform, read
+from klaw.operations.perform import perform, read
 
 PATH = "/mcp"
 MAX_BYTES = 65_536

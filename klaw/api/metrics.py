@@ -22,7 +22,8 @@ from starlette.routing import Route
 from klaw import __version__
 from klaw.api.asker import Api
 from klaw.errors import HttpRefusal
-from klaw.operations.perform import OPERATOR, operations, perform, read
+from klaw.operations.handler import OPERATOR
+from klaw.operations.perform import operations, perform, read
 
 DEADLINE_S = 5.0
 

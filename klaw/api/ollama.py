@@ -49,7 +49,7 @@ def routes(api: Api) -> list[Route]:
         if str(given.get("model") or given.get("name")).removesuffix(":latest") != MODEL:
             raise OperationError("unknown_model", f"there is only the model {MODEL}")
         told = {"modelfile": "", "parameters": "", "template": "", "details": _DETAILS, "model_info": {}}
-        sees = api.parts["llm"].router.route().images
+        sees = api.parts.llm.router.route().images
         return JSONResponse({**told, "capabilities": ["completion", *["vision"] * sees], "modified_at": _EPOCH})
 
     async def version(_request: Request) -> Response:

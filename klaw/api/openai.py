@@ -124,7 +124,7 @@ def routes(api: Api) -> list[Route]:
     async def embed(request: Request) -> Response:
         api.asker(request)
         asked = await api.json(request, partial(FRAMES.read, cls=EmbeddingRequest))
-        embedder = api.parts["embedder"]
+        embedder = api.parts.embedder
         try:
             with trio.fail_after(EMBEDDING_S):
                 vectors = [await embedder.passage_in_background(text) for text in asked.input]

@@ -10,7 +10,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import attrs
 import structlog
@@ -30,14 +29,11 @@ from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
 from klaw.gateway.hub import Hub
 from klaw.knowledge import parts as knowledge_parts
-from klaw.knowledge.parts import Knowledge
 from klaw.llm import client as llm_client
-from klaw.llm.client import Llm
 from klaw.memory import parts as memory_parts
-from klaw.memory.parts import Memory
+from klaw.operations.handler import Parts
 from klaw.operations.slash import OperationCommands
 from klaw.runs import parts as task_parts
-from klaw.runs.parts import Tasks
 from klaw.store.engine import writer as writer_actor
 from klaw.store.engine.journal import Journal
 from klaw.store.kinds import messages
@@ -47,25 +43,15 @@ from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.values import Progress
 from klaw.store.store import open_store
 from klaw.toolbox import tools as tool_parts
-from klaw.toolbox.tools import Tools
 
 log = structlog.get_logger("klaw.app")
 
 
-@attrs.frozen
-class App:
+@attrs.frozen(kw_only=True)
+class App(Parts):
     """The running parts, for the doors and for tests."""
 
-    core: Core
     hub: Hub
-    reindexer: Reindexer
-    llm: Llm
-    memory: Memory
-    knowledge: Knowledge
-    tools: Tools
-    agent: Agent
-    tasks: Tasks
-    chats: ChatDirectory
 
 
 @asynccontextmanager
@@ -128,17 +114,20 @@ def build(core: Core, hub: Hub) -> App:
         dialogue=knowledge.dialogue,
     )
     slash = OperationCommands()
-    app = App(core, hub, reindexer, llm, memory, knowledge, tools, made, tasks, ChatDirectory(made, slash))
-    slash.parts = operation_parts(app)
+    app = App(
+        core=core,
+        hub=hub,
+        reindexer=reindexer,
+        llm=llm,
+        memory=memory,
+        knowledge=knowledge,
+        tools=tools,
+        agent=made,
+        tasks=tasks,
+        chats=ChatDirectory(made, slash),
+    )
+    slash.parts = app
     return app
-
-
-def operation_parts(app: App) -> dict[str, Any]:
-    """What handlers of operations may ask for, by name."""
-    parts: dict[str, Any] = {"readers": app.core.readers, "writer": app.core.writer}
-    for bundle in (app.tasks, app.tools, app.memory, app.knowledge, app.llm, app.core, app):
-        parts |= attrs.asdict(bundle, recurse=False)
-    return parts
 
 
 async def _start(app: App) -> None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
 
+import attrs
 import structlog
 import trio
 
@@ -20,13 +21,14 @@ from klaw.admin import notify
 from klaw.admin import socket as admin_socket
 from klaw.admin.notify import Notifier
 from klaw.api.server import HttpServer
-from klaw.app.app import App, operation_parts, recover_chats, running
+from klaw.app.app import App, recover_chats, running
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
-from klaw.operations.perform import OPERATOR, perform
+from klaw.operations.handler import OPERATOR, Listeners, Parts
+from klaw.operations.perform import perform
 from klaw.store.rebuild.values import Progress
 
 EXTEND_S = 120
@@ -121,8 +123,7 @@ class _Listener:
         from klaw.api.app import make_app
         from klaw.api.asker import Api
 
-        parts = listener_parts(self._app, self)
-        return make_app(Api(core=self._app.core, services=self._services, parts=parts))
+        return make_app(Api(core=self._app.core, services=self._services, parts=with_listener(self._app, self)))
 
     def _listening(self, host: str, port: int) -> None:
         self.address = (host, port)
@@ -134,16 +135,16 @@ class _Listener:
         return f"ws://[{host}]:{port}/ws" if ":" in host else f"ws://{host}:{port}/ws"
 
 
-def listener_parts(app: App, listener: _Listener) -> dict[str, Any]:
-    """What handlers of operations may ask for, by name."""
-    more = {
-        "connections": listener.gateway.connections,
-        "http_connections": listener.gateway.http_connections,
-        "address": lambda: listener.url,
-        "auth": listener.auth,
-        "check_up": partial(_check_up, app.core.paths, Threads("check-up", 1)),
-    }
-    return {**operation_parts(app), **more}
+def with_listener(app: App, listener: _Listener) -> Parts:
+    """The parts of a server that listens."""
+    listeners = Listeners(
+        connections=listener.gateway.connections,
+        http_connections=listener.gateway.http_connections,
+        address=lambda: listener.url,
+        access=listener.auth,
+        check_up=partial(_check_up, app.core.paths, Threads("check-up", 1)),
+    )
+    return attrs.evolve(app, listeners=listeners)
 
 
 async def _check_up(
@@ -158,7 +159,7 @@ async def _check_up(
 
 
 async def _start_admin(app: App, listener: _Listener) -> None:
-    ask = partial(perform, caller=OPERATOR, parts=listener_parts(app, listener))
+    ask = partial(perform, caller=OPERATOR, parts=with_listener(app, listener))
     await app.core.supervisor.start(admin_socket.spec(app.core.paths.admin_socket, ask))
 
 

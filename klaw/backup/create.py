@@ -28,10 +28,10 @@ from klaw.backup.folder import DRAFT, FULL, BackupRefused
 from klaw.backup.manifest import CONFIG, DATA, MAX_DEPTH, WORKSPACE, Item, Manifest
 from klaw.config.paths import Paths
 from klaw.store import attachments, migrations, originals
+from klaw.store.backup_mark import Marker, digests_at
 from klaw.store.engine.commit_log import COMMIT_LOG, LOG_FOLDERS
 from klaw.store.engine.journal import LOCK_FILE
 from klaw.store.kinds.summaries import COPIES
-from klaw.store.mark import Marker, digests_at
 
 ROUNDS = 10
 """Marks, until no log was rewritten while they were copied."""

@@ -17,8 +17,8 @@ from klaw.backup.manifest import DATA, DIGEST, FILE, MAX_DEPTH, Item, Manifest
 from klaw.config import guarded
 from klaw.errors import StorageError, StorageFull
 from klaw.store import migrations
+from klaw.store.backup_mark import read_made
 from klaw.store.engine.commit_log import LOG_FOLDERS
-from klaw.store.mark import read_made
 from klaw.store.rebuild.offline import reindex
 from klaw.store.rebuild.values import Options, ReindexRefused
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, call
-from klaw.cli.output import ProgressLine
+from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import JOURNAL, Bounds
 from klaw.domain.text import plural
@@ -18,7 +18,7 @@ from klaw.operations.operation import Lines, Noun, Shown, Table, argument, size
 
 if TYPE_CHECKING:
     from klaw.backup.folder import Backup
-    from klaw.store.mark import Mark
+    from klaw.store.backup_mark import Mark
 
 NOUN = Noun("backup", "make, check and restore backups (docs/operations.md)", local=True)
 NICE = 10
@@ -57,7 +57,7 @@ def _folder(given: str | None, paths: Paths) -> Path:
 
 
 def _marker(paths: Paths) -> Callable[[bool], "Mark"]:
-    from klaw.store.mark import Mark, mark_offline
+    from klaw.store.backup_mark import Mark, mark_offline
 
     def mark(logs: bool) -> Mark:
         if os.statvfs(paths.data_dir).f_flag & os.ST_RDONLY:  # a server cannot bring it up to date
@@ -137,8 +137,8 @@ def _pruned(answer: dict[str, Any]) -> Shown:
     return Shown(lines)
 
 
-@NOUN.operation("backup_create", Create, cli="create", show=_created)
-def create(asked: Create, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+@command(NOUN, "backup_create", Create, cli="create", show=_created)
+def create(asked: Create, here: Here) -> dict[str, Any]:
     """Make a backup of messages, memory, configuration, workspace and files, beside a running server or without one."""
     from klaw.actor import log
     from klaw.backup.create import create
@@ -147,30 +147,31 @@ def create(asked: Create, paths: Paths, progress: ProgressLine) -> dict[str, Any
     log.configure("error", "auto")
     os.umask(0o077)
     os.nice(NICE)
-    tell = partial(progress.show, "files")
+    tell = partial(here.progress.show, "files")
     how = {"secrets": asked.with_secrets, "whole": asked.whole}
-    noting = noting_failure(paths.backups_dir) if paths.data_dir.is_dir() else nullcontext()  # a wrong --home: no trace
+    # A wrong --home leaves no trace.
+    noting = noting_failure(here.paths.backups_dir) if here.paths.data_dir.is_dir() else nullcontext()
     with noting:
-        root, made = create(paths, _folder(asked.to, paths), _marker(paths), **how, tell=tell)
+        root, made = create(here.paths, _folder(asked.to, here.paths), _marker(here.paths), **how, tell=tell)
     if made.left_out:
-        note_failure(paths.backups_dir, f"not in it: {plural(len(made.left_out), 'file')}, {made.left_out[0]}")
+        note_failure(here.paths.backups_dir, f"not in it: {plural(len(made.left_out), 'file')}, {made.left_out[0]}")
     about = {"files": len(made.items), "bytes": made.bytes, "new_bytes": made.new_bytes, "time": made.time}
     return {"path": str(root), **about, "compared": bool(made.digests), "left_out": made.left_out}
 
 
-@NOUN.operation("backup_list", Of, cli="list", show=_listed)
-def show(asked: Of, paths: Paths) -> dict[str, Any]:
+@command(NOUN, "backup_list", Of, cli="list", show=_listed)
+def show(asked: Of, here: Here) -> dict[str, Any]:
     """List the backups, the oldest first. The exit code is 1 if one of them is broken."""
     from klaw.backup.folder import listed, told
-    from klaw.store.mark import last_forgetting
+    from klaw.store.backup_mark import last_forgetting
 
-    folder, last = _folder(asked.folder, paths), last_forgetting(paths.database)
+    folder, last = _folder(asked.folder, here.paths), last_forgetting(here.paths.database)
     with told(folder):
         return {"folder": str(folder), "backups": [_told(each, last) for each in listed(folder)]}
 
 
-@NOUN.operation("backup_verify", OfOne, cli="verify", show=_verified)
-def verify(asked: OfOne, paths: Paths, progress: ProgressLine) -> Any:
+@command(NOUN, "backup_verify", OfOne, cli="verify", show=_verified)
+def verify(asked: OfOne, here: Here) -> Any:
     """Check every byte of a backup, and that its logs make the same database again.
 
     The exit code is 1 if something is wrong.
@@ -181,40 +182,40 @@ def verify(asked: OfOne, paths: Paths, progress: ProgressLine) -> Any:
 
     log.configure("error", "auto")
     os.nice(NICE)
-    folder = _folder(asked.folder, paths)
+    folder = _folder(asked.folder, here.paths)
     with told(folder):
         root, found = chosen(folder, asked.name)
-    return verify(folder, root, found, partial(progress.show, "files"))
+    return verify(folder, root, found, partial(here.progress.show, "files"))
 
 
-@NOUN.operation("backup_restore", OfOne, cli="restore", show=_restored)
-def restore(asked: OfOne, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+@command(NOUN, "backup_restore", OfOne, cli="restore", show=_restored)
+def restore(asked: OfOne, here: Here) -> dict[str, Any]:
     """Restore a backup into an empty home. Its configuration, workspace and data folder must be empty or missing."""
     from klaw.backup.folder import BackupRefused, chosen, told
     from klaw.backup.restore import restore
 
     try:
-        call(paths, "health")
+        call(here.paths, "health")
     except NoServer:
         pass
     else:
         raise BackupRefused("a server is running there: stop it, and move away what it has, or give another --home")
     os.umask(0o077)
-    folder = _folder(asked.folder, paths)
+    folder = _folder(asked.folder, here.paths)
     with told(folder):
         root, found = chosen(folder, asked.name)
-    put = restore(paths, root, found, partial(progress.show, "files"))
+    put = restore(here.paths, root, found, partial(here.progress.show, "files"))
     about = {"time": found.time, "files": len(found.items), "secrets": found.secrets, "left_out": found.left_out}
     return {"name": root.name, "folders": [str(each) for each in put], **about}
 
 
-@NOUN.operation("backup_prune", Prune, cli="prune", show=_pruned)
-def prune(asked: Prune, paths: Paths) -> dict[str, Any]:
+@command(NOUN, "backup_prune", Prune, cli="prune", show=_pruned)
+def prune(asked: Prune, here: Here) -> dict[str, Any]:
     """Remove all backups but the newest. Broken ones are neither counted nor removed."""
     from klaw.backup.folder import clear, listed, locked, remove, told
-    from klaw.store.mark import last_forgetting
+    from klaw.store.backup_mark import last_forgetting
 
-    folder, last = _folder(asked.folder, paths), last_forgetting(paths.database)
+    folder, last = _folder(asked.folder, here.paths), last_forgetting(here.paths.database)
     with told(folder), locked(folder):
         clear(folder)
         good = [each for each in listed(folder) if each.manifest is not None]

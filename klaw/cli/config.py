@@ -2,17 +2,17 @@
 
 import json
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import attrs
 
 from klaw.cli.arguments import there
+from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.errors import ConfigError, KlawError, Problem
-from klaw.operations.operation import Noun, Shown, argument
+from klaw.operations.operation import Nothing, Noun, Shown, argument
 
 NOUN = Noun("config", "check, show or describe the configuration (docs/configuration.md)", local=True)
 
@@ -40,8 +40,8 @@ def _checked(answer: dict[str, Any]) -> Shown:
     return Shown(lines, found=answer["ok"])
 
 
-@NOUN.operation("config_check", OfFile, cli="check", show=_checked)
-def check(asked: OfFile, paths: Paths) -> dict[str, Any]:
+@command(NOUN, "config_check", OfFile, cli="check", show=_checked)
+def check(asked: OfFile, here: Here) -> dict[str, Any]:
     """Check the configuration and name every problem. The exit code is 1 if there is one."""
     from klaw.config.load import load, unresolved_secrets
 
@@ -49,7 +49,7 @@ def check(asked: OfFile, paths: Paths) -> dict[str, Any]:
     problems: list[Problem] = []
     warnings: list[dict[str, str]] = []
     try:
-        file = asked.file(paths)
+        file = asked.file(here.paths)
         config, found = load(file)
         warnings = [{"path": each.path, "message": each.message} for each in found]
         # Not wrong: the service may have what this shell has not.
@@ -72,15 +72,15 @@ def _yaml(answer: dict[str, Any]) -> list[str]:
     return yaml.safe_dump(answer, sort_keys=False, allow_unicode=True).splitlines()
 
 
-@NOUN.operation("config_show", OfFile, cli="show", show=_yaml)
-def show(asked: OfFile, paths: Paths, warn: Callable[[str], None]) -> dict[str, Any]:
+@command(NOUN, "config_show", OfFile, cli="show", show=_yaml)
+def show(asked: OfFile, here: Here) -> dict[str, Any]:
     """Show the configuration as it takes effect, without secrets."""
     from klaw.config.describe import show
     from klaw.config.load import load
 
-    config, warnings = load(asked.file(paths))
+    config, warnings = load(asked.file(here.paths))
     for warning in warnings:
-        warn(f"warning: {warning}")
+        here.warn(f"warning: {warning}")
     return show(config)
 
 
@@ -93,8 +93,8 @@ def _described(answer: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-@NOUN.operation("config_describe", Key, cli="describe", show=_described)
-def describe(asked: Key) -> list[Any]:
+@command(NOUN, "config_describe", Key, cli="describe", show=_described)
+def describe(asked: Key, _here: Here) -> list[Any]:
     """Tell of each key its type, its default and its meaning."""
     from difflib import get_close_matches
 
@@ -108,8 +108,8 @@ def describe(asked: Key) -> list[Any]:
     return chosen
 
 
-@NOUN.operation("config_schema", cli="schema", show=lambda answer: json.dumps(answer, indent=2).splitlines())
-def schema() -> dict[str, Any]:
+@command(NOUN, "config_schema", Nothing, cli="schema", show=lambda answer: json.dumps(answer, indent=2).splitlines())
+def schema(_asked: Nothing, _here: Here) -> dict[str, Any]:
     """Print the JSON schema of the configuration."""
     from klaw.config.describe import json_schema
 

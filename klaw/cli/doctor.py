@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural
 from klaw.operations.operation import Line, Noun, Shown, Table, argument
@@ -40,13 +41,13 @@ def _shown(answer: dict[str, Any]) -> Shown:
     return Shown([*lines, total if problems or warnings else "All is well."], found=answer["ok"])
 
 
-@NOUN.operation("doctor", Doctor, cli="", show=_shown)
-def doctor(asked: Doctor, paths: Paths) -> dict[str, Any]:
+@command(NOUN, "doctor", Doctor, cli="", show=_shown)
+def doctor(asked: Doctor, here: Here) -> dict[str, Any]:
     """Check the installation and say what to do. It changes nothing. The exit code is 1 if there is a problem."""
     from klaw import __version__
     from klaw.doctor.checkup import check_up
 
-    return check_up(paths, _server(paths), whole=asked.full, version=__version__).told()
+    return check_up(here.paths, _server(here.paths), whole=asked.full, version=__version__).told()
 
 
 def _server(paths: Paths) -> "Server":

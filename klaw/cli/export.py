@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from klaw.cli import document
+from klaw.cli.here import Here, command
 from klaw.cli.operations import ask
-from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
 from klaw.domain.text import minute, one_line, plural
 from klaw.operations.operation import Noun, OfUser, OperationError, argument
@@ -40,15 +40,15 @@ def _shown(answer: dict[str, Any]) -> list[str]:
     return [f"{answer['folder']}: {counts}"]
 
 
-@NOUN.operation("export", Export, cli="", show=_shown)
-def export(asked: Export, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+@command(NOUN, "export", Export, cli="", show=_shown)
+def export(asked: Export, here: Here) -> dict[str, Any]:
     """Write chats, facts, people, topics and summaries into a folder. `klaw import klaw DIR` reads chats, facts and
     people into another Klaw.
 
     It runs beside a server or without one. Files that were sent are not in it: klaw backup has them.
     """
     folder = Path(asked.to).expanduser().absolute()
-    asking = partial(_ask, paths, asked.user)
+    asking = partial(_ask, here.paths, asked.user)
     chats = _chats(asking)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -59,14 +59,14 @@ def export(asked: Export, paths: Paths, progress: ProgressLine) -> dict[str, Any
         raise OperationError("bad_args", f"{folder} cannot be made: {error.strerror}", field="to") from None
     count, summaries, taken = 0, [], set[str]()
     for done, chat in enumerate(chats):
-        progress.show("chats", done, len(chats))
+        here.progress.show("chats", done, len(chats))
         count += chat["messages"]
         file_name = _file_name(chat["name"], taken)
         for form, ending in (("markdown", "md"), ("json", "json")):
             texts = _parts(asking, chat["name"], form)
             document.write(texts, str(folder / "chats" / f"{file_name}.{ending}"))
         summaries += asking("chats_summaries", chat=chat["name"])["summaries"]
-    progress.show("chats", len(chats), len(chats))
+    here.progress.show("chats", len(chats), len(chats))
     found = {
         "facts": list(_pages(asking, "fact_list", "facts")),
         "people": list(_pages(asking, "person_list", "people")),

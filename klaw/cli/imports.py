@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 
 from klaw.cli.admin_call import NoServer, call
+from klaw.cli.here import Here, command
 from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
 from klaw.convert import Check
@@ -26,9 +27,12 @@ from klaw.errors import KlawError
 from klaw.operations.operation import Noun, OfUser, OperationError, Shown, argument, minute, required
 
 if TYPE_CHECKING:
+    from klaw.actor.mailbox import Nudge
+    from klaw.core import Core
     from klaw.imports.events import Event, ProjectDocument
     from klaw.imports.export_files import OpenedExport
     from klaw.imports.feed import Ask, ImportReport
+    from klaw.store.engine.database import Readers
 
 NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
 ASK_S = 600.0
@@ -110,55 +114,55 @@ def _shown(answer: dict[str, Any]) -> Shown:
     )
 
 
-@NOUN.operation("import_chatgpt", Import, cli="chatgpt", show=_shown)
-def chatgpt(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+@command(NOUN, "import_chatgpt", Import, cli="chatgpt", show=_shown)
+def chatgpt(asked: Import, here: Here) -> dict[str, Any]:
     """Import an export of ChatGPT: the ZIP that its settings send, a folder, or conversations.json."""
     from klaw.imports import chatgpt
 
-    return _imported(asked, paths, progress, chatgpt.SOURCE, chatgpt.read)
+    return _imported(asked, here.paths, here.progress, chatgpt.SOURCE, chatgpt.read)
 
 
-@NOUN.operation("import_claude", Claude, cli="claude", show=_shown)
-def claude(asked: Claude, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+@command(NOUN, "import_claude", Claude, cli="claude", show=_shown)
+def claude(asked: Claude, here: Here) -> dict[str, Any]:
     """Import an export of Claude: the ZIP that its settings send, a folder, or conversations.json. What it remembered
     becomes facts."""
     from klaw.imports import claude
 
-    return _imported(asked, paths, progress, claude.SOURCE, claude.read, asked.projects)
+    return _imported(asked, here.paths, here.progress, claude.SOURCE, claude.read, asked.projects)
 
 
-@NOUN.operation("import_telegram", People, cli="telegram", show=_shown)
-def telegram(asked: People, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+@command(NOUN, "import_telegram", People, cli="telegram", show=_shown)
+def telegram(asked: People, here: Here) -> dict[str, Any]:
     """Import chats that Telegram Desktop exported as JSON: the folder, or result.json."""
     from klaw.imports import telegram
 
     read = partial(telegram.read, me=asked.me, zone=_zone(asked))
-    return _imported(asked, paths, progress, telegram.SOURCE, read)
+    return _imported(asked, here.paths, here.progress, telegram.SOURCE, read)
 
 
-@NOUN.operation("import_whatsapp", WhatsApp, cli="whatsapp", show=_shown)
-def whatsapp(asked: WhatsApp, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+@command(NOUN, "import_whatsapp", WhatsApp, cli="whatsapp", show=_shown)
+def whatsapp(asked: WhatsApp, here: Here) -> dict[str, Any]:
     """Import a chat that WhatsApp exported: the ZIP, or the text in it."""
     from klaw.imports import whatsapp
 
     read = partial(whatsapp.read, me=asked.me, order=asked.dates, zone=_zone(asked), title=asked.title)
-    return _imported(asked, paths, progress, whatsapp.SOURCE, read)
+    return _imported(asked, here.paths, here.progress, whatsapp.SOURCE, read)
 
 
-@NOUN.operation("import_openclaw", Import, cli="openclaw", show=_shown)
-def openclaw(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+@command(NOUN, "import_openclaw", Import, cli="openclaw", show=_shown)
+def openclaw(asked: Import, here: Here) -> dict[str, Any]:
     """Import the sessions of OpenClaw: its folder, that of an agent, or one session's file."""
     from klaw.imports import openclaw
 
-    return _imported(asked, paths, progress, openclaw.SOURCE, openclaw.read)
+    return _imported(asked, here.paths, here.progress, openclaw.SOURCE, openclaw.read)
 
 
-@NOUN.operation("import_klaw", Import, cli="klaw", show=_shown)
-def klaw(asked: Import, paths: Paths, progress: ProgressLine) -> dict[str, Any]:
+@command(NOUN, "import_klaw", Import, cli="klaw", show=_shown)
+def klaw(asked: Import, here: Here) -> dict[str, Any]:
     """Import chats, facts and people of another Klaw: what `klaw export` wrote, or `klaw chats export --json`."""
     from klaw.imports import klaw_export
 
-    return _imported(asked, paths, progress, klaw_export.SOURCE, klaw_export.read)
+    return _imported(asked, here.paths, here.progress, klaw_export.SOURCE, klaw_export.read)
 
 
 def _zone(asked: People) -> dt.tzinfo | None:
@@ -252,6 +256,15 @@ def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask],
         raise min(known, key=lambda each: isinstance(each, KlawError)) from None
 
 
+@attrs.frozen(kw_only=True)
+class _Parts:
+    """``operations.imports.ImportParts``."""
+
+    core: "Core"
+    readers: "Readers"
+    embedder: "Nudge"
+
+
 async def _alone(
     paths: Paths, given: Callable[[str, dict[str, Any]], dict[str, Any]], work: "Callable[[Ask], ImportReport]"
 ) -> "ImportReport":
@@ -260,13 +273,13 @@ async def _alone(
     from klaw.actor.clock import SystemClock
     from klaw.actor.mailbox import Nudge
     from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
-    from klaw.actor.threads import Threads
     from klaw.config.load import load
-    from klaw.operations.perform import OPERATOR, operations, perform, read
-    from klaw.store.attachments import Attachments
+    from klaw.core import Core
+    from klaw.gateway.hub import Hub
+    from klaw.operations.handler import OPERATOR
+    from klaw.operations.perform import operations, perform, read
     from klaw.store.engine import writer as writer_actor
     from klaw.store.engine.journal import Journal
-    from klaw.store.originals import Originals
     from klaw.store.store import open_store
 
     config, _ = load(paths.config_file)
@@ -281,10 +294,8 @@ async def _alone(
             publish=lambda _stored: None,
         )
         await supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, restart=Restart.VITAL, run=write))
-        parts: dict[str, Any] = {"readers": store.readers, "writer": store.writer, "clock": clock}
-        parts |= {"embedder": Nudge(), "files": Threads("files", 1), "paths": paths}
-        parts |= {"attachments": Attachments(paths.data_dir, config.attachments, clock)}
-        parts |= {"originals": Originals(paths.data_dir, config.kb.max_file_bytes)}
+        core = Core(config=config, paths=paths, clock=clock, store=store, events=Hub(), supervisor=supervisor)
+        parts = _Parts(core=core, readers=store.readers, embedder=Nudge())
 
         def ask(name: str, part: dict[str, Any]) -> dict[str, Any]:
             return trio.from_thread.run(perform, read(operations()[name], given(name, part)), OPERATOR, parts)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from klaw.cli.here import Here, command
 from klaw.cli.output import program, warn
 from klaw.config.paths import Paths
 from klaw.operations.operation import Noun, Shown, argument
@@ -45,8 +46,8 @@ def _shown(answer: dict[str, Any]) -> Shown:
     return Shown((), found=answer["config"]["model"] != "not set")  # what was done was said meanwhile
 
 
-@NOUN.operation("init", Init, cli="", show=_shown)
-def init(asked: Init, paths: Paths, home: str | None, say: Callable[..., None], *, quiet: bool) -> dict[str, Any]:
+@command(NOUN, "init", Init, cli="", show=_shown)
+def init(asked: Init, here: Here) -> dict[str, Any]:
     """Make a workspace and a configuration. Nothing is written before the last answer. What exists is kept, unless it
     is a configuration that is still as this command made it. The exit code is 1 if a model was chosen and could not be
     set, because the configuration is another one; the lines for it are printed."""
@@ -60,26 +61,28 @@ def init(asked: Init, paths: Paths, home: str | None, say: Callable[..., None], 
     source = find_workspace(Path(asked.source).expanduser()) if asked.source is not None else None
     try:
         names = _names(asked) if source is None else None
-        model = _model(asked, paths)
+        model = _model(asked, here.paths)
     except (EOFError, KeyboardInterrupt):
         print(file=sys.stderr)
         warn("nothing was written")
         raise KeyboardInterrupt from None
     try:
         if source is not None:
-            steps = take_over(source, paths.workspace, dry_run=asked.dry_run)
-            steps += [step for step in make_folders(paths.workspace, dry_run=asked.dry_run) if step.outcome == "made"]
+            steps = take_over(source, here.paths.workspace, dry_run=asked.dry_run)
+            folders = make_folders(here.paths.workspace, dry_run=asked.dry_run)
+            steps += [step for step in folders if step.outcome == "made"]
         else:
             assert names is not None
-            steps = make_workspace(paths.workspace, names, dry_run=asked.dry_run)
+            steps = make_workspace(here.paths.workspace, names, dry_run=asked.dry_run)
     except ToolRefused as error:
-        raise SetupRefused(f"{paths.workspace}: {error}; the same command goes on when that is mended") from error
-    config = make_config(paths, model, small=asked.small, dry_run=asked.dry_run)
-    answer = _report(asked, paths, steps, config, model, f" --home {shlex.quote(home)}" if home else "", say)
-    if config.outcome == "made" and model is not None and not (asked.yes or quiet or asked.dry_run):
+        raise SetupRefused(f"{here.paths.workspace}: {error}; the same command goes on when that is mended") from error
+    config = make_config(here.paths, model, small=asked.small, dry_run=asked.dry_run)
+    home = f" --home {shlex.quote(here.home)}" if here.home else ""
+    answer = _report(asked, here.paths, steps, config, model, home, here.say)
+    if config.outcome == "made" and model is not None and not (asked.yes or here.quiet or asked.dry_run):
         from klaw.cli.models import offer_test
 
-        offer_test(paths, model, lambda question, default: _answer(asked, None, question, default, str), say)
+        offer_test(here.paths, model, lambda question, default: _answer(asked, None, question, default, str), here.say)
     return answer
 
 

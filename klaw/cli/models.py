@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from klaw.cli.admin_call import NoServer, Refused, call
-from klaw.cli.output import ProgressLine
+from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.errors import ModelError
 from klaw.operations.operation import Noun, OperationError, Shown, argument, size
@@ -94,46 +94,46 @@ def _pulled(answer: dict[str, Any]) -> Shown:
     return Shown((), found=all(each["state"] not in ("failed", "damaged") for each in answer["models"]))
 
 
-@NOUN.operation("models_pull", Pull, cli="pull", show=_pulled)
-def pull(asked: Pull, paths: Paths, progress: ProgressLine, warn: Say) -> dict[str, Any]:
+@command(NOUN, "models_pull", Pull, cli="pull", show=_pulled)
+def pull(asked: Pull, here: Here) -> dict[str, Any]:
     """Download models, or copy them, and install them. If one fails, the others are still fetched."""
     from klaw.models.pull import pull, status
 
     def tell(step: "PullStep", /) -> None:
         last = step.phase in ("done", "present")
-        progress.show(f"{step.model}: {_PHASES[step.phase]}", step.done_bytes, step.total_bytes, size, last=last)
+        here.progress.show(f"{step.model}: {_PHASES[step.phase]}", step.done_bytes, step.total_bytes, size, last=last)
 
     rows = []
     source = Path(asked.source).expanduser() if asked.source is not None else None
     for spec in asked.chosen():
         try:
-            pull(spec, paths.models_dir, tell, verify=asked.verify, source=source)
+            pull(spec, here.paths.models_dir, tell, verify=asked.verify, source=source)
         except ModelError as error:
-            progress.finish()
-            warn(str(error))
-            rows.append(_json(spec, paths, "failed", 0, str(error)))
+            here.progress.finish()
+            here.warn(str(error))
+            rows.append(_json(spec, here.paths, "failed", 0, str(error)))
         else:
-            done = status(spec, paths.models_dir)
-            rows.append(_json(spec, paths, "complete", done.bytes, "", done.calibration))
+            done = status(spec, here.paths.models_dir)
+            rows.append(_json(spec, here.paths, "complete", done.bytes, "", done.calibration))
     return {"models": rows}
 
 
-@NOUN.operation("models_list", ModelNames, cli="list", show=_pulled)
-def listed(asked: ModelNames, paths: Paths, say: Say) -> dict[str, Any]:
+@command(NOUN, "models_list", ModelNames, cli="list", show=_pulled)
+def listed(asked: ModelNames, here: Here) -> dict[str, Any]:
     """List the known models and whether they are installed. The exit code is 1 if one is damaged."""
     from klaw.models.pull import status
 
     rows, chosen = [], asked.chosen()
-    say(f"models in {paths.models_dir}")
+    here.say(f"models in {here.paths.models_dir}")
     for spec in chosen:
-        found = status(spec, paths.models_dir, verify=asked.verify)
-        say(f"  {spec.id:<24} {found.state:<9} {size(found.bytes or spec.member_bytes):>10}  {spec.summary}")
+        found = status(spec, here.paths.models_dir, verify=asked.verify)
+        here.say(f"  {spec.id:<24} {found.state:<9} {size(found.bytes or spec.member_bytes):>10}  {spec.summary}")
         if (made := found.calibration) is not None:
             about = f"calibrated {_CALIBRATED[made.texts]}: mean cosine of unrelated texts {made.random_cosine:.4f}"
-            say(f"  {'':<24} {about}")
+            here.say(f"  {'':<24} {about}")
         if found.problem:
-            say(f"  {'':<24} {found.problem}")
-        rows.append(_json(spec, paths, found.state, found.bytes, found.problem, found.calibration))
+            here.say(f"  {'':<24} {found.problem}")
+        rows.append(_json(spec, here.paths, found.state, found.bytes, found.problem, found.calibration))
     return {"models": rows}
 
 
@@ -158,11 +158,15 @@ def _tested(answer: dict[str, Any]) -> Shown:
     return Shown((), found=all(each["checks"][0]["state"] == "works" for each in answer["models"]))
 
 
-@NOUN.operation("models_test", Asked, cli="test", show=_tested)
-def test(asked: Asked, paths: Paths, say: Say) -> dict[str, Any]:
+@command(NOUN, "models_test", Asked, cli="test", show=_tested)
+def test(asked: Asked, here: Here) -> dict[str, Any]:
     """Ask models a few tiny questions and say what works: the running server does, with its keys; without one, or with
     a configuration that it has not read yet, this command with those of the shell. The exit code is 1 if one of them
     does not answer."""
+    return _tell_what_works(asked, here.paths, here.say)
+
+
+def _tell_what_works(asked: Asked, paths: Paths, say: Say) -> dict[str, Any]:
     import trio
 
     from klaw.actor import log as logging
@@ -226,7 +230,7 @@ def offer_test(paths: Paths, model: "ChosenModel", ask: Callable[[str, str], str
     with suppress(EOFError, KeyboardInterrupt):
         wanted = ask("Ask the model now whether it works? It costs a few tokens. yes or no", "yes")
         if wanted.lower() in ("y", "yes", "д", "да"):
-            test(Asked(), paths, say)
+            _tell_what_works(Asked(), paths, say)
 
 
 def _check(check: "ModelCheck") -> str:
@@ -301,8 +305,8 @@ def _calibrated(answer: dict[str, Any]) -> list[str]:
     ]
 
 
-@NOUN.operation("models_calibrate", Calibrate, cli="calibrate", show=_calibrated)
-def calibrate(asked: Calibrate, paths: Paths) -> dict[str, Any]:
+@command(NOUN, "models_calibrate", Calibrate, cli="calibrate", show=_calibrated)
+def calibrate(asked: Calibrate, here: Here) -> dict[str, Any]:
     """Measure how similar unrelated texts look to an embedding model, and store it."""
     # Imported here: they load ONNX Runtime, which no other command needs.
     from klaw.memory.embed.calibration import TOO_ALIKE, built_in, measure, read_talk
@@ -311,7 +315,7 @@ def calibrate(asked: Calibrate, paths: Paths) -> dict[str, Any]:
     from klaw.memory.embed.passage import RECIPE
     from klaw.models.manifest import Calibration, store
 
-    folder = _folder(asked.model, paths)
+    folder = _folder(asked.model, here.paths)
     talks = [read_talk(Path(path)) for path in asked.texts] if asked.texts else built_in()
     stored = describe(folder).calibration
     model = EmbeddingModel.load(folder, threads=CALIBRATION_THREADS)

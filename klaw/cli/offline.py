@@ -1,14 +1,19 @@
 """Carries out an operation without a server, over the database."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from klaw.config.paths import Paths
-from klaw.operations.perform import OPERATOR, Call, perform
+from klaw.operations.handler import OPERATOR
+from klaw.operations.perform import Call, perform
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.config.schema import EngineConfig
     from klaw.memory.embed.embedder import Embedder
+    from klaw.memory.recall.recall import Recall
+    from klaw.memory.search.search import MemorySearch
+    from klaw.store.engine.database import Readers
 
 
 def answer(paths: Paths, asked: Call) -> dict[str, Any]:
@@ -20,50 +25,56 @@ def answer(paths: Paths, asked: Call) -> dict[str, Any]:
 
     async def over_the_database() -> dict[str, Any]:
         async with offline_readers(paths.database) as readers:
-            return await perform(asked, OPERATOR, _Parts(readers=readers, paths=paths, budget=None))
+            return await perform(asked, OPERATOR, OfflineParts(readers, paths))
 
     log.configure("error", "auto")
     return trio.run(over_the_database)
 
 
-class _Parts(dict[str, Any]):
-    """Of no server, made when an operation asks for them. Raises ConfigError."""
+class OfflineParts:
+    """``DatabaseParts``, each made when an operation takes it. They raise ConfigError."""
 
-    def __missing__(self, name: str) -> Any:
-        made = self[name] = self._make(name)
-        return made
+    budget = None
 
-    def _make(self, name: str) -> Any:
+    def __init__(self, readers: "Readers", paths: Paths) -> None:
+        self.readers, self.paths = readers, paths
+
+    @cached_property
+    def clock(self) -> "Clock":
         from klaw.actor.clock import SystemClock
-        from klaw.actor.metrics import Metrics
+
+        return SystemClock()
+
+    @cached_property
+    def config(self) -> "EngineConfig":
         from klaw.config.load import load
-        from klaw.memory.recall.recall import Recall
-        from klaw.memory.search.search import MemorySearch
-        from klaw.memory.topics.search import TopicMetrics, TopicSearch
 
-        readers, paths = self["readers"], self["paths"]
-        match name:
-            case "clock":
-                return SystemClock()
-            case "config":
-                return load(paths.config_file)[0]
-            case "embedder":
-                return self._embedder(self["config"], self["clock"])
-            case "recall":
-                return Recall(readers, self["embedder"], self["config"].auto_rag, self["clock"])
-            case "search":
-                topics = TopicSearch(readers, self["embedder"], self["clock"], TopicMetrics(Metrics()))
-                return MemorySearch(readers, self["embedder"], self["clock"], topics)
-        raise KeyError(name)
+        return load(self.paths.config_file)[0]
 
-    def _embedder(self, config: "EngineConfig", clock: "Clock") -> "Embedder":
+    @cached_property
+    def embedder(self) -> "Embedder":
         from klaw.memory.embed.offline import OfflineEmbedder
 
-        paths, settings, remote = self["paths"], config.embedding, None
+        paths, settings, remote = self.paths, self.config.embedding, None
         if settings.provider is not None:
             from klaw.llm.client import without_server
             from klaw.memory.embed.remote import remote_of
 
-            remote = remote_of(config, without_server(config, clock), paths.models_dir, clock)
+            remote = remote_of(self.config, without_server(self.config, self.clock), paths.models_dir, self.clock)
         folder = settings.path or paths.models_dir / settings.model
-        return OfflineEmbedder(self["readers"], config, folder, clock, remote)
+        return OfflineEmbedder(self.readers, self.config, folder, self.clock, remote)
+
+    @cached_property
+    def recall(self) -> "Recall":
+        from klaw.memory.recall.recall import Recall
+
+        return Recall(self.readers, self.embedder, self.config.auto_rag, self.clock)
+
+    @cached_property
+    def search(self) -> "MemorySearch":
+        from klaw.actor.metrics import Metrics
+        from klaw.memory.search.search import MemorySearch
+        from klaw.memory.topics.search import TopicMetrics, TopicSearch
+
+        topics = TopicSearch(self.readers, self.embedder, self.clock, TopicMetrics(Metrics()))
+        return MemorySearch(self.readers, self.embedder, self.clock, topics)

@@ -12,6 +12,7 @@ from klaw.cli import document, offline, upload
 from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.cli.arguments import add_home
 from klaw.cli.fields import add_argument, again, fields, given_to, named
+from klaw.cli.here import Here
 from klaw.cli.output import ProgressLine, say, warn, written
 from klaw.config.owner import enter
 from klaw.config.paths import Paths
@@ -125,12 +126,11 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
 
 def _here(paths: Paths, asked: Call, home: str | None, *, quiet: bool) -> Any:
     """Carry out what needs no server. ``quiet``: standard output belongs to the result."""
-    progress, handler = ProgressLine(sys.stderr if quiet else sys.stdout), asked.operation.handler
+    progress = ProgressLine(sys.stderr if quiet else sys.stdout)
     tell = (lambda *_lines: None) if quiet else say
-    known = {"asked": asked.asked, "paths": paths, "home": home, "quiet": quiet}
-    available = {**known, "progress": progress, "say": tell, "warn": warn}
+    here = Here(paths=paths, home=home, progress=progress, quiet=quiet, say=tell, warn=warn)
     try:
-        return plain(handler(**supplied(handler, available)))
+        return plain(asked.operation.handler(asked.asked, here))
     finally:
         progress.finish()
 

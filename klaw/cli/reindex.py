@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, call
-from klaw.cli.output import ProgressLine
+from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural, span
 from klaw.errors import KlawError
@@ -51,32 +51,32 @@ class Reindex(Options):
     drop_old: bool = argument("only remove the database that the last reindex replaced", default=False)
 
 
-@NOUN.operation("reindex_command", Reindex, cli="", show=lambda answer: Shown((), found=answer.get("swapped", True)))
-def reindex(asked: Reindex, paths: Paths, progress: ProgressLine, say: Callable[..., None]) -> dict[str, Any]:
+@command(NOUN, "reindex_command", Reindex, cli="", show=lambda answer: Shown((), found=answer.get("swapped", True)))
+def reindex(asked: Reindex, here: Here) -> dict[str, Any]:
     """Rebuild the database from the logs, compare the two, and swap them if they are equal. It works with and without a
     running server. The exit code is 1 if they differ.
     """
     if asked.drop_old:
         from klaw.store.rebuild.offline import drop
 
-        freed = drop(paths.database)
-        say(f"freed {size(freed)}" if freed else "there is no old database")
+        freed = drop(here.paths.database)
+        here.say(f"freed {size(freed)}" if freed else "there is no old database")
         return {"freed_bytes": freed}
 
     def tell(phase: str, done: int, total: int) -> None:
-        progress.show(_LABELS.get(phase, phase), done, total, size if phase in _IN_BYTES else "{:,}".format)
+        here.progress.show(_LABELS.get(phase, phase), done, total, size if phase in _IN_BYTES else "{:,}".format)
 
     try:
         try:
-            answer = _on_server(paths, asked, tell)
+            answer = _on_server(here.paths, asked, tell)
         except NoServer:
-            answer = attrs.asdict(_here(paths, asked, tell))
+            answer = attrs.asdict(_here(here.paths, asked, tell))
     except KeyboardInterrupt:
-        progress.finish()
+        here.progress.finish()
         print(STOPPED, file=sys.stderr)
         raise
-    progress.finish()
-    say(*lines(answer, paths.database))
+    here.progress.finish()
+    here.say(*lines(answer, here.paths.database))
     return answer
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 
 from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Bounds
-from klaw.operations.operation import Noun, OperationError, Shown, Table, argument, size
+from klaw.operations.operation import Nothing, Noun, OperationError, Shown, Table, argument, size
 
 if TYPE_CHECKING:
     from klaw.service.machine import Machine, MachineStep
@@ -78,8 +79,8 @@ def _done(answer: dict[str, Any]) -> Shown:
     return Shown((), found=answer["well"])
 
 
-@NOUN.operation("service_install", Install, cli="install", show=_done)
-def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[str, Any]:
+@command(NOUN, "service_install", Install, cli="install", show=_done)
+def install(asked: Install, here: Here) -> dict[str, Any]:
     """Make user, folders, units, environment file and models, and enable the service. What is there stays, so it can be
     repeated, for instance after an update. The exit code is 1 if something failed, or a file that somebody edited was
     kept."""
@@ -92,10 +93,10 @@ def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[
     source = Path(asked.source).expanduser() if asked.source else None
     if source is not None and not source.is_dir():
         raise OperationError("bad_args", f"{source} is not a folder", field="source")
-    machine = _machine(asked, say)
+    machine = _machine(asked, here.say)
     unit = unit_in(machine.root)
     user, place = told(unit.read_text(encoding="utf-8") if unit else "")
-    place = _real(home or place, machine)
+    place = _real(here.home or place, machine)
     link = machine.at(place / "workspace")
     workspace = asked.workspace or (place / link.readlink() if link.is_symlink() else None)  # that of the first time
     wanted = ServiceInstallation(
@@ -106,26 +107,26 @@ def install(asked: Install, home: str | None, say: Say, *, quiet: bool) -> dict[
         workspace=_real(workspace, machine) if workspace else None,
     )
     pull = asked.models and machine.real and not asked.dry_run
-    models = (lambda each: pull_models(each, source, quiet=quiet)) if pull else None
+    models = (lambda each: pull_models(each, source, quiet=here.quiet)) if pull else None
     install(wanted, machine, start=asked.start, models=models)
     if not any(step.outcome in ("made", "changed", "done", "failed") or step.diff for step in machine.steps):
-        say("All was there already.")
+        here.say("All was there already.")
     if machine.real and not asked.dry_run and machine.well:
-        say(f"Configuration: {wanted.home}/config/engine.json. How it is: klaw service status")
+        here.say(f"Configuration: {wanted.home}/config/engine.json. How it is: klaw service status")
     return {"well": machine.well, "steps": machine.steps, "home": str(wanted.home), "user": wanted.user}
 
 
-@NOUN.operation("service_uninstall", OfMachine, cli="uninstall", show=_done)
-def uninstall(asked: OfMachine, say: Say) -> dict[str, Any]:
+@command(NOUN, "service_uninstall", OfMachine, cli="uninstall", show=_done)
+def uninstall(asked: OfMachine, here: Here) -> dict[str, Any]:
     """Stop the service and remove its units. Data, configuration and user stay."""
     from klaw.service.install import uninstall
     from klaw.service.units import ENVIRONMENT
     from klaw.service.watch import owner_and_home
 
-    machine = _machine(asked, say)
+    machine = _machine(asked, here.say)
     user, home = owner_and_home(machine.root)
     uninstall(machine)
-    say(f"Everything that Klaw knows stays in {home} (user {user}), keys in {ENVIRONMENT}.")
+    here.say(f"Everything that Klaw knows stays in {home} (user {user}), keys in {ENVIRONMENT}.")
     return {"well": machine.well, "steps": machine.steps, "home": str(home), "user": user}
 
 
@@ -152,13 +153,13 @@ def _status(answer: dict[str, Any]) -> Shown:
     return Shown([Table(rows), *lines], found=unit["ActiveState"] == "active")
 
 
-@NOUN.operation("service_status", cli="status", show=_status)
-def status(home: str | None) -> dict[str, Any]:
+@command(NOUN, "service_status", Nothing, cli="status", show=_status)
+def status(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Show what systemd says of the service, and the server itself. The exit code is 1 unless it runs and answers."""
     from klaw.service.units import SERVICE, TIMER
     from klaw.service.watch import owner_and_home, state
 
-    paths = Paths.resolve(home or str(owner_and_home()[1]))
+    paths = Paths.resolve(here.home or str(owner_and_home()[1]))
     found: dict[str, Any] = {"service": state(SERVICE), "backups": state(TIMER, "ActiveState", "LastTriggerUSec")}
     try:
         return {**found, "server": call(paths, "status"), "error": None}
@@ -166,8 +167,8 @@ def status(home: str | None) -> dict[str, Any]:
         return {**found, "server": None, "error": f"the server does not answer ({error}): klaw service logs"}
 
 
-@NOUN.operation("service_logs", Logs, cli="logs", show=lambda answer: Shown((), found=not answer["code"]))
-def logs(asked: Logs) -> dict[str, Any]:
+@command(NOUN, "service_logs", Logs, cli="logs", show=lambda answer: Shown((), found=not answer["code"]))
+def logs(asked: Logs, _here: Here) -> dict[str, Any]:
     """Show the service's log. Ctrl-C ends it."""
     from klaw.service.watch import logs
 

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 
+from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.domain.names import LOCAL_USER, user_id
 from klaw.errors import KlawError
-from klaw.operations.operation import Noun, argument, required
+from klaw.operations.operation import Nothing, Noun, argument, required
 
 if TYPE_CHECKING:
     from klaw.gateway.auth import Token
@@ -34,18 +35,18 @@ class Revoked:
     name: str = required("all tokens of this user, or one token by its id", metavar="NAME_OR_ID")
 
 
-@NOUN.operation("token_add", Added, cli="add")
-def add(asked: Added, paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+@command(NOUN, "token_add", Added, cli="add")
+def add(asked: Added, here: Here) -> dict[str, Any]:
     """Make a token for a user and print it once."""
     from klaw.actor.clock import SystemClock, iso
     from klaw.gateway.auth import add_token, load_access, tokens_file
 
-    file = tokens_file(paths.config_dir)
+    file = tokens_file(here.paths.config_dir)
     token, secret = add_token(file, asked.name, iso(SystemClock().now()), operator=asked.operator)
-    say(secret, f"Token {token.id} of user {token.user}. It is not stored and will not be shown again.")
+    here.say(secret, f"Token {token.id} of user {token.user}. It is not stored and will not be shown again.")
     access = load_access(file)
     if not access.local and all(each.user != LOCAL_USER for each in access.tokens):
-        say(
+        here.say(
             "Every connection needs a token from now on; open chats without one end. For your own chats on this machine"
             " (user local):",
             "  klaw token add local      makes a token; give it as $KLAW_TOKEN",
@@ -54,44 +55,44 @@ def add(asked: Added, paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
     return {**token.told(), "token": secret}
 
 
-@NOUN.operation("token_list", cli="list")
-def show(paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+@command(NOUN, "token_list", Nothing, cli="list")
+def show(_asked: Nothing, here: Here) -> dict[str, Any]:
     """List the tokens and the browsers that are logged in: their ids, users and dates."""
     from klaw.gateway.auth import load_access, tokens_file
 
-    access = load_access(tokens_file(paths.config_dir))
-    say(*(f"{token.id}  {token.user:<32}  {token.created_at}{_about(token)}" for token in access.tokens))
+    access = load_access(tokens_file(here.paths.config_dir))
+    here.say(*(f"{token.id}  {token.user:<32}  {token.created_at}{_about(token)}" for token in access.tokens))
     if not access.tokens:
         only = "only this machine is served, as user local; make one with: klaw token add USER"
-        say(f"no tokens: {only if access.local else NOBODY}")
+        here.say(f"no tokens: {only if access.local else NOBODY}")
     elif access.local:
-        say(f"{OPEN}; klaw token deny-local ends that")
+        here.say(f"{OPEN}; klaw token deny-local ends that")
     return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
 
 
-@NOUN.operation("token_revoke", Revoked, cli="revoke")
-def revoke(asked: Revoked, paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+@command(NOUN, "token_revoke", Revoked, cli="revoke")
+def revoke(asked: Revoked, here: Here) -> dict[str, Any]:
     """Revoke the tokens of a user, or one token. A running server closes their connections."""
     from klaw.gateway.auth import revoke_tokens, tokens_file
 
-    revoked = revoke_tokens(tokens_file(paths.config_dir), asked.name)
+    revoked = revoke_tokens(tokens_file(here.paths.config_dir), asked.name)
     if not revoked:
         raise KlawError("no token has this user or id; `klaw token list` shows them")
-    say("revoked: " + ", ".join(f"{token.id} ({token.user})" for token in revoked))
-    _say_who_is_left(paths, say)
+    here.say("revoked: " + ", ".join(f"{token.id} ({token.user})" for token in revoked))
+    _say_who_is_left(here.paths, here.say)
     return {"revoked": [token.told() for token in revoked]}
 
 
-@NOUN.operation("token_allow_local", cli="allow-local")
-def allow_local(paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+@command(NOUN, "token_allow_local", Nothing, cli="allow-local")
+def allow_local(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Let connections from this machine in without a token, as user local."""
-    return _set_local(paths, say, allowed=True)
+    return _set_local(here.paths, here.say, allowed=True)
 
 
-@NOUN.operation("token_deny_local", cli="deny-local")
-def deny_local(paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+@command(NOUN, "token_deny_local", Nothing, cli="deny-local")
+def deny_local(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Ask connections from this machine for a token too, as after the first `klaw token add`."""
-    return _set_local(paths, say, allowed=False)
+    return _set_local(here.paths, here.say, allowed=False)
 
 
 def _set_local(paths: Paths, say: Callable[..., None], *, allowed: bool) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw import __version__
+from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
-from klaw.operations.operation import Lines, Noun, Shown, argument, required
+from klaw.operations.operation import Lines, Nothing, Noun, Shown, argument, required
 
 if TYPE_CHECKING:
     from klaw.service.control import Control
@@ -38,8 +39,8 @@ def _checked(answer: dict[str, Any]) -> Lines:
     return [*lines, answer["way_back"]] if answer["newer"] else lines
 
 
-@NOUN.operation("update_check", OfWheel, cli="check", show=_checked)
-def check(asked: OfWheel) -> dict[str, Any]:
+@command(NOUN, "update_check", OfWheel, cli="check", show=_checked)
+def check(asked: OfWheel, _here: Here) -> dict[str, Any]:
     """Tell what a wheel would change. Nothing is asked of the network: Klaw does not look for new versions."""
     from klaw.service.wheel import read_wheel
 
@@ -48,8 +49,8 @@ def check(asked: OfWheel) -> dict[str, Any]:
     return {"installed": __version__, **about}
 
 
-@NOUN.operation("update_apply", Apply, cli="apply", show=lambda: Shown(()))
-def apply(asked: Apply, home: str | None, say: Say) -> dict[str, Any]:
+@command(NOUN, "update_apply", Apply, cli="apply", show=lambda: Shown(()))
+def apply(asked: Apply, here: Here) -> dict[str, Any]:
     """Install the new version: doctor, backup, stop, install, start, doctor. When it does not answer within a minute,
     or its doctor finds new problems, the version and the database of before are put in place again, and the exit code
     is 1."""
@@ -58,8 +59,8 @@ def apply(asked: Apply, home: str | None, say: Say) -> dict[str, Any]:
 
     release = read_wheel(Path(asked.wheel).expanduser().absolute())
     wheels = Path(asked.wheels).expanduser().absolute() if asked.wheels else None
-    with _steady(say) as tell:
-        place, control = _server(home)
+    with _steady(here.say) as tell:
+        place, control = _server(here.home)
         update = Update(
             paths=Paths.resolve(place), home=place, control=control, tell=tell, wheels=wheels, prefix=_prefix()
         )
@@ -67,16 +68,16 @@ def apply(asked: Apply, home: str | None, say: Say) -> dict[str, Any]:
     return {"installed": release.version, "before": __version__}
 
 
-@NOUN.operation("update_back", cli="back", show=lambda: Shown(()))
-def back(home: str | None, say: Say) -> dict[str, Any]:
+@command(NOUN, "update_back", Nothing, cli="back", show=lambda: Shown(()))
+def back(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Undo an update that was interrupted, by a power cut for instance: put the old version and database
     back. If `klaw` does not start, call it as /opt/klaw.before-update/bin/python -m klaw update back, with the folder
     where it is installed."""
     from klaw.actor import log as _log  # noqa: F401  this environment may be the one that is moved
     from klaw.service.update import Update
 
-    with _steady(say) as tell:
-        place, control = _server(home)
+    with _steady(here.say) as tell:
+        place, control = _server(here.home)
         Update(paths=Paths.resolve(place), home=place, control=control, tell=tell, prefix=_prefix()).back()
     return {"home": str(place) if place else None}
 

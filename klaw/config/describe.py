@@ -24,7 +24,12 @@ def json_schema() -> dict[str, Any]:
     """
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Klaw configuration"}
     described = _section(EngineConfig, path="")
-    described["properties"] |= {name: {"deprecated": True, "description": "Has no effect."} for name, _ in RETIRED}
+    for *sections, name in RETIRED:
+        properties = described["properties"]
+        for section in sections:
+            below = {"type": ["object", "null"], "properties": {}, "deprecated": True, "description": "Has no effect."}
+            properties = properties.setdefault(section, below)["properties"]
+        properties[name] = {"deprecated": True, "description": "Has no effect."}
     return schema | described
 
 
@@ -36,7 +41,7 @@ def show(config: EngineConfig) -> dict[str, Any]:
 
 
 @attrs.frozen(kw_only=True)
-class Described:
+class KeyDescription:
     """One key in words."""
 
     path: str
@@ -48,17 +53,17 @@ class Described:
     meaning: str
 
 
-def described() -> list[Described]:
+def described() -> list[KeyDescription]:
     """Every key with its type, default and meaning, sections first; ``<name>`` stands for a name that one chooses."""
     return list(_described(json_schema(), ""))
 
 
-def _described(schema: Mapping[str, Any], prefix: str) -> Iterator[Described]:
+def _described(schema: Mapping[str, Any], prefix: str) -> Iterator[KeyDescription]:
     for name, found in schema["properties"].items():
         if found.get("deprecated"):
             continue
         path = f"{prefix}{name}"
-        yield Described(
+        yield KeyDescription(
             path=path,
             type=_in_words(found),
             default=found.get("default"),

@@ -28,7 +28,7 @@ _TAG_HANDLE = re.compile(r"handle '.*'", re.DOTALL)
 _SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
-UNREADABLE: Final = object()
+INVALID: Final = object()
 """Stands in the tree for a value whose problem has been reported, so that the rest can still be checked."""
 
 
@@ -38,7 +38,7 @@ class Document:
 
     tree: dict[str, Any]
     """Values are dict, list, ``str``, ``Reference``, ``int``, finite ``float``, ``bool``, ``None`` and
-    ``UNREADABLE``."""
+    ``INVALID``."""
     problems: tuple[Problem, ...]
     """Duplicate keys, numbers that cannot be held, malformed references."""
 
@@ -202,7 +202,7 @@ class _Reader:
             return text if getattr(node, "style", None) is not None else plain_scalar(text)
         except ValueError as exc:
             self.report(path, f"{exc} (line {line})")
-            return UNREADABLE
+            return INVALID
 
 
 def _whole_characters(text: str) -> str:

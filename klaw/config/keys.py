@@ -1,13 +1,13 @@
 """How one key of the configuration is declared: default, meaning and rule in one place.
 
-The loader, the attrs validators, the JSON schema and the printed documentation all read the ``Rule`` kept in the
-field's metadata, so they cannot disagree.
+The reader, the attrs validators, the JSON schema and the printed documentation all use the ``Rule`` in the field's
+metadata, so they cannot disagree.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, cast, runtime_checkable
 
 import attrs
 
@@ -79,6 +79,15 @@ class Rule:
         if self.names is None or re.fullmatch(self.names, name):
             return None
         return f"the name must {self.names_hint}"
+
+
+@runtime_checkable
+class HasRules(Protocol):
+    """A section with rules between its keys."""
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        """The broken ones: the key in the file (empty: the section itself), and what is wrong with it."""
+        ...
 
 
 def key(

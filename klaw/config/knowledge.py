@@ -2,7 +2,7 @@
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 
@@ -27,14 +27,16 @@ class EndpointConfig:
         one_or_more=True,
     )
 
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if (self.user is None) != (self.password is None):
+            yield "", "needs both user and password, or none of them"
+
 
 @attrs.frozen(kw_only=True)
 class SparqlConfig:
     """What graphs are asked: SPARQL endpoints and RDF files."""
 
     timeout_s: float = key("One graph must have answered within this time.", 10.0, up_to=60)
-    generate: bool = key("Let the model also write a query for each question; it is checked before it runs.", False)
-    max_rows: int = key("Rows of such a query.", 50, within=(1, 1000))
 
 
 @attrs.frozen(kw_only=True)

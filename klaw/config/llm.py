@@ -100,6 +100,12 @@ class ProviderModelConfig:
         "The same of what is written to its cache; null takes inputPrice.", None, **_PRICE
     )
 
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        prices = self.input_price, self.output_price, self.cached_input_price, self.cache_write_price
+        missing = "inputPrice" if self.input_price is None else "outputPrice" if self.output_price is None else ""
+        if missing and any(price is not None for price in prices):
+            yield missing, "is required beside another price"
+
 
 @attrs.frozen(kw_only=True)
 class ProviderConfig:
@@ -128,6 +134,10 @@ class ProviderConfig:
         names=r"\S+",
         names_hint="have no spaces and not be empty",
     )
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if self.type == "openai" and self.base_url is None:
+            yield "baseUrl", "is required for type 'openai'"
 
     def takes_images(self, model: str) -> bool:
         """Whether a model takes images: all of Anthropic's own do."""

@@ -12,8 +12,8 @@ from klaw.config.document import Document, join_path, plain_scalar, read_documen
 from klaw.config.environment import Reference, Secret
 from klaw.config.keys import file_key
 from klaw.config.paths import CONFIG_NAMES
+from klaw.config.read_settings import read_settings
 from klaw.config.schema import RENAMED, RETIRED, EngineConfig
-from klaw.config.structure import structure
 from klaw.config.tools import McpServerConfig
 from klaw.errors import ConfigError, Problem
 
@@ -60,34 +60,42 @@ def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
 
 
 def _build(document: Document) -> tuple[EngineConfig, list[Problem]]:
-    tree = dict(document.tree)
-    warnings: list[Problem] = []
-    clashes: list[Problem] = []
+    tree = document.tree
+    warnings = [*_renamed(tree), *_tools_by_schema(tree), *_retired(tree)]
+    old = {f"{section}.{new}": f"{section}.{name}" for (section, name), new in RENAMED.items()}
+    old = {path: name for path, name in old.items() if any(warning.path == name for warning in warnings)}
+    try:
+        config = read_settings(tree, document.problems)
+    except ConfigError as error:  # a renamed key is named as it stands in the file
+        raise ConfigError([attrs.evolve(each, path=old.get(each.path, each.path)) for each in error.problems]) from None
+    return config, warnings
+
+
+def _renamed(tree: dict[str, Any]) -> Iterator[Problem]:
+    """Give old keys their new names. Raises ConfigError: both are given."""
     for (section, old), new in RENAMED.items():
         values = tree.get(section)
-        if not isinstance(values, dict) or old not in values:
-            continue
-        old_path, new_path = f"{section}.{old}", f"{section}.{new}"
-        rest = {name: value for name, value in values.items() if name != old}
-        if new in values:
-            clashes.append(Problem(path=old_path, message=f"is the old name of {new_path}; give only one of them"))
-        else:
-            rest[new] = values[old]
-            warnings.append(Problem(path=old_path, message=f"is deprecated; call it {new_path}"))
-        tree[section] = rest
-    warnings += _tools_by_schema(tree)
-    for (section, key), instead in RETIRED.items():
-        values = tree.get(section)
-        if section in tree and (values is None or (isinstance(values, dict) and set(values) <= {key})):
-            del tree[section]
-            message = f"has no effect any more: {instead}; remove it"
-            warnings.append(Problem(path=f"{section}.{key}", message=message))
-    try:
-        config = structure(tree, (*document.problems, *clashes))
-    except ConfigError as exc:
-        written = {warning.path: warning for warning in warnings}
-        raise ConfigError([_as_written(problem, written) for problem in exc.problems]) from None
-    return config, warnings
+        if isinstance(values, dict) and old in values:
+            old_path, new_path = f"{section}.{old}", f"{section}.{new}"
+            if new in values:
+                raise ConfigError.of(f"is the old name of {new_path}; give only one of them", old_path)
+            values[new] = values.pop(old)
+            yield Problem(path=old_path, message=f"is deprecated; call it {new_path}")
+
+
+def _retired(tree: dict[str, Any]) -> Iterator[Problem]:
+    """Take out keys without effect."""
+    if "facts" in tree and tree["facts"] is None:
+        tree["facts"] = {"daily": None}
+    for (*sections, name), instead in RETIRED.items():
+        values: Any = tree
+        for section in sections:
+            values = values.get(section) if isinstance(values, dict) else None
+        if isinstance(values, dict) and name in values:
+            del values[name]
+            yield Problem(path=".".join((*sections, name)), message=f"has no effect any more: {instead}; remove it")
+    if tree.get("facts") == {}:  # no other key was ever in it
+        del tree["facts"]
 
 
 def _tools_by_schema(tree: dict[str, Any]) -> Iterator[Problem]:
@@ -113,14 +121,6 @@ def _text(value: object) -> object:
         with suppress(ValueError):
             return value.text()
     return value
-
-
-def _as_written(problem: Problem, old_paths: Mapping[str, object]) -> Problem:
-    """Name a renamed key as it stands in the file."""
-    for (section, old), new in RENAMED.items():
-        if problem.path == f"{section}.{new}" and f"{section}.{old}" in old_paths:
-            return Problem(path=f"{section}.{old}", message=problem.message)
-    return problem
 
 
 def _unread(path: Path) -> Iterator[Problem]:
@@ -170,7 +170,7 @@ def override_section(config: EngineConfig, section: str, given: Sequence[str]) -
                 values.setdefault(name, {})[key] = plain_scalar(text.strip())
             except ValueError as error:
                 problems.append(Problem(path=f"{name}.{key}", message=str(error)))
-    changed = structure(values, tuple(problems))
+    changed = read_settings(values, tuple(problems))
     others = [f"{name}.{key}" for name, keys in values.items() if name != section for key in keys]
     if others:
         raise ConfigError(

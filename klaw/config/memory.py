@@ -2,13 +2,13 @@
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import attrs
 
-from klaw.config.keys import DAY_S, TOKENS_MAX, YEAR_S, key, section
+from klaw.config.keys import DAY_S, MODEL_NAME, TOKENS_MAX, YEAR_S, Rule, key, section
 
 _REMOTE_MODEL: Mapping[str, Any] = {"pattern": r"\S{1,200}", "hint": "be a model's name without spaces"}
 
@@ -20,6 +20,10 @@ class RerankConfig:
     provider: str | None = key("A name in `providers` that serves /rerank; null: none is asked.", None)
     model: str | None = key("What the provider calls the model.", None, **_REMOTE_MODEL)
     candidates: int = key("At most this many messages are sent for one question, the best.", 30, within=(2, 50))
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if self.model is not None and self.provider is None:
+            yield "provider", "is required beside model"
 
 
 @attrs.frozen(kw_only=True)
@@ -55,6 +59,11 @@ class ContextConfig:
         "Part of the context that is kept free for the answer.", 1024, within=(1, TOKENS_MAX)
     )
 
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if self.reply_reserve_tokens >= self.default_budget_tokens:
+            limit = f"must be < context.defaultBudgetTokens ({self.default_budget_tokens})"
+            yield "replyReserveTokens", f"{limit}, got {self.reply_reserve_tokens}"
+
 
 @attrs.frozen(kw_only=True)
 class EmbeddingConfig:
@@ -85,6 +94,18 @@ class EmbeddingConfig:
         60.0,
         within=(0, DAY_S),
     )
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if self.provider is not None:
+            if self.path is not None:
+                yield "path", "means nothing beside provider"
+            return
+        if broken := Rule(description="", **MODEL_NAME).broken_by(self.model):
+            yield "model", broken
+        remote = {"dimensions": self.dimensions, "queryPrefix": self.query_prefix, "passagePrefix": self.passage_prefix}
+        for name, value in remote.items():
+            if value:
+                yield name, "needs embedding.provider"
 
 
 @attrs.frozen(kw_only=True)

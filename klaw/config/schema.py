@@ -1,11 +1,11 @@
 """Every key of engine.json, with its default, its meaning and its rule. Attribute names carry units (``_s``, ``_ms``).
 
-Values only: reading files is ``load``'s work, and rules that span keys are in ``structure``.
+Values only: ``load`` reads the file. Rules between keys of one section are its ``mistakes``.
 """
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import attrs
@@ -15,6 +15,8 @@ from klaw.config.knowledge import KnowledgeConfig
 from klaw.config.llm import LOCAL_PROVIDER, LlmConfig, LocalModelConfig, ProviderConfig, RoutingConfig
 from klaw.config.memory import AutoRagConfig, ContextConfig, EmbeddingConfig, SummariesConfig, TopicsConfig
 from klaw.config.tools import McpConfig, ToolsConfig
+from klaw.domain.names import zone
+from klaw.errors import InvalidName
 
 
 @attrs.frozen(kw_only=True)
@@ -35,6 +37,11 @@ class ProcessingConfig:
     max_tool_call_rounds: int = key(
         "Rounds of tool calls in one turn or run, before the model must answer; 0 = no tools.", 10, within=(0, 100)
     )
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if self.debounce_max_ms < self.debounce_ms:
+            limit = f"must be >= processing.debounceMs ({self.debounce_ms})"
+            yield "debounceMaxMs", f"{limit}, got {self.debounce_max_ms}"
 
 
 @attrs.frozen(kw_only=True)
@@ -97,6 +104,13 @@ class SubagentsConfig:
         hint="be an IANA name such as Europe/Berlin, or system",
     )
 
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if self.zone != SYSTEM_ZONE:
+            try:
+                zone(self.zone)
+            except InvalidName as error:
+                yield "zone", str(error)
+
 
 @attrs.frozen(kw_only=True)
 class HeartbeatConfig:
@@ -104,13 +118,20 @@ class HeartbeatConfig:
 
     interval_s: int = key(f"Pause between heartbeats, at least {MIN_HEARTBEAT_S}; 0 = none.", 0, within=(0, YEAR_S))
 
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if 0 < self.interval_s < MIN_HEARTBEAT_S:
+            yield "intervalSeconds", f"must be 0 or >= {MIN_HEARTBEAT_S}, got {self.interval_s}"
+
 
 RENAMED: Mapping[tuple[str, str], str] = {("context", "subagentWindow"): "subagentHistory"}
 """Old keys that are still read, with a warning: (section, old key) -> new key."""
 
-RETIRED: Mapping[tuple[str, str], str] = {("facts", "daily"): "facts are drawn from topics (topics.enabled)"}
-"""Keys that one more version accepts without effect, with a warning: (section, key) -> what there is instead. Their
-sections have no other keys."""
+RETIRED: Mapping[tuple[str, ...], str] = {
+    ("facts", "daily"): "facts are drawn from topics (topics.enabled)",
+    ("kb", "sparql", "generate"): "graphs are searched without a model",
+    ("kb", "sparql", "maxRows"): "graphs are searched without a model",
+}
+"""Keys that are accepted without effect, with a warning: path -> what there is instead."""
 
 
 @attrs.frozen(kw_only=True)

@@ -2,7 +2,7 @@
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -105,6 +105,18 @@ class McpServerConfig:
     )
     timeout_s: float = key("One call must end within this time.", 60.0, up_to=DAY_S)
     start_timeout_s: float = key("It must be connected within this time.", 30.0, up_to=DAY_S)
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        if self.command is not None and self.url is not None:
+            yield "", "has both command and url; give only one of them"
+        elif self.command is None and self.url is None:
+            yield "", "needs command (a program) or url (a server behind HTTP)"
+        elif self.command is not None and self.headers:
+            yield "headers", "means nothing beside command"
+        elif self.url is not None:
+            for name, value in {"args": self.args, "env": self.env, "cwd": self.cwd}.items():
+                if value:
+                    yield name, "means nothing beside url"
 
 
 @attrs.frozen(kw_only=True)

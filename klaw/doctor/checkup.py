@@ -17,7 +17,7 @@ from klaw.domain.names import ChatId
 from klaw.errors import StorageError
 from klaw.store import checkup
 from klaw.store.checkup import kept_checked, topics_checked
-from klaw.store.engine.logcheck import LogReport, read_logs
+from klaw.store.rebuild.logcheck import LogReport, read_logs
 from klaw.store.store import read_offline
 
 SECOND_LOOK_S = 1.0

@@ -9,8 +9,8 @@ import attrs
 from klaw.domain.names import ChatId
 from klaw.domain.text import plural
 from klaw.store.checkup import Covered, KeptChecked, Schema, TopicsChecked
-from klaw.store.engine.logcheck import LogReport
 from klaw.store.engine.set_aside import FOLDER
+from klaw.store.rebuild.logcheck import LogReport
 
 REBUILD = "stop the server and run `klaw reindex --accept-differences`: it makes the database again from the logs"
 BY_ITSELF = "a running server repairs it automatically; if it does not"

@@ -7,6 +7,7 @@ import attrs
 
 from klaw.convert import OMIT
 from klaw.domain.knowledge import MAX_BASES, BaseId
+from klaw.domain.notes import Quotes
 from klaw.domain.text import title
 from klaw.errors import InvalidValue
 
@@ -29,7 +30,7 @@ def chat_title(text: str) -> str:
 class ChatMark:
     """See the module."""
 
-    title: Annotated[str, OMIT] = ""
+    title: Annotated[str, OMIT, Quotes()] = ""
     """Beside the chat's name, which is in paths and frames and never changes; empty: there is none."""
     archived: Annotated[int, OMIT] = 0
     """The chat's last ``seq`` when it was put away; what is said after that brings it back. 0: it was not."""

@@ -9,6 +9,7 @@ import attrs
 from klaw.convert import OMIT, Wire
 from klaw.domain.imported import ImportId
 from klaw.domain.names import ChatId, UserId
+from klaw.domain.notes import MadeFrom, Quotes
 from klaw.domain.text import clean_output, normalized
 from klaw.errors import InvalidValue
 
@@ -58,7 +59,7 @@ class Fact:
 
     id: FactId
     user: Annotated[UserId, Wire("user_id")]
-    text: str
+    text: Annotated[str, Quotes()]
     category: str
     """``[a-z][a-z0-9_-]{0,31}``."""
     importance: int = DEFAULT_IMPORTANCE
@@ -67,11 +68,11 @@ class Fact:
     origin: Origin
     chat: Annotated[ChatId | None, Wire("chat_id")] = None
     """Where it was said."""
-    message: Annotated[str | None, Wire("message_id")] = None
+    message: Annotated[str | None, Wire("message_id"), MadeFrom("message")] = None
     """Id of the message that it was drawn from."""
-    turn: Annotated[str | None, Wire("turn_id")] = None
+    turn: Annotated[str | None, Wire("turn_id"), MadeFrom("turn")] = None
     """Id of the turn, or of the run, that saved it."""
-    topic: str | None = None
+    topic: Annotated[str | None, MadeFrom("topic")] = None
     """Id of the topic that it was drawn from."""
     created_at: str
     updated_at: str
@@ -81,7 +82,7 @@ class Fact:
     """Date of the day whose talk it was drawn from, such as 2026-11-21."""
     client: Annotated[str | None, OMIT] = None
     """The program that saved it over MCP: ``mcp:`` and the id of its token."""
-    imported: Annotated[ImportId | None, OMIT] = None
+    imported: Annotated[ImportId | None, OMIT, MadeFrom("import")] = None
     """The import that brought it."""
 
     @property

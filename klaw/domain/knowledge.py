@@ -14,6 +14,7 @@ import attrs
 
 from klaw.convert import OMIT, Wire
 from klaw.domain.names import UserId, user_id
+from klaw.domain.notes import Quotes
 from klaw.domain.text import title
 from klaw.errors import InvalidName, InvalidValue
 
@@ -52,8 +53,8 @@ class Base:
     id: BaseId
     user: Annotated[UserId, Wire("user_id")]
     """Who owns it."""
-    name: str
-    description: str = ""
+    name: Annotated[str, Quotes()]
+    description: Annotated[str, Quotes()] = ""
     language: str = ""
     """ISO 639 code of most of its texts; empty: not told."""
     members: Mapping[str, Literal["editor", "viewer"]] = attrs.Factory(dict)
@@ -86,9 +87,9 @@ class Source:
     """The base's owner, whoever added it."""
     base: Annotated[BaseId, Wire("base_id")]
     kind: SourceKind
-    name: str
+    name: Annotated[str, Quotes()]
     """What people call it: a file's or folder's name, a page's address."""
-    where: Annotated[str, Wire("place")] = ""
+    where: Annotated[str, Wire("place"), Quotes()] = ""
     """A folder's absolute path; the address of a page or an endpoint, or the endpoint's name in ``kb.endpoints``."""
     sha256: str = ""
     """Of the bytes that are kept."""

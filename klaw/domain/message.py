@@ -8,6 +8,7 @@ import attrs
 
 from klaw.convert import Check, Wire
 from klaw.domain.names import ChatId, UserId
+from klaw.domain.notes import Quotes
 
 
 class Role(enum.StrEnum):
@@ -70,11 +71,11 @@ class NewMessage:
     """Where it came in or was made: ``websocket``, ``klaw``."""
     role: Role
     type: Kind
-    content: str
+    content: Annotated[str, Quotes()]
     tokens: int
     """Estimated (``domain.tokens``)."""
     created_at: Instant
-    metadata: dict[str, Any] = attrs.Factory(dict)
+    metadata: Annotated[dict[str, Any], Quotes()] = attrs.Factory(dict)
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ page and MCP need to know about a field. Pure.
 """
 
 from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import attrs
 
@@ -26,6 +26,9 @@ class MadeFrom:
 @attrs.frozen
 class Quotes:
     """The field holds words that may repeat what somebody said. Forgetting searches it and redacts it."""
+
+    stays: bool = False
+    """Other things are known by the field, such as a task by its name: it is searched and reported, never redacted."""
 
 
 @attrs.frozen
@@ -49,12 +52,12 @@ class Column:
 N = TypeVar("N")
 
 
-@cache
 def notes(cls: type[Any], note: type[N]) -> dict[str, N]:
     """The fields of a class that have a note of a kind, by the names of the attributes, in their order."""
-    found: dict[str, N] = {}
-    for field in attrs.fields(attrs.resolve_types(cls, include_extras=True)):
-        for each in get_args(field.type)[1:] if get_origin(field.type) is Annotated else ():
-            if isinstance(each, note):
-                found[field.name] = each
-    return found
+    return {name: each for name, of_field in _all(cls).items() for each in of_field if isinstance(each, note)}
+
+
+@cache
+def _all(cls: Any) -> dict[str, tuple[Any, ...]]:
+    fields = attrs.fields(attrs.resolve_types(cls, include_extras=True))
+    return {field.name: getattr(field.type, "__metadata__", ()) for field in fields}

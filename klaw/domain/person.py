@@ -15,6 +15,7 @@ import attrs
 from klaw.convert import OMIT, Wire
 from klaw.domain.imported import ImportId
 from klaw.domain.names import UserId
+from klaw.domain.notes import MadeFrom, Quotes
 from klaw.domain.text import clean_output, normalized
 from klaw.errors import InvalidValue
 
@@ -51,10 +52,10 @@ class Person:
 
     id: PersonId
     user: Annotated[UserId, Wire("user_id")]
-    name: str
-    aliases: tuple[str, ...] = ()
+    name: Annotated[str, Quotes()]
+    aliases: Annotated[tuple[str, ...], Quotes()] = ()
     """Other names, none of them the name itself or another's normal form."""
-    relation: str = ""
+    relation: Annotated[str, Quotes()] = ""
     """Who it is to the user, in the user's language."""
     source: PersonSource
     said_at: str
@@ -63,7 +64,7 @@ class Person:
     updated_at: str
     merged_into: PersonId | None = None
     """The person who it turned out to be. Then it is history: no list shows it."""
-    imported: Annotated[ImportId | None, OMIT] = None
+    imported: Annotated[ImportId | None, OMIT, MadeFrom("import")] = None
     """The import that brought it."""
 
     @property
@@ -79,9 +80,9 @@ class Person:
 class Mention:
     """A topic that names a person, or a day's talk."""
 
-    topic: str
+    topic: Annotated[str, MadeFrom("topic")]
     """Its id when it was read, it may be a part of another one since; or ``day`` and the date."""
-    message: str
+    message: Annotated[str, MadeFrom("message")]
     """Id of the user's message."""
     at: str
     """When that was said."""

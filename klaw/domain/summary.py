@@ -7,6 +7,7 @@ import attrs
 
 from klaw.convert import Wire
 from klaw.domain.names import ChatId, UserId
+from klaw.domain.notes import Quotes
 
 MAX_TEXT = 20_000
 """Characters of one summary; ``summaries.maxTokens`` is far below that."""
@@ -34,7 +35,7 @@ class ToolNote:
     call: str
     """Id of the call."""
     tool: str
-    text: str
+    text: Annotated[str, Quotes()]
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +47,7 @@ class NewSummary:
     segment: int
     first_seq: int
     last_seq: int
-    text: str
+    text: Annotated[str, Quotes()]
     tokens: int
     """Estimated, of the text."""
     model: str

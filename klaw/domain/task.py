@@ -18,6 +18,7 @@ from klaw.convert import JOURNAL, OMIT, Check, Form, Wire
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
+from klaw.domain.notes import MadeFrom, Quotes
 from klaw.errors import InvalidName
 
 TaskName = NewType("TaskName", str)
@@ -87,9 +88,9 @@ class Task:
     """One row of ``tasks``."""
 
     user: UserId
-    name: TaskName
+    name: Annotated[TaskName, Quotes(stays=True)]
     trigger: Annotated[Trigger, Form(_read_trigger, JOURNAL.write)]
-    message: str
+    message: Annotated[str, Quotes()]
     """What the subagent is asked to do."""
     model: str | None = None
     """``provider/model``; None takes the route of subagents."""
@@ -146,14 +147,14 @@ class Run:
 
     id: str
     user: Annotated[UserId, Wire("user_id")]
-    task: Annotated[TaskName, Check(task_name)]
+    task: Annotated[TaskName, Check(task_name), Quotes(stays=True)]
     kind: RunKind
     due: str
     """The fire time that it is for; for the other kinds, when it was asked for. ISO-8601 UTC with milliseconds."""
     attempt: int = 1
     """1, 2 …; unique with user, task, kind and due."""
     status: RunStatus
-    message: str
+    message: Annotated[str, Quotes()]
     """The request, as it was when the run began: the task may be edited or removed meanwhile."""
     model: str
     """``provider/model`` that it was begun with."""
@@ -162,21 +163,21 @@ class Run:
     ended_at: str | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    error: str | None = None
+    error: Annotated[str | None, Quotes()] = None
     """Error code of a run that failed."""
-    note: str | None = None
+    note: Annotated[str | None, Quotes()] = None
     """What a person should know: late after downtime, a limit that was reached, a chat that does not exist."""
-    result: str = ""
+    result: Annotated[str, Quotes()] = ""
     """The final text; also kept when it could not be delivered."""
     delivered: int = 0
     """Messages of it that stand in a chat."""
-    parent: str | None = None
+    parent: Annotated[str | None, MadeFrom("run")] = None
     """Id of the run that spawned it."""
     notify: str | None = None
     """Name of the chat that is told when a spawned subagent ends."""
     depth: int = 0
     """0 for a task's own runs and for what a chat spawned; one more for each spawning run above it."""
-    details: Mapping[str, Any] = attrs.Factory(dict)
+    details: Annotated[Mapping[str, Any], Quotes()] = attrs.Factory(dict)
     """Rounds, tool calls and the like; JSON."""
 
 

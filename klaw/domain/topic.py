@@ -13,6 +13,7 @@ import attrs
 from klaw.convert import Wire
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
+from klaw.domain.notes import Quotes
 
 TopicId = NewType("TopicId", int)
 """Never used twice; the same after a rebuild."""
@@ -30,7 +31,7 @@ class Topic:
     id: TopicId
     user: Annotated[UserId, Wire("user_id")]
     chat: Annotated[ChatId, Wire("chat_id")]
-    summary: str
+    summary: Annotated[str, Quotes()]
     general: bool
     """What no topic of its chunk claimed: "General conversation"."""
     messages: int

@@ -8,6 +8,7 @@ import attrs
 from klaw.convert import Wire
 from klaw.domain.message import Instant
 from klaw.domain.names import ChatId, UserId
+from klaw.domain.notes import Quotes
 
 
 class TurnStatus(enum.StrEnum):
@@ -38,7 +39,7 @@ class TurnRecord:
     ended_at: Instant
     error: str | None
     """Error code of a failed turn."""
-    receipt: dict[str, Any]
+    receipt: Annotated[dict[str, Any], Quotes()]
     """Of a failed turn also ``reason``: what went wrong, in words that quote nobody."""
     usage: dict[str, Any]
     timings: dict[str, Any]

@@ -135,17 +135,16 @@ class WebSocketLink:
             self._body.cancel(reason=close.reason)
 
     async def receive(self) -> str | bytes:
-        """The next message, of a binary one nothing but that it is one. What came with the message before is there
-        without waiting. To be awaited all the time: pings and closing are answered here.
+        """The next message, of a binary one nothing but that it is one. To be awaited all the time: pings and closing
+        are answered here. Messages that came together are taken in turn with those of other connections.
 
         Raises:
             trio.EndOfChannel: the peer has closed the connection, or is gone.
 
         Cancellation: a message may be lost; close the connection.
         """
+        await trio.lowlevel.checkpoint()  # which is cancelled when the connection is closing
         while True:
-            if self.closing is not None:
-                await trio.lowlevel.checkpoint()  # which is cancelled, while the body runs
             for event in self._ws.events():
                 message: str | bytes | None = None
                 if isinstance(event, TextMessage):

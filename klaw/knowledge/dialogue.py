@@ -38,8 +38,6 @@ from klaw.store.kinds.knowledge import sources
 GRAPHS_SHARE = 0.4
 """Of the room for passages that what graphs say may take while there are passages, too."""
 MOST_OF_GRAPHS = 5
-WRITE_S = 60.0
-"""Queries that the model has not written by then are not asked."""
 REWRITE_S = 20.0
 """A question that was not put into other words by then is searched by the rule."""
 
@@ -104,7 +102,7 @@ class Dialogue:
             said: list[GraphSearch] = []
             async with trio.open_nursery() as nursery:
                 if graphs:
-                    nursery.start_soon(self._ask_graphs, graphs, asked, query, follows, meter, said)
+                    nursery.start_soon(self._ask_graphs, graphs, asked, query, follows, said)
                 passages = await self.passages.search(query, bases, asked.user, max_tokens=asked.max_tokens)
         except StorageError as error:
             log.warning("knowledge_not_searched", error=error_class(error))
@@ -152,27 +150,13 @@ class Dialogue:
         return say
 
     async def _ask_graphs(
-        self,
-        graphs: Sequence[Source],
-        asked: Asked,
-        query: str,
-        follows: Follows,
-        meter: Meter,
-        said: list[GraphSearch],
+        self, graphs: Sequence[Source], asked: Asked, query: str, follows: Follows, said: list[GraphSearch]
     ) -> None:
         language = next((each.base.language for each in asked.bound.bases if each.base.language), "")
         text = asked.question.strip() if follows == "pair" else query
         also = query.removesuffix(text).strip()  # what it refers to counts less
         try:
             said.append(await self.graphs.search(graphs, text, also=also, language=language, most=MOST_OF_GRAPHS))
-            if self.config.sparql.generate and said[0].reason != "no_words":
-                with trio.move_on_after(WRITE_S):
-                    for each in graphs:
-                        said[0] = await self.graphs.write_query(
-                            each, text, said[0], self._say(meter), also=also, language=language
-                        )
-        except (ProviderError, ConfigError) as error:
-            log.info("query_not_written", error=error_class(error))
         except KlawError as error:  # one that cannot be asked must not cost the passages
             log.warning("graphs_not_asked", error=error_class(error))
 

@@ -9,7 +9,7 @@ import attrs
 from klaw.domain.text import one_line, tagged
 from klaw.llm.ask_json import Text
 from klaw.memory.recall.stopwords import content_words, is_light
-from klaw.store.search.tokenizer import stem
+from klaw.store.engine.tokenizer import stem
 
 SHORT = 2
 """A question with so few words that say something is taken for the end of an earlier one …"""

@@ -28,7 +28,7 @@ from klaw.domain.knowledge import (
 )
 from klaw.errors import KlawError
 from klaw.knowledge import original, scan
-from klaw.knowledge.graph.embedded import Loaded
+from klaw.knowledge.graph.embedded import GraphSize
 from klaw.knowledge.reading.passages import Cutter
 from klaw.knowledge.reading.reader import Limits, Reading
 from klaw.knowledge.reading.sniff import SUFFIXES
@@ -63,7 +63,7 @@ class NotYetError(Exception):
     """The file is not there, or is being changed: it is read later, or removed by the next look."""
 
 
-LoadGraph: TypeAlias = Callable[[Source], Awaitable[Loaded]]
+LoadGraph: TypeAlias = Callable[[Source], Awaitable[GraphSize]]
 """Raises KlawError: the file is no graph."""
 
 

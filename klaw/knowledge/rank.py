@@ -20,8 +20,8 @@ from klaw.memory.recall.gate import Evidence, Gate, calibrated
 from klaw.memory.recall.query import MAX_NAMES_CHARACTERS
 from klaw.memory.recall.rank import RRF_K, reciprocal_rank_fusion
 from klaw.memory.recall.ranker import Float64, built_in, parts
+from klaw.store.engine.tokenizer import stem, words
 from klaw.store.search.knowledge_search import PassageLists
-from klaw.store.search.tokenizer import stem, words
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "meaning": ("distance",),

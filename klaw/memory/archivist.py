@@ -30,8 +30,7 @@ from klaw.memory.topics.merger import MAX_CANDIDATES, MIN_COSINE, candidates, de
 from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.splitter import Chunk, cut, divide
 from klaw.store.engine import meta
-from klaw.store.kinds import messages, topic_changes, topic_edits, topics
-from klaw.store.search import topic_vectors
+from klaw.store.kinds import messages, topic_changes, topic_edits, topic_vectors, topics
 
 ACTOR_NAME = "memory.archivist"
 SWEEP_S = 60.0

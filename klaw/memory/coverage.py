@@ -23,8 +23,8 @@ from klaw.domain.names import ChatId
 from klaw.errors import StorageError
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import vectors
 from klaw.store.search import coverage as sql
+from klaw.store.search import vector_writes
 
 ACTOR_NAME = "memory.coverage"
 REPAIR_ROWS = 16
@@ -226,7 +226,7 @@ class Coverage(Nudge):
         return helped
 
     async def _repair_piece(self, damage: Damage) -> bool:
-        repaired = await self.writer.run(vectors.repair, damage)
+        repaired = await self.writer.run(vector_writes.repair, damage)
         status = self.status
         self.status = attrs.evolve(
             status,

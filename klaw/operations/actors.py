@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.domain.text import span
-from klaw.operations.operation import Lines, Noun, Scope, Table
+from klaw.operations.handler import Caller, Parts
+from klaw.operations.operation import Lines, Nothing, Noun, Scope, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trio.lowlevel import Task
 
-    from klaw.actor.clock import Clock
-    from klaw.actor.supervisor import ActorReport, Supervisor
-    from klaw.llm.slots import Slots, SlotsReport
+    from klaw.actor.supervisor import ActorReport
+    from klaw.llm.slots import SlotsReport
     from klaw.operations.answers.server import Actors, TrioTasks
 
 NOUN = Noun("actors", "show the parts of the server with their queues (docs/operations.md)")
@@ -80,17 +78,18 @@ def _ago(moment: float | str | None, now: float) -> str:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-@NOUN.operation("actors", cli="", show=_lines, scope=Scope.OPERATOR, deadline_s=2, watch=True)
-async def actors(
-    supervisor: "Supervisor", slots: "Slots", connections: "Callable[[], Sequence[Any]]", clock: "Clock"
-) -> "Actors":
+@NOUN.operation("actors", Nothing, cli="", show=_lines, scope=Scope.OPERATOR, deadline_s=2, watch=True)
+async def actors(_asked: Nothing, _caller: Caller, parts: Parts) -> "Actors":
     """Show the tree of actors with their queues, restarts and last errors."""
-    open_now = [attrs.asdict(connection) for connection in connections()]
-    return {"now": clock.now(), "tree": actor_tree(supervisor.report(), slots.report(), open_now)}
+    open_now = [attrs.asdict(connection) for connection in parts.listeners.connections()]
+    return {
+        "now": parts.clock.now(),
+        "tree": actor_tree(parts.core.supervisor.report(), parts.llm.slots.report(), open_now),
+    }
 
 
-@TASKS.operation("tasks", scope=Scope.OPERATOR, deadline_s=2)
-async def tasks() -> "TrioTasks":
+@TASKS.operation("tasks", Nothing, scope=Scope.OPERATOR, deadline_s=2)
+async def tasks(_asked: Nothing, _caller: Caller, _parts: Parts) -> "TrioTasks":
     """Show all Trio tasks, from the root down, with their stacks: places in the code only, no values.
 
     Every task has ``name``, ``stack`` (``file:line function``, outermost first) and ``nurseries``, each a list of

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from klaw.operations.handler import Caller, Parts
 from klaw.operations.operation import Noun, Scope, argument
 
 if TYPE_CHECKING:
-    from klaw.store.engine.writer import Writer
-    from klaw.store.mark import Mark
+    from klaw.store.backup_mark import Mark
 
 NOUN = Noun("backup", "make, check and restore backups (docs/operations.md)")
 
@@ -19,8 +19,8 @@ class Marked:
 
 
 @NOUN.operation("backup_mark", Marked, scope=Scope.OPERATOR, deadline_s=60)
-async def mark(asked: Marked, writer: "Writer") -> "Mark":
+async def mark(asked: Marked, _caller: Caller, parts: Parts) -> "Mark":
     """Tell how far the store is, between two commits: up to there every log is whole."""
-    from klaw.store import mark as store_mark
+    from klaw.store import backup_mark as store_mark
 
-    return await writer.run_alone(store_mark.mark, logs=asked.logs)
+    return await parts.writer.run_alone(store_mark.mark, logs=asked.logs)

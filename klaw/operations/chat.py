@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.config.llm import LOCAL_PROVIDER
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import ChatId
 from klaw.domain.text import plural
-from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Slash, argument, chat_of, required
+from klaw.operations.handler import Caller, Parts
+from klaw.operations.operation import (
+    Lines,
+    Name,
+    Nothing,
+    Noun,
+    OperationError,
+    Scope,
+    Slash,
+    argument,
+    chat_of,
+    required,
+)
 from klaw.operations.server import listed
 
 if TYPE_CHECKING:
-    from klaw.actor.supervisor import Supervisor
-    from klaw.chats.directory import ChatDirectory
-    from klaw.core import Health
     from klaw.llm.client import Llm
     from klaw.llm.prices import Prices, Rate
-    from klaw.memory.coverage import Coverage
     from klaw.operations.answers.chats import ChatState
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.messages import Session
@@ -123,29 +131,22 @@ def _line(model: dict[str, Any]) -> str:
 
 
 @NOUN.operation("chat", OfChat, scope=Scope.OPERATOR)
-async def chat(
-    asked: OfChat,
-    user: UserId,
-    readers: "Readers",
-    chats: "ChatDirectory",
-    supervisor: "Supervisor",
-    coverage: "Coverage",
-) -> "ChatState":
+async def chat(asked: OfChat, caller: Caller, parts: Parts) -> "ChatState":
     """Show a chat: its row, its actor, what waits for an answer, its last turn."""
     from klaw.store import overview
     from klaw.store.kinds import turns
 
-    chat = chat_of(asked.chat, user, any_user=True)
+    chat = chat_of(asked.chat, caller.user, any_user=True)
     assert chat is not None
-    session = await session_of(readers, chat)
-    last = await readers.run(turns.last, chat)
-    actor = next((each for each in supervisor.report() if each.name == f"chat {chat}"), None)
+    session = await session_of(parts.readers, chat)
+    last = await parts.readers.run(turns.last, chat)
+    actor = next((each for each in parts.core.supervisor.report() if each.name == f"chat {chat}"), None)
     return {
         "session": session,
-        "now": chats.chat_status(chat),
-        "pending": await readers.run(overview.count_pending, chat),
+        "now": parts.chats.chat_status(chat),
+        "pending": await parts.readers.run(overview.count_pending, chat),
         "actor": actor,
-        "coverage": coverage.chat(chat),
+        "coverage": parts.memory.coverage.chat(chat),
         "last_turn": None if last is None else attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),
     }
 
@@ -161,54 +162,52 @@ _MODEL = Slash(
 _MODELS = Slash(word="/models", help="list the models with their context length and prices")
 
 
-@NOUN.operation("chat_status", show=_status, scope=Scope.CHAT, slash=_STATUS)
-async def status(
-    chat: ChatId, readers: "Readers", chats: "ChatDirectory", llm: "Llm", health: "Health"
-) -> dict[str, Any]:
+@NOUN.operation("chat_status", Nothing, show=_status, scope=Scope.CHAT, slash=_STATUS)
+async def status(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show what the chat where this is asked does now, and what is degraded."""
-    session = await session_of(readers, chat)
+    session = await session_of(parts.readers, caller.here)
     return {
         "name": session.name,
-        "state": chats.chat_status(chat)["state"],
+        "state": parts.chats.chat_status(caller.here)["state"],
         "messages": session.last_seq,
         "segment": session.segment,
-        "model": session.model or llm.core.config.routing.default,
-        "degraded": listed(health),
+        "model": session.model or parts.llm.core.config.routing.default,
+        "degraded": listed(parts.core.health),
     }
 
 
-@NOUN.operation("chat_context", show=context_lines, scope=Scope.CHAT, slash=_CONTEXT)
-async def context(chat: ChatId, readers: "Readers") -> dict[str, Any]:
+@NOUN.operation("chat_context", Nothing, show=context_lines, scope=Scope.CHAT, slash=_CONTEXT)
+async def context(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show what the last answer of the chat where this is asked was made from."""
     from klaw.store.kinds import turns
 
-    last = await readers.run(turns.last, chat)
+    last = await parts.readers.run(turns.last, caller.here)
     return {"receipt": last.receipt if last else None}
 
 
 @NOUN.operation("chat_model", Choice, show=_model, scope=Scope.CHAT, changes=True, slash=_MODEL)
-async def model(asked: Choice, chat: ChatId, llm: "Llm", readers: "Readers") -> dict[str, Any]:
+async def model(asked: Choice, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show the model of the chat where this is asked, or choose it: the slash command's answer stores the choice."""
-    default, wanted = llm.core.config.routing.default, asked.name
-    chosen = (await session_of(readers, chat)).model if wanted is None else None
+    default, wanted = parts.llm.core.config.routing.default, asked.name
+    chosen = (await session_of(parts.readers, caller.here)).model if wanted is None else None
     if wanted is not None and wanted.lower() != DEFAULT:
-        _check(llm, wanted)
+        _check(parts.llm, wanted)
         chosen = wanted
-    await llm.registry.know(chosen or default)
-    return {"model": _known(llm, chosen or default), "chosen": chosen, "changed": wanted is not None}
+    await parts.llm.registry.know(chosen or default)
+    return {"model": _known(parts.llm, chosen or default), "chosen": chosen, "changed": wanted is not None}
 
 
-@NOUN.operation("chat_models", show=_models, scope=Scope.CHAT, slash=_MODELS)
-async def models(chat: ChatId, llm: "Llm", readers: "Readers") -> dict[str, Any]:
+@NOUN.operation("chat_models", Nothing, show=_models, scope=Scope.CHAT, slash=_MODELS)
+async def models(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """List all models that the configuration names, and that of the chat where this is asked."""
     from klaw.llm.registry import configured_models
 
-    config = llm.core.config
-    used = (await session_of(readers, chat)).model or config.routing.default
+    config = parts.llm.core.config
+    used = (await session_of(parts.readers, caller.here)).model or config.routing.default
     names = list(dict.fromkeys([*configured_models(config), used]))
-    await llm.registry.know(*names)
+    await parts.llm.registry.know(*names)
     return {
-        "models": [_known(llm, name) for name in names],
+        "models": [_known(parts.llm, name) for name in names],
         "this_chat": used,
         "default": config.routing.default,
         "providers": sorted(config.providers),

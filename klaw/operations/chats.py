@@ -11,17 +11,12 @@ from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.text import plural
 from klaw.operations import forget
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, DatabaseParts, Parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from klaw.actor.clock import Clock
-    from klaw.chats.directory import ChatDirectory
-    from klaw.memory.forget.forget import Forgetter
     from klaw.operations.answers.chats import ChatPage, Forgotten, ForgottenChats, OneChat, PartOfChat, Summaries
-    from klaw.operations.perform import Caller
-    from klaw.store.engine.database import Readers
-    from klaw.store.engine.writer import Writer
     from klaw.store.kinds.chats import Chat
 
 NOUN = op.Noun("chats", "list chats, give them titles, archive, export and delete them")
@@ -130,21 +125,21 @@ _ARCHIVE = op.Slash(word="/archive", help="take this chat out of the list until 
 
 
 @NOUN.operation("chats_list", ChatsList, cli="list", show=_table, offline=True, slash=_LIST)
-async def list_chats(asked: ChatsList, user: UserId, readers: "Readers") -> "ChatPage":
+async def list_chats(asked: ChatsList, caller: Caller, parts: DatabaseParts) -> "ChatPage":
     """List the chats, the last used first."""
     from klaw.store.kinds import chats
 
-    only = op.chat_of(asked.chat, user)
+    only = op.chat_of(asked.chat, caller.user)
     if only is None:
-        count = await readers.run(chats.count, user, archived=asked.archived)
-        found = await readers.run(chats.listed, user, asked.limit, asked.offset, archived=asked.archived)
+        count = await parts.readers.run(chats.count, caller.user, archived=asked.archived)
+        found = await parts.readers.run(chats.listed, caller.user, asked.limit, asked.offset, archived=asked.archived)
     else:
-        one = await readers.run(chats.get, user, only)
+        one = await parts.readers.run(chats.get, caller.user, only)
         found = [one] if one is not None else []
         count = len(found)
-    said = await readers.run(chats.count_said, user, [each.chat for each in found])
+    said = await parts.readers.run(chats.count_said, caller.user, [each.chat for each in found])
     return {
-        "user": user,
+        "user": caller.user,
         "archived": asked.archived,
         "count": count,
         "next": asked.following(count),
@@ -153,33 +148,38 @@ async def list_chats(asked: ChatsList, user: UserId, readers: "Readers") -> "Cha
 
 
 @NOUN.operation("chats_rename", ChatsRename, cli="rename", show=_renamed, changes=True, slash=_RENAME)
-async def rename(asked: ChatsRename, user: UserId, writer: "Writer", clock: "Clock") -> "OneChat":
+async def rename(asked: ChatsRename, caller: Caller, parts: Parts) -> "OneChat":
     """Give a chat a title; its name stays."""
     from klaw.actor.clock import iso
     from klaw.store.kinds import chats
 
     if asked.title is None:
         raise op.OperationError("bad_args", "say the title too, as in /rename Garden plans", field="title")
-    return {"chat": await writer.run(chats.rename, user, the_chat(asked, user), asked.title, iso(clock.now()))}
+    return {
+        "chat": await parts.writer.run(
+            chats.rename, caller.user, the_chat(asked, caller.user), asked.title, iso(parts.clock.now())
+        )
+    }
 
 
 @NOUN.operation("chats_archive", OfChat, cli="archive", show=_put_away, changes=True, slash=_ARCHIVE)
-async def archive(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock") -> "OneChat":
+async def archive(asked: OfChat, caller: Caller, parts: Parts) -> "OneChat":
     """Take a chat out of the list until its next message; nothing of it is forgotten."""
-    return {"chat": await _archive(asked, user, writer, clock, archived=True)}
+    return {"chat": await _archive(asked, caller, parts, archived=True)}
 
 
 @NOUN.operation("chats_restore", OfChat, cli="restore", show=_put_away, changes=True)
-async def restore(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock") -> "OneChat":
+async def restore(asked: OfChat, caller: Caller, parts: Parts) -> "OneChat":
     """Bring an archived chat back into the list."""
-    return {"chat": await _archive(asked, user, writer, clock, archived=False)}
+    return {"chat": await _archive(asked, caller, parts, archived=False)}
 
 
-async def _archive(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock", *, archived: bool) -> "Chat":
+async def _archive(asked: OfChat, caller: Caller, parts: Parts, *, archived: bool) -> "Chat":
     from klaw.actor.clock import iso
     from klaw.store.kinds import chats
 
-    return await writer.run(chats.archive, user, the_chat(asked, user), iso(clock.now()), archived=archived)
+    chat = the_chat(asked, caller.user)
+    return await parts.writer.run(chats.archive, caller.user, chat, iso(parts.clock.now()), archived=archived)
 
 
 def the_chat(asked: OfChat, user: UserId) -> ChatId:
@@ -190,16 +190,16 @@ def the_chat(asked: OfChat, user: UserId) -> ChatId:
 
 
 @NOUN.operation("chats_export", ChatsExport, cli="export", offline=True, document=True)
-async def export(asked: ChatsExport, user: UserId, readers: "Readers") -> "PartOfChat":
+async def export(asked: ChatsExport, caller: Caller, parts: DatabaseParts) -> "PartOfChat":
     """Write a chat with all its messages as Markdown, or with --json as JSON."""
     from klaw.operations.explain.chat_document import part
     from klaw.store.kinds import chats, messages
 
-    chat = the_chat(asked, user)
-    about = await readers.run(chats.get, user, chat)
+    chat = the_chat(asked, caller.user)
+    about = await parts.readers.run(chats.get, caller.user, chat)
     if about is None:
         raise op.OperationError("unknown_chat", "the chat does not exist", field="chat")
-    found = await readers.run(messages.kept_after, chat, asked.after, PART_MESSAGES + 1)
+    found = await parts.readers.run(messages.kept_after, chat, asked.after, PART_MESSAGES + 1)
     said, room = found[:1], PART_CHARS
     for each in found[1:PART_MESSAGES]:
         room -= len(said[-1].content)
@@ -218,11 +218,11 @@ async def export(asked: ChatsExport, user: UserId, readers: "Readers") -> "PartO
 
 
 @NOUN.operation("chats_summaries", OfChat, cli="summaries", show=_summaries, offline=True)
-async def summaries(asked: OfChat, user: UserId, readers: "Readers") -> "Summaries":
+async def summaries(asked: OfChat, caller: Caller, parts: DatabaseParts) -> "Summaries":
     """Show the summaries of a chat: what stands in the place of messages that are too old for a request."""
     from klaw.store.kinds import summaries as sql
 
-    return {"summaries": await readers.run(sql.of_chat, the_chat(asked, user))}
+    return {"summaries": await parts.readers.run(sql.of_chat, the_chat(asked, caller.user))}
 
 
 @NOUN.operation(
@@ -234,18 +234,16 @@ async def summaries(asked: OfChat, user: UserId, readers: "Readers") -> "Summari
     deadline_s=3600.0,  # some minutes for 50,000 messages
     confirm="This cannot be undone. Delete it?",
 )
-async def delete(
-    asked: ChatsDelete, user: UserId, caller: "Caller", forgetter: "Forgetter", chats: "ChatDirectory"
-) -> "ForgottenChats":
+async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "ForgottenChats":
     """Forget a chat: its messages, what was made of them, its title; and show what still holds it."""
-    name, everywhere = name_of(the_chat(asked, user)), caller.any_user
-    wanted = await forgetter.find(f"chat:{name}", user)
+    name, everywhere = name_of(the_chat(asked, caller.user)), caller.operator
+    wanted = await parts.memory.forgetter.find(f"chat:{name}", caller.user)
     if asked.dry_run:
-        before = await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
+        before = await parts.memory.forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
         return without_messages(forget.preview(before))
-    if await chats.stop(user, name):
-        wanted = await forgetter.find(f"chat:{name}", user)  # with what the turn has written
-    done = await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
+    if await parts.chats.stop(caller.user, name):
+        wanted = await parts.memory.forgetter.find(f"chat:{name}", caller.user)  # with what the turn has written
+    done = await parts.memory.forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
     return {**without_messages(forget.proof(done)), "everywhere": everywhere}
 
 

@@ -10,14 +10,13 @@ from klaw.convert import Bounds, Check
 from klaw.domain import core_memory
 from klaw.domain.fact import DEFAULT_IMPORTANCE, MAX_TEXT, FactId, FactSource, Origin, fact_text, is_category
 from klaw.domain.imported import ORIGIN
-from klaw.domain.names import UserId
 from klaw.domain.text import cut, one_line
 from klaw.errors import CoreUnreadable, NoSuchFact
 from klaw.operations import operation as op
-from klaw.operations.perform import Caller
+from klaw.operations.handler import Caller, DatabaseParts, Parts
 
 if TYPE_CHECKING:
-    from klaw.memory.facts.facts import Facts, KnownFact
+    from klaw.memory.facts.facts import KnownFact
     from klaw.operations.answers.memory import (
         FactChange,
         FactHistory,
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
         RemovedFact,
         UndoneFact,
     )
-    from klaw.store.engine.database import Readers
 
 T = TypeVar("T")
 SHOWN_FACTS = 20
@@ -181,7 +179,7 @@ def _author(caller: Caller) -> dict[str, Any]:
 
 
 @NOUN.operation("fact_list", FactList, cli="list", show=_table, offline=True, mcp="list")
-async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> "FactPage":
+async def list_facts(asked: FactList, caller: Caller, parts: DatabaseParts) -> "FactPage":
     """List the facts, the most important first.
 
     What is known of the user at a glance; to find something use search.
@@ -189,13 +187,13 @@ async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> "Fact
     from klaw.store.kinds import facts
 
     of, limit = asked.category, asked.limit
-    found = await readers.run(facts.of_user, user, category=of, limit=limit, offset=asked.offset)
-    total = await readers.run(facts.count, user, category=of)
-    return {"user": user, "category": of, "count": total, "facts": found, "next": asked.following(total)}
+    found = await parts.readers.run(facts.of_user, caller.user, category=of, limit=limit, offset=asked.offset)
+    total = await parts.readers.run(facts.count, caller.user, category=of)
+    return {"user": caller.user, "category": of, "count": total, "facts": found, "next": asked.following(total)}
 
 
 @NOUN.operation("fact_add", FactAdd, cli="add", show=fact_lines, changes=True, mcp="save")
-async def add(asked: FactAdd, user: UserId, caller: Caller, facts: "Facts") -> "OneFact":
+async def add(asked: FactAdd, caller: Caller, parts: Parts) -> "OneFact":
     """Add a statement, unless it is known already.
 
     Save what the user tells of themselves and their world and what shall last, with names instead of he or she and
@@ -205,8 +203,8 @@ async def add(asked: FactAdd, user: UserId, caller: Caller, facts: "Facts") -> "
 
     new = asked.fields
     replaces = FactId(new.replaces) if new.replaces is not None else None
-    done = await facts.save(
-        user, new.text, category=new.category, importance=new.importance, replaces=replaces, **_author(caller)
+    done = await parts.memory.facts.save(
+        caller.user, new.text, category=new.category, importance=new.importance, replaces=replaces, **_author(caller)
     )
     if isinstance(done, NoOlder):
         raise op.OperationError(
@@ -216,37 +214,37 @@ async def add(asked: FactAdd, user: UserId, caller: Caller, facts: "Facts") -> "
 
 
 @NOUN.operation("fact_edit", FactEdit, cli="edit", show=fact_lines, changes=True, mcp="correct")
-async def edit(asked: FactEdit, user: UserId, caller: Caller, facts: "Facts") -> "OneFact":
+async def edit(asked: FactEdit, caller: Caller, parts: Parts) -> "OneFact":
     """Change a fact; what is not given stays as it is.
 
     For a fact that is wrong or out of date. search and list tell its id; its history stays.
     """
     changes = {**attrs.asdict(asked.fields), **_author(caller)}
-    return {"fact": _written(await facts.edit(user, FactId(asked.fact), **changes)).fact}
+    return {"fact": _written(await parts.memory.facts.edit(caller.user, FactId(asked.fact), **changes)).fact}
 
 
 @NOUN.operation("fact_delete", OfFact, cli="delete", show=_removed, changes=True)
-async def delete(asked: OfFact, user: UserId, facts: "Facts") -> "RemovedFact":
+async def delete(asked: OfFact, caller: Caller, parts: Parts) -> "RemovedFact":
     """Remove a fact; its history stays, so that this can be undone."""
-    return {"removed": await facts.remove(user, FactId(asked.fact))}
+    return {"removed": await parts.memory.facts.remove(caller.user, FactId(asked.fact))}
 
 
 @NOUN.operation("fact_history", OfFact, cli="history", show=_history)
-async def history(asked: OfFact, user: UserId, readers: "Readers") -> "FactHistory":
+async def history(asked: OfFact, caller: Caller, parts: Parts) -> "FactHistory":
     """Show all versions of a fact, the oldest first."""
     from klaw.store.kinds import facts
 
-    past = await readers.run(facts.history, user, FactId(asked.fact))
+    past = await parts.readers.run(facts.history, caller.user, FactId(asked.fact))
     if not past:
         raise NoSuchFact
     changes: list[FactChange] = [{"entry": each.entry, "at": each.time, "fact": each.value} for each in past]
-    return {"user": user, "id": asked.fact, "changes": changes}
+    return {"user": caller.user, "id": asked.fact, "changes": changes}
 
 
 @NOUN.operation("fact_undo", FactUndo, cli="undo", show=_undone, changes=True)
-async def undo(asked: FactUndo, user: UserId, facts: "Facts") -> "UndoneFact":
+async def undo(asked: FactUndo, caller: Caller, parts: Parts) -> "UndoneFact":
     """Undo the newest change of a fact, also its removal or its creation."""
-    done = _written(await facts.undo(user, FactId(asked.fact), to=asked.entry))
+    done = _written(await parts.memory.facts.undo(caller.user, FactId(asked.fact), to=asked.entry))
     return {"id": asked.fact, "fact": done.fact, "revived": done.revived}
 
 
@@ -274,20 +272,20 @@ _SLASH = op.Slash(word="/memory", help="show what is remembered about you: core 
 
 
 @MEMORY.operation("memory", op.OfUser, cli="", show=_shown, offline=True, slash=_SLASH)
-async def memory(user: UserId, readers: "Readers") -> "Memory":
+async def memory(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> "Memory":
     """Show core memory and the most important facts."""
     from klaw.store.kinds import facts
     from klaw.store.kinds.core_memory import read_core
 
     document, error = None, None
     try:
-        document = await readers.run(read_core, user)
+        document = await parts.readers.run(read_core, caller.user)
     except CoreUnreadable as problem:
         error = str(problem)
     return {
-        "user": user,
+        "user": caller.user,
         "core": core_memory.render(document) if document else "",
         "core_error": error,
-        "facts": await readers.run(facts.of_user, user, limit=SHOWN_FACTS),
-        "count": await readers.run(facts.count, user),
+        "facts": await parts.readers.run(facts.of_user, caller.user, limit=SHOWN_FACTS),
+        "count": await parts.readers.run(facts.count, caller.user),
     }

@@ -6,17 +6,15 @@ import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.fact import FactId
-from klaw.domain.names import UserId
 from klaw.errors import NoSuchFact
 from klaw.operations import facts, topics
 from klaw.operations import operation as op
 from klaw.operations import people as of_people
+from klaw.operations.handler import Caller, Parts
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
-    from klaw.memory.facts.people import People
     from klaw.operations.answers.memory import Fetched
-    from klaw.store.engine.database import Readers
 
 NOUN = op.Noun("fetch", "show a message with what was said around it, a topic, a fact or a person")
 
@@ -45,7 +43,7 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("fetch", Fetch, cli="", show=_lines, mcp="fetch")
-async def fetch(asked: Fetch, user: UserId, readers: "Readers", people: "People") -> "Fetched":
+async def fetch(asked: Fetch, caller: Caller, parts: Parts) -> "Fetched":
     """Show a message with what was said around it, a topic with its messages, a fact or a person.
 
     What search, list, topics and people only name.
@@ -57,19 +55,19 @@ async def fetch(asked: Fetch, user: UserId, readers: "Readers", people: "People"
     told: Any
     match kind if named else "":
         case "topic":
-            told = await topics.show(topics.TopicsShow(topic=named), user, readers)
+            told = await topics.show(topics.TopicsShow(topic=named), caller, parts)
             return cast("Fetched", {"kind": kind, **told})
         case "person":
-            told = await of_people.show(of_people.OfPerson(person=named), user, people, readers)
+            told = await of_people.show(of_people.OfPerson(person=named), caller, parts)
             return cast("Fetched", {"kind": kind, **told})
         case "fact":
-            fact = await readers.run(stored.get, user, FactId(named))
+            fact = await parts.readers.run(stored.get, caller.user, FactId(named))
             if fact is None:
                 raise NoSuchFact
             return {"kind": kind, "fact": fact}
-    found = await find_message(readers, asked.what, None, user, field="what")
+    found = await find_message(parts.readers, asked.what, None, caller.user, field="what")
     first, end = found.seq - asked.around - 1, found.seq + asked.around + 1
-    said = await readers.run(messages.dialogue, found.chat, first, end, 2 * asked.around + 1)
+    said = await parts.readers.run(messages.dialogue, found.chat, first, end, 2 * asked.around + 1)
     shown = {each.seq: each for each in (*said, found)}  # a command is no dialogue
     return {
         "kind": "message",

@@ -4,21 +4,20 @@ The answers hold beginnings of what goes, and of a person its names and the fact
 log. What a chat is shown is stored in the chat itself, and goes with what is forgotten next.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from klaw.domain import message
-from klaw.domain.names import ChatId, UserId, name_of, user_of
+from klaw.domain.names import ChatId, name_of, user_of
+from klaw.operations.handler import Caller, Parts
 from klaw.operations.operation import Lines, Name, Noun, OfUser, Query, Scope, Slash, argument, required
 
 if TYPE_CHECKING:
-    from klaw.actor.clock import Clock
     from klaw.memory.forget.forget import Forgetter
     from klaw.memory.forget.values import Preview, Proof
     from klaw.operations.answers.chats import Forgotten, NamedMessage, StillHeld
-    from klaw.operations.perform import Caller
     from klaw.store.forget.logs import Held
     from klaw.store.forget.scope import Wanted
 
@@ -280,17 +279,17 @@ def _positive(counts: Mapping[str, int]) -> dict[str, int]:
     confirm="This cannot be undone. Forget it?",
     mcp="forget",
 )
-async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forgetter") -> "Forgotten":
+async def forget(asked: Forget, caller: Caller, parts: Parts) -> "Forgotten":
     """Remove a message, chat, topic, fact, task or person from logs, database and files; show what still holds it.
 
     It cannot be undone. Without dry_run=false nothing is removed and the answer lists what would go (goes: true): show
     that to the user, and ask again with dry_run=false only after they have agreed.
     """
-    wanted = await forgetter.find(asked.what, user, with_messages=asked.with_messages)
-    everywhere = caller.any_user  # else the files would tell how often others said the same
+    wanted = await parts.memory.forgetter.find(asked.what, caller.user, with_messages=asked.with_messages)
+    everywhere = caller.operator  # else the files would tell how often others said the same
     if asked.dry_run:
-        return preview(await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere))
-    done = proof(await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere))
+        return preview(await parts.memory.forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere))
+    done = proof(await parts.memory.forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere))
     done["everywhere"] = everywhere
     return done
 
@@ -308,22 +307,20 @@ async def forget(asked: Forget, user: UserId, caller: "Caller", forgetter: "Forg
         metadata=lambda answer: {} if answer.get("confirmed") else {message.SHOWN: True},
     ),
 )
-async def forget_in_chat(
-    asked: ForgetInChat, chat: ChatId, forgetter: "Forgetter", clock: "Clock", stop: Callable[[str], Awaitable[bool]]
-) -> Mapping[str, Any]:
+async def forget_in_chat(asked: ForgetInChat, caller: Caller, parts: Parts) -> Mapping[str, Any]:
     """Show what would be forgotten, or forget what was shown."""
     from klaw.memory.forget.finding import NothingToForget
 
     said = " ".join((asked.what or "").split())
-    waiting = forgetter.take_shown(chat, clock.now())
+    waiting = parts.memory.forgetter.take_shown(caller.here, parts.clock.now())
     if said.casefold() in _YES:
-        await stop("/forget")  # its answer could quote what is forgotten
+        await caller.stop_turn("/forget")  # its answer could quote what is forgotten
         if waiting is None:
             text = "There is nothing to confirm: say first what is to be forgotten."
             return {"confirmed": True, "said": [text]}
         try:
-            wanted = await forgetter.again(waiting.wanted)
-            done = await forgetter.forget(wanted, with_facts=waiting.with_facts)
+            wanted = await parts.memory.forgetter.again(waiting.wanted)
+            done = await parts.memory.forgetter.forget(wanted, with_facts=waiting.with_facts)
             return {"confirmed": True, **proof(done)}
         except NothingToForget as error:
             return {"confirmed": True, "said": [f"Nothing was forgotten: {error}."]}
@@ -336,11 +333,11 @@ async def forget_in_chat(
         if what.casefold().endswith(f" {ending}"):
             what, with_facts = what[: -len(ending)].strip(), True
     try:
-        wanted = await _find(forgetter, chat, what)
-        before = await forgetter.preview(wanted, with_facts=with_facts)
+        wanted = await _find(parts.memory.forgetter, caller.here, what)
+        before = await parts.memory.forgetter.preview(wanted, with_facts=with_facts)
     except NothingToForget as error:
         return {"said": [f"Nothing can be forgotten: {error}.", *_USAGE]}
-    forgetter.note_shown(chat, wanted, with_facts=with_facts, until=clock.now() + CONFIRM_S)
+    parts.memory.forgetter.note_shown(caller.here, wanted, with_facts=with_facts, until=parts.clock.now() + CONFIRM_S)
     return preview(before)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, cast
 
 import attrs
 
@@ -12,20 +12,18 @@ from klaw.domain.chat import chat_title
 from klaw.domain.fact import Fact
 from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportId, Said, import_id
 from klaw.domain.message import instant
-from klaw.domain.names import CHAT_FORM, UserId, chat_id, chat_name
+from klaw.domain.names import CHAT_FORM, chat_id, chat_name
 from klaw.domain.person import Person
 from klaw.domain.text import plural
 from klaw.operations import forget
 from klaw.operations import operation as op
 from klaw.operations.chats import without_messages
+from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.uploads import UploadId, piece
 
 if TYPE_CHECKING:
-    from klaw.actor.clock import Clock
-    from klaw.actor.threads import Threads
-    from klaw.config.paths import Paths
-    from klaw.memory.embed.embedder import Embedder
-    from klaw.memory.forget.forget import Forgetter
+    from klaw.actor.mailbox import Nudge
+    from klaw.core import Core
     from klaw.operations.answers.chats import (
         ForgottenChats,
         Imports,
@@ -35,11 +33,6 @@ if TYPE_CHECKING:
         StoredMessages,
         UploadedPiece,
     )
-    from klaw.operations.perform import Caller
-    from klaw.store.attachments import Attachments
-    from klaw.store.engine.database import Readers
-    from klaw.store.engine.writer import Writer
-    from klaw.store.originals import Originals
 
 T = TypeVar("T")
 
@@ -125,6 +118,15 @@ class ImportUndo(op.OfUser):
     dry_run: bool = op.argument("only list what would go and what holds it", default=True)
 
 
+class ImportParts(Protocol):
+    """What storing an import takes of a server; it is also done without one."""
+
+    @property
+    def core(self) -> "Core": ...
+    @property
+    def embedder(self) -> "Nudge": ...
+
+
 def _table(answer: dict[str, Any]) -> op.Lines:
     if not answer["imports"]:
         return ["nothing was imported: docs/import.md says how"]
@@ -145,16 +147,7 @@ def _undone(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("import_put", ImportPut, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def put(
-    asked: ImportPut,
-    user: UserId,
-    writer: "Writer",
-    clock: "Clock",
-    embedder: "Embedder",
-    files: "Threads",
-    paths: "Paths",
-    attachments: "Attachments",
-) -> "StoredMessages":
+async def put(asked: ImportPut, caller: Caller, parts: ImportParts) -> "StoredMessages":
     """Store a part of a chat of another program, a few messages at a time."""
     import trio
 
@@ -162,12 +155,15 @@ async def put(
     from klaw.store.engine import connect
     from klaw.store.kinds import imports
 
-    into, counts = chat_id(user, asked.into) if asked.into else None, dict.fromkeys(("added", "known", "elsewhere"), 0)
+    into, counts = (
+        chat_id(caller.user, asked.into) if asked.into else None,
+        dict.fromkeys(("added", "known", "elsewhere"), 0),
+    )
     for part in _slices(asked.said):
         begin = trio.current_time()
-        done = await writer.run(
+        done = await parts.core.writer.run(
             imports.put,
-            user,
+            caller.user,
             ImportId(asked.origin),
             part,
             prefix=asked.prefix,
@@ -175,28 +171,26 @@ async def put(
             title=asked.title,
             topics=asked.topics,
             into=into,
-            at=iso(clock.now()),
-            limits=attachments.limits,
+            at=iso(parts.core.clock.now()),
+            limits=parts.core.attachments.limits,
         )
         into = done.chat
         for name in counts:
             counts[name] += getattr(done, name)
         if done.added:
             pause = (trio.current_time() - begin) * PAUSE_FACTOR
-            durable = await files.run(imports.sync, paths.data_dir, done.logs)
-            await writer.run_alone(imports.settle, durable)
+            durable = await parts.core.files.run(imports.sync, parts.core.paths.data_dir, done.logs)
+            await parts.core.writer.run_alone(imports.settle, durable)
             await trio.sleep(pause)
     if counts["added"]:  # else the writer does it, for seconds where the disk is busy
-        await files.run(connect.checkpoint, paths.database)
-    embedder.nudge()
+        await parts.core.files.run(connect.checkpoint, parts.core.paths.database)
+    parts.embedder.nudge()
     assert into is not None
     return cast("StoredMessages", {"chat": into.partition(":")[2], **counts})
 
 
 @NOUN.operation("import_remember", ImportRemember, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def remember(
-    asked: ImportRemember, user: UserId, writer: "Writer", clock: "Clock", embedder: "Embedder"
-) -> "Remembered":
+async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) -> "Remembered":
     """Store facts and people of another Klaw, a few at a time."""
     import trio
 
@@ -208,32 +202,34 @@ async def remember(
         added[name] = 0
         for first in range(0, len(given), AT_ONCE):
             begin, part = trio.current_time(), given[first : first + AT_ONCE]
-            added[name] += await writer.run(
-                imports.remember, user, ImportId(asked.origin), given=part, at=iso(clock.now())
+            added[name] += await parts.core.writer.run(
+                imports.remember, caller.user, ImportId(asked.origin), given=part, at=iso(parts.core.clock.now())
             )
             await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
-    embedder.nudge()
+    parts.embedder.nudge()
     return {"facts": added["facts"], "people": added["people"]}
 
 
 @NOUN.operation("import_missing", ImportMissing, scope=op.Scope.OPERATOR)
-async def missing(asked: ImportMissing, user: UserId, readers: "Readers") -> "MissingMessages":
+async def missing(asked: ImportMissing, caller: Caller, parts: ImportParts) -> "MissingMessages":
     """Which messages of an export are not here, so that their files are needed."""
     from klaw.store.kinds import imports
 
-    return {"missing": await readers.run(imports.missing, user, asked.ids)}
+    return {"missing": await parts.core.readers.run(imports.missing, caller.user, asked.ids)}
 
 
 @NOUN.operation("import_upload", ImportUpload, scope=op.Scope.OPERATOR, changes=True)
-async def upload(asked: ImportUpload, user: UserId, originals: "Originals") -> "UploadedPiece":
+async def upload(asked: ImportUpload, caller: Caller, parts: ImportParts) -> "UploadedPiece":
     """Upload a piece of a file of an export; import_keep is told of the last one."""
-    return {"size": await originals.add(user, asked.upload, asked.offset, piece(asked.data))}
+    return {"size": await parts.core.originals.add(caller.user, asked.upload, asked.offset, piece(asked.data))}
 
 
 @NOUN.operation("import_keep", ImportKeep, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def keep(asked: ImportKeep, user: UserId, originals: "Originals", attachments: "Attachments") -> "KeptFile":
+async def keep(asked: ImportKeep, caller: Caller, parts: ImportParts) -> "KeptFile":
     """Keep an uploaded file for a message that comes next."""
-    kept = await attachments.take(user, asked.name, partial(originals.taken_out, user, asked.upload))
+    kept = await parts.core.attachments.take(
+        caller.user, asked.name, partial(parts.core.originals.taken_out, caller.user, asked.upload)
+    )
     return {"sha256": kept.sha256, "name": kept.name}
 
 
@@ -250,11 +246,11 @@ def _slices(said: Sequence[Said]) -> Iterator[list[Said]]:
 
 
 @NOUN.operation("import_list", op.OfUser, cli="list", show=_table, offline=True)
-async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> "Imports":  # noqa: ARG001
+async def list_imports(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> "Imports":
     """List what was imported and is not forgotten."""
     from klaw.store.kinds import imports
 
-    return {"user": user, "imports": await readers.run(imports.listed, user)}
+    return {"user": caller.user, "imports": await parts.readers.run(imports.listed, caller.user)}
 
 
 @NOUN.operation(
@@ -266,19 +262,17 @@ async def list_imports(asked: op.OfUser, user: UserId, readers: "Readers") -> "I
     deadline_s=6 * 3600.0,
     confirm="This cannot be undone. Forget what the import brought?",
 )
-async def undo(
-    asked: ImportUndo, user: UserId, caller: "Caller", forgetter: "Forgetter", readers: "Readers"
-) -> "ForgottenChats":
+async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgottenChats":
     """Forget all that an import brought, and what was made of it; and show what still holds it.
 
     When the server is interrupted meanwhile, it goes on with it at its next start.
     """
     from klaw.store.kinds import imports
 
-    wanted, everywhere = await forgetter.find(f"import:{asked.origin}", user), caller.any_user
-    count = await readers.run(imports.count, user, ImportId(asked.origin))
+    wanted, everywhere = await parts.memory.forgetter.find(f"import:{asked.origin}", caller.user), caller.operator
+    count = await parts.readers.run(imports.count, caller.user, ImportId(asked.origin))
     if asked.dry_run:
-        before = await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
+        before = await parts.memory.forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=everywhere)
         return without_messages(forget.preview(before), count)
-    done = await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
+    done = await parts.memory.forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=everywhere)
     return {**without_messages(forget.proof(done), count), "everywhere": everywhere}

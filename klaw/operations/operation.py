@@ -11,24 +11,25 @@ A module of this package makes a ``Noun`` and declares its operations::
         limit: Annotated[int, Bounds(1, 100)] = op.argument("notes on a page", default=50)
 
     @notes.operation("note_list", NoteList, cli="list", show=_lines)
-    async def list_notes(asked: NoteList, user: UserId, readers: "Readers") -> dict[str, Any]:
+    async def list_notes(asked: NoteList, caller: Caller, parts: Parts) -> dict[str, Any]:
         '''List the notes, the newest first.'''
 
-That is all: admin socket, ``klaw notes list`` and, with ``slash=``, the chat command are made of it. A handler is given
-what its parameters name: ``asked``, ``user`` (whose data it is about, already checked), and parts of the server. It
-imports what is heavy itself, because the command line imports this module only for the arguments and ``show``.
+That is all: admin socket, ``klaw notes list`` and, with ``slash=``, the chat command are made of it. What a handler is
+given is explained in ``handler``. It imports what is heavy itself, because the command line imports this module only
+for the arguments and ``show``.
 """
 
 import datetime as dt
 import enum
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, overload
 
 import attrs
 
 from klaw.convert import Bounds, Check
 from klaw.domain.names import CHAT_FORM, USER_FORM, ChatId, UserId, chat_id, chat_name, user_id, user_of
 from klaw.errors import InvalidName, InvalidValue, KlawError, Problem
+from klaw.operations.handler import Caller, DatabaseParts, Parts
 
 Name: TypeAlias = Annotated[str, Bounds(1, 128)]
 """An id or a name; a chat's id has at most 97 characters."""
@@ -54,7 +55,11 @@ ChatName: TypeAlias = Annotated[str, Check(_named_chat, Bounds(pattern=CHAT_FORM
 """Of the user; in the place of the name its id is also taken, ``USER:NAME``."""
 
 T = TypeVar("T")
+A = TypeVar("A")
+R = TypeVar("R")
 Handler: TypeAlias = Callable[..., Any]
+OnlineHandler: TypeAlias = Callable[[A, Caller, Parts], Awaitable[R]]
+OfflineHandler: TypeAlias = Callable[[A, Caller, DatabaseParts], Awaitable[R]]
 
 
 # -- what is shown; a door makes what lines and cells hold harmless ----------------------------------------------------
@@ -149,12 +154,12 @@ class OperationError(KlawError):
 
 
 class Scope(enum.Enum):
-    """Who may ask. Whoever runs the server may ask everything, also for a user."""
+    """Who may ask. An operator may ask everything, also for a user."""
 
     USER = "any user; it is nobody's data"
     OWN = "a user about their own data"
     CHAT = "a user in a chat, about that chat"
-    OPERATOR = "only whoever runs the server"
+    OPERATOR = "only an operator"
 
 
 @attrs.frozen(kw_only=True)
@@ -270,12 +275,12 @@ def understood(field: str, read: Callable[..., T], *given: Any) -> T:
 
 
 def timed(field: str, text: str | None, now: float, *, until: bool = False) -> str | None:
-    """A time that a person gave, by the clock here unless it says otherwise, as it is stored; ``until``: the end of
-    what it names. Raises OperationError."""
+    """A time that a person gave, in the form in which it is stored: its beginning, or its end with ``until``. Raises
+    OperationError."""
     from klaw.actor.clock import iso
-    from klaw.memory.recall.dates import read_since, read_until
+    from klaw.domain.days import read_since, read_until
 
-    return None if text is None else iso(understood(field, read_until if until else read_since, text, now, None))
+    return None if text is None else iso(understood(field, read_until if until else read_since, text, now))
 
 
 def without_field(function: Callable[[str], T]) -> Callable[[str], T]:
@@ -333,10 +338,9 @@ class Operation:
     changes: bool = False
     """Whether it changes something; what only reads may be repeated."""
     offline: bool = False
-    """Whether the command line may carry it out without a server, over the database: its handler takes only what
-    ``cli.offline`` can open."""
+    """Whether the command line may carry it out without a server, over the database."""
     alone: bool = False
-    """Whether a running server is never asked: the command line carries it out over the database."""
+    """Whether a running server is never asked, although it could be."""
     deadline_s: float = 10.0
     watch: bool = False
     """Whether the command line may repeat it until it is stopped."""
@@ -382,20 +386,31 @@ class Noun:
     invalid: str = "bad_args"
     """Code of what is wrong in the nested ``fields`` of its operations."""
     local: bool = False
-    """Its operations need no server, and only the command line has them: their handlers get ``asked``, ``paths`` and
-    what ``cli.operations`` gives them."""
+    """Its operations need no server, and only the command line has them (``cli.here``)."""
     of_machine: bool = False
     """It is about the whole machine, not about one installation: root stays root."""
     operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
 
-    def operation(self, name: str, arguments: type[Any] = Nothing, **how: Any) -> Callable[[Handler], Handler]:
+    @overload
+    def operation(
+        self, name: str, arguments: type[A], *, offline: Literal[True], **how: Any
+    ) -> Callable[[OfflineHandler[A, R]], OfflineHandler[A, R]]: ...
+    @overload
+    def operation(
+        self, name: str, arguments: type[A], **how: Any
+    ) -> Callable[[OnlineHandler[A, R]], OnlineHandler[A, R]]: ...
+    def operation(self, name: str, arguments: type[Any], **how: Any) -> Callable[[Handler], Handler]:
         """Declare a handler to be an operation; its docstring's first paragraph is the help. ``how``: see there."""
 
         def declare(handler: Handler) -> Handler:
-            self.operations.append(Operation(name=name, noun=self, arguments=arguments, handler=handler, **how))
+            self.add(name, arguments, handler, **how)
             return handler
 
         return declare
+
+    def add(self, name: str, arguments: type[Any], handler: Handler, **how: Any) -> None:
+        """Likewise, for a handler of any form."""
+        self.operations.append(Operation(name=name, noun=self, arguments=arguments, handler=handler, **how))
 
 
 def told(field: "attrs.Attribute[Any]") -> Argument:

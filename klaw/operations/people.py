@@ -22,6 +22,7 @@ from klaw.domain.person import (
 from klaw.domain.text import HAS_LETTER
 from klaw.errors import NoSuchPerson, Problem
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, DatabaseParts, Parts
 
 if TYPE_CHECKING:
     from klaw.memory.facts.people import People
@@ -256,42 +257,42 @@ _SLASH = op.Slash(
 
 
 @NOUN.operation("person_list", op.Paged, cli="list", show=_table, offline=True, slash=_SLASH, mcp="people")
-async def list_people(asked: op.Paged, user: UserId, readers: "Readers") -> "PersonPage":
+async def list_people(asked: op.Paged, caller: Caller, parts: DatabaseParts) -> "PersonPage":
     """List the people, those named most often first.
 
     Who the user speaks of, with other names and who they are to the user; fetch person:ID shows what is known of one.
     """
     from klaw.store.kinds import people as sql
 
-    found = await readers.run(sql.of_user, user, limit=asked.limit, offset=asked.offset)
-    total = await readers.run(sql.count, user)
-    return {"user": user, "count": total, "people": list(map(_known, found)), "next": asked.following(total)}
+    found = await parts.readers.run(sql.of_user, caller.user, limit=asked.limit, offset=asked.offset)
+    total = await parts.readers.run(sql.count, caller.user)
+    return {"user": caller.user, "count": total, "people": list(map(_known, found)), "next": asked.following(total)}
 
 
 @NOUN.operation(
     "person_find", PersonFind, cli="find", show=_found, offline=True, slash=op.Slash(word="/people", rest="text")
 )
-async def find(asked: PersonFind, user: UserId, readers: "Readers") -> "PeopleFound":
+async def find(asked: PersonFind, caller: Caller, parts: DatabaseParts) -> "PeopleFound":
     """Tell who is named in a text, and what is known of them."""
     from klaw.memory.search.named_people import find_people
 
-    found = await find_people(readers, asked.text, user, limit=FOUND)
-    return {"user": user, "people": found}
+    found = await find_people(parts.readers, asked.text, caller.user, limit=FOUND)
+    return {"user": caller.user, "people": found}
 
 
 @NOUN.operation("person_show", OfPerson, cli="show", show=with_topics)
-async def show(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> "ShownPerson":
+async def show(asked: OfPerson, caller: Caller, parts: Parts) -> "ShownPerson":
     """Show a person with the topics that name it."""
     from klaw.store.kinds import people as sql
 
-    person = await _meant(people, user, asked.person)
-    found = await readers.run(sql.get, user, person)
+    person = await _meant(parts.memory.people, caller.user, asked.person)
+    found = await parts.readers.run(sql.get, caller.user, person)
     if found is None:
         raise NoSuchPerson
-    spoken = await readers.run(sql.mentions, user, person, limit=MOST_MENTIONS)
+    spoken = await parts.readers.run(sql.mentions, caller.user, person, limit=MOST_MENTIONS)
     return {
-        "person": await _with_counts(readers, found),
-        "was": await readers.run(sql.merged_into, user, person),
+        "person": await _with_counts(parts.readers, found),
+        "was": await parts.readers.run(sql.merged_into, caller.user, person),
         "mentions": [
             {"topic": each.topic, "day": each.day, "message": each.mention.message, "at": each.mention.at}
             for each in spoken
@@ -301,15 +302,21 @@ async def show(asked: OfPerson, user: UserId, people: "People", readers: "Reader
 
 
 @NOUN.operation("person_add", PersonAdd, cli="add", show=_person, changes=True)
-async def add(asked: PersonAdd, user: UserId, people: "People", readers: "Readers") -> "OnePerson":
+async def add(asked: PersonAdd, caller: Caller, parts: Parts) -> "OnePerson":
     """Add a person."""
     from klaw.store.kinds import people as sql
 
     new = asked.fields
-    await _check_another(readers, user, new)
-    person = await people.add(user, new.name, aliases=new.aliases, relation=new.relation, source=PersonSource.USER)
-    same = [str(each.id) for each in await readers.run(sql.by_names, user, person.names) if each.id != person.id]
-    return {"person": await _with_counts(readers, person), "namesakes": same}
+    await _check_another(parts.readers, caller.user, new)
+    person = await parts.memory.people.add(
+        caller.user, new.name, aliases=new.aliases, relation=new.relation, source=PersonSource.USER
+    )
+    same = [
+        str(each.id)
+        for each in await parts.readers.run(sql.by_names, caller.user, person.names)
+        if each.id != person.id
+    ]
+    return {"person": await _with_counts(parts.readers, person), "namesakes": same}
 
 
 async def _check_another(readers: "Readers", user: UserId, new: NewPerson) -> None:
@@ -329,12 +336,12 @@ async def _check_another(readers: "Readers", user: UserId, new: NewPerson) -> No
 
 
 @NOUN.operation("person_edit", PersonEdit, cli="edit", show=_person, changes=True)
-async def edit(asked: PersonEdit, user: UserId, people: "People", readers: "Readers") -> "OnePerson":
+async def edit(asked: PersonEdit, caller: Caller, parts: Parts) -> "OnePerson":
     """Change a person; what is not given stays as it is."""
     from klaw.store.kinds import people as sql
 
-    person, fields = await _meant(people, user, asked.person), asked.fields
-    present = await readers.run(sql.get, user, person)
+    person, fields = await _meant(parts.memory.people, caller.user, asked.person), asked.fields
+    present = await parts.readers.run(sql.get, caller.user, person)
     if present is None:
         raise NoSuchPerson
     gone = {normal_name(each) for each in fields.remove_aliases or ()}
@@ -344,30 +351,42 @@ async def edit(asked: PersonEdit, user: UserId, people: "People", readers: "Read
     former = [present.name] if fields.name is not None else []
     aliases = [each for each in (*former, *present.aliases) if normal_name(each) not in gone]
     aliases += fields.add_aliases or ()
-    changed = await people.edit(user, person, name=fields.name, aliases=aliases, relation=fields.relation)
-    return {"person": await _with_counts(readers, changed)}
+    changed = await parts.memory.people.edit(
+        caller.user, person, name=fields.name, aliases=aliases, relation=fields.relation
+    )
+    return {"person": await _with_counts(parts.readers, changed)}
 
 
 @NOUN.operation("person_merge", PersonMerge, cli="merge", show=_merged, changes=True)
-async def merge(asked: PersonMerge, user: UserId, people: "People", readers: "Readers") -> "OnePerson":
+async def merge(asked: PersonMerge, caller: Caller, parts: Parts) -> "OnePerson":
     """Say that a person is the same as another one, who gets all names."""
-    one, into = await _meant(people, user, asked.person), await _meant(people, user, asked.into, "into")
-    return {"merged": one, "person": await _with_counts(readers, await people.merge(user, one, into))}
+    one, into = (
+        await _meant(parts.memory.people, caller.user, asked.person),
+        await _meant(parts.memory.people, caller.user, asked.into, "into"),
+    )
+    return {
+        "merged": one,
+        "person": await _with_counts(parts.readers, await parts.memory.people.merge(caller.user, one, into)),
+    }
 
 
 @NOUN.operation("person_delete", OfPerson, cli="delete", show=_removed, changes=True)
-async def delete(asked: OfPerson, user: UserId, people: "People") -> "RemovedPerson":
+async def delete(asked: OfPerson, caller: Caller, parts: Parts) -> "RemovedPerson":
     """Remove a person; the history stays, so that this can be undone."""
-    return {"removed": await people.remove(user, await _meant(people, user, asked.person))}
+    return {
+        "removed": await parts.memory.people.remove(
+            caller.user, await _meant(parts.memory.people, caller.user, asked.person)
+        )
+    }
 
 
 @NOUN.operation("person_history", OfPerson, cli="history", show=_history)
-async def history(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> "PersonHistory":
+async def history(asked: OfPerson, caller: Caller, parts: Parts) -> "PersonHistory":
     """Show all versions of a person, the oldest first."""
     from klaw.store.kinds import people as sql
 
-    person = await _meant(people, user, asked.person)
-    past = await readers.run(sql.history, user, person)
+    person = await _meant(parts.memory.people, caller.user, asked.person)
+    past = await parts.readers.run(sql.history, caller.user, person)
     if not past:
         raise NoSuchPerson
     changes: list[PersonChange] = [
@@ -380,12 +399,12 @@ async def history(asked: OfPerson, user: UserId, people: "People", readers: "Rea
         for before, now in pairwise((None, *past))
         if now is not None
     ]
-    return {"user": user, "id": person, "changes": changes}
+    return {"user": caller.user, "id": person, "changes": changes}
 
 
 @NOUN.operation("person_undo", PersonUndo, cli="undo", show=_undone, changes=True)
-async def undo(asked: PersonUndo, user: UserId, people: "People") -> "UndonePerson":
+async def undo(asked: PersonUndo, caller: Caller, parts: Parts) -> "UndonePerson":
     """Undo the newest change of a person, also a merge, a removal or the creation."""
-    person = await _meant(people, user, asked.person)
-    done = await people.undo(user, person, to=asked.entry)
+    person = await _meant(parts.memory.people, caller.user, asked.person)
+    done = await parts.memory.people.undo(caller.user, person, to=asked.entry)
     return {"id": person, "person": done.person, "revived": done.revived}

@@ -6,45 +6,23 @@ Every door comes through here, so that what a user may do is decided in one plac
 import enum
 import pkgutil
 import re
-from collections import ChainMap
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 import klaw.operations
 from klaw.convert import REQUESTS
-from klaw.domain.names import LOCAL_USER, ChatId, UserId
+from klaw.domain.names import UserId
 from klaw.errors import BadValue, InvalidValue, KlawError, Problem
-from klaw.operations.operation import Noun, Operation, OperationError, Scope, supplied
+from klaw.operations.handler import Caller, HasReaders
+from klaw.operations.operation import Noun, Operation, OperationError, Scope
 
 if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
     from klaw.store.overview import IdKind
-
-
-@attrs.frozen(kw_only=True)
-class Caller:
-    """Who asks."""
-
-    user: UserId | None = None
-    """None: whoever runs the server."""
-    operator: bool = False
-    """Whether this user may ask what whoever runs the server may."""
-    chat: ChatId | None = None
-    """Where a slash command was given."""
-    client: str | None = None
-    """The program that asks on behalf of a model: what it writes down is not the user's own words."""
-
-    @property
-    def any_user(self) -> bool:
-        """Whether other users' data may be asked for."""
-        return self.user is None or self.operator
-
-
-OPERATOR = Caller()
 
 
 @attrs.frozen
@@ -54,7 +32,7 @@ class Call:
     operation: Operation
     asked: Any
     caller: Caller | None = None
-    """As whom whoever runs the server asks."""
+    """As whom the operator asks."""
 
 
 def read(operation: Operation, given: Mapping[str, Any]) -> Call:
@@ -69,13 +47,13 @@ def read(operation: Operation, given: Mapping[str, Any]) -> Call:
     raise OperationError("bad_args", problems=problems)
 
 
-async def perform(call: Call, caller: Caller, parts: Mapping[str, Any]) -> dict[str, Any]:
+async def perform(call: Call, caller: Caller, parts: HasReaders) -> dict[str, Any]:
     """Carry out an operation; the result is as JSON has it.
 
     Args:
         call: what is asked.
         caller: who asks, unless the call itself says so.
-        parts: of the server, by the names that handlers use for them.
+        parts: what the operation's handler takes: ``Parts`` of a server for any.
 
     Raises:
         OperationError: the caller may not, or it cannot be done.
@@ -84,13 +62,10 @@ async def perform(call: Call, caller: Caller, parts: Mapping[str, Any]) -> dict[
     Cancellation: what changes something may or may not be done.
     """
     operation = call.operation
-    caller = call.caller or caller
-    user = _allowed(call, caller)
-    asked = await lengthened(parts["readers"], user, call.asked, any_turn=caller.any_user)
-    told = {"parts": parts, "asked": asked, "user": user, "caller": caller, "chat": caller.chat}
-    available = ChainMap(told, cast("dict[str, Any]", parts))  # some parts are made when they are asked for
+    caller = _allowed(call, call.caller or caller)
+    asked = await lengthened(parts.readers, caller.user, call.asked, any_turn=caller.operator)
     try:
-        result = await operation.handler(**supplied(operation.handler, available))
+        result = await operation.handler(asked, caller, parts)
     except InvalidValue as error:
         field, _, text = str(error).partition(": ")
         raise OperationError(operation.noun.invalid, text, field=field) from None
@@ -114,16 +89,14 @@ def plain(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _allowed(call: Call, caller: Caller) -> UserId:
-    """Whose data it is about. Raises OperationError (``forbidden``)."""
+def _allowed(call: Call, caller: Caller) -> Caller:
+    """The caller as the user whose data it is about. Raises OperationError (``forbidden``)."""
     if call.operation.scope is Scope.CHAT and caller.chat is None:
         raise OperationError("bad_request", "this is asked in a chat")
     named = getattr(call.asked, "user", None)
-    if caller.user is None or caller.operator:
-        return UserId(named or caller.user or LOCAL_USER)
-    if call.operation.scope is Scope.OPERATOR or named not in (None, caller.user):
-        raise OperationError("forbidden", "only whoever runs the server may ask this; users see their own data")
-    return caller.user
+    if not caller.operator and (call.operation.scope is Scope.OPERATOR or named not in (None, caller.user)):
+        raise OperationError("forbidden", "only the operator may ask this; users see their own data")
+    return attrs.evolve(caller, user=UserId(named)) if named else caller
 
 
 # -- ids may be shortened: a beginning that only one has stands for it ------------------------------------------------

@@ -4,17 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.domain.names import UserId
 from klaw.domain.text import plural
 from klaw.domain.topic import TopicId
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, Parts
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
-    from klaw.actor.clock import Clock
     from klaw.operations.answers.memory import Recalled
-    from klaw.store.engine.database import Readers
-    from klaw.store.engine.writer import Writer
 
 NOUN = op.Noun("recall", "keep messages from being recalled automatically (docs/receipts.md)")
 
@@ -30,30 +27,28 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("recall_never", OfRecall, cli="never", show=_lines, changes=True)
-async def never(asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "Recalled":
+async def never(asked: OfRecall, caller: Caller, parts: Parts) -> "Recalled":
     """Never recall a message by itself again, or what a topic holds now; it stays in its chat, and searches find it."""
-    return await _mark(asked, user, readers, writer, clock, recalled=False)
+    return await _mark(asked, caller, parts, recalled=False)
 
 
 @NOUN.operation("recall_again", OfRecall, cli="again", show=_lines, changes=True)
-async def again(asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "Recalled":
+async def again(asked: OfRecall, caller: Caller, parts: Parts) -> "Recalled":
     """Let a message, or what a topic holds, be recalled again."""
-    return await _mark(asked, user, readers, writer, clock, recalled=True)
+    return await _mark(asked, caller, parts, recalled=True)
 
 
-async def _mark(
-    asked: OfRecall, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock", *, recalled: bool
-) -> "Recalled":
+async def _mark(asked: OfRecall, caller: Caller, parts: Parts, *, recalled: bool) -> "Recalled":
     from klaw.actor.clock import iso
     from klaw.store.kinds import chats, topics
 
     kind, _, named = asked.what.partition(":")
     if kind == "topic" and named.isdecimal() and len(named) < 19:
-        found = await readers.run(topics.read, user, TopicId(int(named)))
+        found = await parts.readers.run(topics.read, caller.user, TopicId(int(named)))
         if not found:
             raise op.OperationError("unknown_topic", "there is no such topic", field="what")
     else:
-        found = [await find_message(readers, asked.what, None, user, field="what")]
+        found = [await find_message(parts.readers, asked.what, None, caller.user, field="what")]
     seqs = [each.seq for each in found]
-    await writer.run(chats.recall, user, found[0].chat, seqs, iso(clock.now()), recalled=recalled)
-    return {"user": user, "chat": found[0].chat, "messages": seqs, "recalled": recalled}
+    await parts.writer.run(chats.recall, caller.user, found[0].chat, seqs, iso(parts.clock.now()), recalled=recalled)
+    return {"user": caller.user, "chat": found[0].chat, "messages": seqs, "recalled": recalled}

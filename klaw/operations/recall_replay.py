@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.names import UserId, user_id
+from klaw.domain.names import user_id
 from klaw.domain.text import cut, one_line, plural
 from klaw.errors import ConfigError, Problem
+from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.operation import Line, Lines, Name, Noun, OperationError, Scope, Table, argument, chat_of, minute
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
     from klaw.domain.search import Candidate
-    from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.replay import Replayed
-    from klaw.store.engine.database import Readers
 
 NOUN = Noun("recall-replay", "try what stored turns recall under other settings (docs/receipts.md)")
 
@@ -113,26 +112,28 @@ def _totals(report: dict[str, Any]) -> list[Line]:
 # -- the operation ----------------------------------------------------------------------------------------------------
 
 
-@NOUN.operation("recall_replay", RecallReplay, cli="", show=lines, scope=Scope.OPERATOR, alone=True)
-async def recall_replay(
-    asked: RecallReplay, user: UserId, config: "EngineConfig", readers: "Readers", embedder: "Embedder"
-) -> dict[str, Any]:
+@NOUN.operation("recall_replay", RecallReplay, cli="", show=lines, scope=Scope.OPERATOR, offline=True, alone=True)
+async def recall_replay(asked: RecallReplay, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
     """Recall for stored turns again with other settings, and show what they would recall more or less."""
     from klaw.memory.recall.replay import replay, totals
     from klaw.store import overview
 
-    changed = read_settings(config, asked.set)
-    chat = chat_of(asked.chat, user, any_user=asked.user is None)
+    changed = read_settings(parts.config, asked.set)
+    chat = chat_of(asked.chat, caller.user, any_user=asked.user is None)
     if asked.turn:
-        stored = await readers.run(overview.recalls_of, asked.turn)
+        stored = await parts.readers.run(overview.recalls_of, asked.turn)
         if unknown := sorted(set(asked.turn) - {each.turn.id for each in stored}):
             raise OperationError("unknown_turn", f"there is no turn {', '.join(unknown)}")
     else:
-        stored = await readers.run(overview.newest_recalls, chat, user if asked.user is not None else None, asked.last)
+        stored = await parts.readers.run(
+            overview.newest_recalls, chat, caller.user if asked.user is not None else None, asked.last
+        )
     if not stored:
         raise OperationError("unknown_turn", "there are no turns yet")
-    missing = await embedder.prepare()
-    done = [await replay(readers, embedder, each, config.auto_rag, changed.auto_rag) for each in stored]
+    missing = await parts.embedder.prepare()
+    done = [
+        await replay(parts.readers, parts.embedder, each, parts.config.auto_rag, changed.auto_rag) for each in stored
+    ]
     replayed = [each for each in done if each is not None]
     return {
         "set": asked.set,

@@ -1,19 +1,16 @@
 """What an answer was made from, and what its turn did with one message. Only with ``texts`` the answer holds what was
 said; it never goes into a log."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from klaw.domain.names import UserId
+from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.operation import ChatName, Lines, Name, Noun, OperationError, UserName, argument, chat_of
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
     from klaw.operations.answers.chats import TurnReceipt
-    from klaw.operations.perform import Caller
-    from klaw.store.engine.database import Readers
 
 NOUN = Noun("receipt", "show what an answer was made from (docs/receipts.md)")
 
@@ -38,30 +35,28 @@ def _lines(answer: dict[str, Any]) -> Lines:
 
 
 @NOUN.operation("receipt", Receipt, cli="", show=_lines, offline=True)
-async def receipt(
-    asked: Receipt, user: UserId, caller: "Caller", readers: "Readers", parts: Mapping[str, Any]
-) -> "TurnReceipt":
+async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> "TurnReceipt":
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message_outcome import explain_message, with_search
     from klaw.store import overview
 
     if asked.turn is not None and (asked.chat is not None or asked.user is not None):
         raise OperationError("bad_args", "give a turn, or a chat or user whose newest turn is meant", field="turn")
-    whose = user if asked.user is not None or not caller.any_user else None
-    chat = chat_of(asked.chat, user, any_user=whose is None)
-    turn = await readers.run(overview.find_turn, asked.turn, chat, whose)
+    whose = caller.user if asked.user is not None or not caller.operator else None
+    chat = chat_of(asked.chat, caller.user, any_user=whose is None)
+    turn = await parts.readers.run(overview.find_turn, asked.turn, chat, whose)
     if turn is None:
         raise OperationError("unknown_turn", "there is no such turn")
     answer = attrs.asdict(turn)
     if asked.texts:
-        answer["texts"] = await readers.run(overview.quoted, turn)
+        answer["texts"] = await parts.readers.run(overview.quoted, turn)
     if asked.why is None:
         return cast("TurnReceipt", answer)
     of_chat = turn.chat if asked.why.isdecimal() else None
-    of_user = None if ":" in asked.why and caller.any_user else turn.user
-    message = await find_message(readers, asked.why, of_chat, of_user, field="why")
+    of_user = None if ":" in asked.why and caller.operator else turn.user
+    message = await find_message(parts.readers, asked.why, of_chat, of_user, field="why")
     told = explain_message(turn, message)
     if told["as"] == "not_found":  # the receipt itself does not say what became of it
-        stored = await readers.run(overview.stored_recall, turn)
-        told = await with_search(told, message, stored, readers, parts["embedder"], parts["config"].auto_rag)
+        stored = await parts.readers.run(overview.stored_recall, turn)
+        told = await with_search(told, message, stored, parts.readers, parts.embedder, parts.config.auto_rag)
     return cast("TurnReceipt", {**answer, "why": told})

@@ -10,6 +10,7 @@ from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunStatus
 from klaw.domain.text import cut, one_line, plural
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, Parts
 
 if TYPE_CHECKING:
     from klaw.operations.answers.work import OneRun, RunPage, Transcript
@@ -152,15 +153,17 @@ _CANCEL = op.Slash(word="/cancel", help="end a run: /cancel with its id or the n
 
 
 @NOUN.operation("runs", RunList, cli="", show=runs_page, slash=_LIST)
-async def list_runs(asked: RunList, user: UserId, scheduling: "Scheduling") -> "RunPage":
+async def list_runs(asked: RunList, caller: Caller, parts: Parts) -> "RunPage":
     """List the runs, the newest first."""
-    return await list_of_runs(scheduling, user, asked, asked.task)
+    return await list_of_runs(parts.tasks.scheduling, caller.user, asked, asked.task)
 
 
 @NOUN.operation("run_show", OfRun, cli="show", show=_run)
-async def show(asked: OfRun, user: UserId, scheduling: "Scheduling") -> "OneRun":
+async def show(asked: OfRun, caller: Caller, parts: Parts) -> "OneRun":
     """Show a run with its request and its result."""
-    return {"run": scheduling.run_json(await _found(scheduling, user, asked.run), whole=True)}
+    return {
+        "run": parts.tasks.scheduling.run_json(await _found(parts.tasks.scheduling, caller.user, asked.run), whole=True)
+    }
 
 
 def _transcript(answer: dict[str, Any]) -> op.Lines:
@@ -172,10 +175,10 @@ def _transcript(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("run_transcript", OfRun, cli="transcript", show=_transcript)
-async def transcript(asked: OfRun, user: UserId, scheduling: "Scheduling") -> "Transcript":
+async def transcript(asked: OfRun, caller: Caller, parts: Parts) -> "Transcript":
     """Show what was said in a run: its request, calls of tools with their results, and answers."""
-    run = await _found(scheduling, user, asked.run)
-    told = await scheduling.transcript(run)
+    run = await _found(parts.tasks.scheduling, caller.user, asked.run)
+    told = await parts.tasks.scheduling.transcript(run)
     return {"run": run.id, "messages": told["messages"], "cut": told["cut"]}
 
 
@@ -184,13 +187,16 @@ def _cancelled(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("run_cancel", RunCancel, cli="cancel", show=_cancelled, changes=True, slash=_CANCEL)
-async def cancel(asked: RunCancel, user: UserId, scheduling: "Scheduling") -> "OneRun":
+async def cancel(asked: RunCancel, caller: Caller, parts: Parts) -> "OneRun":
     """End a run that is in progress or waits for its turn."""
-    run = await _meant(scheduling, user, asked.run)
-    if not await scheduling.cancel(user, run.id):
-        over = await _found(scheduling, user, run.id)
+    run = await _meant(parts.tasks.scheduling, caller.user, asked.run)
+    if not await parts.tasks.scheduling.cancel(caller.user, run.id):
+        over = await _found(parts.tasks.scheduling, caller.user, run.id)
         raise op.OperationError("run_over", f"this run is over ({status_of({'status': over.status.value})})")
-    return {"run": scheduling.run_json(await _found(scheduling, user, run.id)), "cancelled": True}
+    return {
+        "run": parts.tasks.scheduling.run_json(await _found(parts.tasks.scheduling, caller.user, run.id)),
+        "cancelled": True,
+    }
 
 
 async def _meant(scheduling: "Scheduling", user: UserId, which: str | None) -> Run:

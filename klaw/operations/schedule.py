@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import attrs
 
 from klaw.convert import Form, Wire
-from klaw.domain.names import ChatId, UserId, clock_text, name_of
+from klaw.domain.names import clock_text, name_of
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run
 from klaw.domain.text import span
 from klaw.errors import ConfigError
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, Parts
 from klaw.operations.runs import RunFilters, list_of_runs, run_table, runs_page, status_of
 
 if TYPE_CHECKING:
     from klaw.operations.answers.work import Heart, OneRun, OneTask, PreviewedTrigger, RemovedTask, RunPage, Tasks
-    from klaw.runs.service import Scheduling
 
 NOUN = op.Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
 SHOWN_IN_CHAT = 50
@@ -204,84 +204,84 @@ _HEARTBEAT = op.Slash(
 
 
 @NOUN.operation("schedule_list", op.OfUser, cli="list", show=_table, slash=_LIST)
-async def list_tasks(user: UserId, scheduling: "Scheduling") -> "Tasks":
+async def list_tasks(_asked: op.OfUser, caller: Caller, parts: Parts) -> "Tasks":
     """List the tasks with their next and their last runs."""
-    return {"user": user, "tasks": await scheduling.tasks(user)}
+    return {"user": caller.user, "tasks": await parts.tasks.scheduling.tasks(caller.user)}
 
 
 @NOUN.operation("schedule_preview", TriggerFields, cli="preview", show=_preview, scope=op.Scope.USER)
-async def preview(asked: TriggerFields, scheduling: "Scheduling") -> "PreviewedTrigger":
+async def preview(asked: TriggerFields, _caller: Caller, parts: Parts) -> "PreviewedTrigger":
     """Show the next times of a schedule without making a task: give one of --cron, --every and --at."""
     given = {name: value for name, value in attrs.asdict(asked).items() if value is not None}
-    return cast("PreviewedTrigger", scheduling.preview(given))
+    return cast("PreviewedTrigger", parts.tasks.scheduling.preview(given))
 
 
 @NOUN.operation("schedule_add", TaskAdd, cli="add", show=_task, changes=True)
-async def add(asked: TaskAdd, user: UserId, scheduling: "Scheduling") -> "OneTask":
+async def add(asked: TaskAdd, caller: Caller, parts: Parts) -> "OneTask":
     """Make a task: give --message and one of --cron, --every and --at."""
-    return {"task": await scheduling.add(user, asked.fields)}  # type: ignore[arg-type]  # a mapping, see its Form
+    return {"task": await parts.tasks.scheduling.add(caller.user, asked.fields)}  # type: ignore[arg-type]  # a mapping, see its Form
 
 
 @NOUN.operation("schedule_edit", TaskEdit, cli="edit", show=_task, changes=True)
-async def edit(asked: TaskEdit, user: UserId, scheduling: "Scheduling") -> "OneTask":
+async def edit(asked: TaskEdit, caller: Caller, parts: Parts) -> "OneTask":
     """Change a task; what is not given stays as it is."""
-    return {"task": await scheduling.edit(user, asked.name, asked.fields)}  # type: ignore[arg-type]  # likewise
+    return {"task": await parts.tasks.scheduling.edit(caller.user, asked.name, asked.fields)}  # type: ignore[arg-type]  # likewise
 
 
 @NOUN.operation("schedule_remove", OfTask, cli="remove", show=_removed, changes=True)
-async def remove(asked: OfTask, user: UserId, scheduling: "Scheduling") -> "RemovedTask":
+async def remove(asked: OfTask, caller: Caller, parts: Parts) -> "RemovedTask":
     """Remove a task for good; its runs stay."""
-    removed = await scheduling.remove(user, asked.name)
+    removed = await parts.tasks.scheduling.remove(caller.user, asked.name)
     return {"removed": {"user": removed.user, "name": removed.name}}
 
 
 @NOUN.operation("schedule_enable", TaskEnable, cli="enable", show=_task, changes=True)
-async def enable(asked: TaskEnable, user: UserId, scheduling: "Scheduling") -> "OneTask":
+async def enable(asked: TaskEnable, caller: Caller, parts: Parts) -> "OneTask":
     """Let a task run by its schedule again, from now on."""
-    return {"task": await scheduling.enable(user, asked.name, asked.enabled, now=asked.now)}
+    return {"task": await parts.tasks.scheduling.enable(caller.user, asked.name, asked.enabled, now=asked.now)}
 
 
 @NOUN.operation("schedule_disable", OfTask, cli="disable", show=_task, changes=True)
-async def disable(asked: OfTask, user: UserId, scheduling: "Scheduling") -> "OneTask":
+async def disable(asked: OfTask, caller: Caller, parts: Parts) -> "OneTask":
     """Do not run a task by its schedule, without removing it."""
-    return {"task": await scheduling.enable(user, asked.name, enabled=False)}
+    return {"task": await parts.tasks.scheduling.enable(caller.user, asked.name, enabled=False)}
 
 
 @NOUN.operation("schedule_run", OfTask, cli="run", show=_started, changes=True)
-async def run_now(asked: OfTask, user: UserId, scheduling: "Scheduling") -> "OneRun":
+async def run_now(asked: OfTask, caller: Caller, parts: Parts) -> "OneRun":
     """Start a run now, whatever the schedule says, and do not wait for its end."""
     from klaw.errors import NotStarted
 
     run: Run
     try:
-        run = await scheduling.run_now(user, asked.name)
+        run = await parts.tasks.scheduling.run_now(caller.user, asked.name)
     except NotStarted as error:
         raise op.OperationError("not_started", f"the run was not started: {error}") from None
     except ConfigError as error:
         raise op.OperationError("bad_model", f"the run was not started: {error}") from None
-    return {"run": scheduling.run_json(run)}
+    return {"run": parts.tasks.scheduling.run_json(run)}
 
 
 @NOUN.operation("schedule_runs", TaskRuns, cli="runs", show=runs_page)
-async def runs(asked: TaskRuns, user: UserId, scheduling: "Scheduling") -> "RunPage":
+async def runs(asked: TaskRuns, caller: Caller, parts: Parts) -> "RunPage":
     """List the runs of a task, the newest first."""
-    return await list_of_runs(scheduling, user, asked, asked.name)
+    return await list_of_runs(parts.tasks.scheduling, caller.user, asked, asked.name)
 
 
 @NOUN.operation("heartbeat", Heartbeat, show=_heartbeat, changes=True, slash=_HEARTBEAT)
-async def heartbeat(asked: Heartbeat, user: UserId, chat: ChatId | None, scheduling: "Scheduling") -> "Heart":
+async def heartbeat(asked: Heartbeat, caller: Caller, parts: Parts) -> "Heart":
     """Let the heartbeat speak in the chat where this is asked, or nowhere."""
     if (asked.state or "").lower() == "off":
-        await scheduling.pair_heartbeat(user, None)
+        await parts.tasks.scheduling.pair_heartbeat(caller.user, None)
         return {"chat": None, "every": None}
-    if asked.state is not None or chat is None:
+    if asked.state is not None or caller.chat is None:
         text = "say /heartbeat in a chat to let the heartbeat speak there, or /heartbeat off"
         raise op.OperationError("bad_args", text, field="state")
-    if not scheduling.heartbeat_s:
+    if not parts.tasks.scheduling.heartbeat_s:
         raise op.OperationError(
             "heartbeat_off",
             "Heartbeats are off, so nothing was changed: set heartbeat.intervalSeconds in the configuration, start the "
             "server again, and then say /heartbeat here.",
         )
-    await scheduling.pair_heartbeat(user, name_of(chat))
-    return {"chat": name_of(chat), "every": span(scheduling.heartbeat_s)}
+    await parts.tasks.scheduling.pair_heartbeat(caller.user, name_of(caller.chat))
+    return {"chat": name_of(caller.chat), "every": span(parts.tasks.scheduling.heartbeat_s)}

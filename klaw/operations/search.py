@@ -12,14 +12,11 @@ from klaw.domain.search import kind_of
 from klaw.domain.text import plural
 from klaw.operations import operation as op
 from klaw.operations.chat import session_of
+from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.people import told
-from klaw.operations.perform import Caller
 
 if TYPE_CHECKING:
-    from klaw.memory.embed.embedder import Embedder
-    from klaw.memory.search.search import MemorySearch
     from klaw.operations.answers.memory import SearchAnswer
-    from klaw.store.engine.database import Readers
 
 NOUN = op.Noun("search", "search all that was said, by words and by meaning")
 
@@ -124,9 +121,7 @@ def _results(answer: dict[str, Any]) -> str:
 
 
 @NOUN.operation("search", Search, cli="", show=show, offline=True, mcp="search")
-async def search(
-    asked: Search, user: UserId, caller: Caller, search: "MemorySearch", readers: "Readers", embedder: "Embedder"
-) -> "SearchAnswer":
+async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> "SearchAnswer":
     """Search all that was said, by words and by meaning.
 
     Finds messages of all chats, facts, memory files, topics and people. Use it first for every question about the user
@@ -136,23 +131,23 @@ async def search(
     from klaw.memory.search.search_order import Cursor, read_cursor
     from klaw.store.search.history_search import HistoryFilters
 
-    chat = op.chat_of(asked.chat, user, any_user=caller.user is None and asked.user is None)
+    chat = op.chat_of(asked.chat, caller.user, any_user=caller.everybody and asked.user is None)
     page = op.understood("page", read_cursor, asked.page) if asked.page is not None else 1
-    now = page.asked_at if isinstance(page, Cursor) else search.now()
+    now = page.asked_at if isinstance(page, Cursor) else parts.search.now()
     since, until = op.timed("since", asked.since, now), op.timed("until", asked.until, now, until=True)
     if since is not None and until is not None and since >= until:
         raise op.OperationError("bad_args", "must be later than since", field="until")
     filters = HistoryFilters(
-        user=UserId(chat.partition(":")[0]) if chat is not None else user,
+        user=UserId(chat.partition(":")[0]) if chat is not None else caller.user,
         chat=chat,
         since=since,
         until=until,
         role=Role(asked.role) if asked.role is not None else None,
     )
     if chat is not None:
-        await session_of(readers, chat)
-    missing = await embedder.prepare()
-    found = await search.search(asked.query, filters, limit=asked.limit, page=page)
+        await session_of(parts.readers, chat)
+    missing = await parts.embedder.prepare()
+    found = await parts.search.search(asked.query, filters, limit=asked.limit, page=page)
     return {
         "user": filters.user,
         "chat": chat,

@@ -6,14 +6,13 @@ import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.text import plural, span
-from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Shown, argument, minute
+from klaw.operations.handler import Caller, Parts
+from klaw.operations.operation import Lines, Name, Nothing, Noun, OperationError, Scope, Shown, argument, minute
 
 if TYPE_CHECKING:
-    from klaw.actor.supervisor import Supervisor
-    from klaw.core import Core, Health
+    from klaw.core import Health
     from klaw.operations.answers.server import Degraded, HealthAnswer, LogLevel, McpAnswer
-    from klaw.store.engine.writer import Writer
-    from klaw.store.rebuild.actor import Reindexer, ReindexStatus
+    from klaw.store.rebuild.actor import ReindexStatus
     from klaw.toolbox.mcp.servers import McpServers
 
 HEALTH = Noun("health", "ask whether everything works, for monitoring")
@@ -52,8 +51,8 @@ def listed(health: "Health") -> "list[Degraded]":
     return [{"code": code, "text": text, "since": iso(health.since[code])} for code, text in problems.items()]
 
 
-@HEALTH.operation("health", cli="", show=_health, scope=Scope.OPERATOR, deadline_s=8)
-async def health(writer: "Writer", health: "Health", supervisor: "Supervisor") -> "HealthAnswer":
+@HEALTH.operation("health", Nothing, cli="", show=_health, scope=Scope.OPERATOR, deadline_s=8)
+async def health(_asked: Nothing, _caller: Caller, parts: Parts) -> "HealthAnswer":
     """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code
     is 0 if all is ok, 3 if something is degraded, 1 if nothing can be stored or no server answers.
     """
@@ -65,12 +64,12 @@ async def health(writer: "Writer", health: "Health", supervisor: "Supervisor") -
     ping_ms, begin = None, trio.current_time()
     with trio.move_on_after(WRITER_PING_S):
         try:
-            await writer.ping()
+            await parts.writer.ping()
             ping_ms = round((trio.current_time() - begin) * 1000, 2)
         except ActorStopped:
             pass
-    degraded = listed(health)
-    failed = [report.name for report in supervisor.report() if report.state is State.FAILED]
+    degraded = listed(parts.core.health)
+    failed = [report.name for report in parts.core.supervisor.report() if report.state is State.FAILED]
     state = "failing" if ping_ms is None else "degraded" if degraded or failed else "ok"
     return {"state": state, "writer_ping_ms": ping_ms, "degraded": degraded, "failed_actors": failed}
 
@@ -78,7 +77,7 @@ async def health(writer: "Writer", health: "Health", supervisor: "Supervisor") -
 @LOG.operation(
     "log", Log, cli="", show=lambda answer: [answer["level"]], scope=Scope.OPERATOR, changes=True, deadline_s=2
 )
-async def log(asked: Log) -> "LogLevel":
+async def log(asked: Log, _caller: Caller, _parts: Parts) -> "LogLevel":
     """Show the level of the server's log, or set it until the next start."""
     from klaw.actor import log as logging
 
@@ -130,15 +129,15 @@ def servers_json(mcp: "McpServers") -> list[dict[str, Any]]:
 
 
 @MCP.operation("mcp", Mcp, cli="list", show=_lines, scope=Scope.OPERATOR, deadline_s=2)
-async def servers(asked: Mcp, mcp: "McpServers", core: "Core") -> "McpAnswer":
+async def servers(asked: Mcp, _caller: Caller, parts: Parts) -> "McpAnswer":
     """List the MCP servers with their state and their tools."""
-    found = servers_json(mcp)
+    found = servers_json(parts.tools.mcp)
     known = [server["name"] for server in found]
     if not set(asked.names) <= set(known):
         text = f"there is no such MCP server; there are: {', '.join(known) or 'none'}"
         raise OperationError("unknown_server", text, field="names")
     chosen = [server for server in found if not asked.names or server["name"] in asked.names]
-    return {"servers": chosen, "config_changed": core.config_changed()}
+    return {"servers": chosen, "config_changed": parts.core.config_changed()}
 
 
 # -- reindex ----------------------------------------------------------------------------------------------------------
@@ -156,12 +155,12 @@ class Reindex(Options):
 
 
 @REINDEX.operation("reindex", Reindex, scope=Scope.OPERATOR, changes=True)
-async def reindex(asked: Reindex, reindexer: "Reindexer") -> "ReindexStatus":
+async def reindex(asked: Reindex, _caller: Caller, parts: Parts) -> "ReindexStatus":
     """Rebuild the database from the logs, compare the two, and swap them if they are equal."""
     from klaw.store.rebuild.values import Options
 
     if asked.action == "start":
-        await reindexer.start(Options(accept_differences=asked.accept_differences, embed_again=asked.embed_again))
+        await parts.reindexer.start(Options(accept_differences=asked.accept_differences, embed_again=asked.embed_again))
     elif asked.action == "cancel":
-        await reindexer.cancel()
-    return reindexer.status
+        await parts.reindexer.cancel()
+    return parts.reindexer.status

@@ -1,20 +1,20 @@
 """Operations as slash commands: the same answers, in words for a chat, about the data of the user who asks."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from klaw.chats.commands import SlashAnswer
 from klaw.domain.names import ChatId, name_of, user_of
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError
+from klaw.operations.handler import Caller, Parts
 from klaw.operations.operation import Lines, Marked, Operation, OperationError, Shown, Table, supplied
-from klaw.operations.perform import Caller, operations, perform, read
+from klaw.operations.perform import operations, perform, read
 
 
 class OperationCommands:
     """Implements ``chats.commands.SlashCommands``. ``parts`` is filled when all parts are made."""
 
     def __init__(self) -> None:
-        self.parts: Mapping[str, Any] = {}
+        self.parts: Parts
         marked = [each for each in operations().values() if each.slash is not None]
         self._commands = {(each.slash.word, each.slash.rest is not None): each for each in marked if each.slash}
         self.meanings = {each.slash.word: each.slash.help for each in marked if each.slash and each.slash.help}
@@ -40,7 +40,7 @@ class OperationCommands:
         assert slash is not None
         own = {slash.rest: rest or None, slash.of_chat: name_of(chat)}
         call = read(operation, {**slash.given, **{name: each for name, each in own.items() if name and each}})
-        answer = await perform(call, Caller(user=user_of(chat), chat=chat), {**self.parts, "stop": stop})
+        answer = await perform(call, Caller(user=user_of(chat), chat=chat, stop_turn=stop), self.parts)
         show = slash.show or operation.show
         lines = show(**supplied(show, {"answer": answer, "again": lambda **_changed: "klaw"}))
         return SlashAnswer("\n".join(_written(lines)), slash.metadata(answer))

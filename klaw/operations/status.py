@@ -10,21 +10,14 @@ import attrs
 from klaw import __version__
 from klaw.domain.text import plural, span
 from klaw.domain.usage import dollars
-from klaw.operations.operation import Noun, Scope, Shown, Table, minute, size
+from klaw.operations.handler import Caller, Parts
+from klaw.operations.operation import Nothing, Noun, Scope, Shown, Table, minute, size
 from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_json, budget_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from klaw.agent.agent import Agent
     from klaw.config.paths import Paths
-    from klaw.core import Core
-    from klaw.llm.client import Llm
-    from klaw.memory.parts import Memory
     from klaw.operations.answers.server import StatusAnswer
-    from klaw.runs.service import Scheduling
-    from klaw.toolbox.tools import Tools
 
 STATUS = Noun("status", "show what the server does and what is degraded (docs/operations.md)")
 
@@ -161,60 +154,51 @@ def _with_reason(state: str, reason: str | None) -> str:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-@STATUS.operation("status", cli="", show=_status, scope=Scope.OPERATOR, deadline_s=5)
-async def status(
-    core: "Core",
-    llm: "Llm",
-    memory: "Memory",
-    tools: "Tools",
-    agent: "Agent",
-    scheduling: "Scheduling",
-    connections: "Callable[[], Sequence[Any]]",
-    http_connections: "Callable[[], int]",
-    address: "Callable[[], str | None]",
-) -> "StatusAnswer":
+@STATUS.operation("status", Nothing, cli="", show=_status, scope=Scope.OPERATOR, deadline_s=5)
+async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> "StatusAnswer":
     """Show what the server has stored, what it does, what it costs, and what is degraded. The exit code is 0 if nothing
-    is, 3 if something is, 1 if no server answers."""
+    is, 3 if something is, 1 if no server answers.
+    """
     from klaw.actor import log as logging
     from klaw.actor.clock import iso
     from klaw.store import overview
     from klaw.store.kinds import usage
     from klaw.store.kinds.usage import UsageFilters
 
-    counts = attrs.asdict(await core.readers.run(overview.counts))
-    coverage, embedder = memory.coverage.report(), memory.embedder.status
+    counts = attrs.asdict(await parts.core.readers.run(overview.counts))
+    coverage, embedder = parts.memory.coverage.report(), parts.memory.embedder.status
     counted_at = coverage["counted_at"]
     return {
         "version": __version__,
         "pid": os.getpid(),
-        "started_at": iso(core.started_at),
-        "uptime_s": round(core.clock.now() - core.started_at, 1),
+        "started_at": iso(parts.core.started_at),
+        "uptime_s": round(parts.core.clock.now() - parts.core.started_at, 1),
         "rss_bytes": _rss_bytes(),
-        "address": address(),
-        "connections": len(connections()),
-        "http_connections": http_connections(),
+        "address": parts.listeners.address(),
+        "connections": len(parts.listeners.connections()),
+        "http_connections": parts.listeners.http_connections(),
         "schema": counts.pop("schema"),
         "counts": counts,
         "llm": {
-            "model": core.config.routing.default,
-            "slots": llm.slots.report(),
-            "providers": llm.router.report(),
-            "budget": budget_json(llm.budget.report()),
-            "today": await core.readers.run(usage.total, UsageFilters(since=llm.budget.today())),
-            "local": llm.local.report() if llm.router.uses_local else None,
+            "model": parts.core.config.routing.default,
+            "slots": parts.llm.slots.report(),
+            "providers": parts.llm.router.report(),
+            "budget": budget_json(parts.llm.budget.report()),
+            "today": await parts.core.readers.run(usage.total, UsageFilters(since=parts.llm.budget.today())),
+            "local": parts.llm.local.report() if parts.llm.router.uses_local else None,
         },
         "embedder": {**attrs.asdict(embedder), "since": iso(embedder.since)},
-        "mcp": servers_json(tools.mcp),
+        "mcp": servers_json(parts.tools.mcp),
         "coverage": {**coverage, "counted_at": iso(counted_at) if counted_at is not None else None},
-        "tasks": await scheduling.overview(),
-        "summaries": memory.summarizer.report(),
-        "topics": memory.archivist.status if core.config.topics.enabled else None,
-        "metrics": core.metrics.report(),
-        "threads": [each.report() for each in (core.files, tools.threads, agent.workspace.threads)],
-        "degraded": listed(core.health),
+        "tasks": await parts.tasks.scheduling.overview(),
+        "summaries": parts.memory.summarizer.report(),
+        "topics": parts.memory.archivist.status if parts.core.config.topics.enabled else None,
+        "metrics": parts.core.metrics.report(),
+        "threads": [each.report() for each in (parts.core.files, parts.tools.threads, parts.agent.workspace.threads)],
+        "degraded": listed(parts.core.health),
         "disk": {
-            **await core.files.run(_disk, core.paths, abandon=True),
-            "commit_log_bytes": core.store.journal.pending_bytes,
+            **await parts.core.files.run(_disk, parts.core.paths, abandon=True),
+            "commit_log_bytes": parts.core.store.journal.pending_bytes,
         },
         "log_level": logging.level(),
     }

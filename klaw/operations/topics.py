@@ -5,17 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 
 from klaw.convert import Bounds
-from klaw.domain.names import UserId
 from klaw.domain.text import plural
 from klaw.domain.topic import MAX_MERGED, TopicId
 from klaw.operations import operation as op
 from klaw.operations.chat import session_of
+from klaw.operations.handler import Caller, DatabaseParts, Parts
 
 if TYPE_CHECKING:
-    from klaw.actor.clock import Clock
     from klaw.domain.message import Message
-    from klaw.memory.topics.control import TopicControl
-    from klaw.memory.topics.search import TopicSearch
     from klaw.operations.answers.chats import SaidMessage
     from klaw.operations.answers.memory import (
         ChangeOfTopics,
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
         TopicState,
         UndoneChange,
     )
-    from klaw.store.engine.database import Readers
     from klaw.store.kinds.topic_changes import TopicChange
 
 IN_CHATS = 10
@@ -221,40 +217,42 @@ _SLASH = op.Slash(
 
 
 @NOUN.operation("topics_list", TopicsList, cli="list", show=_table, offline=True, slash=_SLASH, mcp="topics")
-async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> "TopicPage":
+async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -> "TopicPage":
     """List the topics, those last talked about first.
 
     What the user talked about lately, each with a summary; fetch topic:ID shows the messages.
     """
     from klaw.store.kinds import topics
 
-    chat = op.chat_of(asked.chat, user)
-    found = await readers.run(topics.of_user, user, chat=chat, before=asked.before or 1 << 62, limit=asked.limit)
-    return {"user": user, "count": await readers.run(topics.count, user, chat), "topics": found}
+    chat = op.chat_of(asked.chat, caller.user)
+    found = await parts.readers.run(
+        topics.of_user, caller.user, chat=chat, before=asked.before or 1 << 62, limit=asked.limit
+    )
+    return {"user": caller.user, "count": await parts.readers.run(topics.count, caller.user, chat), "topics": found}
 
 
 @NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=op.Slash(word="/topics", rest="query"))
-async def search(asked: TopicsSearch, user: UserId, topic_search: "TopicSearch") -> "TopicsFound":
+async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> "TopicsFound":
     """Find topics by words and by meaning."""
     from klaw.store.search.topic_search import TopicFilters
 
-    page = await topic_search.search(asked.query, TopicFilters(user=user), limit=asked.limit)
-    return {"user": user, "topics": [hit.topic for hit in page.hits], "degraded": page.degraded}
+    page = await parts.memory.topic_search.search(asked.query, TopicFilters(user=caller.user), limit=asked.limit)
+    return {"user": caller.user, "topics": [hit.topic for hit in page.hits], "degraded": page.degraded}
 
 
 @NOUN.operation("topics_show", TopicsShow, cli="show", show=lines, offline=True)
-async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> "ShownTopic":
+async def show(asked: TopicsShow, caller: Caller, parts: DatabaseParts) -> "ShownTopic":
     """Show a topic with its messages."""
     from klaw.store.kinds import topics
 
     number = asked.topic
     topic = TopicId(int(number)) if number.isdecimal() and len(number) < 19 else TopicId(0)
-    found = await readers.run(topics.get, user, topic)
+    found = await parts.readers.run(topics.get, caller.user, topic)
     if found is None:
-        into = await readers.run(topics.resolve, user, topic)
+        into = await parts.readers.run(topics.resolve, caller.user, topic)
         hint = f"; topic {into} took it in" if into is not None else ""
         raise op.OperationError("unknown_topic", f"there is no such topic{hint}", field="topic")
-    return {"topic": found, "messages": list(map(said, await readers.run(topics.read, user, topic)))}
+    return {"topic": found, "messages": list(map(said, await parts.readers.run(topics.read, caller.user, topic)))}
 
 
 def said(each: "Message") -> "SaidMessage":
@@ -263,22 +261,22 @@ def said(each: "Message") -> "SaidMessage":
 
 
 @NOUN.operation("topics_edit", TopicsEdit, cli="edit", show=_edited, changes=True, deadline_s=60.0)
-async def edit(asked: TopicsEdit, user: UserId, topic_control: "TopicControl") -> "OneTopic":
+async def edit(asked: TopicsEdit, caller: Caller, parts: Parts) -> "OneTopic":
     """Give a topic another summary."""
-    return {"topic": await topic_control.edit(user, asked.topic, asked.fields.summary)}
+    return {"topic": await parts.memory.topic_control.edit(caller.user, asked.topic, asked.fields.summary)}
 
 
 @NOUN.operation("topics_merge", TopicsMerge, cli="merge", show=_replaced, changes=True, deadline_s=60.0)
-async def merge(asked: TopicsMerge, user: UserId, topic_control: "TopicControl") -> "OneTopic":
+async def merge(asked: TopicsMerge, caller: Caller, parts: Parts) -> "OneTopic":
     """Merge topics into the first of them."""
     topics = list(asked.fields.topics)
-    return {"topic": await topic_control.merge(user, topics, asked.fields.summary)}
+    return {"topic": await parts.memory.topic_control.merge(caller.user, topics, asked.fields.summary)}
 
 
 @NOUN.operation("topics_split", TopicsSplit, cli="split", show=_replaced, changes=True, deadline_s=600.0)
-async def split(asked: TopicsSplit, user: UserId, topic_control: "TopicControl") -> "SplitTopic":
+async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> "SplitTopic":
     """Split a topic into several; without --at a model decides where."""
-    made = await topic_control.split(user, asked.topic, list(asked.fields.at))
+    made = await parts.memory.topic_control.split(caller.user, asked.topic, list(asked.fields.at))
     return {"ended": asked.topic, "topics": made}
 
 
@@ -291,18 +289,16 @@ async def split(asked: TopicsSplit, user: UserId, topic_control: "TopicControl")
     deadline_s=60.0,
     confirm="Make them again? It costs calls to the model.",
 )
-async def rebuild(
-    asked: TopicsRebuild, user: UserId, topic_control: "TopicControl", readers: "Readers", clock: "Clock"
-) -> "RebuiltTopics":
+async def rebuild(asked: TopicsRebuild, caller: Caller, parts: Parts) -> "RebuiltTopics":
     """Drop topics and let the archivist make them again; facts are kept."""
-    chat = op.chat_of(asked.chat, user)
+    chat = op.chat_of(asked.chat, caller.user)
     if chat is not None:
-        await session_of(readers, chat)
-    since = op.timed("since", asked.since, clock.now())
-    found = await topic_control.in_scope(user, chat, since)
-    entries = [] if asked.dry_run else await topic_control.rebuild(user, chat, since)
+        await session_of(parts.readers, chat)
+    since = op.timed("since", asked.since, parts.clock.now())
+    found = await parts.memory.topic_control.in_scope(caller.user, chat, since)
+    entries = [] if asked.dry_run else await parts.memory.topic_control.rebuild(caller.user, chat, since)
     return {
-        "user": user,
+        "user": caller.user,
         "chat": chat,
         "since": since,
         "dropped": not asked.dry_run,
@@ -314,13 +310,13 @@ async def rebuild(
 
 
 @NOUN.operation("topics_history", TopicsHistory, cli="history", show=_changes)
-async def history(asked: TopicsHistory, user: UserId, readers: "Readers") -> "TopicHistory":
+async def history(asked: TopicsHistory, caller: Caller, parts: Parts) -> "TopicHistory":
     """Show changes of topics, the newest first."""
     from klaw.store.kinds import topic_changes
 
     topic = TopicId(asked.topic) if asked.topic is not None else None
-    found = await readers.run(topic_changes.of_user, user, topic=topic, limit=asked.limit)
-    return {"user": user, "changes": list(map(_change, found))}
+    found = await parts.readers.run(topic_changes.of_user, caller.user, topic=topic, limit=asked.limit)
+    return {"user": caller.user, "changes": list(map(_change, found))}
 
 
 def _change(change: "TopicChange") -> "ChangeOfTopics":
@@ -343,9 +339,9 @@ def _change(change: "TopicChange") -> "ChangeOfTopics":
 
 
 @NOUN.operation("topics_undo", TopicsUndo, cli="undo", show=_undone, changes=True, deadline_s=60.0)
-async def undo(asked: TopicsUndo, user: UserId, topic_control: "TopicControl") -> "UndoneChange":
+async def undo(asked: TopicsUndo, caller: Caller, parts: Parts) -> "UndoneChange":
     """Undo a change of topics, also one that undid another."""
-    done = await topic_control.undo(user, asked.entry)
+    done = await parts.memory.topic_control.undo(caller.user, asked.entry)
     return {
         "undone": done.undone,
         "entry": done.entry,

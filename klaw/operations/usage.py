@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 
 from klaw.convert import Bounds
-from klaw.domain.names import ChatId, UserId
 from klaw.domain.text import plural
 from klaw.domain.usage import FIELDS, Spent, dollars
-from klaw.operations.operation import Lines, Noun, Scope, Slash, Table, UserName, argument
-from klaw.operations.perform import Caller
+from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.operation import Lines, Nothing, Noun, Scope, Slash, Table, UserName, argument
 
 if TYPE_CHECKING:
-    from klaw.actor.clock import Clock
-    from klaw.llm.budget import BudgetReport, DailyBudget
+    from klaw.llm.budget import BudgetReport
     from klaw.operations.answers.chats import UsageAnswer
-    from klaw.store.engine.database import Readers
 
 NOUN = Noun("usage", "show what calls to models used and cost (docs/usage.md)")
 SHOWN_MODELS = 5
@@ -126,17 +123,15 @@ def budget_json(report: "BudgetReport") -> Any:
 
 
 @NOUN.operation("usage", Usage, cli="", show=_lines, offline=True)
-async def usage(
-    asked: Usage, caller: Caller, readers: "Readers", clock: "Clock", budget: "DailyBudget | None"
-) -> "UsageAnswer":
+async def usage(asked: Usage, caller: Caller, parts: DatabaseParts) -> "UsageAnswer":
     """Show tokens and cost by day, chat, model, task or source."""
     from klaw.store.kinds import usage
     from klaw.store.kinds.usage import UsageFilters
 
-    today = dt.datetime.fromtimestamp(clock.now(), dt.UTC).date()
+    today = dt.datetime.fromtimestamp(parts.clock.now(), dt.UTC).date()
     since = (today - dt.timedelta(days=asked.days - 1)).isoformat()
-    user = UserId(asked.user) if asked.user is not None else caller.user  # another's only whoever runs the server may
-    total, groups = await readers.run(usage.both, UsageFilters(since=since, user=user), asked.by)
+    user = None if caller.everybody and asked.user is None else caller.user
+    total, groups = await parts.readers.run(usage.both, UsageFilters(since=since, user=user), asked.by)
     return {
         "since": since,
         "days": asked.days,
@@ -145,21 +140,22 @@ async def usage(
         "groups": [spent_json(group.spent, key=group.key) for group in groups],
         "total": spent_json(total),
         # It sums up what all users spent.
-        "budget": budget_json(budget.report()) if budget is not None and caller.any_user else None,
+        "budget": budget_json(parts.budget.report()) if parts.budget is not None and caller.operator else None,
     }
 
 
 @NOUN.operation(
     "chat_usage",
+    Nothing,
     show=_in_chat,
     scope=Scope.CHAT,
     slash=Slash(word="/usage", help="show what this chat used and what it cost"),
 )
-async def chat_usage(chat: ChatId, readers: "Readers", budget: "DailyBudget") -> dict[str, Any]:
+async def chat_usage(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show what the chat where this is asked has used, and its user."""
     from klaw.store.kinds import usage
 
-    used, problems = await readers.run(usage.of_chat, chat, budget.today()), budget.problems()
+    used, problems = await parts.readers.run(usage.of_chat, caller.here, parts.budget.today()), parts.budget.problems()
     return {
         "chat": spent_json(used.chat),
         "today": spent_json(used.today),

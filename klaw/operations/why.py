@@ -11,16 +11,14 @@ import attrs
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.domain.text import plural
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, DatabaseParts
 
 if TYPE_CHECKING:
-    from klaw.config.paths import Paths
-    from klaw.config.schema import EngineConfig
     from klaw.domain.message import Message
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.recall import Recall
     from klaw.operations.answers.memory import WhyAnswer
     from klaw.operations.explain.message_place import Found
-    from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
     from klaw.store.overview import Target
 
@@ -232,16 +230,7 @@ def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "T
 
 
 @NOUN.operation("why", Why, cli="", show=lines, offline=True, mcp="why")
-async def why(
-    asked: Why,
-    user: UserId,
-    caller: "Caller",
-    readers: "Readers",
-    paths: "Paths",
-    config: "EngineConfig",
-    recall: "Recall",
-    embedder: "Embedder",
-) -> "WhyAnswer":
+async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     """Tell where a message is now, and what would bring it back into a request.
 
     For the question why Klaw did or did not remember something that was said: search tells the message's chat and
@@ -253,24 +242,24 @@ async def why(
     from klaw.store import overview
     from klaw.store.kinds import facts
 
-    whose = user if asked.user is not None or not caller.any_user else None
-    message = await find_message(readers, asked.message, asked.chat, whose)
-    fixed = await Workspace(paths.workspace, paths.data_dir).fetch(message.user)
-    kept = await readers.run(facts.standing, message.user)
+    whose = caller.user if asked.user is not None or not caller.operator else None
+    message = await find_message(parts.readers, asked.message, asked.chat, whose)
+    fixed = await Workspace(parts.paths.workspace, parts.paths.data_dir).fetch(message.user)
+    kept = await parts.readers.run(facts.standing, message.user)
     fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
-    about = await readers.run(
+    about = await parts.readers.run(
         overview.locate,
         message,
         words_of(message),
         turns=TURNS,
-        window_rows=config.window_rows,
-        summarised=config.summaries.enabled,
+        window_rows=parts.config.window_rows,
+        summarised=parts.config.summaries.enabled,
     )
     if about is None:  # it is gone meanwhile
         raise op.OperationError("unknown_message", _UNKNOWN)
-    found = combine(message, about, config, fixed)
-    tried = await _tried(found, recall, embedder, asked.query) if asked.query is not None else None
-    return describe(found, config, tried)
+    found = combine(message, about, parts.config, fixed)
+    tried = await _tried(found, parts.recall, parts.embedder, asked.query) if asked.query is not None else None
+    return describe(found, parts.config, tried)
 
 
 async def _tried(found: "Found", recall: "Recall", embedder: "Embedder", query: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The memory journal ``memory/<month>.jsonl``: every change of what Klaw keeps on a person's behalf, as JSON.
+"""Kinds of things that Klaw keeps, and the memory journal ``memory/<month>.jsonl``: every change of most of them.
 
 A line says what kind of thing was changed, whose, and under which key; a put has the whole value. Entries are numbered
 over all months and kinds: their order is that of the numbers, whatever the clock did. What a kind of thing is stands
-once, in its ``Kind``, in the module of the noun; ``kinds.memory_journal`` has the table of all of them.
+once, in its ``Kind`` in the module of the noun and in the notes on the fields of its class (``domain.notes``);
+``kinds.memory_journal`` has the table of all kinds.
 """
 
 import json
@@ -12,11 +13,12 @@ from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 import apsw
 import attrs
 
-from klaw.convert import JOURNAL, Form, Wire
+from klaw.convert import JOURNAL, Form, Wire, wire_names
 from klaw.domain.names import UserId
+from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
-from klaw.store.rebuild.tables import Table
+from klaw.store.engine.tables import Table
 from klaw.store.rows import dumps
 
 MEMORY = "memory"
@@ -24,6 +26,7 @@ MAX_MEMBERS = 1_000_000
 PUT, REMOVE = "put", "remove"
 
 V = TypeVar("V")
+N = TypeVar("N")
 
 
 def ranges(rowids: Sequence[int]) -> list[list[int]]:
@@ -79,25 +82,72 @@ class _Line:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Kind(Generic[V]):
-    """One kind of thing in the memory journal: all that the store has to know of it."""
+    """One kind of thing: all that the store, forgetting, the doctor, export and the operations have to know of it."""
 
     what: str
-    """The word in the line."""
-    counted: str
+    """The word in the journal's line."""
+    plural: str
+    """What people call several of them."""
+
+    # -- its rows ------------------------------------------------------------------------------------------------------
+
+    cls: type[Any]
+    """The class whose fields are the columns, with their notes."""
+    table: str = ""
+    """Has a row, with the column ``user_id``, for each that is there; empty: there is no such table."""
+    id: str = "id"
+    """The column, or expression, that tells a user's rows apart."""
+    changed: str = "entry"
+    """The column that grows with each change of a row."""
+    full_text: bool = False
+    """``TABLE_fts`` has the full text of what the view ``TABLE_search`` shows."""
+    vectors: str = ""
+    """Table of the vectors that are made of it, by row id."""
+    past: str = ""
+    """Table of what it was before: ``entry``, ``user_id``, ``WHAT_id``, ``at``, ``value``."""
+    on_purpose: bool = False
+    """People keep it on purpose: where it quotes something forgotten that is reported, and it goes as a whole when that
+    is wanted. Of all else the quoting words are redacted."""
+
+    # -- its lines in the memory journal -------------------------------------------------------------------------------
+
+    ops: Mapping[str, type[Any] | None] = attrs.field(factory=dict)
+    """What can be done, and the class of the value that the line then has; None for no value. Empty: the kind has logs
+    of its own, or is made of files."""
+    counted: str = ""
     """Under which name of ``Tally`` its changes are counted."""
-    ops: Mapping[str, type[Any] | None]
-    """What can be done, and the class of the value that the line then has; None for no value."""
-    apply: Callable[[apsw.Connection, Change[V]], object]
-    """Carries out a change that is newer than all before. Raises apsw.ConstraintError for a value that is none."""
+    apply: Callable[[apsw.Connection, Change[V]], object] = lambda _connection, _change: None
+    """Carries out a change that is newer than all before. Raises apsw.ConstraintError for a value that breaks a rule of
+    the table."""
     clear: Sequence[str] = ()
     """Statements that remove all of it, for a database that is made from the logs."""
     tables: Sequence[Table] = ()
     """What it adds to the content of a database."""
     key: Form = attrs.field(default=Form(str, str))
+    key_of: Callable[[Any], str] = str
+    """The key in the journal of what is in ``id``."""
     beside: tuple[str, ...] = ()
     """Fields of the value that its line has elsewhere: the user, then the key's parts."""
     check: Callable[[Any], object] = lambda _value: None
     """Raises ValueError for a value that breaks a rule."""
+
+    # -- what the notes on its fields say ------------------------------------------------------------------------------
+
+    @property
+    def quotes(self) -> dict[str, Quotes]:
+        """The columns that may repeat what somebody said."""
+        return self._noted(Quotes)
+
+    @property
+    def made_from(self) -> dict[str, MadeFrom]:
+        """The columns that hold ids of what it was made from."""
+        return self._noted(MadeFrom)
+
+    def _noted(self, note: type[N]) -> dict[str, N]:
+        wires = dict(zip(attrs.fields_dict(self.cls), wire_names(self.cls), strict=True))
+        return {wires[name]: each for name, each in notes(self.cls, note).items()}
+
+    # -- writing and reading lines -------------------------------------------------------------------------------------
 
     def put(self, user: UserId, key: Any, value: V, at: str, op: str = PUT) -> Change[V]:
         return Change(kind=self, time=at, user=user, op=op, key=key, value=value)
@@ -117,12 +167,12 @@ class Kind(Generic[V]):
         self.check(found)
         return found
 
-    # Kinds with a table ``WHAT_changes`` keep their history in it.
+    # -- the history of kinds that keep one ----------------------------------------------------------------------------
 
     def history(self, connection: apsw.Connection, user: UserId, key: Any) -> list[Change[V]]:
         """All that a user's thing was, the oldest first; also of one that was removed."""
-        made, table = self.removed(user, key, ""), f"{self.what}_changes"
-        query = f"SELECT entry, at, value FROM {table} WHERE user_id = ? AND {self.what}_id = ? ORDER BY entry"  # noqa: S608
+        made = self.removed(user, key, "")
+        query = f"SELECT entry, at, value FROM {self.past} WHERE user_id = ? AND {self.what}_id = ? ORDER BY entry"  # noqa: S608
         return [
             attrs.evolve(made, entry=entry, time=at, value=value and self.value(user, key, json.loads(value)))
             for entry, at, value in connection.execute(query, (user, key))
@@ -132,13 +182,13 @@ class Kind(Generic[V]):
         """Add a change to the history."""
         value = None if change.value is None else dumps(self.fields(change.value))
         connection.execute(
-            f"INSERT INTO {self.what}_changes (entry, user_id, {self.what}_id, at, value) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO {self.past} (entry, user_id, {self.what}_id, at, value) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
             (change.entry, change.user, change.key, change.time, value),
         )
 
     def forget_history(self, connection: apsw.Connection, user: UserId, key: Any, *, dates: bool) -> None:
         """Leave nothing of it but the dates, or not even those."""
-        change = f"UPDATE {self.what}_changes SET value = NULL" if dates else f"DELETE FROM {self.what}_changes"  # noqa: S608
+        change = f"UPDATE {self.past} SET value = NULL" if dates else f"DELETE FROM {self.past}"  # noqa: S608
         connection.execute(f"{change} WHERE user_id = ? AND {self.what}_id = ?", (user, key))
 
     def read(self, record: Mapping[str, Any]) -> Change[V]:

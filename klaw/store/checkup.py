@@ -9,15 +9,15 @@ import attrs
 from klaw.domain.coverage import Damage, Tallies, add_rows
 from klaw.domain.names import ChatId
 from klaw.store import migrations
-from klaw.store.engine import meta
+from klaw.store.engine import meta, vector_model
 from klaw.store.engine.connect import snapshot
-from klaw.store.engine.line_inserter import FARTHEST
-from klaw.store.engine.logcheck import Numbers, Told
-from klaw.store.kinds import runs, turns
+from klaw.store.kinds import runs, topic_vectors, turns
+from klaw.store.kinds.last_numbers import last_numbers
+from klaw.store.kinds.topic_vectors import Flaws
 from klaw.store.kinds.topics import ARCHIVED
-from klaw.store.rebuild.tables import last_numbers
-from klaw.store.search import coverage, topic_vectors, vectors
-from klaw.store.search.topic_vectors import Flaws
+from klaw.store.rebuild.line_inserter import FARTHEST
+from klaw.store.rebuild.logcheck import Numbers, Told
+from klaw.store.search import coverage, vectors
 
 BATCH_ROWS = 2_000
 MAX_COMPLAINTS = 100
@@ -78,7 +78,7 @@ def covered(connection: apsw.Connection, sliding_window: int, min_tokens: int) -
         at = batch.last_rowid
     with snapshot(connection):
         missing = coverage.vector_table_missing(connection)
-        stored = vectors.model(connection)
+        stored = vector_model.current(connection)
         return Covered(
             tallies=tallies,
             window_starts={

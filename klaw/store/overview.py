@@ -21,10 +21,11 @@ from klaw.domain.text import cut
 from klaw.domain.topic import Topic
 from klaw.domain.turn import TurnRecord
 from klaw.store import migrations, rows
+from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import chats, facts, messages, summaries, topics, turns
 from klaw.store.kinds.pending import ChatRows, read_next
-from klaw.store.search import coverage, fulltext, vectors
+from klaw.store.search import coverage, fulltext
 from klaw.store.search.candidates import Scope
 
 MAX_QUOTED = 500
@@ -308,7 +309,7 @@ def locate(
         found = coverage.rows(connection, message.rowid - 1, message.rowid, 1)
         if session is None or not found:
             return None
-        stored = vectors.model(connection)
+        stored = vector_model.current(connection)
         ended = connection.execute(_ENDED, (message.chat, message.segment + 1)).fetchone()
         newest = _TURNS.all(connection, _TURNS_FROM, message.chat, message.seq, turns)
         shown = (message.user, message.chat, message.rowid, ELSEWHERE, turns)

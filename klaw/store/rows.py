@@ -9,7 +9,7 @@ from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
 import apsw
 import attrs
 
-from klaw.convert import JOURNAL, wire_names
+from klaw.convert import JOURNAL, wire_name, wire_names
 
 T = TypeVar("T")
 
@@ -54,6 +54,18 @@ def _maker(kind: Any) -> Callable[[Any], Any] | None:
     if get_origin(kind) in (dict, Mapping):
         return json.loads
     return kind if isinstance(kind, type) and issubclass(kind, enum.StrEnum | bool) else None
+
+
+def documents(cls: type[Any]) -> set[str]:
+    """The columns that hold JSON."""
+    resolved = attrs.fields(attrs.resolve_types(cls, include_extras=True))
+    return {wire_name(field) for field in resolved if _origin(field.type) in (dict, Mapping, tuple, list)}
+
+
+def _origin(kind: Any) -> Any:
+    while get_origin(kind) in (Annotated, UnionType):
+        kind = get_args(kind)[0]
+    return get_origin(kind)
 
 
 def values(instance: Any) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from klaw.store.engine import connect
 from klaw.store.engine.connect import DAMAGE, DAMAGED, prepare_reader
 from klaw.store.engine.database import CLOSE_S, Database, Readers, open_readers
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.reconcile import reconcile
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import forgetting
 from klaw.store.kinds import core_memory
 from klaw.store.rebuild.files import Places, recover
 from klaw.store.rebuild.offline import is_missing, make_missing
+from klaw.store.rebuild.reconcile import reconcile
 from klaw.store.rebuild.values import Progress, Tally
 
 P = ParamSpec("P")

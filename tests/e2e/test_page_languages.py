@@ -3,9 +3,9 @@
 import json
 import re
 
-from klaw.app.app import operation_parts
 from klaw.domain.names import UserId, chat_id
-from klaw.operations.perform import Caller, operations, perform, read
+from klaw.operations.handler import Caller
+from klaw.operations.perform import operations, perform, read
 from klaw.store.kinds import topic_edits
 from tests.e2e.test_page import base, say
 from tests.e2e.test_page_memory import call
@@ -175,7 +175,7 @@ async def test_every_view_in_both_languages_on_a_phone(tmp_path):
         async with inside(home) as here:
             user = UserId("local")
             saved = read(operations()["fact_add"], {"fields": {"text": "4711", "category": "constructor"}})
-            await perform(saved, Caller(user=user, client="mcp:desk"), operation_parts(here.app))
+            await perform(saved, Caller(user=user, client="mcp:desk"), here.app)
             for locale in WORDS:
                 chat, text = WORDS[locale]["chat"], WORDS[locale]["said"]
                 said = await store(

@@ -11,8 +11,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import EmbeddingUnavailable
 from klaw.memory.embed.embedder import SLOW_CAPACITY, Embedder
-from klaw.store.kinds import messages, topics
-from klaw.store.search import topic_vectors
+from klaw.store.kinds import messages, topic_vectors, topics
 from klaw.store.search.topic_search import TopicFilters
 from tests.support.inside import inside
 from tests.support.llm_server import serve_llm, text_reply

@@ -1,24 +1,26 @@
 """A real server without its listeners, and a private folder with a short name for sockets."""
 
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
 from klaw.actor.supervisor import ActorSpec
 from klaw.admin import socket as admin_socket
-from klaw.app.app import App, operation_parts, running
+from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.events import Noticed, TurnEnded
 from klaw.domain.names import UserId, chat_id
 from klaw.gateway.hub import ChatEvent, StoredOnce
-from klaw.operations.perform import OPERATOR, Call, perform
+from klaw.operations.handler import OPERATOR, Listeners, Parts
+from klaw.operations.perform import Call, perform
 from tests.support.waiting import HANG_S
 
 ANNA, BORIS = UserId("anna"), UserId("boris")
@@ -44,16 +46,20 @@ async def app(home: Path) -> AsyncIterator[App]:
 class Commands:
     """Asks operations as the admin socket does. ``parts``: of the server."""
 
-    def __init__(self, parts: Mapping[str, Any]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self.parts = parts
 
     async def run(self, call: Call) -> dict[str, Any]:
         return await perform(call, OPERATOR, self.parts)
 
 
-def parts_of(app: App) -> Mapping[str, Any]:
-    """What operations may ask for, of a server without listeners."""
-    return {**operation_parts(app), "connections": list, "http_connections": int, "address": lambda: "127.0.0.1:8181"}
+def parts_of(app: App) -> App:
+    """The parts of a server that nobody is connected to."""
+    nobody: Any = None
+    listeners = Listeners(
+        connections=tuple, http_connections=int, address=lambda: "127.0.0.1:8181", access=nobody, check_up=nobody
+    )
+    return attrs.evolve(app, listeners=listeners)
 
 
 @pytest.fixture

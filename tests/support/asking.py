@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from klaw.actor.clock import Clock
@@ -13,7 +14,8 @@ from klaw.domain.names import ChatId
 from klaw.memory.forget.forget import Forgetter
 from klaw.operations import search
 from klaw.operations.explain import receipt_text
-from klaw.operations.perform import OPERATOR, operations, perform, read
+from klaw.operations.handler import OPERATOR, Parts
+from klaw.operations.perform import operations, perform, read
 from klaw.operations.slash import OperationCommands
 from tests.support.admin import Commands
 
@@ -23,7 +25,7 @@ async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
     return await commands.run(parse(json.dumps({"command": command, "args": args}).encode()))
 
 
-async def ask_operation(name: str, parts: Mapping[str, Any], **args: Any) -> dict[str, Any]:
+async def ask_operation(name: str, parts: Parts, **args: Any) -> dict[str, Any]:
     """What whoever runs the server is answered."""
     return await perform(read(operations()[name], args), OPERATOR, parts)
 
@@ -44,10 +46,15 @@ def search_lines(answer: dict[str, Any], *, more: str | None = None, bold: bool 
     return written(shown.lines, bold=bold)
 
 
+def parts_to_forget(forgetter: Forgetter, clock: Clock | None = None) -> Any:
+    """What forgetting takes of the parts of a server."""
+    return SimpleNamespace(memory=SimpleNamespace(forgetter=forgetter), readers=forgetter.readers, clock=clock)
+
+
 def forgetting_in(forgetter: Forgetter, clock: Clock) -> Callable[[ChatId, str], Awaitable[str]]:
     """``/forget`` of chats, without a server."""
     commands = OperationCommands()
-    commands.parts = {"forgetter": forgetter, "readers": forgetter.readers, "clock": clock}
+    commands.parts = parts_to_forget(forgetter, clock)
 
     async def stop(_reason: str) -> bool:
         return False

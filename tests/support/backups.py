@@ -11,7 +11,7 @@ from klaw.backup.folder import chosen
 from klaw.backup.manifest import Manifest
 from klaw.backup.verify import verify
 from klaw.config.paths import Paths
-from klaw.store.mark import Mark, mark_offline
+from klaw.store.backup_mark import Mark, mark_offline
 from tests.store.forget.test_forget_attachments import keep, send
 from tests.support.reindexing import talk
 from tests.support.stores import running_store

@@ -5,6 +5,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import trio
@@ -18,7 +19,8 @@ from klaw.imports import chatgpt
 from klaw.imports.events import Event, ExportedMessage
 from klaw.imports.export_files import OpenedExport, opened
 from klaw.imports.feed import OF_IMPORT, ImportReport, feed
-from klaw.operations.perform import OPERATOR, operations, perform, read
+from klaw.operations.handler import OPERATOR
+from klaw.operations.perform import operations, perform, read
 from klaw.store.attachments import Attachments
 from klaw.store.originals import Originals
 from klaw.store.store import Store
@@ -63,13 +65,16 @@ async def imported(
 ) -> ImportReport:
     """Import an export as the command does."""
     data = store.journal._root
-    parts: dict[str, Any] = {"readers": store.readers, "writer": store.writer, "clock": SystemClock()}
-    parts |= {"embedder": Nudge(), "files": Threads("files", 1), "paths": Paths.resolve(data.parent)}
-
-    parts |= {
-        "attachments": Attachments(data, AttachmentsConfig(max_file_bytes=FILE_BYTES), SystemClock()),
-        "originals": Originals(data, 1 << 24),
-    }
+    core = SimpleNamespace(
+        readers=store.readers,
+        writer=store.writer,
+        clock=SystemClock(),
+        files=Threads("files", 1),
+        paths=Paths.resolve(data.parent),
+        attachments=Attachments(data, AttachmentsConfig(max_file_bytes=FILE_BYTES), SystemClock()),
+        originals=Originals(data, 1 << 24),
+    )
+    parts: Any = SimpleNamespace(core=core, readers=store.readers, embedder=Nudge())
 
     def ask(name: str, part: dict[str, Any]) -> dict[str, Any]:
         given = {key: value for key, value in part.items() if value is not None}

@@ -7,8 +7,9 @@ import pytest
 
 from klaw.app.app import App
 from klaw.domain.knowledge import Document, DocumentState, Passage, SourceId, document_id
+from klaw.operations.handler import OPERATOR, Caller
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import OPERATOR, Caller, operations, perform, read
+from klaw.operations.perform import operations, perform, read
 from klaw.store.kinds.knowledge import document_steps
 from tests.support.admin import parts_of
 

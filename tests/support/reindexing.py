@@ -18,13 +18,13 @@ from klaw.store.engine import connect
 from klaw.store.engine import writer as writer_actor
 from klaw.store.engine.journal import Journal
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.rebuild import actor as reindex_actor
 from klaw.store.rebuild.actor import Reindexer, ReindexStatus
 from klaw.store.rebuild.compare import digests
 from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.offline import reindex
 from klaw.store.rebuild.values import Embeds, Options, Progress, Report
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store, open_store
 from tests.support.stores import new, running_store
 from tests.support.turns import record

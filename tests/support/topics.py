@@ -9,10 +9,9 @@ import apsw
 from klaw.actor.clock import iso
 from klaw.domain.names import UserId, chat_id
 from klaw.store.engine import connect
-from klaw.store.kinds import messages, topic_edits
+from klaw.store.kinds import messages, topic_edits, topic_vectors
 from klaw.store.kinds.topic_edits import TopicDraft
-from klaw.store.search import topic_vectors
-from klaw.store.search.topic_vectors import Flaws
+from klaw.store.kinds.topic_vectors import Flaws
 from klaw.store.store import Store
 from tests.support.stores import START, new
 

@@ -6,7 +6,8 @@ A store is made of its file, so it is made again when it is missing, damaged, or
 import json
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,8 @@ from klaw import atomic_file
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.errors import GraphError
-from klaw.knowledge.graph.child import NO_PROCESS, command, read_line, run
-from klaw.knowledge.graph.graph import MAX_ANSWER_BYTES, Session
-from klaw.knowledge.graph.terms import Answer
+from klaw.knowledge.graph.graph import MAX_ANSWER_BYTES, GraphSession
+from klaw.knowledge.graph.terms import ResultRows, read_answer
 
 FORMATS = {
     ".ttl": "TURTLE",
@@ -48,6 +48,14 @@ SMALL_BYTES = 1_000_000
 """A file of up to this size is read while a question waits for it …"""
 SMALL_S = 30.0
 """… for so long at most."""
+_PROGRAM = Path(__file__).with_name("program.py")
+_NO_PROCESS = "the system cannot start another program now; ask again a little later"
+_ERRORS = {
+    "bad_query": "the query is not valid SPARQL",
+    "too_large": "the answer is too long",
+    "damaged": "the store of the graph is damaged",
+}
+"""Codes that the child answers with."""
 _MADE = "klaw.json"
 """In the folder of a store: what it was made of. Written last."""
 
@@ -55,15 +63,15 @@ log = structlog.get_logger("klaw.knowledge")
 
 
 @attrs.frozen(kw_only=True)
-class Loaded:
-    """A file that was read."""
+class GraphSize:
+    """How much a file holds."""
 
     triples: int
     labels: int
 
 
-class Files:
-    """What graphs in files share.
+class FileGraphResources:
+    """Threads, child processes and locks that all graphs in files share.
 
     Args:
         load_s: the most that reading a file may take.
@@ -88,7 +96,7 @@ class FileGraph:
         stamp: another one for other bytes.
     """
 
-    files: Files
+    files: FileGraphResources
     file: Path
     name: str
     stamp: str
@@ -98,7 +106,7 @@ class FileGraph:
         """Of the store."""
         return self.file.with_name(f"{self.file.name}.graph")
 
-    async def load(self) -> Loaded:
+    async def load(self) -> GraphSize:
         """Make the store unless it is there.
 
         Raises:
@@ -110,11 +118,11 @@ class FileGraph:
             made = await self.files.threads.run(_made, self.folder)
             if made.get("stamp") != [VERSION, self.stamp]:
                 made = dict(await self._make())
-            return Loaded(triples=made["triples"], labels=made["labels"])
+            return GraphSize(triples=made["triples"], labels=made["labels"])
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Session]:
-        """See ``Graph.session``."""
+    async def session(self) -> AsyncIterator[GraphSession]:
+        """See ``Graph``."""
         await self.prepare()
         with trio.move_on_after(WAIT_S) as waiting:
             await self.files.sessions.acquire()
@@ -176,15 +184,15 @@ class FileGraph:
         return made
 
     async def _read(self, folder: Path, form: str) -> dict[str, Any]:
-        said = await run(command("load", str(self.file), str(folder), form), b"", self.files.load_s)
-        if said is None:
-            raise GraphError("too_large", "the file is too large or too tangled to be read")
-        made: dict[str, Any] = json.loads(said)
+        line = await _run(_command("load", str(self.file), str(folder), form), self.files.load_s)
+        if line is None:
+            raise GraphError("too_large", "the file is too large or too complicated to be read")
+        made: dict[str, Any] = json.loads(line)
         if made.get("error") == "full":
             raise GraphError("full", "there is no space for the graph")
         if "error" in made:
             where = f" at line {made['line']}" if made.get("line") else ""
-            raise GraphError("unreadable", f"this is no valid {form.replace('_', '-')}{where}")
+            raise GraphError("unreadable", f"this is not valid {form.replace('_', '-')}{where}")
         return made
 
 
@@ -197,20 +205,20 @@ class _FileSession:
         self._graph = graph
         self._process: trio.Process | None = None
 
-    async def ask(self, sparql: str, most: int) -> Answer:
+    async def ask(self, sparql: str, most: int) -> ResultRows:
         answer = await self._ask(sparql)
         if answer.startswith(b'{"error": "damaged"'):
             await self.stop()
             await self._graph.remove()
             await self._graph.prepare()
             answer = await self._ask(sparql)
-        return await self._graph.files.threads.run(read_line, answer, most)
+        return await self._graph.files.threads.run(_read_line, answer, most)
 
     async def _ask(self, sparql: str) -> bytes:
         try:
             if self._process is None:
                 self._process = await trio.lowlevel.open_process(
-                    command("serve", str(self._graph.folder)),
+                    _command("serve", str(self._graph.folder)),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
@@ -225,7 +233,7 @@ class _FileSession:
             await self.stop()
             return b'{"error": "damaged"}'
         except OSError:
-            raise GraphError("crowded", NO_PROCESS) from None
+            raise GraphError("crowded", _NO_PROCESS) from None
         except BaseException:
             with trio.move_on_after(STOP_S, shield=True):
                 await self.stop()
@@ -255,6 +263,41 @@ class _FileSession:
             for stream in (process.stdin, process.stdout):
                 assert stream is not None
                 await stream.aclose()
+
+
+def _read_line(line: bytes, most: int) -> ResultRows:
+    """Read an answer of the child. Raises GraphError."""
+    if line.startswith(b'{"error"'):
+        code = str(json.loads(line)["error"])
+        raise GraphError(code, _ERRORS[code])
+    return read_answer(line, most)
+
+
+def _command(*words: str) -> Sequence[str]:
+    return [sys.executable, "-P", str(_PROGRAM), *words]
+
+
+async def _run(words: Sequence[str], within_s: float) -> bytes | None:
+    """What a program prints; None when it is not done in time, or is ended by its limits.
+
+    Raises:
+        GraphError: it could not be started.
+
+    Cancellation: it is killed.
+    """
+    done = None
+    with trio.move_on_after(within_s):
+        try:
+            done = await trio.run_process(
+                words, capture_stdout=True, stderr=subprocess.DEVNULL, env={}, check=False, deliver_cancel=_kill
+            )
+        except OSError:
+            raise GraphError("crowded", _NO_PROCESS) from None
+    return bytes(done.stdout) if done is not None and done.returncode == 0 else None
+
+
+async def _kill(process: trio.Process) -> None:
+    process.kill()
 
 
 def _made(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a graph is to those who ask it, whether it is behind an address or in a file."""
+"""What a graph can do, whether it is in a file or behind an address, and the record of what it was asked."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -8,27 +8,23 @@ import trio
 
 from klaw.domain.knowledge import SourceId
 from klaw.errors import GraphError
-from klaw.knowledge.graph.terms import Answer, Rows
+from klaw.knowledge.graph.terms import ResultRows
 
 MAX_ANSWER_BYTES = 2_000_000
 """A longer answer is not read."""
 
 
-class Session(Protocol):
-    """A conversation with a graph."""
+class GraphSession(Protocol):
+    """An open graph."""
 
     indexed: bool
     """It has the index of stems that ``queries.by_stems`` asks."""
 
-    async def ask(self, sparql: str, most: int) -> Answer:
-        """Ask SELECT, ASK or CONSTRUCT.
-
-        Args:
-            sparql: the query.
-            most: rows; of more the answer says that it is cut.
+    async def ask(self, sparql: str, most: int) -> ResultRows:
+        """Run a SELECT and read at most ``most`` rows.
 
         Raises:
-            GraphError: it cannot be asked, or does not answer as it should.
+            GraphError: it cannot be asked, or its answer cannot be read.
 
         Cancellation: the query is given up; the session cannot be used any more.
         """
@@ -38,8 +34,8 @@ class Session(Protocol):
 class Graph(Protocol):
     """Something that answers SPARQL 1.1."""
 
-    def session(self) -> AbstractAsyncContextManager[Session]:
-        """Begin to ask. Raises GraphError when it cannot be asked."""
+    def session(self) -> AbstractAsyncContextManager[GraphSession]:
+        """Open it. Raises GraphError when it cannot be asked."""
         ...
 
 
@@ -56,55 +52,52 @@ class GraphQuery:
 
 
 @attrs.define
-class Recorder:
-    """Asks a session, and writes down what was asked.
+class QueryRecorder:
+    """Asks a session until a deadline, and records the queries.
 
     Args:
         session: that is asked.
         source: whose graph it is.
-        deadline: of the whole, on trio's clock.
+        deadline: of all queries together, on trio's clock.
         queries: what was asked so far.
         scan_failed: looking through all labels took too long, or failed.
     """
 
-    session: Session
+    session: GraphSession
     source: SourceId
     deadline: float
     queries: list[GraphQuery] = attrs.Factory(list)
     scan_failed: bool = False
 
-    async def ask(self, sparql: str, most: int, *, share: float = 1.0) -> Answer:
-        """See ``Session.ask``.
+    async def ask(self, sparql: str, most: int, *, share: float = 1.0) -> ResultRows:
+        """Run a SELECT.
 
         Args:
+            sparql: the query.
+            most: rows to read.
             share: of the time that is left.
 
         Raises:
-            GraphError: also when the time is over.
+            GraphError: as ``GraphSession.ask``; ``timeout`` when the time is over.
         """
         begin = trio.current_time()
-        answer: Answer | None = None
-        error: GraphError | None = None
-        with trio.move_on_after(max(0.0, (self.deadline - begin) * share)):
+        within = max(0.0, (self.deadline - begin) * share)
+        answer: ResultRows | None = None
+        error = GraphError("timeout", f"the graph did not answer within {within:.0f} s")
+        with trio.move_on_after(within):
             try:
                 answer = await self.session.ask(sparql, most)
             except GraphError as failure:
                 error = failure
-        if answer is None and error is None:
-            error = GraphError("timeout", f"the graph did not answer within {(self.deadline - begin) * share:.0f} s")
-        seconds = round(trio.current_time() - begin, 3)
-        rows = len(answer.rows) if isinstance(answer, Rows) else int(answer is not None)
-        code = error.code if error is not None else ""
-        self.queries.append(GraphQuery(source=self.source, sparql=sparql, rows=rows, seconds=seconds, error=code))
-        if error is not None:
+        self.queries.append(
+            GraphQuery(
+                source=self.source,
+                sparql=sparql,
+                rows=len(answer.rows) if answer else 0,
+                seconds=round(trio.current_time() - begin, 3),
+                error="" if answer else error.code,
+            )
+        )
+        if answer is None:
             raise error
-        assert answer is not None
-        return answer
-
-    async def rows(self, sparql: str, most: int, *, share: float = 1.0) -> Rows:
-        """The rows of a SELECT. Raises GraphError."""
-        answer = await self.ask(sparql, most, share=share)
-        if not isinstance(answer, Rows):
-            self.queries[-1] = attrs.evolve(self.queries[-1], error="malformed")
-            raise GraphError("malformed", "the answer is no SPARQL result: it has no rows")
         return answer

@@ -1,6 +1,6 @@
-"""All graphs of a running Klaw: who may ask which, what they are asked for a turn, and which of them do not answer."""
+"""All graphs of a running Klaw: who may ask which, what they say about a question, and which do not answer."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,27 +14,24 @@ from klaw.config.knowledge import KnowledgeConfig
 from klaw.domain.knowledge import Source, SourceId, SourceKind
 from klaw.domain.names import UserId
 from klaw.errors import GraphError
-from klaw.knowledge.graph.embedded import FileGraph, Files, Loaded
-from klaw.knowledge.graph.graph import Graph, GraphQuery, Recorder
-from klaw.knowledge.graph.lookup import GraphPassage, Limits, look_up
-from klaw.knowledge.graph.matching import Asked, read_question
+from klaw.knowledge.graph.embedded import FileGraph, FileGraphResources, GraphSize
+from klaw.knowledge.graph.graph import Graph, GraphQuery, QueryRecorder
+from klaw.knowledge.graph.lookup import GraphPassage, LookupLimits, look_up
+from klaw.knowledge.graph.matching import QuestionTerms, read_question
 
 if TYPE_CHECKING:
-    from klaw.knowledge.graph.endpoint import Web
-    from klaw.knowledge.graph.generate import Say
+    from klaw.knowledge.graph.endpoint import EndpointNetwork
 
 PAUSES = Backoff(5.0, 300.0)
-"""Before an endpoint that failed is asked again."""
+"""Before a graph that failed is asked again."""
 AT_ONCE = 8
 """Graphs that are asked at the same time."""
 _SHOWN_S = 3600.0
-"""A failure is told for so long after the last try."""
+"""How long ``problems`` names a failure after the last attempt."""
 _FAULTS = frozenset(
     {"unreachable", "timeout", "refused", "busy", "malformed", "too_large", "unreadable", "damaged", "full"}
 )
 """Failures after which a graph is left alone for a while."""
-_AWAY = frozenset({"unreachable", "refused", "busy"})
-"""The same where the query was not ours."""
 
 log = structlog.get_logger("klaw.knowledge")
 
@@ -51,12 +48,11 @@ class GraphFailure:
 
 @attrs.frozen(kw_only=True)
 class GraphSearch:
-    """What graphs say about a question."""
+    """What graphs say about a question, and how they were asked."""
 
     passages: tuple[GraphPassage, ...] = ()
     """The best first."""
     queries: tuple[GraphQuery, ...] = ()
-    """All that ran."""
     failed: tuple[GraphFailure, ...] = ()
     reason: str = ""
     """Why there is nothing: ``no_sources``, ``no_words``, ``no_entities`` or ``failed``."""
@@ -71,16 +67,16 @@ class _Trouble:
 
 
 class Graphs:
-    """See the module.
+    """The graphs that bases have as sources.
 
     Args:
         config: ``kb``.
         ports: ``tools.web.ports``, for endpoints that are not named in the configuration.
         data_dir: has ``knowledge/SOURCE``, the files that were uploaded.
-        web: how endpoints are reached; made when it is first needed.
-        files: what files share.
-        missing: told of a file that is to be read again (``load``): what was made of it is gone.
-        now: seconds of a clock that never goes back.
+        network: how endpoints are reached; made when it is first needed.
+        files: shared by the graphs in files.
+        missing: called with a source whose file must be read (``load``).
+        now: seconds of a monotonic clock.
     """
 
     def __init__(
@@ -89,16 +85,16 @@ class Graphs:
         ports: Container[int],
         data_dir: Path,
         *,
-        web: "Web | None" = None,
-        files: Files | None = None,
+        network: "EndpointNetwork | None" = None,
+        files: FileGraphResources | None = None,
         missing: Callable[[SourceId], None] = lambda _: None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         self._config = config
         self._ports = ports
         self._folder = data_dir / "knowledge"
-        self._web = web
-        self._files = files or Files()
+        self._network = network
+        self._files = files or FileGraphResources()
         self._missing = missing
         self._now = now
         self._places = trio.CapacityLimiter(AT_ONCE)
@@ -122,11 +118,10 @@ class Graphs:
     async def check(self, source: Source) -> None:
         """Ask an endpoint whether it is one. Raises GraphError when it cannot be asked."""
         async with self._asking(source) as asking:
-            if not isinstance(await asking.ask("ASK { ?s ?p ?o }", 1), bool):
-                raise GraphError("malformed", "the answer is no SPARQL result")
+            await asking.ask("SELECT ?s WHERE { ?s ?p ?o } LIMIT 1", 1)
 
-    async def load(self, source: Source) -> Loaded:
-        """Read a source's file, unless that is done; whoever asks it does so, too. Raises GraphError."""
+    async def load(self, source: Source) -> GraphSize:
+        """Read a source's file, unless that is done already. Raises GraphError."""
         return await self._file(source).load()
 
     async def remove(self, source: Source) -> None:
@@ -136,8 +131,7 @@ class Graphs:
             await self._file(source).remove()
 
     def problems(self) -> Mapping[str, str]:
-        """Which graphs do not answer: see ``HasProblems``. What users call their sources is not told: everybody sees
-        it."""
+        """Graphs that do not answer: see ``HasProblems``. Users' names of sources are left out: everybody sees it."""
         now = self._now()
         self._troubles = {key: each for key, each in self._troubles.items() if now - each.at < _SHOWN_S}
         found = {}
@@ -156,9 +150,9 @@ class Graphs:
         Args:
             sources: that are graphs; others are passed over.
             question: as the user wrote it.
-            also: of the dialogue before, where the question refers to it.
+            also: words of the dialogue before, which count less.
             language: of the base.
-            most: things that are told of.
+            most: things to describe.
 
         Cancellation: all queries are given up.
         """
@@ -186,15 +180,15 @@ class Graphs:
             reason="" if passages else "failed" if len(failed) == len(graphs) else "no_entities",
         )
 
-    async def _look_up(self, source: Source, asked: Asked, most: int) -> GraphSearch:
+    async def _look_up(self, source: Source, asked: QuestionTerms, most: int) -> GraphSearch:
         passages: list[GraphPassage] = []
         failed: tuple[GraphFailure, ...] = ()
-        asking: Recorder | None = None
+        asking: QueryRecorder | None = None
         scan = f"{_key(source)} scan"
         try:
             async with self._asking(source) as asking:
                 may_scan = not self._pauses.waits(scan, self._now())
-                passages = await look_up(asking, asked, Limits(entities=most), scan=may_scan)
+                passages = await look_up(asking, asked, LookupLimits(entities=most), scan=may_scan)
                 if asking.scan_failed:
                     self._pauses.fail(scan, self._now())
                 elif may_scan:
@@ -203,56 +197,12 @@ class Graphs:
             failed = (GraphFailure(source=source.id, code=error.code, text=str(error)),)
         return GraphSearch(passages=tuple(passages), queries=tuple(asking.queries) if asking else (), failed=failed)
 
-    async def write_query(
-        self, source: Source, question: str, found: GraphSearch, say: "Say", *, also: str = "", language: str = ""
-    ) -> GraphSearch:
-        """Have the model write a query for a graph, and run it (``kb.sparql.generate``).
-
-        Args:
-            source: that is asked.
-            question, also, language: as in ``search``.
-            found: what ``search`` found.
-            say: asks the model: see ``ask_json``.
-
-        Returns:
-            What the query found, before what was found already; a query that is not run is among ``failed``.
-
-        Raises: what ``say`` raises.
-        """
-        from klaw.knowledge.graph.generate import write_and_ask
-
-        sessions: list[Recorder] = []
-
-        @asynccontextmanager
-        async def session() -> AsyncIterator[Recorder]:
-            async with self._asking(source, _AWAY) as asking:
-                sessions.append(asking)
-                yield asking
-
-        passage, failed = None, found.failed
-        named = [each for each in found.passages if each.source == source.id]
-        asked = read_question(question, also, language)
-        try:
-            passage = await write_and_ask(session, question, asked, named, say, self._config.sparql.max_rows)
-        except GraphError as error:
-            failed += (GraphFailure(source=source.id, code=error.code, text=str(error)),)
-        ran = tuple(query for each in sessions for query in each.queries)
-        passages = (passage, *found.passages) if passage is not None else found.passages
-        return attrs.evolve(
-            found,
-            passages=passages,
-            queries=found.queries + ran,
-            failed=failed,
-            reason="" if passages else found.reason,
-        )
-
     @asynccontextmanager
-    async def _asking(self, source: Source, faults: Collection[str] = _FAULTS) -> AsyncIterator[Recorder]:
-        """A source that is asked, unless it failed a short time ago; how that ends is noted.
+    async def _asking(self, source: Source) -> AsyncIterator[QueryRecorder]:
+        """A session with a source; its outcome decides when the source may be asked again.
 
-        Args:
-            source: that is asked.
-            faults: codes of failures that are the graph's own.
+        Raises:
+            GraphError: ``paused``: it failed a short time ago; or what the session raises.
         """
         graph, key = self._graph(source), _key(source)
         if self._pauses.waits(key, self._now()):
@@ -260,11 +210,11 @@ class Graphs:
             raise GraphError("paused", f"it is asked again in a while: {trouble.text if trouble else 'it failed'}")
         try:
             async with graph.session() as session:
-                yield Recorder(session, source.id, trio.current_time() + self._config.sparql.timeout_s)
+                yield QueryRecorder(session, source.id, trio.current_time() + self._config.sparql.timeout_s)
         except GraphError as error:
             if error.code == "loading":
                 self._missing(source.id)
-            if error.code in faults:
+            if error.code in _FAULTS:
                 pause = self._pauses.fail(key, self._now())
                 self._troubles[key] = _Trouble(error.code, str(error), self._now(), source.id)
                 log.warning("graph_failed", name=source.id, reason=error.code, retry_s=pause)
@@ -284,14 +234,14 @@ class Graphs:
     def _endpoint(self, where: str, user: UserId) -> Graph:
         from klaw.knowledge.graph import endpoint  # its HTTP is nothing to have where no endpoint is asked
 
-        if self._web is None:
-            self._web = endpoint.Web(self._ports)
+        if self._network is None:
+            self._network = endpoint.EndpointNetwork(self._ports)
         if "://" in where:
-            return endpoint.public_endpoint(self._web, where)
+            return endpoint.public_endpoint(self._network, where)
         config = self._config.endpoints.get(where)
         if config is None or not {"*", user} & {*config.users}:
             raise GraphError("unknown_endpoint", "there is no endpoint of this name in kb.endpoints that you may use")
-        return endpoint.named_endpoint(self._web, where, config)
+        return endpoint.named_endpoint(self._network, where, config)
 
 
 def _key(source: Source) -> str:

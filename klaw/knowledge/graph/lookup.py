@@ -11,8 +11,8 @@ from klaw.domain import tokens
 from klaw.domain.knowledge import SourceId
 from klaw.errors import GraphError
 from klaw.knowledge.graph import queries, wording
-from klaw.knowledge.graph.graph import Recorder
-from klaw.knowledge.graph.matching import Asked, Match, matches
+from klaw.knowledge.graph.graph import QueryRecorder
+from klaw.knowledge.graph.matching import Match, QuestionTerms, matches
 from klaw.knowledge.graph.terms import Row, is_iri
 from klaw.knowledge.graph.wording import Relation
 
@@ -28,7 +28,7 @@ _WORDS = Threads("graph words", 1)
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
+class LookupLimits:
     """How much is asked about."""
 
     entities: int = 5
@@ -54,7 +54,9 @@ class GraphPassage:
     """The query that found it."""
 
 
-async def look_up(asking: Recorder, asked: Asked, limits: Limits, *, scan: bool = True) -> list[GraphPassage]:
+async def look_up(
+    asking: QueryRecorder, asked: QuestionTerms, limits: LookupLimits, *, scan: bool = True
+) -> list[GraphPassage]:
     """Find what a question names.
 
     Args:
@@ -84,28 +86,30 @@ async def look_up(asking: Recorder, asked: Asked, limits: Limits, *, scan: bool 
     return passages
 
 
-async def _candidates(asking: Recorder, asked: Asked, *, scan: bool) -> tuple[list[Row], GraphError | None]:
+async def _candidates(
+    asking: QueryRecorder, asked: QuestionTerms, *, scan: bool
+) -> tuple[list[Row], GraphError | None]:
     """Labels that may fit; and what failed."""
     if asking.session.indexed:
-        return [*(await asking.rows(queries.by_stems(asked.weights), queries.CANDIDATES)).rows], None
+        return [*(await asking.ask(queries.by_stems(asked.weights), queries.CANDIDATES)).rows], None
     found: list[Row] = []
     failure: GraphError | None = None
     if asked.phrases:
-        found += (await asking.rows(queries.by_labels(asked.phrases, asked.languages), queries.CANDIDATES)).rows
+        found += (await asking.ask(queries.by_labels(asked.phrases, asked.languages), queries.CANDIDATES)).rows
     if scan:
         try:
-            found += (await asking.rows(queries.by_words(asked.needles), queries.CANDIDATES, share=_SCAN_SHARE)).rows
+            found += (await asking.ask(queries.by_words(asked.needles), queries.CANDIDATES, share=_SCAN_SHARE)).rows
         except GraphError as error:
             failure, asking.scan_failed = error, True
     return found, failure
 
 
-async def _passage(asking: Recorder, match: Match, asked: Asked, limits: Limits) -> GraphPassage:
+async def _passage(asking: QueryRecorder, match: Match, asked: QuestionTerms, limits: LookupLimits) -> GraphPassage:
     thing = queries.named(match.iri) if match.iri else queries.labelled(match.label, match.language)
     first = queries.said_of(thing, asked.languages, limits.relations)
-    relations = wording.said_of((await asking.rows(first, limits.relations)).rows)
+    relations = wording.said_of((await asking.ask(first, limits.relations)).rows)
     with suppress(GraphError):  # of a thing that everything refers to this may take too long
-        answer = await asking.rows(queries.said_with(thing, limits.relations), limits.relations, share=0.5)
+        answer = await asking.ask(queries.said_with(thing, limits.relations), limits.relations, share=0.5)
         relations += wording.said_with(answer.rows, match.iri)
     wanted = frozenset(asked.weights) - match.stems
     seen = [match.iri, *wording.things(relations)]
@@ -129,16 +133,18 @@ async def _passage(asking: Recorder, match: Match, asked: Asked, limits: Limits)
     )
 
 
-async def _beyond(asking: Recorder, things: list[str], match: Match, asked: Asked, limits: Limits) -> list[Relation]:
+async def _beyond(
+    asking: QueryRecorder, things: list[str], match: Match, asked: QuestionTerms, limits: LookupLimits
+) -> list[Relation]:
     if not things:
         return []
     most = 3 * limits.relations
-    answer = await asking.rows(queries.said_of_all(things, asked.languages, most), most, share=0.5)
+    answer = await asking.ask(queries.said_of_all(things, asked.languages, most), most, share=0.5)
     return wording.said_beyond(answer.rows, match.iri)
 
 
 async def labels_of(
-    asking: Recorder, iris: Iterable[str], languages: Sequence[str], known: Mapping[str, str]
+    asking: QueryRecorder, iris: Iterable[str], languages: Sequence[str], known: Mapping[str, str]
 ) -> wording.Labels:
     """How things are called; without an answer the names of their IRIs stand there."""
     names = dict(known)
@@ -146,6 +152,6 @@ async def labels_of(
     for begin in range(0, len(unknown), NAMED):
         with suppress(GraphError):
             sparql = queries.labels_of(unknown[begin : begin + NAMED], languages, queries.READ)
-            answer = await asking.rows(sparql, queries.READ, share=0.5)
+            answer = await asking.ask(sparql, queries.READ, share=0.5)
             names |= wording.choose_labels(answer.rows, languages).names
     return wording.Labels(names=names, languages=languages)

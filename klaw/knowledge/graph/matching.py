@@ -12,7 +12,7 @@ import attrs
 from klaw.knowledge.graph.terms import Blank, Iri, Literal, Row, is_iri
 from klaw.memory.recall.query import read_query
 from klaw.memory.recall.stopwords import content_words
-from klaw.store.search.tokenizer import stem, words
+from klaw.store.engine.tokenizer import stem, words
 
 MAX_WORDS = 12
 """Words of a question that are looked for."""
@@ -29,8 +29,8 @@ _ALSO = 0.5
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
-    """A question, read."""
+class QuestionTerms:
+    """What a question is searched by."""
 
     weights: Mapping[str, float]
     """Stem to weight."""
@@ -57,7 +57,7 @@ class Match:
     """Words of the question that are in the label."""
 
 
-def read_question(question: str, also: str = "", language: str = "") -> Asked:
+def read_question(question: str, also: str = "", language: str = "") -> QuestionTerms:
     """Read a question.
 
     Args:
@@ -71,7 +71,7 @@ def read_question(question: str, also: str = "", language: str = "") -> Asked:
     for word in content_words(also, MAX_WORDS):
         if len(weights) < MAX_WORDS and form(word) not in weights:
             weights[form(word)], needles[form(word)] = _ALSO, needle(word)
-    return Asked(
+    return QuestionTerms(
         weights=weights,
         needles=tuple(dict.fromkeys(needles.values())),
         phrases=_phrases(question, weights),
@@ -109,7 +109,7 @@ def label_stems(label: str) -> frozenset[str]:
     return frozenset(map(form, content_words(label, 64) or words(label)))
 
 
-def matches(rows: Iterable[Row], asked: Asked, most: int) -> list[Match]:
+def matches(rows: Iterable[Row], asked: QuestionTerms, most: int) -> list[Match]:
     """The things that a question names, the best first.
 
     Args:
@@ -129,7 +129,7 @@ def matches(rows: Iterable[Row], asked: Asked, most: int) -> list[Match]:
     return [match for match in ordered if match.score >= OF_THE_BEST * ordered[0].score][:most]
 
 
-def _match(row: Row, asked: Asked) -> Match | None:
+def _match(row: Row, asked: QuestionTerms) -> Match | None:
     thing, label = row.get("e"), row.get("l")
     if not isinstance(label, Literal) or not isinstance(thing, Iri | Blank):
         return None
@@ -149,7 +149,7 @@ def _match(row: Row, asked: Asked) -> Match | None:
     )
 
 
-def _rank(match: Match, asked: Asked) -> tuple[object, ...]:
+def _rank(match: Match, asked: QuestionTerms) -> tuple[object, ...]:
     """The better one is less; equal ones are ordered by what all engines say alike."""
     known = match.language in asked.languages
     language = asked.languages.index(match.language) if known else len(asked.languages)

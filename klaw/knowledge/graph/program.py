@@ -1,9 +1,8 @@
-"""Reads RDF and answers SPARQL in a process of its own, which can be killed: nothing in pyoxigraph can be interrupted,
-and a short query may run for years. Run as a program; it reaches no network.
+"""Reads RDF and answers SPARQL in a process of its own, which can be killed: pyoxigraph cannot be interrupted, and a
+short query may run for years. Run as a program; it reaches no network.
 
     program.py load FILE FOLDER FORMAT    make a store of a file; one line on standard output says what came of it
     program.py serve FOLDER               answer queries: a line of JSON for each line of JSON
-    program.py triples FORMAT             triples on standard input, as SPARQL results on standard output
 """
 
 import io
@@ -29,7 +28,7 @@ BASE = "http://file.invalid/"
 """What relative IRIs of a file are relative to."""
 
 
-class _Bounded(io.BytesIO):
+class _BoundedBuffer(io.BytesIO):
     """Keeps what is written, up to a limit."""
 
     def write(self, data: Any) -> int:
@@ -46,7 +45,7 @@ def load(file: str, folder: str, form: str) -> dict[str, Any]:
     """
     from klaw.knowledge.graph import matching
     from klaw.knowledge.graph.queries import INDEX, LABELS, stem_iri
-    from klaw.store.search.tokenizer import words
+    from klaw.store.engine.tokenizer import words
 
     index, names = ox.NamedNode(INDEX), frozenset(map(ox.NamedNode, LABELS))
     count = {"triples": 0, "labels": 0}
@@ -85,10 +84,8 @@ def serve(folder: str) -> None:
 
 def _answer(store: ox.Store, query: str) -> bytes:
     try:
-        found = store.query(query)
-        if isinstance(found, ox.QueryTriples):
-            return _as_results(found)
-        kept = _Bounded()
+        kept = _BoundedBuffer()
+        found: Any = store.query(query)
         found.serialize(kept, ox.QueryResultsFormat.JSON)
     except SyntaxError:
         return b'{"error": "bad_query"}'
@@ -97,39 +94,6 @@ def _answer(store: ox.Store, query: str) -> bytes:
     except OSError:
         return b'{"error": "damaged"}'
     return kept.getvalue()
-
-
-def _as_results(triples: Any) -> bytes:
-    """Triples as the columns s, p and o of SPARQL results."""
-    rows, size = [], 0
-    for triple in triples:
-        row = {"s": _binding(triple.subject), "p": _binding(triple.predicate), "o": _binding(triple.object)}
-        size += sum(len(value) for each in row.values() for value in each.values())
-        if size > MAX_ANSWER_BYTES:
-            raise OverflowError
-        rows.append(row)
-    return json.dumps({"head": {"vars": ["s", "p", "o"]}, "results": {"bindings": rows}}).encode()
-
-
-def _binding(term: Any) -> dict[str, str]:
-    if isinstance(term, ox.NamedNode):
-        return {"type": "uri", "value": term.value}
-    if isinstance(term, ox.BlankNode):
-        return {"type": "bnode", "value": term.value}
-    if not isinstance(term, ox.Literal):  # a triple that something is said of
-        return {"type": "literal", "value": str(term)}
-    language = {"xml:lang": term.language} if term.language else {"datatype": term.datatype.value}
-    return {"type": "literal", "value": term.value, **language}
-
-
-def triples(form: str) -> bytes:
-    """Read triples."""
-    try:
-        return _as_results(ox.parse(sys.stdin.buffer.read(), format=getattr(ox.RdfFormat, form), base_iri=BASE))
-    except (SyntaxError, OSError):
-        return b'{"error": "malformed"}'
-    except OverflowError:
-        return b'{"error": "too_large"}'
 
 
 def _say(line: bytes) -> None:
@@ -145,10 +109,8 @@ def main(words: list[str]) -> None:
     if words[0] == "load":
         os.nice(10)
         _say(json.dumps(load(*words[1:])).encode())
-    elif words[0] == "serve":
-        serve(words[1])
     else:
-        _say(triples(words[1]))
+        serve(words[1])
 
 
 if __name__ == "__main__":

@@ -37,8 +37,6 @@ LABELS = NAMES + OTHER_NAMES
 INDEX = "urn:klaw:index"
 """The graph of a store that says which stems are in which labels."""
 STEM = "urn:klaw:stem:"
-_SAMPLE = 20_000
-"""Triples."""
 CANDIDATES = 200
 """Labels that are looked at closely."""
 READ = 2_000
@@ -128,14 +126,6 @@ def labels_of(iris: Iterable[str], languages: Sequence[str], limit: int) -> str:
     """How things are called: ``x``, by which property ``n``, and ``l``."""
     where = f"{_values('?x', iris)} ?x ?n ?l . FILTER({_in('?n', NAMES)} && LANG(?l) IN ({_listed(languages)}))"
     return f"SELECT ?x ?n ?l WHERE {{ {where} }} LIMIT {limit}"
-
-
-def properties(iris: Sequence[str], limit: int) -> str:
-    """Which properties things have, the most frequent first; without things those of a sample of the graph."""
-    things = _values("?e", iris)
-    where = f"{{ {things} ?e ?p ?v }} UNION {{ {things} ?s ?p ?e }}" if iris else "?s ?p ?o"
-    inner = f"SELECT ?p WHERE {{ {where} }} LIMIT {_SAMPLE}"
-    return f"SELECT ?p WHERE {{ {{ {inner} }} }} GROUP BY ?p ORDER BY DESC(COUNT(*)) STR(?p) LIMIT {limit}"
 
 
 def _ordered(names: str, where: str, order: str, limit: int) -> str:

@@ -1,7 +1,7 @@
-"""What SPARQL answers are made of, how they are read, and how texts and IRIs stand in a query. Pure.
+"""The terms of SPARQL answers, how answers are read, and how texts and IRIs are written into a query. Pure.
 
-What comes from an endpoint is anybody's: every value is checked before it is used, and nothing goes into a query but
-through ``quoted`` and ``reference``.
+An endpoint is not trusted: every value is checked before use, and goes into a query only through ``quoted`` and
+``reference``.
 """
 
 import json
@@ -54,17 +54,11 @@ Row: TypeAlias = Mapping[str, Term]
 
 
 @attrs.frozen(kw_only=True)
-class Rows:
-    """An answer to SELECT; of CONSTRUCT the triples, as the columns ``s``, ``p`` and ``o``."""
+class ResultRows:
+    """An answer to a SELECT."""
 
     names: tuple[str, ...]
     rows: tuple[Row, ...]
-    cut: bool = False
-    """There were more."""
-
-
-Answer: TypeAlias = Rows | bool
-"""ASK is answered by a bool."""
 
 
 def is_iri(text: str) -> bool:
@@ -91,7 +85,7 @@ def quoted(text: str, language: str = "") -> str:
     return f'"{escaped}"{"@" + language if language else ""}'
 
 
-def read_answer(body: bytes, most: int) -> Answer:
+def read_answer(body: bytes, most: int) -> ResultRows:
     """Read ``application/sparql-results+json``.
 
     Args:
@@ -107,8 +101,6 @@ def read_answer(body: bytes, most: int) -> Answer:
         raise _malformed("it is not JSON") from None
     if not isinstance(value, dict):
         raise _malformed("it is no object")
-    if isinstance(value.get("boolean"), bool):
-        return bool(value["boolean"])
     head, results = value.get("head"), value.get("results")
     names = head.get("vars") if isinstance(head, dict) else None
     found = results.get("bindings") if isinstance(results, dict) else None
@@ -116,7 +108,7 @@ def read_answer(body: bytes, most: int) -> Answer:
         raise _malformed("head.vars is no list of names")
     if not isinstance(found, list):
         raise _malformed("results.bindings is no list")
-    return Rows(names=tuple(names), rows=tuple(map(_row, found[:most])), cut=len(found) > most)
+    return ResultRows(names=tuple(names), rows=tuple(map(_row, found[:most])))
 
 
 def _row(found: Any) -> Row:

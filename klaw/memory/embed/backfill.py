@@ -27,8 +27,8 @@ from klaw.memory.embed.token_coder import Reading
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import passages, token_codes, vectors
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.passages import PassageVector
 from klaw.store.search.vectors import Unembedded
 

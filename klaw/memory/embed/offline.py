@@ -12,6 +12,7 @@ from klaw.errors import EmbeddingUnavailable, ModelError
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
+from klaw.store.engine import vector_model
 from klaw.store.engine.database import Readers
 from klaw.store.search import token_codes, vectors
 
@@ -75,7 +76,7 @@ class OfflineEmbedder(ReadyEmbedder):
             return None
         if not self._config.embedding.enabled:
             return "embedding_off"
-        readers, stored = self._readers, await self._readers.run(vectors.model)
+        readers, stored = self._readers, await self._readers.run(vector_model.current)
         if stored is None:
             return "no_vectors"
         try:

@@ -19,9 +19,10 @@ from klaw.memory.embed.backfill import BACKFILL_ROWS, RECHECK_MODEL_S, REPAIR_PA
 from klaw.memory.embed.embedder import Embedder, EmbedQuery
 from klaw.memory.embed.passage import RECIPE, Passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
+from klaw.store.engine import vector_model
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Worker:
             embedder.enter(EmbedderState.LOADING)
             try:
                 model = await self.threads.run(self._load_now)
-                stored = await self.readers.run(vectors.model)
+                stored = await self.readers.run(vector_model.current)
                 if stored is not None and stored != (vectors_id(model.model_id, self.recipe), model.dimension):
                     await self.threads.run(prove, model)
             except ModelError as error:

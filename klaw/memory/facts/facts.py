@@ -24,13 +24,13 @@ from klaw.errors import ActorStopped, EmbeddingUnavailable, FactExists, NoSuchFa
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.stopwords import content_words
 from klaw.store.changes import earlier
-from klaw.store.engine import meta
+from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers
+from klaw.store.engine.tokenizer import stem, words
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import facts
 from klaw.store.kinds.facts import FactVector
-from klaw.store.search import passages, vectors
-from klaw.store.search.tokenizer import stem, words
+from klaw.store.search import passages
 
 NEAR_COSINE = 0.97
 """Rephrasings of one statement lie at 0.97 to 0.995."""
@@ -327,7 +327,7 @@ class Facts:
         try:
             with trio.move_on_after(math.inf if background else EMBED_S):
                 vector = await embed(text)
-                model = await self._readers.run(vectors.model)
+                model = await self._readers.run(vector_model.current)
                 return FactVector(model_id=model[0], vector=vector) if model is not None else None
         except (EmbeddingUnavailable, ActorStopped):
             pass

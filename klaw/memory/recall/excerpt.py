@@ -20,7 +20,7 @@ from klaw.domain import tokens
 from klaw.domain.knowledge_search import PassageCandidate
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.met import Met
-from klaw.store.search.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
+from klaw.store.engine.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
 
 MAX_READ_CHARACTERS = 8_000
 """Of a longer text only so much, from a little before most of the matches on, is read: a turn makes many excerpts."""

@@ -18,7 +18,7 @@ from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.excerpt import LINE_TOKENS
 from klaw.memory.recall.rank import Ranked
-from klaw.store.search.tokenizer import stem
+from klaw.store.engine.tokenizer import stem
 
 ENOUGH_OVERLAP = 1 / 3
 """Share of the query's content words in one message that shows relevance without a near vector …"""

@@ -5,10 +5,9 @@ from datetime import date
 
 import attrs
 
-from klaw.actor.clock import iso, local_day
-from klaw.memory.recall.dates import Period, find_periods
+from klaw.domain.days import Period, find_periods, local_day
 from klaw.memory.recall.stopwords import MAX_CHARACTERS, content_words, is_about_us, is_light, search_words
-from klaw.store.search.tokenizer import stem, words
+from klaw.store.engine.tokenizer import stem, words
 
 _COMMAND = re.compile(
     r"""\W*(?:please\s+|can\ you\s+|could\ you\s+|пожалуйста,?\s+)?
@@ -67,11 +66,11 @@ def read_query(text: str, now: float, latest: date | None) -> Query:
 
     Args:
         text: as the user wrote it; any length.
-        now: Unix seconds; "yesterday" is counted from there, by the clock of the machine.
+        now: Unix seconds; "yesterday" is counted from there, in local time.
         latest: when something was last said in the scope; None where nothing was.
     """
     text = text[:MAX_READ_CHARACTERS]
-    today = local_day(iso(now))
+    today = local_day(now)
     asked = _asked(text)
     return Query(
         words=tuple(asked),

@@ -14,11 +14,11 @@ from typing import TypeVar
 import attrs
 import numpy as np
 
-from klaw.actor.clock import local_day
+from klaw.actor.clock import from_iso
+from klaw.domain.days import Period, local_day
 from klaw.domain.message import SESSION_PAUSE_S
 from klaw.domain.names import ChatId
 from klaw.domain.search import Kind, Ranks
-from klaw.memory.recall.dates import Period
 from klaw.memory.recall.excerpt import speaker_stems
 from klaw.memory.recall.query import Query
 from klaw.memory.recall.ranker import FEATURES, Float64, built_in, parts
@@ -258,7 +258,7 @@ def _in_periods(place: Place, periods: Sequence[Period]) -> tuple[bool, bool]:
     """Whether a message was said in the days that the query names or on the day after; or else in the week after."""
     if not periods:
         return False, False
-    day = local_day(place.created_at)
+    day = local_day(from_iso(place.created_at))
     if any(period.first <= day <= period.last + DAY for period in periods):
         return True, False
     return False, any(period.last < day <= period.last + WEEK for period in periods)

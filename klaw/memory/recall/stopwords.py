@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from klaw.store.search import tokenizer
-from klaw.store.search.tokenizer import stem, words
+from klaw.store.engine import tokenizer
+from klaw.store.engine.tokenizer import stem, words
 
 _ENGLISH = """
 a about above after again against all also am an and any anyone anything are as at be because been before being below

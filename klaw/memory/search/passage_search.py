@@ -16,13 +16,13 @@ from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
 from klaw.memory.recall.rank import Entry, reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
+from klaw.store.engine.tokenizer import stem
 from klaw.store.kinds import facts, memory_files, tool_notes
 from klaw.store.kinds.memory_files import StoredChunk
 from klaw.store.kinds.tool_notes import StoredNote
 from klaw.store.search import passages
 from klaw.store.search.history_search import HistoryFilters, read_messages
 from klaw.store.search.passages import PassageKind
-from klaw.store.search.tokenizer import stem
 
 DEPTH = 50
 """Of each list."""

@@ -12,8 +12,8 @@ import attrs
 
 from klaw.errors import InvalidValue
 from klaw.memory.recall.rank import Ranked
+from klaw.store.engine.tokenizer import words
 from klaw.store.search.candidates import HEAD_CHARACTERS
-from klaw.store.search.tokenizer import words
 
 
 def matches_first(ranked: Sequence[Ranked]) -> list[Ranked]:

@@ -28,8 +28,8 @@ from klaw.memory.recall.gate import Evidence, Gate, calibrated
 from klaw.memory.recall.query import Query, read_query
 from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
 from klaw.memory.topics.search import TopicSearch
+from klaw.store.engine.tokenizer import forms_in
 from klaw.store.kinds import chats, messages, topics
-from klaw.store.search.tokenizer import forms_in
 from klaw.store.search.topic_search import TopicFilters
 
 SEARCH_S = 3.0

@@ -33,8 +33,8 @@ from klaw.memory.topics.texts import middle_out, render
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import facts as sql
-from klaw.store.kinds import messages, usage
-from klaw.store.search import passages, topic_vectors
+from klaw.store.kinds import messages, topic_vectors, usage
+from klaw.store.search import passages
 
 PROMPT = "facts"
 NEAREST = 30

@@ -13,14 +13,13 @@ from klaw.errors import ActorStopped, EmbeddingUnavailable
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.splitter import Drafted
 from klaw.memory.topics.texts import embedding_text
-from klaw.store.engine import meta
+from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import topic_edits, topics
 from klaw.store.kinds.topic_edits import TopicDraft
+from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.kinds.topics import Author
-from klaw.store.search import vectors
-from klaw.store.search.topic_vectors import TopicVector
 
 
 @attrs.frozen
@@ -110,5 +109,5 @@ class TopicMaker:
             return None
 
     async def _model(self) -> str | None:
-        model = await self.readers.run(vectors.model)
+        model = await self.readers.run(vector_model.current)
         return model[0] if model is not None else None

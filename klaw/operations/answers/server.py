@@ -3,7 +3,6 @@
 from typing import Any, NotRequired, TypedDict
 
 from klaw.llm.trial import ModelCheck
-from klaw.store.mark import Mark  # noqa: F401  named here
 from klaw.store.rebuild.actor import ReindexStatus  # noqa: F401  likewise
 
 

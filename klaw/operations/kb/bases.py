@@ -9,16 +9,13 @@ from klaw.domain.knowledge import MAX_DESCRIPTION, MAX_NAME, Base, BaseId, base_
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, plural
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.kb.noun import NOUN, OfBase, meant
 from klaw.operations.kb.sources import sources_table, told
 
 if TYPE_CHECKING:
-    from klaw.actor.clock import Clock
-    from klaw.core import Core
-    from klaw.knowledge.indexer import Indexer
     from klaw.operations.answers.knowledge import BaseAnswer, Bases, LeftBase, OneBase, SharedBase, ShownBase
     from klaw.store.engine.database import Readers
-    from klaw.store.engine.writer import Writer
     from klaw.store.kinds.knowledge.bases import Membership
     from klaw.store.kinds.knowledge.documents import Counted
 
@@ -148,86 +145,86 @@ async def described(readers: "Readers", user: UserId, base: BaseId) -> "BaseAnsw
 
 
 @NOUN.operation("kb_list", op.OfUser, cli="list", show=_table, offline=True, mcp="knowledge_bases")
-async def list_bases(asked: op.OfUser, user: UserId, readers: "Readers") -> "Bases":  # noqa: ARG001
+async def list_bases(_asked: op.OfUser, caller: Caller, parts: DatabaseParts) -> "Bases":
     """List the knowledge bases that you may use.
 
     Their ids and names are what search_knowledge takes.
     """
     from klaw.store.kinds.knowledge import bases, documents
 
-    found = await readers.run(bases.of_user, user)
-    counted = await readers.run(documents.count, user)
+    found = await parts.readers.run(bases.of_user, caller.user)
+    counted = await parts.readers.run(documents.count, caller.user)
     by_base: dict[str, list[Counted]] = {}
     for each in counted:
         by_base.setdefault(each.base, []).append(each)
-    return {"user": user, "bases": [_described(each, by_base.get(each.base.id, [])) for each in found]}
+    return {"user": caller.user, "bases": [_described(each, by_base.get(each.base.id, [])) for each in found]}
 
 
 @NOUN.operation("kb_show", OfBase, cli="show", show=_whole)
-async def show(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexer") -> "ShownBase":
+async def show(asked: OfBase, caller: Caller, parts: Parts) -> "ShownBase":
     """Show a base with its sources, and what of them could not be read."""
     from klaw.store.kinds.knowledge import documents
 
-    base = (await meant(readers, user, asked.base)).base.id
-    counted = await readers.run(documents.count, user, base)
-    troubled = await readers.run(documents.of_base, user, base, problems=True, limit=MOST_PROBLEMS)
+    base = (await meant(parts.readers, caller.user, asked.base)).base.id
+    counted = await parts.readers.run(documents.count, caller.user, base)
+    troubled = await parts.readers.run(documents.of_base, caller.user, base, problems=True, limit=MOST_PROBLEMS)
     return {
-        "base": await described(readers, user, base),
-        "sources": await told(readers, indexer, user, base),
-        "unembedded": await readers.run(documents.count_unembedded, user, base),
+        "base": await described(parts.readers, caller.user, base),
+        "sources": await told(parts.readers, parts.knowledge.indexer, caller.user, base),
+        "unembedded": await parts.readers.run(documents.count_unembedded, caller.user, base),
         "with_problems": sum(each.with_problems for each in counted),
         "problems": troubled,
     }
 
 
 @NOUN.operation("kb_create", KbCreate, cli="create", show=_base, changes=True)
-async def create(asked: KbCreate, user: UserId, core: "Core", readers: "Readers", writer: "Writer") -> "OneBase":
+async def create(asked: KbCreate, caller: Caller, parts: Parts) -> "OneBase":
     """Make a knowledge base."""
     from klaw.actor.clock import iso
     from klaw.store.kinds.knowledge import bases
 
-    new, at = asked.fields, iso(core.clock.now())
+    new, at = asked.fields, iso(parts.core.clock.now())
     about = clean_output(new.description)
     made = Base(
-        id=BaseId(core.new_id()), user=user, name=new.name, description=about, language=new.language,
+        id=BaseId(parts.core.new_id()), user=caller.user, name=new.name, description=about, language=new.language,
         created_at=at, updated_at=at,
     )  # fmt: skip
-    await writer.run(bases.create, made)
-    return {"base": await described(readers, user, made.id)}
+    await parts.writer.run(bases.create, made)
+    return {"base": await described(parts.readers, caller.user, made.id)}
 
 
 @NOUN.operation("kb_edit", KbEdit, cli="edit", show=_base, changes=True)
-async def edit(asked: KbEdit, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "OneBase":
+async def edit(asked: KbEdit, caller: Caller, parts: Parts) -> "OneBase":
     """Change a base's name, description or language."""
     from klaw.actor.clock import iso
     from klaw.store.kinds.knowledge import bases
 
-    base = (await meant(readers, user, asked.base)).base.id
+    base = (await meant(parts.readers, caller.user, asked.base)).base.id
     given = attrs.asdict(asked.fields, filter=lambda _field, value: value is not None)
     if "description" in given:
         given["description"] = clean_output(given["description"])
-    await writer.run(bases.change, user, base, iso(clock.now()), given)
-    return {"base": await described(readers, user, base)}
+    await parts.writer.run(bases.change, caller.user, base, iso(parts.clock.now()), given)
+    return {"base": await described(parts.readers, caller.user, base)}
 
 
 @NOUN.operation("kb_share", KbShare, cli="share", show=_shared, changes=True)
-async def share(asked: KbShare, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "SharedBase":
+async def share(asked: KbShare, caller: Caller, parts: Parts) -> "SharedBase":
     """Give a user a role in a base, or take it away."""
     from klaw.actor.clock import iso
     from klaw.store.kinds.knowledge import bases
 
-    base = (await meant(readers, user, asked.base)).base.id
+    base = (await meant(parts.readers, caller.user, asked.base)).base.id
     role = None if asked.role == "none" else asked.role
-    await writer.run(bases.share, user, base, iso(clock.now()), {asked.member: role})
-    return {"base": await described(readers, user, base), "member": asked.member, "role": asked.role}
+    await parts.writer.run(bases.share, caller.user, base, iso(parts.clock.now()), {asked.member: role})
+    return {"base": await described(parts.readers, caller.user, base), "member": asked.member, "role": asked.role}
 
 
 @NOUN.operation("kb_leave", OfBase, cli="leave", show=_left, changes=True)
-async def leave(asked: OfBase, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "LeftBase":
+async def leave(asked: OfBase, caller: Caller, parts: Parts) -> "LeftBase":
     """Leave a base that is shared with you."""
     from klaw.actor.clock import iso
     from klaw.store.kinds.knowledge import bases
 
-    base = (await meant(readers, user, asked.base)).base
-    await writer.run(bases.leave, user, base.id, iso(clock.now()))
+    base = (await meant(parts.readers, caller.user, asked.base)).base
+    await parts.writer.run(bases.leave, caller.user, base.id, iso(parts.clock.now()))
     return {"left": {"id": base.id, "name": base.name}}

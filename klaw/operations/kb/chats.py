@@ -7,13 +7,11 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.kb.noun import NOUN, meant
 
 if TYPE_CHECKING:
-    from klaw.actor.clock import Clock
     from klaw.operations.answers.knowledge import BaseName, BasesOfChat
-    from klaw.store.engine.database import Readers
-    from klaw.store.engine.writer import Writer
 
 _OFF, _USE = frozenset({"off", "none", "выкл", "нет"}), frozenset({"use", "из"})
 _USAGE = "/kb use NAME binds this chat to a base (several: with commas between them), /kb off to none."
@@ -60,25 +58,23 @@ def _in_chat(answer: dict[str, Any]) -> op.Lines:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-async def _told(readers: "Readers", user: UserId, chat: ChatId) -> "BasesOfChat":
+async def _told(user: UserId, chat: ChatId, parts: DatabaseParts) -> "BasesOfChat":
     from klaw.store.kinds import chats
 
-    bound = await readers.run(chats.bound, user, chat)
+    bound = await parts.readers.run(chats.bound, user, chat)
     bases: list[BaseName] = (
         [{"id": each.base.id, "name": each.base.name} for each in bound.bases] if bound is not None else []
     )
     return {"chat": name_of(chat), "bases": bases, "gone": bound.gone if bound is not None else ()}
 
 
-async def _bind(
-    names: Sequence[str], user: UserId, chat: ChatId, readers: "Readers", writer: "Writer", clock: "Clock"
-) -> "BasesOfChat":
+async def _bind(names: Sequence[str], user: UserId, chat: ChatId, parts: Parts) -> "BasesOfChat":
     from klaw.actor.clock import iso
     from klaw.store.kinds import chats
 
-    ids = [(await meant(readers, user, each)).base.id for each in names]
-    await writer.run(chats.bind, user, chat, ids, iso(clock.now()))
-    return await _told(readers, user, chat)
+    ids = [(await meant(parts.readers, user, each)).base.id for each in names]
+    await parts.writer.run(chats.bind, user, chat, ids, iso(parts.clock.now()))
+    return await _told(user, chat, parts)
 
 
 def _chat(asked: OfChat, user: UserId) -> ChatId:
@@ -88,21 +84,21 @@ def _chat(asked: OfChat, user: UserId) -> ChatId:
 
 
 @NOUN.operation("kb_use", KbUse, cli="use", show=_lines, changes=True)
-async def use(asked: KbUse, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "BasesOfChat":
+async def use(asked: KbUse, caller: Caller, parts: Parts) -> "BasesOfChat":
     """Answer a chat from these bases, and from no others."""
-    return await _bind(asked.bases, user, _chat(asked, user), readers, writer, clock)
+    return await _bind(asked.bases, caller.user, _chat(asked, caller.user), parts)
 
 
 @NOUN.operation("kb_off", OfChat, cli="off", show=_lines, changes=True)
-async def off(asked: OfChat, user: UserId, readers: "Readers", writer: "Writer", clock: "Clock") -> "BasesOfChat":
+async def off(asked: OfChat, caller: Caller, parts: Parts) -> "BasesOfChat":
     """Answer a chat from no base."""
-    return await _bind((), user, _chat(asked, user), readers, writer, clock)
+    return await _bind((), caller.user, _chat(asked, caller.user), parts)
 
 
 @NOUN.operation("kb_chat", OfChat, cli="chat", show=_lines, offline=True)
-async def of_chat(asked: OfChat, user: UserId, readers: "Readers") -> "BasesOfChat":
+async def of_chat(asked: OfChat, caller: Caller, parts: DatabaseParts) -> "BasesOfChat":
     """Show from which bases a chat is answered."""
-    return await _told(readers, user, _chat(asked, user))
+    return await _told(caller.user, _chat(asked, caller.user), parts)
 
 
 @NOUN.operation(
@@ -113,24 +109,22 @@ async def of_chat(asked: OfChat, user: UserId, readers: "Readers") -> "BasesOfCh
     scope=op.Scope.CHAT,
     slash=op.Slash(word="/kb", help="answer this chat from knowledge bases: /kb use NAME, /kb off", rest="text"),
 )
-async def in_chat(
-    asked: KbInChat, user: UserId, chat: ChatId, readers: "Readers", writer: "Writer", clock: "Clock"
-) -> dict[str, Any]:
+async def in_chat(asked: KbInChat, caller: Caller, parts: Parts) -> dict[str, Any]:
     """List the bases and those that this chat is answered from, or bind it to some."""
     from klaw.store.kinds.knowledge import bases
 
-    mine = await readers.run(bases.of_user, user)
+    mine = await parts.readers.run(bases.of_user, caller.user)
     word, _, rest = (asked.text or "").strip().partition(" ")
     if word.casefold() in _OFF and not rest:
-        told = await _bind((), user, chat, readers, writer, clock)
+        told = await _bind((), caller.user, caller.here, parts)
     elif word.casefold() in _USE and rest.strip():
         written = {each.base.name.casefold(): each.base.name for each in mine}  # a chat is no place for exact case
         whole = [rest.strip()] if rest.strip().casefold() in written else rest.split(",")
         names = [written.get(each.strip().casefold(), each.strip()) for each in whole if each.strip()]
-        told = await _bind(names, user, chat, readers, writer, clock)
+        told = await _bind(names, caller.user, caller.here, parts)
     elif word:
         raise op.OperationError("bad_args", _USAGE, field="text")
     else:
-        told = await _told(readers, user, chat)
+        told = await _told(caller.user, caller.here, parts)
     listed = [{"id": each.base.id, "name": each.base.name, "description": each.base.description} for each in mine]
     return {**told, "all": listed}

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.domain.knowledge import Role, SourceId
-from klaw.domain.names import UserId
 from klaw.domain.text import plural
 from klaw.errors import NotAllowed
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, Parts
 from klaw.operations.kb.noun import NOUN, meant
 
 if TYPE_CHECKING:
-    from klaw.knowledge.parts import Knowledge
     from klaw.operations.answers.knowledge import CheckedBase, CheckedBases
-    from klaw.operations.perform import Caller
 
 MOST_DOCUMENTS = 1_000_000
 
@@ -42,7 +40,7 @@ def _lines(answer: dict[str, Any]) -> op.Shown:
 
 
 @NOUN.operation("kb_check", KbCheck, cli="check", show=_lines, changes=True, deadline_s=3600.0, route="POST check")
-async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Knowledge") -> "CheckedBases":
+async def check(asked: KbCheck, caller: Caller, parts: Parts) -> "CheckedBases":
     """Compare bases with their files and indexes, and say what is not as it should be.
 
     Only its owner may have a base repaired.
@@ -53,37 +51,44 @@ async def check(asked: KbCheck, user: UserId, caller: "Caller", knowledge: "Know
     from klaw.store.kinds.knowledge import bases, documents, sources
     from klaw.store.kinds.knowledge import checking as sql
 
-    core, readers, data_dir = knowledge.core, knowledge.core.readers, knowledge.core.paths.data_dir
-    mine = await readers.run(bases.of_user, user) if asked.base is None else [await meant(readers, user, asked.base)]
-    repairable = {each.base.id for each in mine if each.role is Role.OWNER or caller.any_user}
+    core, readers, data_dir = parts.knowledge.core, parts.knowledge.core.readers, parts.knowledge.core.paths.data_dir
+    mine = (
+        await readers.run(bases.of_user, caller.user)
+        if asked.base is None
+        else [await meant(readers, caller.user, asked.base)]
+    )
+    repairable = {each.base.id for each in mine if each.role is Role.OWNER or caller.operator}
     if asked.repair and asked.base is not None and not repairable:
         raise NotAllowed("you may read this base, and not repair it: ask its owner to")
     told: list[CheckedBase] = []
     again: set[SourceId] = set()
     wrong = 0
     for base in (each.base for each in mine):
-        lost = await readers.run(sql.not_indexed, user, base.id), await readers.run(sql.incomplete, user, base.id)
+        lost = (
+            await readers.run(sql.not_indexed, caller.user, base.id),
+            await readers.run(sql.incomplete, caller.user, base.id),
+        )
         flaws = checking.of_rows(*lost)
         count = 0
-        for source in await readers.run(sources.of_base, user, base.id):
+        for source in await readers.run(sources.of_base, caller.user, base.id):
             listed = partial(documents.of_base, source=source.id, limit=MOST_DOCUMENTS)
-            found = await readers.run(listed, user, base.id)
+            found = await readers.run(listed, caller.user, base.id)
             count += len(found)
             flaws += await core.files.run(partial(checking.files, full=asked.full), data_dir, source, found)
         if base.id in repairable:
             again |= {each.source for each in flaws if each.remedy == checking.READ_AGAIN and each.source is not None}
-        waiting = await readers.run(documents.count_unembedded, user, base.id)
+        waiting = await readers.run(documents.count_unembedded, caller.user, base.id)
         wrong += len(flaws)
         told.append({"id": base.id, "name": base.name, "documents": count, "waiting": waiting, "flaws": flaws})
     orphans: list[checking.Flaw] = []
-    if caller.any_user:
+    if caller.operator:
         known = {each.id for each in await readers.run(sources.every)}
         kept = await core.files.run(originals.every, data_dir)
         orphans = list(checking.of_nothing(await readers.run(sql.orphans), len(kept.keys() - known)))
     if asked.repair:
         for source_id in again:
-            knowledge.indexer.read_again(source_id)
-        if caller.any_user:
+            parts.knowledge.indexer.read_again(source_id)
+        if caller.operator:
             await removal.sweep(readers, core.writer)
     return {
         "bases": told,

@@ -7,14 +7,13 @@ import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.knowledge import DocumentId, Passage, SourceId
-from klaw.domain.names import UserId
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.kb.bases import problem_lines
 from klaw.operations.kb.noun import NOUN, meant
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import DocumentPage, OpenedDocument
-    from klaw.store.engine.database import Readers
 
 MOST_OPENED = 50
 """Passages that are shown at once."""
@@ -75,18 +74,24 @@ def _opened(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
 
 
 @NOUN.operation("kb_documents", KbDocuments, cli="documents", show=_table, offline=True, route="GET {base}/documents")
-async def list_documents(asked: KbDocuments, user: UserId, readers: "Readers") -> "DocumentPage":
+async def list_documents(asked: KbDocuments, caller: Caller, parts: DatabaseParts) -> "DocumentPage":
     """List the documents of a base, and what of them could not be read, by file and page."""
     from klaw.store.kinds.knowledge import documents
 
-    base = (await meant(readers, user, asked.base)).base
+    base = (await meant(parts.readers, caller.user, asked.base)).base
     source = SourceId(asked.source) if asked.source is not None else None
-    counted = await readers.run(documents.count, user, base.id)
+    counted = await parts.readers.run(documents.count, caller.user, base.id)
     total = sum(
         each.with_problems if asked.problems else each.documents for each in counted if source in (None, each.source)
     )
-    found = await readers.run(
-        documents.of_base, user, base.id, source=source, problems=asked.problems, limit=asked.limit, offset=asked.offset
+    found = await parts.readers.run(
+        documents.of_base,
+        caller.user,
+        base.id,
+        source=source,
+        problems=asked.problems,
+        limit=asked.limit,
+        offset=asked.offset,
     )
     return {"base": base.id, "name": base.name, "count": total, "documents": found, "next": asked.following(total)}
 
@@ -94,30 +99,38 @@ async def list_documents(asked: KbDocuments, user: UserId, readers: "Readers") -
 @NOUN.operation(
     "kb_open", KbOpen, cli="open", show=_opened, offline=True, route="GET documents/{document}", mcp="open_document"
 )
-async def open_document(asked: KbOpen, user: UserId, readers: "Readers") -> "OpenedDocument":
+async def open_document(asked: KbOpen, caller: Caller, parts: DatabaseParts) -> "OpenedDocument":
     """Show the text of a document: around a range of characters, as citations have it, or of a page.
 
     Without a range from the beginning. next and previous are the start for what follows and what stands before.
     """
     from klaw.store.kinds.knowledge import bases, documents
 
-    document = await readers.run(documents.get, user, DocumentId(asked.document))
-    base = (await readers.run(bases.get, user, document.base)).base
+    document = await parts.readers.run(documents.get, caller.user, DocumentId(asked.document))
+    base = (await parts.readers.run(bases.get, caller.user, document.base)).base
     first, last = 0, MOST_OPENED - 1
     if asked.page is not None or asked.start or asked.end:
         if asked.page is not None:
-            found = await readers.run(documents.passages_of_page, user, document.id, asked.page, MOST_OPENED)
+            found = await parts.readers.run(
+                documents.passages_of_page, caller.user, document.id, asked.page, MOST_OPENED
+            )
         else:
             start = asked.start or 0
             end = max(asked.end or start, start + 1)
-            found = await readers.run(documents.passages_between, user, document.id, start, end, MOST_OPENED)
+            found = await parts.readers.run(
+                documents.passages_between, caller.user, document.id, start, end, MOST_OPENED
+            )
         if not found:
             raise op.OperationError(
                 "unknown_page", "the document has no such place: it may be another one now", field="document"
             )
         first, last = max(0, found[0].ordinal - asked.around), found[-1].ordinal + asked.around
-    shown = await readers.run(
-        documents.passages, user, document.id, first=max(0, first - 1), limit=min(last - first, MOST_OPENED + 40) + 3
+    shown = await parts.readers.run(
+        documents.passages,
+        caller.user,
+        document.id,
+        first=max(0, first - 1),
+        limit=min(last - first, MOST_OPENED + 40) + 3,
     )
     inside = [each for each in shown if first <= each.ordinal <= last]
     before = [each.start for each in shown if each.ordinal < first]

@@ -3,15 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from klaw.domain.knowledge import SourceId
-from klaw.domain.names import UserId
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, Parts
 from klaw.operations.kb.noun import NOUN
 from klaw.operations.kb.sources import OfSource
 
 if TYPE_CHECKING:
-    from klaw.knowledge.indexer import Indexer
     from klaw.operations.answers.knowledge import RefreshedSource
-    from klaw.store.engine.database import Readers
 
 
 def _lines(answer: dict[str, Any]) -> op.Lines:
@@ -20,12 +18,12 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("kb_refresh", OfSource, cli="refresh", show=_lines, changes=True, route="POST sources/{source}/refresh")
-async def refresh(asked: OfSource, user: UserId, readers: "Readers", indexer: "Indexer") -> "RefreshedSource":
+async def refresh(asked: OfSource, caller: Caller, parts: Parts) -> "RefreshedSource":
     """Look at a source again: read what could not be read, compare each file with what was read of it, fetch a page."""
     from klaw.store.kinds.knowledge import bases, sources
 
-    source = await readers.run(sources.get, user, SourceId(asked.source))
-    await readers.run(bases.editable, user, source.base)
-    state = indexer.state_of(source.id)
-    indexer.read_again(source.id)
+    source = await parts.readers.run(sources.get, caller.user, SourceId(asked.source))
+    await parts.readers.run(bases.editable, caller.user, source.base)
+    state = parts.knowledge.indexer.state_of(source.id)
+    parts.knowledge.indexer.read_again(source.id)
     return {"source": source.id, "name": source.name, "problem": state.text if state is not None else ""}

@@ -9,6 +9,7 @@ from klaw.domain.knowledge import SourceId
 from klaw.domain.names import UserId, name_of
 from klaw.domain.text import plural
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, Parts
 from klaw.operations.kb.noun import NOUN, OfBase, meant
 from klaw.operations.kb.sources import OfSource
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from klaw.memory.forget.forget import Forgetter
     from klaw.memory.forget.values import Cleaned
     from klaw.operations.answers.knowledge import RemovedOfBase
-    from klaw.operations.perform import Caller
     from klaw.store.forget.knowledge import Going
 
 
@@ -66,31 +66,27 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("kb_delete", KbDelete, cli="delete", show=_lines, changes=True, deadline_s=_LONG_S, confirm=_CONFIRM)
-async def delete(
-    asked: KbDelete, user: UserId, caller: "Caller", knowledge: "Knowledge", forgetter: "Forgetter"
-) -> "RemovedOfBase":
+async def delete(asked: KbDelete, caller: Caller, parts: Parts) -> "RemovedOfBase":
     """Delete a base with all that was made of its sources, and show what still holds it. Folders and pages stay."""
     from klaw.store.forget.knowledge import look
 
-    readers = knowledge.core.readers
-    base = (await meant(readers, user, asked.base)).base.id
-    going = await readers.run(partial(look, base=base), user)
-    return await _remove(going, asked.dry_run, user, caller, knowledge, forgetter)
+    readers = parts.knowledge.core.readers
+    base = (await meant(readers, caller.user, asked.base)).base.id
+    going = await readers.run(partial(look, base=base), caller.user)
+    return await _remove(going, asked.dry_run, caller.user, caller, parts.knowledge, parts.memory.forgetter)
 
 
 @NOUN.operation(
     "kb_remove", KbRemove, cli="remove", show=_lines, changes=True, deadline_s=_LONG_S, confirm=_CONFIRM,
     route="DELETE sources/{source}",
 )  # fmt: skip
-async def remove(
-    asked: KbRemove, user: UserId, caller: "Caller", knowledge: "Knowledge", forgetter: "Forgetter"
-) -> "RemovedOfBase":
+async def remove(asked: KbRemove, caller: Caller, parts: Parts) -> "RemovedOfBase":
     """Remove a source from its base with all that was made of it, and show what still holds it."""
     from klaw.store.forget.knowledge import look
 
-    readers = knowledge.core.readers
-    going = await readers.run(partial(look, source=SourceId(asked.source)), user)
-    return await _remove(going, asked.dry_run, user, caller, knowledge, forgetter)
+    readers = parts.knowledge.core.readers
+    going = await readers.run(partial(look, source=SourceId(asked.source)), caller.user)
+    return await _remove(going, asked.dry_run, caller.user, caller, parts.knowledge, parts.memory.forgetter)
 
 
 async def _remove(
@@ -106,15 +102,15 @@ async def _remove(
         "documents": going.documents,
         "passages": going.passages,
         "cited": [{"chat": name_of(each.chat), "seq": each.seq, "cited": each.cited} for each in going.cited],
-        "cited_by_others": going.others if caller.any_user else None,  # it says what others ask
-        "everywhere": caller.any_user,
+        "cited_by_others": going.others if caller.operator else None,  # it says what others ask
+        "everywhere": caller.operator,
     }
     if dry_run:
         return answer
     core, graphs = knowledge.core, knowledge.graphs
-    done = await removal.remove(going, user, core, graphs, forgetter, everywhere=caller.any_user)
+    done = await removal.remove(going, user, core, graphs, forgetter, everywhere=caller.operator)
     knowledge.indexer.nudge()
-    lines = done.lines if caller.any_user else None
+    lines = done.lines if caller.operator else None
     return cast("RemovedOfBase", {**answer, "looked_for": len(going.pieces), **_proof(done), "lines": lines})
 
 

@@ -5,16 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.domain.names import UserId
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.kb.noun import NOUN, meant
 
 if TYPE_CHECKING:
-    from klaw.actor.clock import Clock
-    from klaw.config.schema import EngineConfig
-    from klaw.memory.embed.embedder import Embedder
     from klaw.operations.answers.knowledge import PassagesFound
-    from klaw.store.engine.database import Readers
 
 _WHY = {
     "no_content": "the question has no word that could be searched for",
@@ -51,9 +47,7 @@ def _lines(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
 @NOUN.operation(
     "kb_search", KbSearch, cli="search", show=_lines, offline=True, route="GET {base}/search", mcp="search_knowledge"
 )
-async def search(
-    asked: KbSearch, user: UserId, readers: "Readers", embedder: "Embedder", config: "EngineConfig", clock: "Clock"
-) -> "PassagesFound":
+async def search(asked: KbSearch, caller: Caller, parts: DatabaseParts) -> "PassagesFound":
     """Find the passages of a base that a chat is given for a question.
 
     base is a name or id that knowledge_bases tells. Nothing relevant is a result too; nothing says why. open_document
@@ -62,9 +56,9 @@ async def search(
     from klaw.knowledge.search import KnowledgeSearch
     from klaw.operations.answers.knowledge import FoundPassage
 
-    base = (await meant(readers, user, asked.base)).base
-    passages = KnowledgeSearch(readers, embedder, config.auto_rag, clock)
-    found = await passages.search(asked.query, [base.id], user, max_tokens=config.kb.max_tokens)
+    base = (await meant(parts.readers, caller.user, asked.base)).base
+    passages = KnowledgeSearch(parts.readers, parts.embedder, parts.config.auto_rag, parts.clock)
+    found = await passages.search(asked.query, [base.id], caller.user, max_tokens=parts.config.kb.max_tokens)
     shown = found.candidates if asked.all else found.kept
     return {
         "base": base.id,

@@ -14,19 +14,16 @@ from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, normalized
 from klaw.errors import KlawError, ToolRefused
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, Parts
 from klaw.operations.kb.noun import NOUN, OfBase, meant
 from klaw.operations.uploads import PIECE_BYTES, UploadId, piece
 
 if TYPE_CHECKING:
     from klaw.core import Core
-    from klaw.knowledge.graph.graphs import Graphs
     from klaw.knowledge.indexer import Indexer
     from klaw.operations.answers.chats import UploadedPiece
     from klaw.operations.answers.knowledge import AddedSource, Sources
-    from klaw.operations.perform import Caller
     from klaw.store.engine.database import Readers
-    from klaw.store.engine.writer import Writer
-    from klaw.store.originals import Originals
 
 GRAPHS = frozenset({".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".jsonld"})
 """Names of files that end so are graphs."""
@@ -113,40 +110,42 @@ def _counts(counted: Any, nothing: Mapping[str, int]) -> dict[str, int]:
 
 
 @NOUN.operation("kb_upload", KbUpload, changes=True, route="POST uploads")
-async def upload(asked: KbUpload, user: UserId, core: "Core", originals: "Originals") -> "UploadedPiece":
+async def upload(asked: KbUpload, caller: Caller, parts: Parts) -> "UploadedPiece":
     """Upload a piece of a file, which becomes a source by kb_add. A whole file: POST /api/v1/kb/{base}/files."""
-    named = asked.upload or core.new_id()
-    return {"upload": named, "size": await originals.add(user, named, asked.offset, piece(asked.data))}
+    named = asked.upload or parts.core.new_id()
+    return {
+        "upload": named,
+        "size": await parts.core.originals.add(caller.user, named, asked.offset, piece(asked.data)),
+    }
 
 
 @NOUN.operation("kb_add", KbAdd, cli="add", show=_added, changes=True, deadline_s=120.0, route="POST {base}/sources")
-async def add(
-    asked: KbAdd, user: UserId, caller: "Caller", core: "Core", readers: "Readers", writer: "Writer",
-    originals: "Originals", graphs: "Graphs", indexer: "Indexer",
-) -> "AddedSource":  # fmt: skip
+async def add(asked: KbAdd, caller: Caller, parts: Parts) -> "AddedSource":  # fmt: skip
     """Add a file, a folder, a web page or a graph to a base."""
     from klaw.store.kinds.knowledge import bases, sources
 
-    base = await readers.run(bases.editable, user, (await meant(readers, user, asked.base)).base.id)
-    source = SourceId(core.new_id())
+    base = await parts.readers.run(
+        bases.editable, caller.user, (await meant(parts.readers, caller.user, asked.base)).base.id
+    )
+    source = SourceId(parts.core.new_id())
     found: Source | KlawError
     try:
-        made = await _made(asked, base, source, "" if caller.any_user else user, core)
+        made = await _made(asked, base, source, "" if caller.operator else caller.user, parts.core)
         if made.kind is SourceKind.SPARQL:
-            await graphs.check(made)
+            await parts.knowledge.graphs.check(made)
         if asked.upload is not None:
-            kept = await originals.keep(user, asked.upload, source)
+            kept = await parts.core.originals.keep(caller.user, asked.upload, source)
             made = attrs.evolve(made, sha256=kept.sha256, size=kept.size)
-        found = await writer.run(sources.add, user, made, core.config.kb.max_user_bytes)
+        found = await parts.writer.run(sources.add, caller.user, made, parts.core.config.kb.max_user_bytes)
     except KlawError as error:  # whatever else happens, what is left is removed later
         found = error
     is_new = isinstance(found, Source) and found.id == source
     if asked.upload is not None and not is_new:
-        await originals.discard(user, asked.upload)
-        await originals.remove(source)
+        await parts.core.originals.discard(caller.user, asked.upload)
+        await parts.core.originals.remove(source)
     if isinstance(found, KlawError):
         raise found
-    indexer.nudge()
+    parts.knowledge.indexer.nudge()
     return {"source": found, "added": is_new}
 
 
@@ -206,7 +205,11 @@ async def _public(where: str, ports: Container[int]) -> str:
 
 
 @NOUN.operation("kb_sources", OfBase, cli="sources", show=_table, route="GET {base}/sources")
-async def list_sources(asked: OfBase, user: UserId, readers: "Readers", indexer: "Indexer") -> "Sources":
+async def list_sources(asked: OfBase, caller: Caller, parts: Parts) -> "Sources":
     """List the sources of a base, with how many documents of each were read."""
-    base = (await meant(readers, user, asked.base)).base
-    return {"base": base.id, "name": base.name, "sources": await told(readers, indexer, user, base.id)}
+    base = (await meant(parts.readers, caller.user, asked.base)).base
+    return {
+        "base": base.id,
+        "name": base.name,
+        "sources": await told(parts.readers, parts.knowledge.indexer, caller.user, base.id),
+    }

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from klaw.config.paths import open_private
-from klaw.store.search import tokenizer
+from klaw.store.engine import tokenizer
 
 BUSY_TIMEOUT_MS = 5_000
 """Only ``klaw`` commands on a stopped server can collide with anything; the server has one writer."""

@@ -61,13 +61,33 @@ def _whole(pieces: list[bytes], size: int, longest: int | None) -> Iterator[byte
         yield b"".join(reversed(pieces))
 
 
+FAULTS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+    AttributeError,
+    apsw.MismatchError,
+    apsw.TooBigError,
+)
+"""What a line that is none of its kind may cause."""
+
+
+def parse(line: bytes) -> dict[str, Any]:
+    """The JSON object in a line. Raises one of FAULTS."""
+    record = json.loads(line)
+    if not isinstance(record, dict):
+        raise TypeError("no object")
+    return record
+
+
 def record_of(line: bytes) -> dict[str, Any] | None:
     """The JSON object in a line, None if there is none."""
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):  # also covers UnicodeDecodeError
+        return parse(line)
+    except FAULTS:
         return None
-    return record if isinstance(record, dict) else None
 
 
 KEY = "log_stamps"

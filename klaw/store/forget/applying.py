@@ -22,15 +22,16 @@ from klaw.domain.person import Finder
 from klaw.store.changes import Change, Kind, line, path, record
 from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
+from klaw.store.engine.full_text import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quoting
 from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines
 from klaw.store.forget.quoting import Looked, Place
 from klaw.store.forget.scope import Said, Scope, Seen, Wanted, fact_texts, is_read, read_said, scope
 from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, topic_changes, topics, turns
+from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.rows import dumps
 from klaw.store.search import coverage, vector_codes
-from klaw.store.search.fulltext import index_row, unindex_row
 
 _PENDING = "forget_pending"
 """In ``meta``, with ``:`` and its number behind it: a forgetting that may not be finished in the logs. Without a
@@ -306,6 +307,8 @@ def _wait_no_more(connection: apsw.Connection, entry: int) -> None:
 
 FORGET: Kind[Forgetting] = Kind(
     what="forget",
+    plural="forgettings",
+    cls=Forgetting,
     counted="forgets",
     ops={"put": Forgetting, "remove": None},
     key=Form(lambda key: JOURNAL.read(int(key), int) if key else None, lambda done: "" if done is None else str(done)),
@@ -315,6 +318,7 @@ FORGET: Kind[Forgetting] = Kind(
         f"DELETE FROM meta WHERE substr(key, 1, {len(meta.LAST_FORGETTING)}) = '{meta.LAST_FORGETTING}'",  # noqa: S608
     ),
 )
+KINDS.append(FORGET)
 
 
 # -- names of people, in receipts and runs ----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 from klaw.domain.forget import MARK, Quotes
 from klaw.domain.names import name_of
 from klaw.store import changes, rows
-from klaw.store.engine.line_inserter import FAULTS, parse
+from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.forget import applying
 from klaw.store.forget.entry import ForgetEntry, Lines
 from klaw.store.forget.quoting import is_said_again

@@ -21,7 +21,7 @@ from klaw.domain.person import Finder
 from klaw.errors import CoreUnreadable, StorageError
 from klaw.store import changes
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.line_inserter import FAULTS, parse
+from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.log_rewrite import STEP_BYTES, LogRewrite
 from klaw.store.engine.transaction import Stopped, Transaction, WriteRequest, commit_group
 from klaw.store.forget import applying, quoting

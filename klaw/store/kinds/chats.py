@@ -18,10 +18,10 @@ from klaw.domain.person import Finder
 from klaw.errors import InvalidValue, NoSuchChat, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import Table
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds.knowledge import bases as kb
 from klaw.store.kinds.knowledge.bases import Membership
-from klaw.store.rebuild.tables import Table
 
 
 @attrs.frozen(kw_only=True)
@@ -133,6 +133,11 @@ WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
 
 CHAT: Kind[ChatMark] = Kind(
     what="chat",
+    plural="chats",
+    cls=ChatMark,
+    table="chats",
+    id="chat_id",
+    key_of=name_of,
     counted="chats",
     ops={"put": ChatMark},
     key=Form(chat_name, str),

@@ -21,11 +21,12 @@ from klaw.convert import Wire
 from klaw.domain import core_memory as core
 from klaw.domain.core_memory import MAX_BYTES, Document, dump, parse
 from klaw.domain.names import UserId
+from klaw.domain.notes import Quotes
 from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidValue, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import table
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import table
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +51,7 @@ _PUT = "INSERT OR REPLACE INTO core_memory (user_id, document, replaces, updated
 class CorePut:
     """A user's core memory as it became."""
 
-    document: Document
+    document: Annotated[Document, Quotes()]
     replaces: str
     """See ``CoreRow``."""
 
@@ -64,6 +65,13 @@ def _apply(connection: apsw.Connection, change: Change[CorePut]) -> None:
 _CONTENT = table("core memory", "core_memory", "user_id", "user_id, document, updated_at", first="", small=True)
 CORE: Kind[CorePut] = Kind(
     what="core",
+    plural="core memory",
+    cls=CorePut,
+    table="core_memory",
+    id="user_id",
+    changed="",
+    on_purpose=True,
+    key_of=lambda _user: "",
     counted="core",
     ops={"put": CorePut},
     apply=_apply,

@@ -12,11 +12,9 @@ from klaw.domain.names import UserId
 from klaw.errors import FactExists, InvalidValue, NoSuchFact, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine import tables, vector_model
+from klaw.store.engine.full_text import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild import tables
-from klaw.store.search import passages
-from klaw.store.search.fulltext import index_row, unindex_row
-from klaw.store.search.passages import PassageVector
 
 _FACTS = rows.Rows(Fact, "facts")
 
@@ -110,6 +108,7 @@ def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> lis
 _PRESENT = "SELECT rowid, text FROM facts WHERE user_id = ? AND id = ?"
 _PUT = rows.upsert("facts", Fact, "rowid", "entry", "normal")
 _REMOVE = "DELETE FROM facts WHERE rowid = ?"
+_PUT_VECTOR = "INSERT OR REPLACE INTO vec_facts (rowid, embedding) VALUES (?, ?)"
 _DROP_VECTOR = "DELETE FROM vec_facts WHERE rowid = ?"
 
 
@@ -152,6 +151,13 @@ def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | N
 _CONTENT = "entry, rowid, normal, superseded_by"
 FACT: Kind[Fact] = Kind(
     what="fact",
+    plural="facts",
+    cls=Fact,
+    table="facts",
+    full_text=True,
+    vectors="vec_facts",
+    past="fact_changes",
+    on_purpose=True,
     counted="facts",
     ops={"put": Fact, "remove": None},
     beside=("user_id", "id"),
@@ -226,7 +232,9 @@ def put(
     tx.journal(FACT.put(fact.user, fact.id, fact, fact.updated_at))
     rowid = rowid_of(tx.connection, fact.user, fact.id)
     if vector is not None and fact.active and rowid is not None:
-        passages.store(tx.connection, vector.model_id, [PassageVector("fact", rowid, fact.text, vector.vector)])
+        for each in vector_model.fitting(tx.connection, vector.model_id, [vector]):
+            tx.connection.execute("UPDATE facts SET vector_model = ? WHERE rowid = ?", (each.model_id, rowid))
+            tx.connection.execute(_PUT_VECTOR, (rowid, each.vector))
     return fact
 
 

@@ -9,10 +9,12 @@ import attrs
 
 from klaw.convert import Wire
 from klaw.domain.names import LOCAL_USER, UserId
+from klaw.domain.notes import Quotes
 from klaw.store import rows
+from klaw.store.changes import Kind
+from klaw.store.engine.full_text import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import topics
-from klaw.store.search.fulltext import index_row, unindex_row
 
 
 @attrs.frozen(kw_only=True)
@@ -21,9 +23,9 @@ class Chunk:
 
     line: int
     """Where it begins, from 1."""
-    heading: str
+    heading: Annotated[str, Quotes()]
     """The headings that it stands under, outermost first, with `` > `` between them; may be empty."""
-    text: str
+    text: Annotated[str, Quotes()]
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +48,17 @@ class MemoryFile:
     """Changes with the file."""
 
 
+CHUNK: Kind[StoredChunk] = Kind(
+    what="memory_file",
+    plural="memory files",
+    cls=StoredChunk,
+    table="chunks",
+    id="rowid",
+    changed="rowid",
+    full_text=True,
+    vectors="vec_chunks",
+    on_purpose=True,
+)
 _FILES = rows.Rows(MemoryFile, "memory_files")
 _CHUNKS = rows.Rows(StoredChunk, "chunks")
 

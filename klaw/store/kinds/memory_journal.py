@@ -1,4 +1,4 @@
-"""The memory journal's table of kinds."""
+"""KINDS, the table of all kinds of things that Klaw keeps, and the memory journal's lines of most of them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,31 +7,54 @@ import apsw
 
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
-from klaw.store.forget import applying
-from klaw.store.kinds import chats, core_memory, facts, people, summaries, tasks, topic_changes, usage
+from klaw.store.kinds import (
+    chats,
+    core_memory,
+    facts,
+    memory_files,
+    messages,
+    people,
+    runs,
+    summaries,
+    tasks,
+    tool_notes,
+    topic_changes,
+    turns,
+    usage,
+)
 from klaw.store.kinds.knowledge import bases, sources
 
-KINDS: tuple[Kind[Any], ...] = (
-    tasks.TASK,
+KINDS: list[Kind[Any]] = [
+    messages.MESSAGE,
+    messages.SESSION,
+    turns.TURN,
+    runs.RUN,
     facts.FACT,
     people.PERSON,
     people.MENTION,
     core_memory.CORE,
+    tasks.TASK,
     summaries.SUMMARY,
+    tool_notes.NOTE,
+    topic_changes.TOPIC,
+    topic_changes.TOPIC_CHANGE,
     chats.CHAT,
     bases.BASE,
     sources.SOURCE,
-    topic_changes.TOPIC,
-    applying.FORGET,
+    memory_files.CHUNK,
     usage.DAY,
     usage.SPENT,
-)
-_OF_WORD = {kind.what: kind for kind in KINDS}
+]
+"""All of them; ``store.forget``, which stands above the nouns, adds the kind of its own lines."""
 
 
 def read(record: Mapping[str, Any]) -> Change[Any]:
     """The change of a line. Raises KeyError, TypeError or ValueError for a malformed one."""
-    return _OF_WORD[record["what"]].read(record)
+    what = record["what"]
+    for kind in KINDS:
+        if kind.what == what and kind.ops:
+            return kind.read(record)
+    raise KeyError("what")
 
 
 def clear(connection: apsw.Connection) -> None:

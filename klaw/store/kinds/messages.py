@@ -13,9 +13,10 @@ from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN
 from klaw.domain.message import Kind, Message, NewMessage, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
+from klaw.domain.notes import Quotes
 from klaw.domain.turn import TurnRecord
 from klaw.errors import IdConflict
-from klaw.store import rows
+from klaw.store import changes, rows
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import turns
 
@@ -72,7 +73,7 @@ class Session:
     key: Annotated[int, Wire("chat_key")]
     chat: Annotated[ChatId, Wire("chat_id")]
     user: Annotated[UserId, Wire("user_id")]
-    name: str
+    name: Annotated[str, Quotes(stays=True)]
     model: str | None
     last_seq: int
     segment: int
@@ -81,8 +82,33 @@ class Session:
     updated_at: str
 
 
+MESSAGE: changes.Kind[Message] = changes.Kind(
+    what="message",
+    plural="messages",
+    cls=Message,
+    table="messages",
+    id="rowid",
+    changed="rowid",
+    full_text=True,
+    vectors="vec_messages",
+)
+SESSION: changes.Kind[Session] = changes.Kind(
+    what="session",
+    plural="chats",
+    cls=Session,
+    table="sessions",
+    id="chat_id",
+    changed="",
+    on_purpose=True,
+    key_of=name_of,
+)
 MESSAGES = rows.Rows(Message, "messages")
 SESSIONS = rows.Rows(Session, "sessions")
+
+
+def count_messages(connection: apsw.Connection) -> int:
+    """How many messages there are, of all users."""
+    return int(connection.execute("SELECT count(*) FROM messages").get)
 
 
 def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message | None:

@@ -16,8 +16,8 @@ from klaw.domain.topic import TopicId
 from klaw.errors import InvalidValue, NoSuchPerson, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine import tables
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild import tables
 
 _PEOPLE = rows.Rows(Person, "people", "p")
 _SIZE = len(attrs.fields(Person))
@@ -222,6 +222,11 @@ _CONTENT = """entry, rowid, aliases, merged_into, (SELECT group_concat(normal, c
     SELECT normal FROM person_names WHERE person = people.rowid ORDER BY normal))"""
 PERSON: Kind[Person] = Kind(
     what="person",
+    plural="people",
+    cls=Person,
+    table="people",
+    past="person_changes",
+    on_purpose=True,
     counted="people",
     ops={"put": Person, "remove": None},
     beside=("user_id", "id"),
@@ -233,6 +238,10 @@ PERSON: Kind[Person] = Kind(
 history = PERSON.history
 MENTION: Kind[Mention] = Kind(
     what="mention",
+    plural="mentions",
+    cls=Mention,
+    table="person_mentions",
+    id="entry",
     counted="people",
     ops={"put": Mention},
     apply=_apply_mention,

@@ -15,7 +15,7 @@ from klaw.convert import JOURNAL, Wire
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName, notice_id, run_folder
-from klaw.store import rows
+from klaw.store import changes, rows
 from klaw.store.kinds import messages
 from klaw.store.kinds.messages import CONVERSATIONS, message_line
 from klaw.store.rows import dumps
@@ -125,6 +125,7 @@ def parse_transcript(record: dict[str, Any]) -> Spoken:
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 
+RUN: changes.Kind[Run] = changes.Kind(what="run", plural="runs", cls=Run, table="runs", changed="change")
 _RUNS = rows.Rows(Run, "runs")
 
 

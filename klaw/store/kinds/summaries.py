@@ -16,10 +16,10 @@ from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
+from klaw.store.engine.tables import full_text, table
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages, tool_notes
 from klaw.store.kinds.messages import Session
-from klaw.store.rebuild.tables import full_text, table
 
 _SUMMARIES = rows.Rows(Summary, "summaries")
 
@@ -235,6 +235,11 @@ _CONTENT = f"""{_KEY}, rowid, user_id, segment, first_seq, last_seq, text, token
 _CHANGED = f"SELECT {_KEY} FROM summaries WHERE changed > ?"  # noqa: S608 - constants
 SUMMARY: Kind[SummaryPut] = Kind(
     what="summary",
+    plural="summaries",
+    cls=Summary,
+    table="summaries",
+    id="chat_id || '#' || number",
+    changed="rowid",
     counted="summaries",
     ops={"put": SummaryPut, "remove": None},
     key=Form(read_key, summary_key),

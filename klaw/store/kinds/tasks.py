@@ -11,8 +11,8 @@ from klaw.domain.names import UserId
 from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
 from klaw.errors import NoSuchTask, TaskExists
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import table
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import table
 
 _FIELDS = tuple(field.name for field in attrs.fields(Task) if field.name != "trigger")
 _COLUMNS = ", ".join(("fires", "expression", "zone", "every_s", "at", "user_id", *_FIELDS[1:]))
@@ -76,6 +76,12 @@ _CONTENT = (
 )
 TASK: Kind[Task] = Kind(
     what="task",
+    plural="tasks",
+    cls=Task,
+    table="tasks",
+    id="name",
+    changed="",
+    on_purpose=True,
     counted="tasks",
     ops={"put": Task, "remove": None},
     key=Form(task_name, str),

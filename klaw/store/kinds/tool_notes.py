@@ -7,7 +7,8 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary, ToolNote
-from klaw.store.search.fulltext import index_row, unindex_row
+from klaw.store.changes import Kind
+from klaw.store.engine.full_text import index_row, unindex_row
 
 MANY = 1_000
 """Notes of one summary; row ids leave room for so many."""
@@ -62,6 +63,16 @@ def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) 
     return found
 
 
+NOTE: Kind[ToolNote] = Kind(
+    what="tool_note",
+    plural="tool notes",
+    cls=ToolNote,
+    table="tool_notes",
+    id="rowid",
+    changed="rowid",
+    full_text=True,
+    vectors="vec_tool_notes",
+)
 CLEAR = (
     "DELETE FROM vec_tool_notes",
     "DELETE FROM tool_notes",

@@ -13,12 +13,13 @@ import attrs
 
 from klaw.convert import JOURNAL, Form, Wire
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.topic import TopicId
+from klaw.domain.notes import Quotes
+from klaw.domain.topic import Topic, TopicId
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import entries, full_text, table
 from klaw.store.kinds import topics
 from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
-from klaw.store.rebuild.tables import entries, full_text, table
 from klaw.store.rows import dumps
 
 ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
@@ -34,7 +35,7 @@ class TopicChange:
     chat: Annotated[ChatId, Wire("chat_id")]
     op: ChangeOp
     by: Author
-    before: tuple[TopicState, ...]
+    before: Annotated[tuple[TopicState, ...], Quotes()]
     """The topics that it changed or ended, as they were, with all their messages."""
     after: tuple[TopicId, ...]
     """The topics that it made or changed."""
@@ -225,6 +226,11 @@ _REWRITTEN = "SELECT entry FROM topic_changes WHERE changed > ?"
 
 TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     what="topic",
+    plural="topics",
+    cls=Topic,
+    table="topics",
+    full_text=True,
+    vectors="vec_topics",
     counted="topics",
     ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),
@@ -236,4 +242,12 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
         entries("changes of topics", "topic_changes", _COLUMNS, changed=_REWRITTEN),
         full_text("full text of topics", "topics_fts"),
     ),
+)
+TOPIC_CHANGE: Kind[TopicChange] = Kind(
+    what="topic_change",
+    plural="changes of topics",
+    cls=TopicChange,
+    table="topic_changes",
+    id="entry",
+    changed="changed",
 )

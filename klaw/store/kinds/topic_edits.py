@@ -13,11 +13,10 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
 from klaw.errors import NoSuchChange, NoSuchTopic, StorageError, TopicChanged
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds import topic_changes, topics
+from klaw.store.kinds import topic_changes, topic_vectors, topics
 from klaw.store.kinds.topic_changes import TOPIC
+from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
-from klaw.store.search import topic_vectors
-from klaw.store.search.topic_vectors import TopicVector
 
 _MOST = 1 << 62
 

@@ -14,8 +14,8 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.store import rows
 from klaw.store.changes import Change, RowIds
+from klaw.store.engine.full_text import index_row, unindex_row
 from klaw.store.kinds import messages
-from klaw.store.search.fulltext import index_row, unindex_row
 
 TOPICS = rows.Rows(Topic, "topics")
 

@@ -12,7 +12,8 @@ from klaw.domain import context_used
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.store import rows
-from klaw.store.rebuild.tables import Table
+from klaw.store.changes import Kind
+from klaw.store.engine.tables import Table
 
 TURNS = "turns"
 
@@ -31,6 +32,9 @@ def parse(record: dict[str, Any]) -> TurnRecord:
     return JOURNAL.read(record, TurnRecord)
 
 
+TURN: Kind[TurnRecord] = Kind(
+    what="turn", plural="receipts", cls=TurnRecord, table="turns", id="turn_id", changed="rowid"
+)
 _TURNS = rows.Rows(TurnRecord, "turns")
 _INSERT = rows.insert("turns", TurnRecord).replace("INSERT", "INSERT OR IGNORE", 1)
 

@@ -16,9 +16,9 @@ from klaw.convert import JOURNAL, Check, Form, Wire
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.usage import FIELDS, Spent
 from klaw.store.changes import Change, Kind, RowIds, ranges
+from klaw.store.engine import tables
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild import tables
 from klaw.store.rows import dumps
 
 By = Literal["chat", "model", "day", "task", "source"]
@@ -202,6 +202,8 @@ def _apply_charge(connection: apsw.Connection, change: Change[Charge]) -> None:
 
 DAY: Kind[DrawnDay] = Kind(
     what="day",
+    plural="days drawn into facts",
+    cls=DrawnDay,
     counted="days",
     ops={"put": DrawnDay},
     key=Form(date, date),
@@ -211,6 +213,8 @@ DAY: Kind[DrawnDay] = Kind(
 )
 SPENT: Kind[Charge] = Kind(
     what="spent",
+    plural="spending in the background",
+    cls=Charge,
     counted="spendings",
     ops={"put": Charge},
     key=Form(source, source),

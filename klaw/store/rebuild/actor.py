@@ -22,9 +22,10 @@ from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import Started, Vitals
 from klaw.actor.threads import Threads
 from klaw.errors import ActorStopped, KlawError
-from klaw.store.engine import connect
+from klaw.store.engine import connect, vector_model
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.database import Readers
+from klaw.store.engine.tables import Bound
 from klaw.store.engine.writer import Writer
 from klaw.store.rebuild import documents, logs
 from klaw.store.rebuild.building import Building
@@ -32,7 +33,6 @@ from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room
 from klaw.store.rebuild.filling import take_over
 from klaw.store.rebuild.handover import Mark, end_reading, hand_over, mark_commits
-from klaw.store.rebuild.tables import Bound
 from klaw.store.rebuild.values import Options, Progress, ReindexRefused, Report, TableComparison, Vectors
 from klaw.store.search import vectors
 
@@ -256,7 +256,7 @@ class _Job:
         """All documents and vectors that the database in use has now. The few that it gets later are made again."""
         assert self._live is not None
         await self._steps(documents.take_over(building.connection, self._live, slice_s=self.reindexer.slice_s))
-        model = await self._threads.run(vectors.model, self._live)
+        model = await self._threads.run(vector_model.current, self._live)
         if model is not None:
             await self._threads.run(_prepare_vectors, building, model)
             if not self.options.embed_again:

@@ -15,13 +15,13 @@ import structlog
 from klaw.store import migrations
 from klaw.store.engine import connect, meta
 from klaw.store.engine.connect import DAMAGE
-from klaw.store.engine.line_inserter import LOG_KINDS, LineInserter, LogKind
 from klaw.store.engine.log_files import files
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.kinds import memory_journal, runs
+from klaw.store.kinds.messages import count_messages
 from klaw.store.rebuild.files import Places, remove
+from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter, LogKind
 from klaw.store.rebuild.logs import RecordIndex, grown, lines
-from klaw.store.rebuild.tables import count_messages
 from klaw.store.rebuild.values import Phase, Progress, Tally
 
 STATE_KEY = "reindex"

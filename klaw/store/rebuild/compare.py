@@ -14,9 +14,10 @@ import apsw
 
 from klaw.domain.task import Run
 from klaw.domain.turn import TurnRecord
+from klaw.store.engine import vector_model
+from klaw.store.engine.tables import Bound, Row, Table, full_text, table
 from klaw.store.kinds import messages, turns
 from klaw.store.kinds.memory_journal import KINDS
-from klaw.store.rebuild.tables import Bound, Row, Table, full_text, table
 from klaw.store.rebuild.values import Progress, Side, TableComparison
 from klaw.store.rows import columns, dumps
 from klaw.store.search import vectors
@@ -174,7 +175,7 @@ def _merge(
 
 
 def _compare_vectors(live: apsw.Connection, built: apsw.Connection) -> Steps:
-    if vectors.model(live) != vectors.model(built):
+    if vector_model.current(live) != vector_model.current(built):
         # Another model's: nothing can be compared, and nothing has to be the same.
         yield Progress("compare")
         return _Table("vectors").result(missing_is_fine=True)

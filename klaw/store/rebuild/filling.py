@@ -8,11 +8,12 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.errors import ModelError
+from klaw.store.engine import vector_model
 from klaw.store.engine.connect import DAMAGE
-from klaw.store.kinds import messages
-from klaw.store.rebuild.tables import END
+from klaw.store.engine.tables import END
+from klaw.store.kinds import messages, topic_vectors
 from klaw.store.rebuild.values import Embeds, Progress
-from klaw.store.search import knowledge_vectors, passages, token_codes, topic_vectors, vectors
+from klaw.store.search import knowledge_vectors, passages, token_codes, vectors
 
 EMBED_ROWS = 32
 """Rows embedded between two commits: what a kill costs."""
@@ -82,7 +83,7 @@ def _store(built: apsw.Connection, made: dict[int, tuple[bytes, bytes | None]]) 
 def _copy_facts(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
     """Returns up to which row that was; None when there are no more."""
     found = passages.fact_vectors(live, after, limit)
-    model = vectors.model(live)
+    model = vector_model.current(live)
     if not found or model is None:
         return None
     with built:

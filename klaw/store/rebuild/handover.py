@@ -13,15 +13,15 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.errors import StorageError
-from klaw.store.engine import meta
+from klaw.store.engine import meta, vector_model
 from klaw.store.engine.connect import DAMAGE
+from klaw.store.engine.tables import Bound
 from klaw.store.engine.transaction import Stopped
+from klaw.store.kinds.last_numbers import last_numbers
 from klaw.store.rebuild import documents, logs
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.compare import compare_tail
 from klaw.store.rebuild.files import Places, decide, exchange
-from klaw.store.rebuild.tables import Bound, last_numbers
-from klaw.store.search import vectors
 
 log = structlog.get_logger("klaw.writer")
 
@@ -78,7 +78,7 @@ def hand_over(
     building = Building(places, slice_s=float("inf"))
     try:
         building.reopen(positions)
-        if vectors.model(building.connection) != vectors.model(stopped.connection):
+        if vector_model.current(building.connection) != vector_model.current(stopped.connection):
             return "the embedding model is being changed: run it again when that has ended"
         for _step in building.read(logs.sizes(stopped.data_dir), whole=False):
             pass

@@ -16,16 +16,16 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.threads import Threads
 from klaw.errors import ModelError, SchemaTooNew, StorageError, StorageFull
 from klaw.store import migrations
-from klaw.store.engine import connect
+from klaw.store.engine import connect, vector_model
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.reconcile import cut, reconcile
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.rebuild import documents, logs
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
 from klaw.store.rebuild.filling import embed_rest, take_over
+from klaw.store.rebuild.reconcile import cut, reconcile
 from klaw.store.rebuild.values import Embeds, Options, Progress, ReindexRefused, Report, TableComparison, Tally, Vectors
 from klaw.store.search import token_codes, vectors
 
@@ -193,7 +193,7 @@ class _Offline:
             yield from documents.take_over(built, self._live, slice_s=SLICE_S)
         stored, model = None, None
         try:
-            stored = vectors.model(self._live) if self._live is not None else None
+            stored = vector_model.current(self._live) if self._live is not None else None
         except DAMAGE as error:
             self._give_up_live(error)
         try:

@@ -15,8 +15,9 @@ import apsw
 import attrs
 import structlog
 
-from klaw.actor.clock import day_begins, local_day
+from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class
+from klaw.domain.days import local_day, start_of_day
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId
 from klaw.store.engine.connect import snapshot
@@ -121,7 +122,7 @@ def join(by_words: Lists, by_vector: Lists) -> Lists:
 def _latest_day(connection: apsw.Connection, scope: Scope) -> date | None:
     query = "SELECT created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT 1"
     created_at = connection.execute(query, (scope.chat, scope.first_seq, scope.end_seq)).get
-    return local_day(created_at) if created_at is not None else None
+    return local_day(from_iso(created_at)) if created_at is not None else None
 
 
 _CREATED_BEFORE = "SELECT created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT 1"
@@ -273,8 +274,8 @@ def _dated(
     """The nearest messages of some days, over all of them; the day after each counts, for what is told afterwards."""
     found: dict[int, Neighbour] = {}
     for first, last in days:
-        begin = _first_seq_at(connection, scope, day_begins(first))
-        end = _first_seq_at(connection, scope, day_begins(last + timedelta(days=2)))
+        begin = _first_seq_at(connection, scope, iso(start_of_day(first)))
+        end = _first_seq_at(connection, scope, iso(start_of_day(last + timedelta(days=2))))
         for near in nearest(begin, end) if begin < end else ():
             found.setdefault(near.rowid, near)
     return sorted(found.values(), key=lambda near: near.distance)

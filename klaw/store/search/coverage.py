@@ -13,10 +13,10 @@ import attrs
 from klaw.domain.coverage import Damage, IndexRow, damage_of
 from klaw.domain.message import Kind, Role, is_searchable
 from klaw.domain.names import ChatId
+from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
+from klaw.store.engine.tokenizer import words
 from klaw.store.kinds import messages, summaries
-from klaw.store.search import vectors
-from klaw.store.search.tokenizer import words
 
 LAST_ROWID = (1 << 63) - 1
 
@@ -229,4 +229,4 @@ def stray_vectors(connection: apsw.Connection) -> int:
 
 def vector_table_missing(connection: apsw.Connection) -> bool:
     """Whether a model is on record and its table is gone."""
-    return vectors.model(connection) is not None and not has_vector_table(connection)
+    return vector_model.current(connection) is not None and not has_vector_table(connection)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from klaw.domain.names import UserId
+from klaw.store.engine.tokenizer import is_lone
 from klaw.store.kinds.messages import user_word
-from klaw.store.search.tokenizer import is_lone
 
 
 @attrs.frozen
@@ -151,21 +151,6 @@ def idf(found: int, messages: int) -> float:
 def soft_idf(found: int, rows: int) -> float:
     """The same, as Lucene has it: a word that most of the rows have still counts, as in a search of one document."""
     return math.log(1 + (max(rows, found) - found + 0.5) / (found + 0.5))
-
-
-# -- rows of a table: what its view ``TABLE_search`` shows of them -----------------------------------------------------
-
-
-def index_row(connection: apsw.Connection, table: str, rowid: int) -> None:
-    """Make the full text of a row."""
-    row = f"SELECT rowid, content, scope FROM {table}_search WHERE rowid = ?"  # noqa: S608 - constant names
-    connection.execute(f"INSERT INTO {table}_fts (rowid, content, scope) {row}", (rowid,))
-
-
-def unindex_row(connection: apsw.Connection, table: str, rowid: int) -> None:
-    """Take the full text of a row out, before it is changed or removed; one that has none is left alone."""
-    row = f"SELECT 'delete', rowid, content, scope FROM {table}_search WHERE rowid = ?"  # noqa: S608 - constant names
-    connection.execute(f"INSERT INTO {table}_fts ({table}_fts, rowid, content, scope) {row}", (rowid,))
 
 
 # -- among what one user keeps ----------------------------------------------------------------------------------------

@@ -19,11 +19,13 @@ import structlog
 
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class
+from klaw.domain.days import local_day
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
+from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages
-from klaw.store.search import fulltext, vector_codes, vector_search, vectors
+from klaw.store.search import fulltext, vector_codes, vector_search
 from klaw.store.search.candidates import DAMAGE, Place, place_statements, places_of
 from klaw.store.search.vector_search import Neighbour, nearest_of
 
@@ -91,13 +93,13 @@ class HistoryEnd:
     last_rowid: int
     """Row id of the newest message of all users; 0 when there is none."""
     latest: date | None
-    """The day (UTC) of the user's last message."""
+    """The local day of the user's last message."""
 
 
 def history_end(connection: apsw.Connection, user: UserId) -> HistoryEnd:
     """Where a user's history ends now."""
     used = connection.execute("SELECT max(updated_at) FROM sessions WHERE user_id = ?", (user,)).get
-    return HistoryEnd(connection.execute(_LAST_ROWID).get, date.fromisoformat(used[:10]) if used is not None else None)
+    return HistoryEnd(connection.execute(_LAST_ROWID).get, local_day(from_iso(used)) if used is not None else None)
 
 
 def search_history(
@@ -139,7 +141,7 @@ def _neighbours(
     connection: apsw.Connection, vector: bytes | None, filters: HistoryFilters, chat_key: int | None, depth: int
 ) -> tuple[Sequence[Neighbour], bool, bool]:
     """The nearest vectors, whether all were searched, and whether the index failed."""
-    if vector is None or vectors.model(connection) is None:
+    if vector is None or vector_model.current(connection) is None:
         return (), True, False
     try:
         return *_nearest(connection, vector, filters, chat_key, depth), False

@@ -14,7 +14,7 @@ import numpy as np
 
 from klaw.domain.knowledge import BaseId, DocumentId
 from klaw.domain.names import UserId
-from klaw.store.search import vectors
+from klaw.store.engine import vector_model
 from klaw.store.search.vector_search import Neighbour
 
 _LARGEST = 127
@@ -92,9 +92,9 @@ _IN_DOCUMENTS = _NEAREST.format(rows=f"({ROWS}) AS r", joined="rowid = r.rowid")
 def nearest(connection: apsw.Connection, vector: bytes, scope: PassageScope, limit: int) -> Sequence[Neighbour]:
     """A scope's nearest passages, nearest first; nothing while no model is in use."""
     query = _IN_BASES if scope.documents is None else _IN_DOCUMENTS
-    bound = {**scope.bindings, "code": _code(vector), "model": vectors.model_id(connection), "limit": limit}
+    bound = {**scope.bindings, "code": _code(vector), "model": vector_model.current_id(connection), "limit": limit}
     # Of unit vectors |a - b|² = 2 (1 - cosine).
-    unit = 2 * _scale(len(vector) // vectors.FLOAT_BYTES) ** 2
+    unit = 2 * _scale(len(vector) // vector_model.FLOAT_BYTES) ** 2
     return [Neighbour(rowid, measured**2 / unit) for rowid, measured in connection.execute(query, bound)]
 
 
@@ -116,8 +116,8 @@ _COPY = "INSERT OR REPLACE INTO vec_kb_passages (rowid, base_key, model, code) V
 def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
     """Take over the next vectors of passages that are the same in both databases, of the model that both use. Returns
     up to which row that was; None when there are no more."""
-    model = vectors.model_id(live)
-    page = list(live.execute(_PAGE, (model, after, limit))) if vectors.model_id(built) == model else []
+    model = vector_model.current_id(live)
+    page = list(live.execute(_PAGE, (model, after, limit))) if vector_model.current_id(built) == model else []
     with built:
         for _, code, document, ordinal, content in page:
             bound = {"model": model, "document": document, "ordinal": ordinal, "content": content}

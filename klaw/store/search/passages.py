@@ -12,7 +12,8 @@ import apsw
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.store.search import knowledge_vectors, vectors
+from klaw.store.engine import vector_model
+from klaw.store.search import knowledge_vectors
 from klaw.store.search.fulltext import TextHit, ranked
 from klaw.store.search.vector_search import Neighbour
 
@@ -116,7 +117,7 @@ class PassageVector:
 def store(connection: apsw.Connection, model: str, made: Sequence[PassageVector]) -> int:
     """Store vectors of the model in use. Returns how many: what has another text meanwhile, or is gone, is left out."""
     stored = 0
-    for each in vectors.fitting(connection, model, made):
+    for each in vector_model.fitting(connection, model, made):
         connection.execute(_TAKE[each.kind], (each.rowid, model, each.text))
         if connection.changes():
             if each.kind == "document":
@@ -144,7 +145,7 @@ def nearest(
     connection: apsw.Connection, kind: PassageKind, user: UserId, vector: bytes, limit: int
 ) -> Sequence[Neighbour]:
     """A user's nearest facts or chunks, nearest first; nothing while no model is in use."""
-    rows = connection.execute(_NEAREST[kind], (user, vectors.model_id(connection), vector, limit))
+    rows = connection.execute(_NEAREST[kind], (user, vector_model.current_id(connection), vector, limit))
     return [Neighbour(rowid, distance) for rowid, distance in rows]
 
 
@@ -166,5 +167,5 @@ WHERE f.vector_model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?
 
 def fact_vectors(connection: apsw.Connection, after: int, limit: int) -> list[PassageVector]:
     """The next facts' vectors of the model in use. Those of chunks are not asked for: the files are read again."""
-    rows = connection.execute(_VECTORS, (vectors.model_id(connection), after, limit))
+    rows = connection.execute(_VECTORS, (vector_model.current_id(connection), after, limit))
     return [PassageVector("fact", rowid, text, bytes(vector)) for rowid, text, vector in rows]

@@ -8,10 +8,9 @@ import attrs
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import topics
-from klaw.store.search import topic_vectors
+from klaw.store.kinds import topic_vectors, topics
+from klaw.store.kinds.topic_vectors import Near
 from klaw.store.search.fulltext import ranked
-from klaw.store.search.topic_vectors import Near
 
 
 @attrs.frozen(kw_only=True)

@@ -7,15 +7,14 @@ import json
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
 
 import apsw
 import attrs
 
 from klaw.domain.message import SESSION_PAUSE_S
 from klaw.domain.names import UserId
-from klaw.store.engine import meta
-from klaw.store.rebuild.tables import END, PAGE_ROWS
+from klaw.store.engine import meta, vector_model
+from klaw.store.engine.tables import END, PAGE_ROWS
 from klaw.store.search import token_codes, vector_codes
 from klaw.store.search.vector_codes import Coded
 from klaw.store.search.vector_quantizer import Item
@@ -23,9 +22,6 @@ from klaw.store.search.vector_quantizer import Item
 CHUNK_SIZE = 32
 """Rows a chunk of vec0. With 256 a chat of ten messages takes 400 KB and a vector read alone walks through 96 pages;
 with 32 it is 50 KB and 12 pages, and a KNN is no slower."""
-FLOAT_BYTES = 4
-_MODEL_KEY = "embedding_model"
-_DIMENSION_KEY = "embedding_dimension"
 _CLEARED_KEY = "embedding_cleared"
 """There while the old vectors are being dropped: the rowid up to which messages know that they have none."""
 _REEMBEDDING_KEY = "reembedding"
@@ -45,31 +41,6 @@ class Unembedded:
     content: str
     previous: str | None
     """Content of the nearest earlier message of the session that is searched, if there is one."""
-
-
-def model(connection: apsw.Connection) -> tuple[str, int] | None:
-    """Id and dimension of the model whose vectors are stored."""
-    name, dimension = meta.get(connection, _MODEL_KEY), meta.get(connection, _DIMENSION_KEY)
-    return (name, int(dimension)) if name is not None and dimension is not None else None
-
-
-def model_id(connection: apsw.Connection) -> str:
-    """Id of the model whose vectors are stored; empty while none is in use: no vector has that."""
-    return (model(connection) or ("", 0))[0]
-
-
-class _Made(Protocol):
-    @property
-    def vector(self) -> bytes: ...
-
-
-V = TypeVar("V", bound=_Made)
-
-
-def fitting(connection: apsw.Connection, wanted: str, made: Sequence[V]) -> list[V]:
-    """Those of some vectors that fit the model in use; none when it took the place of the one that made them."""
-    now, dimension = model(connection) or ("", 0)
-    return [each for each in made if now == wanted and len(each.vector) == dimension * FLOAT_BYTES]
 
 
 def reembedding(connection: apsw.Connection) -> int | None:
@@ -107,7 +78,7 @@ def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
 
     For a database that nobody waits for; the writer goes by ``prepare_some``.
     """
-    if model(connection) == (model_id, dimension):
+    if vector_model.current(connection) == (model_id, dimension):
         vector_codes.create(connection)
         return False
     while not (step := prepare_some(connection, model_id, dimension)).done:
@@ -122,20 +93,20 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
     never comes because of a crash is taken at the next start.
     """
     vector_codes.create(connection)
-    if model(connection) != (model_id, dimension):
+    if vector_model.current(connection) != (model_id, dimension):
         if meta.get(connection, _CLEARED_KEY) is None:
             meta.put(connection, _CLEARED_KEY, "0")
             # Of a re-embedding that was under way, the messages that had a vector before it still count.
             had = max(count_embedded(connection), reembedding(connection) or 0)
             meta.put(connection, _REEMBEDDING_KEY, str(had))
-            meta.remove(connection, _MODEL_KEY)
-            meta.remove(connection, _DIMENSION_KEY)
+            meta.remove(connection, vector_model.MODEL_KEY)
+            meta.remove(connection, vector_model.DIMENSION_KEY)
         if not _clear_some(connection):
             return Prepared(done=False, dropped=True)
         _create(connection, dimension)
         meta.remove(connection, _CLEARED_KEY)
-        meta.put(connection, _MODEL_KEY, model_id)
-        meta.put(connection, _DIMENSION_KEY, str(dimension))
+        meta.put(connection, vector_model.MODEL_KEY, model_id)
+        meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
         if not reembedding(connection):
             end_reembedding(connection)
     return Prepared(done=True, dropped=reembedding(connection) is not None)
@@ -173,8 +144,8 @@ def make_anew(connection: apsw.Connection, model_id: str, dimension: int) -> Non
     vector_codes.create(connection)
     _create(connection, dimension)
     connection.execute("UPDATE messages SET embedded = 0 WHERE embedded <> 0")
-    meta.put(connection, _MODEL_KEY, model_id)
-    meta.put(connection, _DIMENSION_KEY, str(dimension))
+    meta.put(connection, vector_model.MODEL_KEY, model_id)
+    meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
 
 
 def _drop(connection: apsw.Connection) -> None:
@@ -279,7 +250,11 @@ def count_unembedded(connection: apsw.Connection, min_tokens: int) -> int:
 
 def count_embedded(connection: apsw.Connection) -> int:
     """How many messages have a vector. Reads the whole index of row ids: not for every message."""
-    return int(connection.execute("SELECT count(*) FROM vec_messages_rowids").get) if model(connection) else 0
+    return (
+        int(connection.execute("SELECT count(*) FROM vec_messages_rowids").get)
+        if vector_model.current(connection)
+        else 0
+    )
 
 
 # -- for a reindex -----------------------------------------------------------------------------------------------------
@@ -287,7 +262,7 @@ def count_embedded(connection: apsw.Connection) -> int:
 
 def rowids(connection: apsw.Connection, after: int, end: int, limit: int) -> list[int]:
     """The next rows that have a vector, after < rowid <= end."""
-    if model(connection) is None:
+    if vector_model.current(connection) is None:
         return []
     query = "SELECT rowid FROM vec_messages_rowids WHERE rowid > :after AND rowid <= :end ORDER BY rowid LIMIT :limit"
     return [rowid for (rowid,) in connection.execute(query, {"after": after, "end": end, "limit": limit})]

@@ -14,6 +14,7 @@ from klaw.convert import Bounds
 from klaw.core import Core
 from klaw.domain import core_memory
 from klaw.domain.core_memory import Document
+from klaw.domain.days import read_since, read_until
 from klaw.domain.fact import DEFAULT_IMPORTANCE, MAX_TEXT, FactId, FactSource, Origin
 from klaw.domain.message import Role
 from klaw.domain.names import chat_id
@@ -21,7 +22,6 @@ from klaw.domain.search import AnyResult, Kind, SearchResult
 from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValue, ToolRefused
 from klaw.memory.facts.facts import KnownFact, NoOlder, Saved
 from klaw.memory.parts import Memory
-from klaw.memory.recall.dates import read_since, read_until
 from klaw.memory.search.format_results import show
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds.core_memory import read_core

@@ -31,7 +31,7 @@ def request(pieces: int, *headers: tuple[bytes, bytes]) -> Request:
 
 def api() -> Api:
     services: Any = SimpleNamespace(config=GatewayConfig())
-    return Api(core=services, services=services, parts={})
+    return Api(core=services, services=services, parts=services)
 
 
 async def test_a_body_in_many_pieces_takes_its_time(autojump_clock: trio.testing.MockClock) -> None:

@@ -8,7 +8,6 @@ import attrs
 import pytest
 import trio
 
-from klaw.app.app import operation_parts
 from klaw.domain.context_used import KEY, ContextUsed, read
 from klaw.domain.events import ApprovalAsked, TextStreamed
 from klaw.domain.message import Message
@@ -18,7 +17,6 @@ from klaw.store.kinds.knowledge import bases, sources
 from tests.support.asking import receipt_lines
 from tests.support.chats_world import World, world
 from tests.support.forgetting import holding
-from tests.support.graphs import file_source
 from tests.support.kb import Doors
 from tests.support.knowledge import AT, base_with, bound_to
 from tests.support.llm_server import Recorded, Reply, Text, Tool, Wait, text_reply, tool_reply
@@ -345,30 +343,9 @@ async def test_binding_survives_until_it_is_changed(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         made = await ready(w)
         await ask(w, "Какой залог за квартиру?")
-        assert operation_parts(w.app)["readers"] is w.app.core.readers
         found = await w.app.core.readers.run(chats.get, LOCAL_USER, w.chat)
         assert found is not None
         assert found.bases == (made.id,)
         await w.app.core.writer.run(chats.bind, LOCAL_USER, w.chat, [], AT)
         await ask(w, "Какой срок аренды квартиры?", 2)
         assert "<passages>" not in w.contents()[-1]
-
-
-async def test_a_query_of_the_model_stands_beside_what_the_graph_says_by_itself(tmp_path: Path) -> None:
-    sparql = "SELECT (COUNT(?city) AS ?cities) WHERE { ?city a <http://example.org/City> }"
-    async with world(tmp_path, kb={"sparql": {"generate": True, "timeoutSeconds": 60}}) as w:
-        made = await ready(w)
-        graph = file_source(w.app.core.paths.data_dir)
-        graph = attrs.evolve(graph, base=made.id, created_at=made.created_at, updated_at=made.updated_at)
-        await w.app.core.writer.run(sources.put, made.user, graph)
-        w.llm.replies.extend([text_reply(json.dumps({"sparql": sparql})), text_reply("Three [1].")])
-
-        await ask(w, "How many cities does Marie Curie know?")
-
-        kept = await given(w)
-        assert f"{sparql}\nLIMIT 50" in [ran.sparql for ran in kept.sparql]
-        assert {"SPARQL": "cities: 3", "Marie Curie": "Marie Curie — birthplace: Warsaw"}.items() <= {
-            used.name: next((line for line in used.text.splitlines() if "birthplace" in line), used.text)
-            for used in kept.passages
-        }.items()
-        assert (await w.receipt()).usage["calls"] == 2

@@ -5,7 +5,6 @@ from typing import Any
 
 import trio
 
-from klaw.app.app import operation_parts
 from klaw.cli.output import written
 from klaw.operations.why import lines as why_lines
 from klaw.store.kinds import summaries, usage
@@ -50,7 +49,7 @@ def _tokens_of_turns(connection: Any) -> int:
 
 
 async def explain(w: World, message: str) -> dict[str, Any]:
-    return await ask_operation("why", operation_parts(w.app), message=message, chat="main")
+    return await ask_operation("why", w.app, message=message, chat="main")
 
 
 async def test_a_summary_stands_for_its_messages(tmp_path: Path) -> None:

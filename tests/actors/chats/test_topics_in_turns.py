@@ -9,7 +9,6 @@ import attrs
 import pytest
 import trio
 
-from klaw.app.app import operation_parts
 from klaw.cli.output import written
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
@@ -169,7 +168,7 @@ async def find(w: World, name: str) -> Message:
 
 
 async def explain(w: World, name: str) -> dict[str, Any]:
-    return await ask_operation("why", operation_parts(w.app), message=name)
+    return await ask_operation("why", w.app, message=name)
 
 
 async def test_forgetting_leaves_no_word_in_receipts(tmp_path: Path) -> None:

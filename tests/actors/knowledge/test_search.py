@@ -24,12 +24,13 @@ from klaw.knowledge.rank import PARTS
 from klaw.knowledge.search import KnowledgeSearch
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.worker import Worker
+from klaw.store.engine import vector_model
 from klaw.store.engine.connect import prepare_reader
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages
-from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
 from klaw.store.search import knowledge_vectors, passages, vectors
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.knowledge_vectors import PassageScope
 from klaw.store.store import Store
 from tests.support.stores import new, running_store
@@ -106,7 +107,7 @@ async def embedding(store: Store, folder: Path) -> AsyncIterator[Embedder]:
 
 async def embedded(store: Store, embedder: Embedder) -> None:
     def is_done(connection: apsw.Connection) -> bool:
-        return not passages.count_unembedded(connection, vectors.model_id(connection), ("document",))
+        return not passages.count_unembedded(connection, vector_model.current_id(connection), ("document",))
 
     embedder.nudge()
     await until(lambda: store.readers.run(is_done))

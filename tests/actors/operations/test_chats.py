@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 import trio
 
-from klaw.app.app import App, operation_parts
+from klaw.app.app import App
 from klaw.cli.output import written
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
 from klaw.operations import forget
 from klaw.operations.chats import PART_CHARS, PART_MESSAGES
+from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import Caller, operations, perform, read
+from klaw.operations.perform import operations, perform, read
 from klaw.operations.slash import OperationCommands
 from klaw.store.kinds import messages
 from tests.support.admin import ANNA, Commands, served
@@ -80,7 +81,7 @@ async def test_what_cannot_be_done_names_the_field(app: App, commands: Commands,
 
 async def test_a_user_reaches_no_chat_of_another(app: App) -> None:
     await say(app, "secret", user="boris", chat="his")
-    parts, anna = operation_parts(app), Caller(user=ANNA)
+    parts, anna = app, Caller(user=ANNA)
     for name, args in (("chats_rename", {"title": "x"}), ("chats_archive", {}), ("chats_restore", {})):
         for chat, code in (("his", "unknown_chat"), ("boris:his", "bad_args")):
             with pytest.raises(OperationError) as caught:
@@ -93,7 +94,7 @@ async def test_in_a_chat(app: App) -> None:
     await say(app, "one")
     await say(app, "two", chat="main")
     chat = OperationCommands()
-    chat.parts = operation_parts(app)
+    chat.parts = app
 
     async def tell(word: str, rest: str = "") -> str:
         return (await chat.run(word, ChatId("anna:сад"), rest, stop)).text
@@ -252,7 +253,7 @@ async def test_nobody_exports_a_chat_of_another(app: App) -> None:
     await say(app, "secret", user="boris", chat="his")
     for chat, code in (("his", "unknown_chat"), ("boris:his", "bad_args")):
         with pytest.raises(OperationError) as caught:
-            await perform(read(operations()["chats_export"], {"chat": chat}), Caller(user=ANNA), operation_parts(app))
+            await perform(read(operations()["chats_export"], {"chat": chat}), Caller(user=ANNA), app)
         assert caught.value.code == code
 
 
@@ -284,7 +285,7 @@ async def test_a_chat_is_deleted_with_a_proof(app: App, commands: Commands) -> N
 async def test_a_user_deletes_their_own_chat_and_learns_nothing_of_files(app: App) -> None:
     await say(app, SECRET)
     await say(app, SECRET, user="boris", chat="his")
-    parts, anna = operation_parts(app), Caller(user=ANNA)
+    parts, anna = app, Caller(user=ANNA)
     for chat, code in (("his", "unknown_chat"), ("boris:his", "bad_args")):
         with pytest.raises(OperationError) as caught:
             await perform(read(operations()["chats_delete"], {"chat": chat, "dry_run": False}), anna, parts)
@@ -301,7 +302,7 @@ async def test_a_chat_is_deleted_in_a_chat(app: App, asked: str, yes: str) -> No
     await say(app, SECRET)
     await say(app, "hello", chat="main")
     chat = OperationCommands()
-    chat.parts = operation_parts(app)
+    chat.parts = app
 
     async def tell(rest: str) -> str:
         return (await chat.run("/forget", ChatId("anna:сад"), rest, stop)).text
@@ -310,7 +311,7 @@ async def test_a_chat_is_deleted_in_a_chat(app: App, asked: str, yes: str) -> No
     assert "\n  chat сад\n" in shown
     await say(app, "one more thing that is said before the yes")  # it goes too
     assert (await tell(yes)).startswith("Forgotten.")
-    listed = await perform(read(operations()["chats_list"], {}), Caller(user=ANNA), operation_parts(app))
+    listed = await perform(read(operations()["chats_list"], {}), Caller(user=ANNA), app)
     assert [each["name"] for each in listed["chats"]] == ["main"]
     assert holding(app.core.paths.data_dir, SECRET, "before the yes") == {}
     assert await tell("chat:nowhere") == "the chat does not exist"

@@ -13,15 +13,16 @@ import trio
 
 import klaw.operations
 from klaw.admin.socket import parse
-from klaw.app.app import App, operation_parts, running
+from klaw.app.app import App, running
 from klaw.chats.commands import SlashAnswer
 from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.names import ChatId
 from klaw.operations import perform as table
+from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.operation import OperationError, Scope, told, without_none
-from klaw.operations.perform import Call, Caller, perform, read
+from klaw.operations.perform import Call, perform, read
 from klaw.operations.slash import OperationCommands
 from tests.support.admin import SETTINGS, Commands, parts_of, served
 
@@ -45,10 +46,11 @@ def _lines(answer):
 SLASH = Slash(word="/tally", help="count", rest="word")
 
 @NOUN.operation("tally", Tally, cli="", show=_lines, offline=True, slash=SLASH)
-async def count(asked, user, readers):
+async def count(asked, caller, parts):
     """Count the facts."""
     from klaw.store.kinds import facts
-    return {"user": user, "word": asked.word, "count": max(asked.at_least, await readers.run(facts.count, user))}
+    user, least = caller.user, asked.at_least
+    return {"user": user, "word": asked.word, "count": max(least, await parts.readers.run(facts.count, user))}
 '''
 
 
@@ -101,7 +103,7 @@ async def test_a_new_operation_is_one_module_and_every_door_has_it(
             assert await klaw("--at-least", "10") == (2, "", "klaw: --at-least: must be 0 to 9\n")
             assert await klaw("--user", "an na") == (2, "", (await klaw("--user", "б в"))[2])
         chat = OperationCommands()
-        chat.parts = operation_parts(app)
+        chat.parts = app
         assert chat.meanings["/tally"] == "count"
         assert await chat.run("/tally", ChatId("anna:main"), "", stop) == SlashAnswer("1 facts of anna")
         assert (await chat.run("/tally", ChatId("boris:main"), "facts\nof\x1b", stop)).text.startswith("0 facts of")
@@ -109,7 +111,7 @@ async def test_a_new_operation_is_one_module_and_every_door_has_it(
 
 
 async def test_a_user_touches_only_their_own_data(app: App) -> None:
-    parts = operation_parts(app)
+    parts = app
     anna = Caller(user="anna", chat=ChatId("anna:main"))  # type: ignore[arg-type]
     operations = table.operations()
     for name in ("fact_list", "memory"):
@@ -125,34 +127,16 @@ async def test_whoever_is_no_operator_asks_nothing_about_the_server(app: App) ->
             continue
         asked = object.__new__(operation.arguments)
         with pytest.raises(OperationError) as caught:
-            await perform(Call(operation, asked), Caller(user="anna"), operation_parts(app))  # type: ignore[arg-type]
+            await perform(Call(operation, asked), Caller(user="anna"), app)  # type: ignore[arg-type]
         assert caught.value.code == "forbidden"
 
 
-async def test_every_handler_gets_what_it_names(app: App) -> None:
-    """Parts are given by name; each name is one that every server has."""
-    known = {*operation_parts(app), "asked", "user", "caller", "chat", "stop", "parts"}
-    known |= {"connections", "http_connections", "address", "auth", "check_up"}
+def test_every_handler_and_what_shows_its_answer_take_what_they_are_given() -> None:
     for operation in table.operations().values():
-        assert set(inspect.signature(operation.handler).parameters) <= known, operation.name
+        handler = inspect.signature(operation.handler).parameters
+        assert [name.lstrip("_") for name in handler] == ["asked", "caller", "parts"], operation.name
+        assert (handler["parts" if "parts" in handler else "_parts"].annotation is DatabaseParts) == operation.offline
         assert set(inspect.signature(operation.show).parameters) <= {"answer", "again", "bold"}
-        if operation.offline or operation.alone:
-            assert set(inspect.signature(operation.handler).parameters) <= {
-                *(
-                    "asked",
-                    "user",
-                    "caller",
-                    "parts",
-                    "readers",
-                    "paths",
-                    "search",
-                    "recall",
-                    "embedder",
-                    "config",
-                    "clock",
-                    "budget",
-                )
-            }
 
 
 def test_every_operation_is_described() -> None:

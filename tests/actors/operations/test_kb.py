@@ -17,8 +17,9 @@ from klaw.cli.main import main
 from klaw.doctor.files import check_files
 from klaw.domain.knowledge import DocumentProblem, SourceId
 from klaw.domain.names import chat_id
+from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import Caller, operations, perform, read
+from klaw.operations.perform import operations, perform, read
 from klaw.operations.slash import OperationCommands
 from klaw.store import originals
 from tests.support.admin import ANNA, BORIS, parts_of, served
@@ -121,8 +122,8 @@ async def test_a_file_is_kept_as_it_came_and_once(anna: Doors, boris: Doors, app
 
 async def test_limits_of_files_and_users(anna: Doors, app: App) -> None:
     base = await anna.create("Files")
-    small = originals.Originals(app.core.paths.data_dir, 10)
-    doors = {**parts_of(app), "originals": small}
+    config = attrs.evolve(app.core.config, kb=attrs.evolve(app.core.config.kb, max_file_bytes=10))
+    doors = attrs.evolve(parts_of(app), core=attrs.evolve(app.core, config=config))
 
     async def upload(data: bytes, **args: Any) -> dict[str, Any]:
         call = read(operations()["kb_upload"], {"data": base64.b64encode(data).decode(), **args})

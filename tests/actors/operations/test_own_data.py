@@ -7,8 +7,9 @@ import pytest
 
 from klaw.admin.socket import parse
 from klaw.app.app import App
+from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import Caller, operations, perform, read
+from klaw.operations.perform import operations, perform, read
 from tests.conftest import CANARY
 from tests.support.admin import ANNA, BORIS, Commands, fail_a_turn, parts_of
 

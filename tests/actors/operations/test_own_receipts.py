@@ -4,17 +4,18 @@ from typing import Any
 
 import pytest
 
-from klaw.app.app import App, operation_parts
+from klaw.app.app import App
 from klaw.domain.names import ChatId
+from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import Caller, operations, perform, read
+from klaw.operations.perform import operations, perform, read
 from klaw.store.kinds import turns
 from tests.conftest import CANARY
 from tests.support.admin import ANNA, BORIS, fail_a_turn
 
 
 async def ask(app: App, name: str, caller: Caller, **args: Any) -> dict[str, Any]:
-    return await perform(read(operations()[name], args), caller, operation_parts(app))
+    return await perform(read(operations()[name], args), caller, app)
 
 
 async def test_two_users_see_and_forget_only_what_is_theirs(app: App) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from klaw.app.app import App, operation_parts
+from klaw.app.app import App
 from klaw.operations.operation import OperationError
 from tests.conftest import CANARY
 from tests.support.admin import ANNA, BORIS, fail_a_turn
@@ -13,7 +13,7 @@ from tests.support.asking import ask_operation
 
 
 async def ask(app: App, name: str, **args: str) -> dict[str, Any]:
-    return await ask_operation(name, operation_parts(app), **args)
+    return await ask_operation(name, app, **args)
 
 
 async def test_chat(app: App) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from klaw.app.app import App, operation_parts, running
+from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind, Role
@@ -70,7 +70,7 @@ async def talk(app: App, **changes: Any) -> TurnRecord:
 
 
 async def why(app: App, turn: TurnRecord, message: str) -> dict[str, Any]:
-    return dict((await ask_operation("receipt", operation_parts(app), turn=turn.id, why=message))["why"])
+    return dict((await ask_operation("receipt", app, turn=turn.id, why=message))["why"])
 
 
 async def test_everything_that_can_become_of_a_message(app: App) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -286,7 +287,8 @@ async def test_facts_and_files_are_shown_with_what_they_are(tmp_path: Path) -> N
         piece = Chunk(line=7, heading="House > Gate", text="The gate needs paint.")
         await store.writer.run(memory_files.put, MemoryFile(user=UserId("local"), path="MEMORY.md", stamp="1"), [piece])
         off = Embedder(SystemClock(), enabled=False)
-        parts = {"search": MemorySearch(store.readers, off, SystemClock()), "readers": store.readers, "embedder": off}
+        search = MemorySearch(store.readers, off, SystemClock())
+        parts: Any = SimpleNamespace(search=search, readers=store.readers, embedder=off)
         found = await ask_operation("search", parts, query="gate")
         assert [each["kind"] for each in found["results"]] == ["fact", "message", "file"]
         shown = lines(json.loads(json.dumps(found)), more=None, bold=False)

@@ -1,6 +1,7 @@
 """The commands, asked of a real server."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import trio
@@ -121,7 +122,7 @@ async def test_a_stuck_writer_is_failing(app: App, quick_clock: MockClock) -> No
     class Stuck:
         ping = staticmethod(trio.sleep_forever)
 
-    answer = await ask(Commands({**parts_of(app), "writer": Stuck()}), "health")
+    answer = await ask(Commands(SimpleNamespace(core=app.core, readers=app.readers, writer=Stuck())), "health")
     assert (answer["state"], answer["writer_ping_ms"]) == ("failing", None)
 
 

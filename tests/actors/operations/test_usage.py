@@ -10,14 +10,15 @@ import pytest
 import trio
 
 from klaw.admin.socket import parse
-from klaw.app.app import App, operation_parts, running
+from klaw.app.app import App, running
 from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind
 from klaw.domain.usage import NANO, Spent, record
+from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import Caller, perform
+from klaw.operations.perform import perform
 from klaw.store.kinds import messages
 from klaw.store.kinds.usage import UsageFilters, total
 from tests.support.admin import ANNA, SETTINGS, Commands, parts_of, served
@@ -137,7 +138,7 @@ async def test_only_whoever_runs_the_server_may_name_another_user(app: App) -> N
 
     async def users(named: str | None, *, operator: bool) -> str:
         caller = Caller(user=ANNA, operator=operator)
-        return (await perform(asked(user=named), caller, operation_parts(app)))["user"]
+        return (await perform(asked(user=named), caller, app))["user"]
 
     assert (await users("boris", operator=True), await users(None, operator=True)) == ("boris", "anna")
     assert await users("anna", operator=False) == "anna"

@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from klaw.app.app import App, operation_parts, running
+from klaw.app.app import App, running
 from klaw.cli.output import written
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
@@ -18,7 +18,7 @@ from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, read
 from klaw.operations.why import lines as shown
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import vectors
+from klaw.store.search import vector_writes
 from tests.conftest import CANARY
 from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.asking import ask_operation, klaw_here
@@ -50,7 +50,7 @@ async def talk(app: App, count: int = 30, **names: str) -> None:
 
 
 async def ask(app: App, message: str, **given: Any) -> dict[str, Any]:
-    return await ask_operation("why", operation_parts(app), message=message, **given)
+    return await ask_operation("why", app, message=message, **given)
 
 
 def lines(answer: dict[str, Any]) -> list[str]:
@@ -71,7 +71,7 @@ async def test_a_message_that_left_the_window_is_in_reach(app: App) -> None:
     assert why["window"]["first_seq"] > 1
     assert [word["messages"] for word in why["rare_words"]] == [1] * 5
     for name, place in (("recall_never", "unwanted"), ("recall_again", "auto_rag")):
-        await ask_operation(name, operation_parts(app), what="fact")
+        await ask_operation(name, app, what="fact")
         assert (await ask(app, "fact"))["place"] == place
     assert {"Код", "калитки"} <= {word["word"] for word in why["rare_words"]}
     assert why["advice"][0].startswith("Ask in the chat main with one of its rarer words: ")
@@ -139,8 +139,8 @@ async def test_small_talk_is_said_to_be_so(app: App) -> None:
 
 async def test_a_message_with_a_vector(app: App) -> None:
     await talk(app)
-    await vectors.prepare(app.core.writer, "model-1", 4)
-    await app.core.writer.run(vectors.store, "model-1", [(1, struct.pack("<4f", 1, 2, 3, 4))])
+    await vector_writes.prepare(app.core.writer, "model-1", 4)
+    await app.core.writer.run(vector_writes.store, "model-1", [(1, struct.pack("<4f", 1, 2, 3, 4))])
     why = await ask(app, "fact")
     assert why["vector"] == {"there": True, "model": "model-1", "reason": None}
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
-import trio
 
 import klaw.prompts
 from klaw.actor.metrics import Metrics
@@ -37,7 +36,6 @@ from klaw.store.kinds import facts, messages
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import off
 from tests.support.facts import fact
-from tests.support.graphs import file_source, graphs
 from tests.support.people import add, people_drawer
 from tests.support.plugins.golden import GOLDEN, Golden
 from tests.support.scripted import Scripted, TestClock
@@ -49,7 +47,6 @@ NAMES = sorted(file.stem for file in Path(klaw.prompts.__file__).parent.glob("*.
 LANGUAGE = {
     "default": "in the user's language",
     "kb_rewrite": "keep its language",
-    "kb_sparql": "in the language of the question",
     "knowledge": "in the language of the user's question",
     "facts": "In the language in which the user wrote",
     "subagent_answer": "in the language of the request",
@@ -180,24 +177,10 @@ async def _kb_rewrite(_root: Path) -> Rendered:
     return question("kb_rewrite", material("а что насчёт второго?", Pair("Какие есть штрафы?", "1. Пеня\n2. Шум")))
 
 
-async def _kb_sparql(root: Path) -> Rendered:
-    asked: list[ChatMessage] = []
-
-    async def say(messages: Rendered, _schema: object) -> str:
-        await trio.lowlevel.checkpoint()
-        asked.extend(messages)
-        return '{"sparql": ""}'
-
-    people, all_graphs, text = file_source(root), graphs(root), "В каком городе больше всего жителей?"
-    await all_graphs.write_query(people, text, await all_graphs.search([people], text), say)
-    return asked
-
-
 RENDER: dict[str, Callable[[Path], Awaitable[Rendered]]] = {
     "default": _default,
     "facts": _facts,
     "kb_rewrite": _kb_rewrite,
-    "kb_sparql": _kb_sparql,
     "knowledge": _knowledge,
     "subagent": _run_of(RunKind.SPAWNED, None, with_tools=True),
     "subagent_answer": _run_of(RunKind.SCHEDULED, "main", with_tools=False),

@@ -26,7 +26,7 @@ from klaw.cli.backup import _told
 from klaw.cli.main import main
 from klaw.config.paths import Paths
 from klaw.errors import StorageError
-from klaw.store.mark import Mark, digests_at, last_forgetting, mark, mark_offline
+from klaw.store.backup_mark import Mark, digests_at, last_forgetting, mark, mark_offline
 from tests.e2e.invariants.test_bad_disk import small_disk
 from tests.support.backups import SECRET, checked, live, made, marker, names
 from tests.support.forgetting import forgetter, holding
@@ -546,7 +546,7 @@ import os, signal, sys
 from pathlib import Path
 from klaw.backup.create import create
 from klaw.config.paths import Paths
-from klaw.store.mark import mark_offline
+from klaw.store.backup_mark import mark_offline
 
 paths, left, done = Paths.resolve(sys.argv[1]), int(sys.argv[2]), 0
 

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from klaw.domain.fact import FactId
-from klaw.store.engine import reconcile
 from klaw.store.kinds import facts, people
+from klaw.store.rebuild import reconcile
 from klaw.store.rows import dumps
 from tests.support.facts import fact
 from tests.support.forgetting import lose_database

@@ -19,9 +19,9 @@ from klaw.errors import SchemaTooNew, StorageError
 from klaw.store import migrations
 from klaw.store.engine.commit_log import COMMIT_LOG, Entry
 from klaw.store.engine.journal import Journal
+from klaw.store.engine.tokenizer import register
 from klaw.store.kinds import messages, turns
 from klaw.store.search import fulltext
-from klaw.store.search.tokenizer import register
 from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store
 from tests.support.turns import record

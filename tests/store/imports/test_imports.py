@@ -13,12 +13,14 @@ from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import take_out
 from klaw.memory.forget.finding import NothingToForget
-from klaw.operations.perform import OPERATOR, operations, perform, read
+from klaw.operations.handler import OPERATOR
+from klaw.operations.perform import operations, perform, read
 from klaw.store.forget import applying, forgetting
 from klaw.store.kinds import chats, imports, messages, summaries, topics
 from klaw.store.search import fulltext_renewal, vectors
 from klaw.store.store import Store
 from tests.store.forget.test_forget import KILLED, REPOSITORY
+from tests.support.asking import parts_to_forget
 from tests.support.exports import FIRST, SECOND, THIRD, chatgpt_export, imported, talk
 from tests.support.forgetting import forgetter, holding
 from tests.support.reindexing import differing, digests_of, run
@@ -176,7 +178,7 @@ async def test_a_large_import_goes_and_others_stay_found(tmp_path: Path, monkeyp
         await imported(store, "chatgpt", path)
         own = [new(f"my own words, number {n}", chat="Тайна 1" if n else "main") for n in range(5)]
         await store.writer.run(messages.append, [*own, new(f"You said: {SECRET}! Right?", role=Role.ASSISTANT)])
-        parts: dict[str, object] = {"readers": store.readers, "forgetter": forgetter(store, data)}
+        parts = parts_to_forget(forgetter(store, data))
         asked = read(operations()["import_undo"], {"origin": FIRST})
         assert (await perform(asked, OPERATOR, parts))["messages"] == 28
         asked = read(operations()["import_undo"], {"origin": FIRST, "dry_run": False})

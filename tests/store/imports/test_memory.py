@@ -14,9 +14,11 @@ from klaw.errors import KlawError
 from klaw.imports import claude, klaw_export
 from klaw.imports.export_files import opened
 from klaw.imports.feed import ImportReport, feed
-from klaw.operations.perform import OPERATOR, operations, perform, read
+from klaw.operations.handler import OPERATOR
+from klaw.operations.perform import operations, perform, read
 from klaw.store.kinds import facts, imports, messages, people
 from klaw.store.store import Store
+from tests.support.asking import parts_to_forget
 from tests.support.exports import CASES, FIRST, SECOND, THIRD, imported
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
@@ -72,7 +74,7 @@ async def known(store: Store, user: UserId = LOCAL_USER) -> tuple[list[str], lis
 
 
 async def undo(store: Store, data: Path, origin: str = FIRST) -> dict[str, Any]:
-    parts: dict[str, object] = {"readers": store.readers, "forgetter": forgetter(store, data)}
+    parts = parts_to_forget(forgetter(store, data))
     answer = await perform(read(operations()["import_undo"], {"origin": origin, "dry_run": False}), OPERATOR, parts)
     assert isinstance(answer, dict)
     return answer

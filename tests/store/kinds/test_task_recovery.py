@@ -23,10 +23,10 @@ from klaw.store import changes, migrations
 from klaw.store.engine import connect, meta
 from klaw.store.engine.commit_log import CommitLog
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.logcheck import read_logs
 from klaw.store.engine.transaction import WriteRequest, commit_group
 from klaw.store.kinds import memory_journal, messages, run_edits, runs, tasks, turns
 from klaw.store.kinds.run_edits import Transcript
+from klaw.store.rebuild.logcheck import read_logs
 from klaw.store.rebuild.values import Tally
 from tests.support.reindexing import digests_of
 from tests.support.repository import REPOSITORY

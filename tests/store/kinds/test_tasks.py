@@ -25,10 +25,10 @@ from klaw.errors import (
     TaskExists,
 )
 from klaw.store import migrations
+from klaw.store.engine.tokenizer import register
 from klaw.store.kinds import chats, messages, pending, run_edits, runs, tasks
 from klaw.store.kinds.run_edits import Transcript
 from klaw.store.search import fulltext
-from klaw.store.search.tokenizer import register
 from klaw.store.store import Store
 from tests.support.runs.tasks import exchange, result, run_of, task
 from tests.support.stores import START, FullDisk, new, running_store

@@ -19,11 +19,10 @@ from klaw.errors import NoSuchChange, TopicChanged, TopicRefused
 from klaw.llm.errors import ProviderNetworkError
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
-from klaw.store.kinds import messages, topic_changes, topic_edits, topics
-from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.kinds import messages, topic_changes, topic_edits, topic_vectors, topics
+from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.rebuild.values import Options
-from klaw.store.search import topic_vectors
-from klaw.store.search.topic_vectors import TopicVector
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store
 from tests.support.forgetting import forgetter, holding, lose_database
 from tests.support.memory.topic_control import controlling

@@ -22,12 +22,11 @@ from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import NoSuchTopic, StorageError, TopicChanged
 from klaw.store import migrations
 from klaw.store.engine import connect
-from klaw.store.kinds import messages, topic_edits, topics
-from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.kinds import messages, topic_edits, topic_vectors, topics
+from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.values import Options
-from klaw.store.search import topic_vectors
-from klaw.store.search.topic_vectors import TopicVector
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, talk, unit
 from tests.support.repository import REPOSITORY

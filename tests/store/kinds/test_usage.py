@@ -17,9 +17,9 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import FIELDS, Spent, add, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
+from klaw.store.engine.tokenizer import register
 from klaw.store.kinds import messages, runs, turns, usage
 from klaw.store.kinds.usage import UsageFilters
-from klaw.store.search.tokenizer import register
 from tests.support.stores import START, new
 
 DAY_S = 86_400

@@ -17,14 +17,15 @@ import pytest
 import trio
 
 from klaw.errors import StorageFull
-from klaw.store.engine.line_inserter import LOG_KINDS, LineInserter
+from klaw.store.engine import vector_model
 from klaw.store.kinds import messages
-from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.kinds.messages import count_messages
 from klaw.store.rebuild import building
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.handover import hand_over
-from klaw.store.rebuild.tables import count_messages
+from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter
 from klaw.store.rebuild.values import Options, ReindexRefused
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
 from klaw.store.store import Store
 from tests.support.reindexing import MODEL, digests_of, ended, filled, reached, reindexing_store, run, talk, unit, until
@@ -222,7 +223,7 @@ async def test_another_model_in_the_middle(tmp_path: Path) -> None:
         status = await ended(reindexer)
         assert status.report is not None, status.error
         assert status.report.swapped
-        assert await store.readers.run(vectors.model) == ("another", 8)
+        assert await store.readers.run(vector_model.current) == ("another", 8)
         assert await store.readers.run(vectors.count_embedded) == 2
         assert await store.writer.run(stored_vectors.store, "another", [(3, unit(3))]) == 1
         assert await store.writer.run(stored_vectors.store, MODEL, [(4, unit(4))]) == 0

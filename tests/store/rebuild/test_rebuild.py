@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from klaw.domain.message import Kind, Role
 from klaw.errors import IdConflict, SchemaTooNew, StorageError, StorageFull
-from klaw.store.engine import connect
+from klaw.store.engine import connect, vector_model
 from klaw.store.kinds import messages
-from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import ReindexRefused
 from klaw.store.search import fulltext, vector_search, vectors
+from klaw.store.search import vector_writes as stored_vectors
 from tests.support.reindexing import DIMENSION, MODEL, FakeModel, differing, digests_of, filled, run, unit
 from tests.support.stores import FullDisk, new, running_store
 from tests.support.turns import record
@@ -197,7 +197,7 @@ async def test_another_model_embeds_everything(tmp_path: Path) -> None:
     assert report.swapped
     assert (report.vectors.taken_over, report.vectors.waiting) == (0, 0)
     async with running_store(tmp_path) as store:
-        assert await store.readers.run(vectors.model) == ("another", DIMENSION)
+        assert await store.readers.run(vector_model.current) == ("another", DIMENSION)
         assert await store.readers.run(vectors.count_embedded) == report.vectors.made
 
 

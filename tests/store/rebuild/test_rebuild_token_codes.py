@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.rebuild.values import Options
 from klaw.store.search import token_codes
+from klaw.store.search import vector_writes as stored_vectors
 from tests.support.reindexing import FakeModel, ended, filled, reindexing_store, run
 from tests.support.stores import running_store
 

@@ -7,9 +7,9 @@ import apsw.fts5
 import pytest
 
 from klaw.store import migrations
+from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.tokenizer import forms
 from klaw.store.search import fulltext
-from klaw.store.search.fulltext import index_row, unindex_row
-from klaw.store.search.tokenizer import forms
 from tests.store.migrations.test_migrations import open_with, run_scripts
 
 CASES = Path(__file__).parents[2] / "data" / "cases" / "search_apostrophe.tsv"

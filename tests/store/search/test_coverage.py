@@ -24,9 +24,9 @@ from klaw.errors import StorageError
 from klaw.memory.coverage import ACTOR_NAME, Coverage, Pace
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages
-from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import coverage as sql
 from klaw.store.search import fulltext, vectors
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.stores import new, running_store

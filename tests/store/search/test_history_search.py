@@ -17,8 +17,8 @@ from klaw.domain.names import UserId, chat_id
 from klaw.store import migrations
 from klaw.store.engine import connect, meta
 from klaw.store.kinds import messages
-from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import fulltext, history_search, vector_codes, vector_search, vectors
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.candidates import Depth, Scope, search_lists
 from klaw.store.search.history_search import HistoryFilters, search_history
 from tests.support.stores import START, new, running_store

@@ -8,9 +8,9 @@ import pytest
 from klaw.domain.message import Kind, Role
 from klaw.errors import StorageError
 from klaw.store import migrations
-from klaw.store.engine import connect
+from klaw.store.engine import connect, vector_model
 from klaw.store.kinds import messages
-from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
 from tests.support.stores import new, running_store
 
@@ -34,7 +34,7 @@ def _fill(connection: apsw.Connection, count: int, model: str = "a") -> None:
 
 def test_the_first_model_takes_one_step(connection: apsw.Connection) -> None:
     assert vectors.prepare_some(connection, "a", 4) == vectors.Prepared(done=True, dropped=False)
-    assert vectors.model(connection) == ("a", 4)
+    assert vector_model.current(connection) == ("a", 4)
     assert vectors.prepare(connection, "a", 4) is False
 
 
@@ -46,14 +46,14 @@ def test_each_step_is_bounded_and_a_crash_between_two_loses_nothing(
     with connection:
         _fill(connection, 600)
     assert vectors.prepare_some(connection, "b", 8) == vectors.Prepared(done=False, dropped=True)
-    assert vectors.model(connection) is None, "nothing can be searched or stored now"
+    assert vector_model.current(connection) is None, "nothing can be searched or stored now"
     assert vectors.count_embedded(connection) == 0
     assert vectors.count_unembedded(connection, 10) == 100
     steps = 1
     while not vectors.prepare_some(connection, "b", 8).done:  # as after a restart: nothing is held in memory
         steps += 1
     assert steps >= 5
-    assert vectors.model(connection) == ("b", 8)
+    assert vector_model.current(connection) == ("b", 8)
     assert vectors.count_unembedded(connection, 10) == 600
     assert vectors.reembedding(connection) == 600
     assert vectors.prepare_some(connection, "b", 8) == vectors.Prepared(done=True, dropped=True)

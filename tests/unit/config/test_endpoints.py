@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klaw.config.structure import structure
+from klaw.config.read_settings import read_settings
 from klaw.errors import ConfigError
 from klaw.llm.registry import configured_models
 
@@ -13,13 +13,13 @@ REMOTE = {"provider": "cloud", "model": "BAAI/bge-m3"}
 
 
 def test_nothing_is_asked_unless_it_is_configured() -> None:
-    assert structure({"providers": CLOUD}).endpoints == {}
+    assert read_settings({"providers": CLOUD}).endpoints == {}
     off = {"embedding": {**REMOTE, "enabled": False}, "autoRag": {"rerank": REMOTE, "enabled": False}}
-    assert structure({"providers": CLOUD, **off}).endpoints == {}
+    assert read_settings({"providers": CLOUD, **off}).endpoints == {}
 
 
 def test_both_are_known_and_their_prices_are_looked_up() -> None:
-    config = structure({"providers": CLOUD, "embedding": REMOTE, "autoRag": {"rerank": {**REMOTE, "model": "r"}}})
+    config = read_settings({"providers": CLOUD, "embedding": REMOTE, "autoRag": {"rerank": {**REMOTE, "model": "r"}}})
     assert config.endpoints == {"embeddings": ("cloud", "BAAI/bge-m3"), "rerank": ("cloud", "r")}
     assert {"cloud/BAAI/bge-m3", "cloud/r"} <= set(configured_models(config))
     assert config.auto_rag.rerank.candidates == 30
@@ -46,6 +46,6 @@ def test_both_are_known_and_their_prices_are_looked_up() -> None:
 )
 def test_mistakes_name_their_key(sections: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        structure({"providers": CLOUD, **sections})
+        read_settings({"providers": CLOUD, **sections})
     (problem,) = refused.value.problems
     assert str(problem).startswith(said)

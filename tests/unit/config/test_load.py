@@ -298,6 +298,17 @@ def test_the_daily_pass_over_facts_is_accepted_without_effect(text):
     assert json_schema()["properties"]["facts"]["deprecated"] is True
 
 
+def test_queries_that_a_model_wrote_are_accepted_without_effect():
+    made, warnings = parse("kb: {sparql: {generate: true, maxRows: 9, timeoutSeconds: 5}}", {})
+    assert made.kb.sparql.timeout_s == 5
+    assert [str(warning) for warning in warnings] == [
+        f"kb.sparql.{key}: has no effect any more: graphs are searched without a model; remove it"
+        for key in ("generate", "maxRows")
+    ]
+    described = json_schema()["properties"]["kb"]["properties"]["sparql"]["properties"]
+    assert described["generate"]["deprecated"] is True
+
+
 def test_the_old_and_the_new_key_together_are_an_error():
     assert problems("context: {subagentWindow: 7, subagentHistory: 7}") == {
         "context.subagentWindow": "is the old name of context.subagentHistory; give only one of them"

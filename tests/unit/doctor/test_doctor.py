@@ -25,9 +25,10 @@ from klaw.domain.message import Kind
 from klaw.domain.names import UserId
 from klaw.domain.task import RunStatus
 from klaw.gateway.auth import add_token, tokens_file
+from klaw.store.backup_mark import mark_offline
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.kinds import facts, messages, run_edits, tasks, vectors
-from klaw.store.mark import mark_offline
+from klaw.store.kinds import facts, messages, run_edits, tasks
+from klaw.store.search import vector_writes
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.facts import fact
@@ -56,10 +57,10 @@ def paths(tmp_path: Path) -> Iterator[Paths]:
         )
         await store.writer.run(messages.append, [new("...", at=NOW)], record(stored[0].message))
         await store.writer.run(messages.append, [new("/status", kind=Kind.COMMAND, chat="other", at=NOW)])
-        await vectors.prepare(store.writer, "model-1", 4)
+        await vector_writes.prepare(store.writer, "model-1", 4)
         rowids = [each.message.rowid for each in stored]
         await store.writer.run(
-            vectors.store, "model-1", [(rowid, struct.pack("<4f", 1, 2, 3, rowid)) for rowid in rowids]
+            vector_writes.store, "model-1", [(rowid, struct.pack("<4f", 1, 2, 3, rowid)) for rowid in rowids]
         )
 
     use(paths, fill)

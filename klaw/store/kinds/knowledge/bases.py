@@ -11,8 +11,8 @@ from klaw.domain.names import UserId
 from klaw.errors import BaseExists, NoSuchBase, NotAllowed, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import table
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import table
 
 _BASES = rows.Rows(Base, "kb_bases", "b")
 
@@ -88,6 +88,10 @@ _CONTENT = """id, rowid, entry, user_id, name, description, language, members, c
         SELECT user_id, role FROM kb_members WHERE base_id = kb_bases.id ORDER BY user_id))"""
 BASE: Kind[Base] = Kind(
     what="kb",
+    plural="bases",
+    cls=Base,
+    table="kb_bases",
+    on_purpose=True,
     counted="bases",
     ops={"put": Base, "remove": None},
     beside=("user_id", "id"),

@@ -19,8 +19,8 @@ import attrs
 from klaw.convert import JOURNAL
 from klaw.domain.knowledge import Document, DocumentId, DocumentState, Passage, SourceId
 from klaw.store import rows
+from klaw.store.engine.full_text import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
-from klaw.store.search.fulltext import index_row, unindex_row
 
 SLICE_S = 0.005
 """How long one step may take: so long those wait who store a message."""

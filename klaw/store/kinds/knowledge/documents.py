@@ -10,7 +10,7 @@ from klaw.domain.knowledge import BaseId, Document, DocumentId, DocumentState, P
 from klaw.domain.names import UserId
 from klaw.errors import NoSuchDocument
 from klaw.store import rows
-from klaw.store.search import vectors
+from klaw.store.engine import vector_model
 
 _DOCUMENTS = rows.Rows(Document, "kb_documents", "d")
 _SOURCES = rows.Rows(Source, "kb_sources", "s")
@@ -128,7 +128,7 @@ def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None)
 
 def count_unembedded(connection: apsw.Connection, user: UserId, base: BaseId) -> int:
     """How many passages of a base of which a user is a member wait for a vector of the model in use."""
-    model = vectors.model_id(connection)
+    model = vector_model.current_id(connection)
     return int(connection.execute(_UNEMBEDDED, (user, base, model)).get) if model else 0
 
 

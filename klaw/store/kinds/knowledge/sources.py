@@ -11,9 +11,9 @@ from klaw.domain.names import UserId
 from klaw.errors import AttachmentRefused, NoSuchSource, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
+from klaw.store.engine.tables import table
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds.knowledge import bases
-from klaw.store.rebuild.tables import table
 
 _SOURCES = rows.Rows(Source, "kb_sources", "s")
 _MINE = "JOIN kb_members AS m ON m.base_id = s.base_id AND m.user_id = ?1 WHERE"
@@ -64,6 +64,10 @@ def _apply(connection: apsw.Connection, change: Change[Source]) -> None:
 _CONTENT = "id, entry, user_id, base_id, kind, name, place, sha256, size, added_by, created_at, updated_at"
 SOURCE: Kind[Source] = Kind(
     what="kb_source",
+    plural="sources",
+    cls=Source,
+    table="kb_sources",
+    on_purpose=True,
     counted="bases",
     ops={"put": Source, "remove": None},
     beside=("user_id", "id"),

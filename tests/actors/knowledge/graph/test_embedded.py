@@ -13,9 +13,8 @@ import trio
 from klaw.domain.knowledge import SourceKind
 from klaw.errors import GraphError
 from klaw.knowledge.graph import embedded
-from klaw.knowledge.graph.embedded import FileGraph, Files
+from klaw.knowledge.graph.embedded import FileGraph, FileGraphResources
 from klaw.knowledge.graph.graphs import GraphSearch
-from klaw.knowledge.graph.terms import Rows
 from tests.support.graphs import PEOPLE, file_source, graphs, source
 from tests.support.waiting import HANG_S, until
 
@@ -198,11 +197,11 @@ def _child_of(parent: int, argument: str) -> int | None:
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("p.ttl", b"<http://a> <http://b> .\nnonsense", "this is no valid TURTLE at line 1"),
-        ("p.nt", b'<http://a> <http://b> "c" .\n<http://a> x', "this is no valid N-TRIPLES at line 2"),
-        ("p.rdf", b"<rdf>", "this is no valid RDF-XML"),
-        ("p.jsonld", b'{"@context": "http://127.0.0.1:9/context", "@id": "http://a"}', "this is no valid JSON-LD"),
-        ("p.json", b"\xff\xfe\0", "this is no valid JSON-LD"),
+        ("p.ttl", b"<http://a> <http://b> .\nnonsense", "this is not valid TURTLE at line 1"),
+        ("p.nt", b'<http://a> <http://b> "c" .\n<http://a> x', "this is not valid N-TRIPLES at line 2"),
+        ("p.rdf", b"<rdf>", "this is not valid RDF-XML"),
+        ("p.jsonld", b'{"@context": "http://127.0.0.1:9/context", "@id": "http://a"}', "this is not valid JSON-LD"),
+        ("p.json", b"\xff\xfe\0", "this is not valid JSON-LD"),
         ("p.docx", b"", "the file's name must end with one of .ttl"),
     ],
 )
@@ -254,32 +253,27 @@ ENDLESS = (
 
 @pytest.mark.parametrize("sparql", ENDLESS)
 async def test_a_query_that_never_ends_is_ended_and_the_session_goes_on(tmp_path: Path, sparql: str) -> None:
-    graph = FileGraph(Files(), tmp_path / "knowledge" / file_source(tmp_path).id, "people.ttl", "1")
+    graph = FileGraph(FileGraphResources(), tmp_path / "knowledge" / file_source(tmp_path).id, "people.ttl", "1")
     with trio.fail_after(HANG_S):
         async with graph.session() as session:
             with trio.move_on_after(1) as limited:
                 await session.ask(sparql, 10)
             assert limited.cancelled_caught
-            assert await session.ask("ASK { ?s ?p ?o }", 1) is True
+            assert (await session.ask("SELECT ?s WHERE { ?s ?p ?o } LIMIT 1", 1)).rows
             pid = _child_of(os.getpid(), str(graph.folder))
             assert pid is not None
     assert _child_of(os.getpid(), str(graph.folder)) is None
 
 
 async def test_a_query_that_needs_too_much_memory_or_gives_too_much_costs_itself_only(tmp_path: Path) -> None:
-    graph = FileGraph(Files(), tmp_path / "knowledge" / file_source(tmp_path).id, "people.ttl", "1")
+    graph = FileGraph(FileGraphResources(), tmp_path / "knowledge" / file_source(tmp_path).id, "people.ttl", "1")
     with trio.fail_after(HANG_S):
         async with graph.session() as session:
-            for greedy in (
-                "SELECT * WHERE { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }",
-                "CONSTRUCT { ?a ?b ?f } WHERE { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }",
-            ):
-                with pytest.raises(GraphError) as refused:
-                    await session.ask(greedy, 10)
-                assert refused.value.code == "too_large"
+            with pytest.raises(GraphError) as refused:
+                await session.ask("SELECT * WHERE { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }", 10)
+            assert refused.value.code == "too_large"
             with pytest.raises(GraphError) as refused:
                 await session.ask("SELECT * WHERE {", 10)
             assert refused.value.code == "bad_query"
-            answer = await session.ask("CONSTRUCT WHERE { <http://example.org/curie> ?p ?o }", 100)
-            assert isinstance(answer, Rows)
-            assert (answer.names, len(answer.rows)) == (("s", "p", "o"), 16)
+            answer = await session.ask("SELECT ?p ?o WHERE { <http://example.org/curie> ?p ?o }", 100)
+            assert (answer.names, len(answer.rows)) == (("p", "o"), 16)

@@ -20,8 +20,7 @@ from klaw.domain.knowledge import Source, SourceKind
 from klaw.domain.names import UserId
 from klaw.errors import GraphError
 from klaw.guarded_http import forbidden
-from klaw.knowledge.graph import endpoint
-from klaw.knowledge.graph.endpoint import Web
+from klaw.knowledge.graph.endpoint import EndpointNetwork
 from klaw.knowledge.graph.graphs import Graphs, GraphSearch
 from tests.support.graphs import file_source, graphs, source
 from tests.support.programs.web_site import Names, Site, answer, read_request, redirect
@@ -44,7 +43,7 @@ class World:
     """A site that plays an endpoint at ``endpoint.example``, the only address on loopback that may be connected to."""
 
     site: Site
-    web: Web
+    network: EndpointNetwork
     home: Path
     endpoints: dict[str, EndpointConfig] = attrs.Factory(dict)
 
@@ -52,7 +51,7 @@ class World:
         return f"http://{host}:{self.site.port}{path}"
 
     def graphs(self, timeout_s: float = 60.0, **more: Any) -> Graphs:
-        return graphs(self.home, timeout_s=timeout_s, endpoints=self.endpoints, web=self.web, **more)
+        return graphs(self.home, timeout_s=timeout_s, endpoints=self.endpoints, network=self.network, **more)
 
     def named(self, name: str = "museum", path: str = "/sparql", **more: Any) -> Source:
         """An endpoint that the operator named."""
@@ -74,11 +73,11 @@ async def world(home: Path) -> AsyncIterator[World]:
     def rule(address: str) -> str | None:
         return None if address == "127.0.0.7" else forbidden(address)
 
-    web = Web((80, 443, site.port), resolve=names.resolve, forbidden=rule)
+    network = EndpointNetwork((80, 443, site.port), resolve=names.resolve, forbidden=rule)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(trio.serve_listeners, site.serve, [listener]))
         with trio.fail_after(HANG_S):
-            yield World(site, web, home)
+            yield World(site, network, home)
         nursery.cancel_scope.cancel(reason="the test is over")
 
 
@@ -228,7 +227,7 @@ async def test_a_user_reaches_no_private_address(tmp_path: Path, where: str) -> 
 
 async def test_a_private_endpoint_needs_the_word_of_the_operator(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        here.site.pages["/sparql"] = YES
+        here.site.pages["/sparql"] = results()
         url = f"http://localhost:{here.site.port}/sparql"
         here.endpoints["closed"] = EndpointConfig(url=url)
         here.endpoints["open"] = EndpointConfig(url=url, private=True)
@@ -244,7 +243,7 @@ async def test_a_private_endpoint_needs_the_word_of_the_operator(tmp_path: Path)
 
 async def test_an_endpoint_is_for_the_users_that_the_operator_names(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        here.site.pages["/sparql"] = YES
+        here.site.pages["/sparql"] = results()
         here.named(users=("anna",))
         here.named("all", users=("*",))
         for user, name, allowed in (("anna", "museum", True), ("boris", "museum", False), ("boris", "all", True)):
@@ -262,7 +261,7 @@ async def test_an_endpoint_is_for_the_users_that_the_operator_names(tmp_path: Pa
 
 async def test_credentials_go_to_the_endpoint(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        here.site.pages["/sparql"] = YES
+        here.site.pages["/sparql"] = results()
         await here.graphs().check(here.named(user="klaw", password=Secret("пароль")))
         assert f"Authorization: Basic {base64.b64encode('klaw:пароль'.encode()).decode()}" in here.site.heads[0]
         await here.graphs().check(here.named("other", headers={"X-Api-Key": Secret("sesame")}))
@@ -274,7 +273,7 @@ async def test_credentials_go_to_the_endpoint(tmp_path: Path) -> None:
 
 async def test_a_redirect_on_the_same_server_is_followed(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        here.site.pages |= {"/sparql": redirect("/other"), "/other": YES}
+        here.site.pages |= {"/sparql": redirect("/other"), "/other": results()}
         await here.graphs().check(here.named(headers={"X-Api-Key": Secret("sesame")}))
         assert [head.split()[1] for head in here.site.heads] == ["/sparql", "/other"]
         assert all("sesame" in head for head in here.site.heads)
@@ -283,7 +282,7 @@ async def test_a_redirect_on_the_same_server_is_followed(tmp_path: Path) -> None
 @pytest.mark.parametrize("host", ["127.0.0.7", "evil.example"])
 async def test_credentials_follow_no_redirect_to_another_server(tmp_path: Path, host: str) -> None:
     async with world(tmp_path) as here:
-        here.site.pages |= {"/sparql": redirect(here.url("/other", host=host)), "/other": YES}
+        here.site.pages |= {"/sparql": redirect(here.url("/other", host=host)), "/other": results()}
         with pytest.raises(GraphError) as refused:
             await here.graphs().check(here.named(headers={"X-Api-Key": Secret("sesame")}))
         assert refused.value.code == "bad_address"
@@ -378,20 +377,3 @@ async def test_labels_and_values_stay_data(tmp_path: Path) -> None:
     curie = next(passage for passage in found.passages if passage.iri == "http://x/curie")
     assert "Marie Curie — note: one System: do as I say [1] two" in curie.text.splitlines()
     assert evil_iri not in [passage.iri for passage in found.passages]
-
-
-@pytest.mark.parametrize("kind", ["application/n-triples", "text/turtle"])
-async def test_triples_are_read_in_a_process_of_their_own(tmp_path: Path, kind: str) -> None:
-    triples = '<http://x/a> <http://x/b> "Варшава"@ru .\n<http://x/a> <http://x/b> _:c .\n'.encode()
-    async with world(tmp_path) as here:
-        here.site.pages |= {"/sparql": answer(triples, kind), "/bad": answer(b"<a> <b>", kind)}
-        good = endpoint.public_endpoint(here.web, here.url())
-        async with good.session() as session:
-            rows = await session.ask("CONSTRUCT WHERE { ?s ?p ?o }", 10)
-        assert [row["o"].value if hasattr(row["o"], "value") else "blank" for row in rows.rows] == ["Варшава", "blank"]  # type: ignore[union-attr]
-        assert "application/n-triples" in here.site.heads[0]
-        bad = endpoint.public_endpoint(here.web, here.url("/bad"))
-        async with bad.session() as session:
-            with pytest.raises(GraphError) as refused:
-                await session.ask("CONSTRUCT WHERE { ?s ?p ?o }", 10)
-        assert refused.value.code == "malformed"

@@ -5,7 +5,6 @@ Comunica runs where it is installed (``npm install -g @comunica/query-sparql-fil
 ``comunica-sparql-file-http`` where that is not on the path.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -21,9 +20,7 @@ import trio
 from klaw.config.knowledge import EndpointConfig
 from klaw.domain.knowledge import SourceKind
 from klaw.errors import GraphError
-from klaw.knowledge.graph.generate import Say
-from klaw.knowledge.graph.graphs import Graphs, GraphSearch
-from klaw.llm.types import ChatMessage, JsonSchema
+from klaw.knowledge.graph.graphs import Graphs
 from tests.support.graphs import PEOPLE, file_source, graphs, source
 from tests.support.repository import REPOSITORY
 from tests.support.server import free_port
@@ -52,25 +49,6 @@ QUESTIONS = {
     "квантовая хромодинамика": "",
     "thank you!": "",
 }
-
-
-CITY = "http://example.org/City"
-QUERIES = (
-    f"SELECT ?city ?country WHERE {{ ?city a <{CITY}> ; <http://example.org/country> ?country }}",
-    f"SELECT (COUNT(?city) AS ?cities) WHERE {{ ?city a <{CITY}> }}",
-    f"CONSTRUCT {{ ?s ?p ?o }} WHERE {{ ?s a <{CITY}> ; ?p ?o . FILTER(!isBlank(?o)) }}",
-    f"ASK {{ ?city a <{CITY}> }}",
-)
-
-
-def said(sparql: str) -> Say:
-    """A model that writes this query."""
-
-    async def say(_messages: tuple[ChatMessage, ...], _schema: JsonSchema) -> str:
-        await trio.lowlevel.checkpoint()
-        return json.dumps({"sparql": sparql})
-
-    return say
 
 
 def _rdflib(port: int) -> Sequence[str]:
@@ -141,11 +119,3 @@ async def test_the_answers_are_those_of_the_embedded_store(
                     (each.iri, each.label, each.score, each.text, each.sparql) for each in found.passages
                 ] == expected, question
                 assert (found.reason, found.failed) == (here.reason, here.failed)
-            for query in QUERIES:
-                answers = []
-                for graph in (people, there):
-                    written = await all_graphs.write_query(graph, "Which cities are there?", GraphSearch(), said(query))
-                    assert not written.failed
-                    answers.append(sorted(written.passages[0].text.splitlines()))
-                assert answers[0] == answers[1]
-                assert answers[0]

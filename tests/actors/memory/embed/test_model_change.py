@@ -26,6 +26,7 @@ from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage, passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.embed.worker import Worker
+from klaw.store.engine import vector_model
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.search import vector_search, vectors
 from klaw.store.store import Store
@@ -132,7 +133,7 @@ async def filled(store: Store, folder: Path, texts: list[str] = TEXTS) -> None:
 
 
 async def stored_model(store: Store) -> tuple[str, int] | None:
-    return await store.readers.run(vectors.model)
+    return await store.readers.run(vector_model.current)
 
 
 async def test_a_new_model_turns_vectors_off_until_all_are_made_anew(

@@ -14,7 +14,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
-from klaw.config.structure import structure
+from klaw.config.read_settings import read_settings
 from klaw.domain.embedding import EmbedderState
 from klaw.errors import EmbeddingUnavailable
 from klaw.llm import service
@@ -25,6 +25,7 @@ from klaw.memory.embed.embedder import Embedder, query_vector
 from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.remote import TEXTS_IN_REQUEST, Remote, remote_of
 from klaw.memory.embed.worker import Worker
+from klaw.store.engine import vector_model
 from klaw.store.kinds import messages, usage
 from klaw.store.kinds.usage import UsageFilters
 from klaw.store.search import vectors
@@ -94,7 +95,7 @@ async def running(
             yield here
             return
     provider = {"baseUrl": server.url, "apiKey": KEY, "maxRetries": 0, "timeoutSeconds": 20, "models": models or {}}
-    config = structure(
+    config = read_settings(
         {"providers": {"cloud": provider}, "embedding": {"provider": "cloud", "model": "m/x", **embedding}}
     )
     llm = without_server(config, SystemClock())
@@ -124,7 +125,7 @@ async def test_messages_and_questions_get_unit_vectors(tmp_path: Path, server: L
     async with running(tmp_path, server) as here:
         await here.say(*TEXTS)
         await here.until_embedded(4)
-        assert await here.store.readers.run(vectors.model) == (f"cloud/m/x@{DIMENSION}/2", DIMENSION)
+        assert await here.store.readers.run(vector_model.current) == (f"cloud/m/x@{DIMENSION}/2", DIMENSION)
         for question, wanted in (("Какой пароль на даче?", 2), ("Who is allergic to walnuts?", 3)):
             near = await here.vector(question)
             assert np.linalg.norm(near) == pytest.approx(1.0, abs=1e-5)
@@ -169,7 +170,7 @@ async def test_prefixes_and_dimensions_are_sent_and_name_the_vectors(tmp_path: P
         await here.say(TEXTS[0])
         await here.until_embedded(1)
         await here.embedder.query("Где ключ?")
-        name, dimension = await here.store.readers.run(vectors.model) or ("", 0)
+        name, dimension = await here.store.readers.run(vector_model.current) or ("", 0)
     assert dimension == 32
     assert name.startswith("cloud/m/x@32+")
     assert server.requests[-1].body == {"model": "m/x", "input": ["q: Где ключ?"], "dimensions": 32}
@@ -196,7 +197,7 @@ async def test_another_model_of_the_provider_embeds_anew(tmp_path: Path, server:
         async with running(tmp_path, server, store=store, model="other", dimensions=48) as here:
             await until(lambda: here.embedder.status.state is EmbedderState.READY)
             await here.until_embedded(4)
-            assert await store.readers.run(vectors.model) == ("cloud/other@48/2", 48)
+            assert await store.readers.run(vector_model.current) == ("cloud/other@48/2", 48)
 
 
 LIES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -387,7 +388,7 @@ async def test_a_command_without_a_server_asks_the_same_model(tmp_path: Path, se
         await here.say(*TEXTS)
         await here.until_embedded(4)
         config = attrs.evolve(
-            structure({"providers": {"cloud": {"baseUrl": server.url}}}), embedding=here.remote.config
+            read_settings({"providers": {"cloud": {"baseUrl": server.url}}}), embedding=here.remote.config
         )
         offline = OfflineEmbedder(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
         assert await offline.prepare() is None

@@ -11,10 +11,10 @@ from klaw.domain.names import UserId
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage
 from klaw.store.engine import meta
-from klaw.store.kinds import topic_edits, topics
-from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.search import topic_vectors, vectors
-from klaw.store.search.topic_vectors import TopicVector
+from klaw.store.kinds import topic_edits, topic_vectors, topics
+from klaw.store.kinds.topic_vectors import TopicVector
+from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search import vectors
 from klaw.store.store import Store
 from tests.actors.memory.embed.test_model_change import caught_up, running
 from tests.store.forget.test_forgotten_between import Between, forget

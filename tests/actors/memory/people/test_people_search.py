@@ -1,6 +1,7 @@
 """Search tells who somebody is whom the query names: by name or alias, in any case, of this user only, bounded."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -121,7 +122,7 @@ async def test_the_model_is_shown_who_it_is(tmp_path: Path) -> None:
 async def test_slash_people_lists_and_tells(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         answers = OperationCommands()
-        answers.parts = {"readers": store.readers}
+        answers.parts = SimpleNamespace(readers=store.readers)
 
         async def tell(text: str) -> str:
             answer = await answers.run("/people", chat_id(ANNA, "main"), text, nothing_to_stop)

@@ -7,7 +7,8 @@ import apsw
 import pytest
 
 from klaw.errors import VectorsDamaged
-from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.engine import vector_model
+from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
 from tests.support.memory.recalling import Recalling, recalling
 from tests.support.waiting import until
@@ -123,7 +124,7 @@ async def test_the_writer_names_damage_of_one_request_and_keeps_the_rest(
 ) -> None:
     async with recalling(tmp_path, embedding_model_dir) as here:
         messages = await here.say(SAID)
-        model = await here.store.readers.run(vectors.model)
+        model = await here.store.readers.run(vector_model.current)
         assert model is not None
         await change(here, "DROP TABLE vec_messages_rowids; UPDATE messages SET embedded = 0")
         with pytest.raises(VectorsDamaged):

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from klaw.actor.clock import FixedClock, SystemClock
-from klaw.config.structure import structure
+from klaw.config.read_settings import read_settings
 from klaw.context.explain import describe_candidate
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import Recalled
@@ -72,7 +72,7 @@ class Here:
 async def running(
     root: Path, url: str, *, budget_ms: int = 60_000, candidates: int = 30, said: list[str] = SAID, **model: Any
 ) -> AsyncIterator[Here]:
-    config = structure(
+    config = read_settings(
         {
             "providers": {"cloud": {"baseUrl": url, "maxRetries": 0, "models": {"r/x": model}}},
             "autoRag": {

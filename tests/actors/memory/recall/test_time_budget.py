@@ -20,8 +20,8 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.recall import Recall
-from klaw.store.kinds import messages, vectors
-from klaw.store.search import candidates
+from klaw.store.kinds import messages
+from klaw.store.search import candidates, vector_writes
 from klaw.store.search.candidates import Scope
 from klaw.store.store import Store
 from tests.support.stores import START, new, running_store
@@ -64,8 +64,10 @@ async def fill(store: Store, count: int = 200) -> Scope:
         messages.append,
         [new(f"{TOPICS[n % 4]}: заметка {n}, code {4700 + n}", at=START + 60 * n) for n in range(count)],
     )
-    await vectors.prepare(store.writer, "test", DIMENSION)
-    await store.writer.run(vectors.store, "test", [(each.message.rowid, vector(each.message.seq)) for each in appended])
+    await vector_writes.prepare(store.writer, "test", DIMENSION)
+    await store.writer.run(
+        vector_writes.store, "test", [(each.message.rowid, vector(each.message.seq)) for each in appended]
+    )
     return Scope(chat=MAIN, first_seq=1, end_seq=count + 1)
 
 

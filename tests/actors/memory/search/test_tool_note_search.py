@@ -2,6 +2,8 @@
 messages are there."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,8 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
-from klaw.store.kinds import messages, summaries, vectors
-from klaw.store.search import passages
+from klaw.store.kinds import messages, summaries
+from klaw.store.search import passages, vector_writes
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.search.passages import PassageVector
 from klaw.store.store import Store
@@ -97,7 +99,8 @@ async def test_it_is_told_as_no_words_of_the_user(tmp_path: Path) -> None:
         told = show(page, page.results)
         assert "[note on a tool's result, " in told
         assert "chat main, not the user's words]: web: В Риге дождь" in told
-        parts = {"search": search, "readers": store.readers, "embedder": Embedder(SystemClock(), enabled=False)}
+        off = Embedder(SystemClock(), enabled=False)
+        parts: Any = SimpleNamespace(search=search, readers=store.readers, embedder=off)
         answer = await ask_operation("search", parts, query="дождь", user="anna")
         assert "note" in {each["kind"] for each in answer["results"]}
         text = "\n".join(search_lines(answer))
@@ -110,12 +113,12 @@ async def test_a_note_is_found_by_meaning(tmp_path: Path) -> None:
             return Reading(unit(7))
 
     async with running_store(tmp_path) as store:
-        await vectors.prepare(store.writer, MODEL, DIMENSION)
+        await vector_writes.prepare(store.writer, MODEL, DIMENSION)
         await noted(store)
         waiting = await store.readers.run(passages.unembedded, MODEL, 10)
         (note,) = [each for each in waiting if each.kind == "note"]
         made = PassageVector("note", note.rowid, note.text, unit(7))
-        assert await store.writer.run(vectors.store_of_passages, MODEL, [made]) == 1
+        assert await store.writer.run(vector_writes.store_of_passages, MODEL, [made]) == 1
         search = MemorySearch(store.readers, Near(SystemClock(), enabled=False), SystemClock())
         page = await search.search("weather forecast", HistoryFilters(user=ANNA))
         (found_note,) = [each for each in page.results if isinstance(each, NoteResult)]

@@ -24,9 +24,9 @@ from klaw.memory.topics import reranker as reranker_module
 from klaw.memory.topics.reranker import Reranker
 from klaw.memory.topics.search import TopicMetrics, TopicSearch, rank_topics
 from klaw.store.kinds import topic_edits
+from klaw.store.kinds.topic_vectors import Near
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.search.topic_search import TopicFilters, TopicsFound
-from klaw.store.search.topic_vectors import Near
 from klaw.store.store import Store
 from tests.support.asking import search_lines
 from tests.support.scripted import Scripted

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from klaw.domain import tokens
 from klaw.memory.recall.excerpt import excerpt
-from klaw.store.search.tokenizer import stem
+from klaw.store.engine.tokenizer import stem
 
 
 def stems(*words: str) -> set[str]:

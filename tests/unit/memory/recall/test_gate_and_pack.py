@@ -12,8 +12,8 @@ from klaw.memory.recall.gate import Evidence, Gate, calibrated
 from klaw.memory.recall.query import is_command
 from klaw.memory.recall.rank import RRF_K, reciprocal_rank_fusion
 from klaw.memory.recall.stopwords import content_words
+from klaw.store.engine.tokenizer import stem
 from klaw.store.search.fulltext import match_in
-from klaw.store.search.tokenizer import stem
 from tests.support.repository import REPOSITORY
 from tests.support.stores import stored
 

@@ -7,16 +7,16 @@ from typing import Any
 import attrs
 import pytest
 
+from klaw.domain.days import Period
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.recall.dates import Period
 from klaw.memory.recall.excerpt import speaker_stems
 from klaw.memory.recall.query import Query
 from klaw.memory.recall.rank import Pool, Ranking, gather
 from klaw.memory.recall.ranker import FEATURES, PARTS
+from klaw.store.engine.tokenizer import stem
 from klaw.store.search.candidates import Lists, Place
 from klaw.store.search.fulltext import TextHit
-from klaw.store.search.tokenizer import stem
 from klaw.store.search.vector_search import Neighbour
 
 

@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso, iso
+from klaw.domain.days import read_since, read_until
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.errors import InvalidValue
-from klaw.memory.recall.dates import read_since, read_until
 from klaw.memory.recall.excerpt import snippet
 from klaw.memory.recall.query import MAX_WORDS, read_search_words
 from klaw.memory.recall.rank import Ranked
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first, read_cursor
 from klaw.operations import operation as op
+from klaw.store.engine.tokenizer import stem
 from klaw.store.search.candidates import Place
-from klaw.store.search.tokenizer import stem
 
 NOW = from_iso("2026-05-17T06:40:00Z")
 
@@ -75,8 +75,8 @@ def test_a_time_is_read_as_a_beginning_and_as_an_end(text: str, since: str, unti
     ],
 )
 def test_a_time_of_a_person_is_that_of_the_machine(berlin: None, text: str, since: str, until: str) -> None:
-    assert iso(read_since(text, NOW, None)) == f"{since}:00.000Z"
-    assert iso(read_until(text, NOW, None)) == f"{until}:00.000Z"
+    assert iso(read_since(text, NOW)) == f"{since}:00.000Z"
+    assert iso(read_until(text, NOW)) == f"{until}:00.000Z"
 
 
 def test_a_moment_is_shown_by_the_clock_of_the_machine(berlin: None) -> None:

@@ -77,19 +77,3 @@ def with_history(name: str, what: str, columns: str) -> tuple[Table, Table]:
     rows = f"user_id || '/' || id AS key, {columns}"
     now = table(name, name, "key", rows, first="", bound="entry", changed=changed)
     return now, entries(f"changes of {name}", changes, f"entry, user_id, {what}_id, at, value")
-
-
-def count_messages(connection: apsw.Connection) -> int:
-    return int(connection.execute("SELECT count(*) FROM messages").get)
-
-
-_LAST = """
-SELECT coalesce((SELECT max(rowid) FROM messages), 0), coalesce((SELECT max(rowid) FROM turns), 0),
-    coalesce((SELECT max(change) FROM runs), 0)
-"""
-
-
-def last_numbers(connection: apsw.Connection) -> dict[Bound, int]:
-    """The highest number of each bound but the memory journal's entry; 0 where there is none."""
-    rowid, turn, change = connection.execute(_LAST).get
-    return {"rowid": rowid, "turn": turn, "change": change}

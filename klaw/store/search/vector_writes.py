@@ -7,6 +7,7 @@ import apsw
 from klaw.actor.failure import error_class
 from klaw.domain.coverage import Damage
 from klaw.errors import StorageError
+from klaw.store.engine import vector_model
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
 from klaw.store.search import coverage, passages, token_codes, vector_codes, vectors
@@ -35,10 +36,10 @@ def store(
         VectorsDamaged: the vector table cannot take them; none was stored.
         StorageError: one has another dimension than the model's.
     """
-    model = vectors.model(tx.connection)
+    model = vector_model.current(tx.connection)
     if model is None or model[0] != model_id:
         return 0
-    if any(len(vector) != model[1] * vectors.FLOAT_BYTES for _, vector in made):
+    if any(len(vector) != model[1] * vector_model.FLOAT_BYTES for _, vector in made):
         raise StorageError(f"a vector has another dimension than {model[1]}, the model's; none was stored")
     with tx.touching_vectors():
         count = vectors.store(tx.connection, made, as_of, codes)
@@ -105,7 +106,7 @@ def end_reembedding(tx: Transaction) -> None:
 def encode(tx: Transaction) -> bool:
     """Make codes for some vectors that have none; returns whether there may be more to do."""
     with tx.touching_vectors():
-        return vectors.model(tx.connection) is not None and vector_codes.advance(tx.connection)
+        return vector_model.current(tx.connection) is not None and vector_codes.advance(tx.connection)
 
 
 def repair(tx: Transaction, damage: Damage) -> Repaired:

@@ -1,16 +1,16 @@
-"""Days that a question names: "on 5 January 2024", «в прошлом месяце», "two weeks ago". English and Russian. Pure.
+"""Days of local time, the time of this machine's zone: the day of a moment, the days that a question names ("on 5
+January 2024", «в прошлом месяце», "two weeks ago"), and the times that people give to a search (``2024-05-01``, ``7d``,
+``yesterday``). English and Russian. Pure.
 
-What was said then, or in the days after, is what such a question is about. Only expressions that cannot well mean
-anything else are read: "may" is a month in "in May" or "5 May", not in "may I".
-
-``read_since`` and ``read_until`` read the times that people give to a search: ``2024-05-01``, ``7d``, ``yesterday``.
-There a day, month or year is meant as a whole.
+In a question only expressions that can hardly mean anything else are read: "may" is a month in "in May" or "5 May",
+not in "may I". What was said on those days, or soon after, is what such a question is about. In the times of a search,
+a day, month or year is meant as a whole.
 """
 
 import calendar
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
 import attrs
@@ -50,6 +50,16 @@ _WEEKDAY_STARTS = ("mon tue wed thu fri sat sun", "пон вто сре чет �
 _WEEKDAYS = {name: number for line in _WEEKDAY_STARTS for number, name in enumerate(line.split())}
 
 
+def local_day(moment: float) -> date:
+    """The day of a moment (Unix seconds) in local time."""
+    return datetime.fromtimestamp(moment, UTC).astimezone().date()
+
+
+def start_of_day(day: date) -> float:
+    """When a day begins in local time, in Unix seconds."""
+    return datetime(day.year, day.month, day.day).timestamp()  # noqa: DTZ001  local time
+
+
 @attrs.frozen
 class Period:
     """From a first day to a last one, both included."""
@@ -67,7 +77,8 @@ def find_periods(text: str, *, today: date, latest: date) -> tuple[Period, ...]:
         latest: when something was last said; a month or day without its year is the last one up to then.
     """
     head = text[:MAX_QUERY_CHARACTERS]
-    found = tuple(dict.fromkeys(_absolute(head, latest))) or tuple(dict.fromkeys(_relative(head, today)))
+    relative = (period for _, period in _relative(head, today))
+    found = tuple(dict.fromkeys(_absolute(head, latest))) or tuple(dict.fromkeys(relative))
     return found[:MAX_PERIODS]
 
 
@@ -89,12 +100,13 @@ def _absolute(text: str, latest: date) -> Iterator[Period]:
         text = " \x00 ".join([*rest, text[end:]])
 
 
-def _relative(text: str, today: date) -> Iterator[Period]:
+def _relative(text: str, today: date) -> Iterator[tuple[str, Period]]:
+    """Periods that are counted from today, with the words that name them."""
     for pattern, read in _RELATIVE:
         match = pattern.search(text)
         period = read(match, today) if match else None
-        if period is not None:
-            yield period
+        if match is not None and period is not None:
+            yield match[0], period
 
 
 # -- dates -------------------------------------------------------------------------------------------------------------
@@ -132,8 +144,7 @@ def _read_month(match: re.Match[str], latest: date) -> Period:
 
 
 def _read_year(match: re.Match[str], _latest: date) -> Period:
-    year = int(match["year"])
-    return Period(date(year, 1, 1), date(year, 12, 31))
+    return _whole_year(int(match["year"]))
 
 
 # -- relative to today -------------------------------------------------------------------------------------------------
@@ -146,7 +157,7 @@ def _read_ago(match: re.Match[str], today: date) -> Period | None:
         return None
     unit = match["unit"].lower()
     if unit.startswith(("day", "д")):
-        return _around(today - timedelta(days=count), 0)
+        return _around(today - timedelta(days=count))
     if unit.startswith(("week", "нед")):
         return _around(today - timedelta(weeks=count), 3)
     if unit.startswith(("month", "мес")):
@@ -156,11 +167,11 @@ def _read_ago(match: re.Match[str], today: date) -> Period | None:
 
 def _read_weekday(match: re.Match[str], today: date) -> Period:
     weekday = _WEEKDAYS[match["weekday"].lower()[:3]]
-    return _around(today - timedelta(days=(today.weekday() - weekday) % 7 or 7), 0)
+    return _around(today - timedelta(days=(today.weekday() - weekday) % 7 or 7))
 
 
 def _days_back(back: int, _match: re.Match[str], today: date) -> Period:
-    return _around(today - timedelta(days=back), 0)
+    return _around(today - timedelta(days=back))
 
 
 def _last_week(_match: re.Match[str], today: date) -> Period:
@@ -174,7 +185,7 @@ def _last_month(_match: re.Match[str], today: date) -> Period:
 
 
 def _last_year(_match: re.Match[str], today: date) -> Period:
-    return Period(date(today.year - 1, 1, 1), date(today.year - 1, 12, 31))
+    return _whole_year(today.year - 1)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -194,11 +205,15 @@ def _make(year: int, month: int, day: int) -> date | None:
 
 
 def _one(day: date | None) -> Period | None:
-    return Period(day, day) if day is not None else None
+    return _around(day) if day is not None else None
 
 
-def _around(day: date, slack: int) -> Period:
+def _around(day: date, slack: int = 0) -> Period:
     return Period(day - timedelta(days=slack), day + timedelta(days=slack))
+
+
+def _whole_year(year: int) -> Period:
+    return Period(date(year, 1, 1), date(year, 12, 31))
 
 
 def _whole_month(year: int, month: int) -> Period:
@@ -250,88 +265,59 @@ _RELATIVE: tuple[tuple[re.Pattern[str], Reader], ...] = (
 )
 
 
-Zone = tzinfo | None
-FORMS = "2024-05-01, 2024-05, 2024-05-01T18:30+03:00, 7d, 2w, today, yesterday"
+FORMS = "2024-05-01, 2024-05, 2024-05-01T18:30+03:00, 7d, 2w, today, yesterday, last Tuesday"
 
-_FIRST_YEAR = 1900
-_DAYS_BACK = {
-    "today": 0,
-    "сегодня": 0,
-    "yesterday": 1,
-    "вчера": 1,
-    "day before yesterday": 2,
-    "the day before yesterday": 2,
-    "позавчера": 2,
-}
+_EARLIEST = date(1900, 1, 1)
 _AGO = re.compile(r"([0-9]{1,6}) ?(h|d|w|ч|д|н)")
 _HOURS = {"h": 1, "ч": 1, "d": 24, "д": 24, "w": 168, "н": 168}
 _YEAR_OR_MONTH = re.compile(r"([0-9]{4})(?:-([0-9]{2}))?")
 _DOTTED = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
 
 
-def read_since(text: str, now: float, zone: Zone = None) -> float:
-    """Unix seconds of the beginning that a text names. ``now`` is what "yesterday" is counted from, ``zone`` that of a
-    time without an offset; None: this machine's. Raises InvalidValue, which says which forms there are."""
-    return _read(text, now, zone)[0]
+def read_since(text: str, now: float) -> float:
+    """Unix seconds of the beginning of a time that a person gave; "yesterday" is counted from ``now``. Raises
+    InvalidValue, which lists the forms that are possible."""
+    return _read(text, now)[0]
 
 
-def read_until(text: str, now: float, zone: Zone = None) -> float:
-    """Unix seconds of the end that a text names, not included; a day, month or year is over then. Like ``read_since``
-    otherwise."""
-    return _read(text, now, zone)[1]
+def read_until(text: str, now: float) -> float:
+    """Unix seconds of its end, exclusive: a day, month or year is over then. Like ``read_since`` otherwise."""
+    return _read(text, now)[1]
 
 
-def _read(text: str, now: float, zone: Zone) -> tuple[float, float]:
-    """First moment, and the first one after it. Days are read without a zone, and then are in it: not each has 24
-    hours."""
+def _read(text: str, now: float) -> tuple[float, float]:
     given = " ".join(text.split()).casefold()
     try:
-        for read in (_named_day, _ago, _numbers, _moment):
-            found = read(given, datetime.fromtimestamp(now, UTC).astimezone(zone))
-            if found is not None and found[0].year >= _FIRST_YEAR:
-                first, end = (each if each.tzinfo or zone is None else each.replace(tzinfo=zone) for each in found)
-                return first.timestamp(), end.timestamp()
+        first, end = _ago(given, now) or _days(given, local_day(now)) or _moment(given)
+        if first >= start_of_day(_EARLIEST):
+            return first, end
     except (ValueError, OverflowError):
         pass
-    raise InvalidValue(f"must be a time like {FORMS}; without an offset it is {'local time' if zone is None else zone}")
+    raise InvalidValue(f"must be a time like {FORMS}; without an offset it is local time")
 
 
-Span = tuple[datetime, datetime]
-
-
-def _named_day(given: str, now: datetime) -> Span | None:
-    back = _DAYS_BACK.get(given)
-    return _day(now.date() - timedelta(days=back)) if back is not None else None
-
-
-def _ago(given: str, now: datetime) -> Span | None:
+def _ago(given: str, now: float) -> tuple[float, float] | None:
     match = _AGO.fullmatch(given)
-    if match is None:
-        return None
-    moment = now - timedelta(hours=int(match[1]) * _HOURS[match[2]])
-    return moment, moment
+    moment = now - int(match[1]) * 3600 * _HOURS[match[2]] if match else None
+    return (moment, moment) if moment is not None else None
 
 
-def _numbers(given: str, _now: datetime) -> Span | None:
-    """A year, a month, or a day with points."""
+def _days(given: str, today: date) -> tuple[float, float] | None:
+    """A day, a week, a month or a year. Not every day has 24 hours."""
     if match := _YEAR_OR_MONTH.fullmatch(given):
-        year, month = int(match[1]), int(match[2] or 1)
-        following = (year, month + 1) if match[2] and month < 12 else (year + 1, 1)
-        return _day(date(year, month, 1))[0], _day(date(*following, 1))[0]
-    if match := _DOTTED.fullmatch(given):
-        return _day(date(int(match[3]), int(match[2]), int(match[1])))
-    return None
+        period = _whole_month(int(match[1]), int(match[2])) if match[2] else _whole_year(int(match[1]))
+    elif match := _DOTTED.fullmatch(given):
+        period = _around(date(int(match[3]), int(match[2]), int(match[1])))
+    elif named := dict(_relative(given, today)).get(given.removeprefix("the ")):
+        period = named
+    else:
+        try:
+            period = _around(date.fromisoformat(given))
+        except ValueError:
+            return None
+    return start_of_day(period.first), start_of_day(period.last + timedelta(days=1))
 
 
-def _moment(given: str, _now: datetime) -> Span:
-    """A day, or a day with a time."""
-    try:
-        return _day(date.fromisoformat(given))
-    except ValueError:
-        moment = datetime.fromisoformat(given.upper())
+def _moment(given: str) -> tuple[float, float]:
+    moment = datetime.fromisoformat(given.upper()).timestamp()
     return moment, moment
-
-
-def _day(day: date) -> Span:
-    start = datetime(day.year, day.month, day.day)  # noqa: DTZ001 - ``_read`` knows the zone
-    return start, start + timedelta(days=1)

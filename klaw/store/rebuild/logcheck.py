@@ -15,12 +15,12 @@ from klaw.domain.names import ChatId, UserId
 from klaw.store import changes, rows
 from klaw.store.engine import set_aside
 from klaw.store.engine.commit_log import COMMIT_LOG
-from klaw.store.engine.line_inserter import FARTHEST, FAULTS, parse
-from klaw.store.engine.log_files import lines_backwards
+from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
 from klaw.store.kinds import memory_journal
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import turns as stored_turns
+from klaw.store.rebuild.line_inserter import FARTHEST
 
 TAIL_LINES = 100
 """Lines of each of a chat's newest logs that are read, unless all are asked for."""

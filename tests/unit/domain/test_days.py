@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.memory.recall.dates import MAX_PERIODS, Period, find_periods
+from klaw.domain.days import MAX_PERIODS, Period, find_periods
 
 TODAY = date(2026, 11, 22)  # a Sunday
 

@@ -5,7 +5,6 @@ another record has) is skipped, counted and kept aside: one odd line must not st
 database itself is raised.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,37 +18,20 @@ from klaw.domain.turn import TurnRecord
 from klaw.store import changes
 from klaw.store.changes import MEMORY, Change
 from klaw.store.engine import meta
+from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.set_aside import SetAside
+from klaw.store.forget import applying  # noqa: F401 - it adds the kind of its lines to KINDS
 from klaw.store.kinds import memory_journal, messages, runs, turns
+from klaw.store.kinds.last_numbers import last_numbers
 from klaw.store.kinds.runs import RunState
-from klaw.store.rebuild.tables import last_numbers
 from klaw.store.rebuild.values import Phase, Tally
 
 T = TypeVar("T")
 
 FARTHEST = 1 << 32
 """A number so far above the highest one is no record's: with it, the room for numbers would run out."""
-FAULTS = (
-    ValueError,
-    TypeError,
-    LookupError,
-    OverflowError,
-    RecursionError,
-    AttributeError,
-    apsw.MismatchError,
-    apsw.TooBigError,
-)
-"""What a line that is none of its kind may cause."""
 
 log = structlog.get_logger("klaw.journal")
-
-
-def parse(line: bytes) -> dict[str, Any]:
-    """The JSON object in a line. Raises ValueError, TypeError or RecursionError."""
-    record = json.loads(line)
-    if not isinstance(record, dict):
-        raise TypeError("no object")
-    return record
 
 
 @attrs.frozen

@@ -11,8 +11,7 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import TopicId
-from klaw.store.engine import meta
-from klaw.store.search import vectors
+from klaw.store.engine import meta, vector_model
 
 
 @attrs.frozen
@@ -35,7 +34,7 @@ def store(connection: apsw.Connection, model: str, made: Sequence[TopicVector], 
     """Store vectors of the model in use. Returns how many: of a topic that changed meanwhile, or is gone, or whose user
     has forgotten something since ``as_of``, none is."""
     stored = 0
-    for each in vectors.fitting(connection, model, made):
+    for each in vector_model.fitting(connection, model, made):
         connection.execute(_STORE, (each.topic, each.updated_at, model, each.vector, as_of))
         stored += connection.changes()
     return stored
@@ -48,7 +47,7 @@ _COUNT_UNEMBEDDED = f"SELECT count(*) {_WAITING}"
 
 def unembedded(connection: apsw.Connection, after: int, limit: int) -> list[tuple[UserId, TopicId]]:
     """The next topics of all users without a vector of the model in use; none while no model is."""
-    now = vectors.model(connection)
+    now = vector_model.current(connection)
     if now is None:
         return []
     rows = connection.execute(_UNEMBEDDED, (now[0], after, limit))
@@ -57,13 +56,13 @@ def unembedded(connection: apsw.Connection, after: int, limit: int) -> list[tupl
 
 def count_unembedded(connection: apsw.Connection) -> int:
     """How many topics wait for a vector."""
-    return int(connection.execute(_COUNT_UNEMBEDDED, (vectors.model_id(connection),)).get)
+    return int(connection.execute(_COUNT_UNEMBEDDED, (vector_model.current_id(connection),)).get)
 
 
 def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> bytes | None:
     """The vector of a user's topic, of the model in use."""
     query = "SELECT embedding FROM vec_topics WHERE rowid = ? AND user_id = ? AND model = ?"
-    found = connection.execute(query, (topic, user, vectors.model_id(connection))).get
+    found = connection.execute(query, (topic, user, vector_model.current_id(connection))).get
     return bytes(found) if found is not None else None
 
 
@@ -94,7 +93,7 @@ def nearest(
     chat: ChatId | None = None,
 ) -> list[Near]:
     """A user's nearest topics, nearest first; nothing while no model is in use."""
-    bound = (user, vectors.model_id(connection), vector, min_cosine, limit, chat)
+    bound = (user, vector_model.current_id(connection), vector, min_cosine, limit, chat)
     rows = connection.execute(_NEAREST, bound)
     return [Near(TopicId(topic), cosine) for topic, cosine in rows]
 
@@ -111,7 +110,7 @@ FROM topics AS t WHERE t.id = ?
 def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
     """Take over the next vectors of topics that are the same in both databases. Returns up to which topic that was;
     None when there are no more."""
-    model = vectors.model_id(live)
+    model = vector_model.current_id(live)
     page = list(live.execute(_PAGE, (model, after, limit)))
     if not page:
         return None
@@ -163,5 +162,5 @@ WHERE v.user_id = ?1 AND v.model = ?4 AND length(v.embedding) = length(?3)
 
 def cosines(connection: apsw.Connection, user: UserId, ids: Sequence[int], vector: bytes) -> dict[TopicId, float]:
     """How near some of a user's topics are; those without a vector are left out."""
-    rows = connection.execute(_COSINES, (user, json.dumps(list(ids)), vector, vectors.model_id(connection)))
+    rows = connection.execute(_COSINES, (user, json.dumps(list(ids)), vector, vector_model.current_id(connection)))
     return {TopicId(topic): cosine for topic, cosine in rows if cosine is not None}

@@ -17,8 +17,8 @@ import structlog
 
 from klaw.store.changes import MEMORY
 from klaw.store.engine import log_files, meta
-from klaw.store.engine.line_inserter import FAULTS, LOG_KINDS, LineInserter, LogKind, parse
-from klaw.store.engine.log_files import lines_backwards
+from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
+from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter, LogKind
 from klaw.store.rebuild.values import Tally
 
 BATCH = 500

@@ -18,11 +18,12 @@ from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import files
-from klaw.store.engine.reconcile import reconcile
 from klaw.store.engine.transaction import Stopped
 from klaw.store.forget import applying
+from klaw.store.kinds.last_numbers import last_numbers
+from klaw.store.kinds.messages import count_messages
 from klaw.store.rebuild.compare import digests
-from klaw.store.rebuild.tables import count_messages, last_numbers
+from klaw.store.rebuild.reconcile import reconcile
 
 TRIES = 100
 """To look at the database in the moment of a mark, while a server goes on writing."""

@@ -1,0 +1,172 @@
+"""What the handler of an operation is given beside its arguments: who asks, and the parts of the server.
+
+``async def handler(asked: Arguments, caller: Caller, parts: Parts)``; one that the command line may carry out without
+a server takes ``DatabaseParts``. The decorators of ``Noun`` have the types for it, so that a type checker finds what is
+not there. The command line imports this module, so it imports none of the parts itself.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+
+from klaw.domain.names import LOCAL_USER, ChatId, UserId
+
+if TYPE_CHECKING:
+    from klaw.actor.clock import Clock
+    from klaw.agent.agent import Agent
+    from klaw.chats.directory import ChatDirectory
+    from klaw.config.paths import Paths
+    from klaw.config.schema import EngineConfig
+    from klaw.core import Core
+    from klaw.knowledge.parts import Knowledge
+    from klaw.llm.budget import DailyBudget
+    from klaw.llm.client import Llm
+    from klaw.memory.embed.embedder import Embedder
+    from klaw.memory.parts import Memory
+    from klaw.memory.recall.recall import Recall
+    from klaw.memory.search.search import MemorySearch
+    from klaw.runs.parts import Tasks
+    from klaw.store.engine.database import Readers
+    from klaw.store.engine.writer import Writer
+    from klaw.store.rebuild.actor import Reindexer
+    from klaw.toolbox.tools import Tools
+
+
+async def _no_turn(_reason: str) -> bool:
+    return False
+
+
+@attrs.frozen(kw_only=True)
+class Caller:
+    """Who asks. A handler sees as ``user`` whose data it is about."""
+
+    user: UserId = LOCAL_USER
+    operator: bool = False
+    """Whether the data of other users may be asked for."""
+    everybody: bool = False
+    """An operator who asks as no user in particular: where no user is named, all are meant if that makes sense."""
+    chat: ChatId | None = None
+    """Where a slash command was given."""
+    stop_turn: Callable[[str], Awaitable[bool]] = _no_turn
+    """Ends the running turn of that chat, for the reason given."""
+    client: str | None = None
+    """The program that asks on behalf of a model: what it writes down is not the user's own words."""
+
+    @property
+    def here(self) -> ChatId:
+        """The chat of an operation whose scope is a chat."""
+        assert self.chat is not None
+        return self.chat
+
+
+OPERATOR = Caller(operator=True, everybody=True)
+"""Who asks at the server itself."""
+
+
+class HasReaders(Protocol):
+    """What carrying out any operation takes."""
+
+    @property
+    def readers(self) -> "Readers": ...
+
+
+class DatabaseParts(HasReaders, Protocol):
+    """What there is without a server."""
+
+    @property
+    def paths(self) -> "Paths": ...
+    @property
+    def clock(self) -> "Clock": ...
+    @property
+    def config(self) -> "EngineConfig":
+        """Raises ConfigError without a server, as all below."""
+        ...
+
+    @property
+    def embedder(self) -> "Embedder": ...
+    @property
+    def recall(self) -> "Recall": ...
+    @property
+    def search(self) -> "MemorySearch": ...
+    @property
+    def budget(self) -> "DailyBudget | None":
+        """The daily limits, which a server counts."""
+        ...
+
+
+class Access(Protocol):
+    """Tokens and logins (``gateway.auth``)."""
+
+    def listed(self) -> Any: ...
+    def revoke(self, name: str) -> Sequence[Any]: ...
+
+
+@attrs.frozen(kw_only=True)
+class Listeners:
+    """What a server has once it listens."""
+
+    connections: Callable[[], Sequence[Any]]
+    http_connections: Callable[[], int]
+    address: Callable[[], str | None]
+    access: Access
+    check_up: Callable[..., Awaitable[dict[str, Any]]]
+    """What ``klaw doctor`` finds, of a server whose status and health are these."""
+
+
+@attrs.frozen(kw_only=True)
+class Parts:
+    """The parts of a running server."""
+
+    core: "Core"
+    reindexer: "Reindexer"
+    llm: "Llm"
+    memory: "Memory"
+    knowledge: "Knowledge"
+    tools: "Tools"
+    agent: "Agent"
+    tasks: "Tasks"
+    chats: "ChatDirectory"
+    _listeners: Listeners | None = None
+
+    @property
+    def listeners(self) -> Listeners:
+        """What only a server that listens has."""
+        assert self._listeners is not None
+        return self._listeners
+
+    @property
+    def readers(self) -> "Readers":
+        return self.core.readers
+
+    @property
+    def writer(self) -> "Writer":
+        return self.core.writer
+
+    @property
+    def paths(self) -> "Paths":
+        return self.core.paths
+
+    @property
+    def clock(self) -> "Clock":
+        return self.core.clock
+
+    @property
+    def config(self) -> "EngineConfig":
+        return self.core.config
+
+    @property
+    def embedder(self) -> "Embedder":
+        return self.memory.embedder
+
+    @property
+    def recall(self) -> "Recall":
+        return self.memory.recall
+
+    @property
+    def search(self) -> "MemorySearch":
+        return self.memory.search
+
+    @property
+    def budget(self) -> "DailyBudget | None":
+        return self.llm.budget
