@@ -35,17 +35,15 @@ _MARK = re.compile(
     r"|(?:file)?cite(?:turn\d{1,4}[a-z]{1,20}\d{1,4})+)"
 )
 _REST = re.compile(r" ?\ue200\w{0,20}(?:\ue202[^\s\ue200-\ue20f]*)*|[\ue200-\ue20f]")
-"""What is left of damaged ones."""
+"""Of damaged marks."""
 _REFERENCE = re.compile(r"turn\d+\w+")
 _WRITING = re.compile(r"^:::(?:writing\{[^}\n]*\})?[ \t]*(?:\n|\Z)", re.MULTILINE)
 
 
 def unmarked(text: str, references: Any = None) -> str:
-    """A text as its user sees it: with the links, and without the marks.
+    """A text as its user sees it: with the links, and without the marks for ChatGPT's own page.
 
-    Args:
-        text: of a message.
-        references: its ``content_references``, if it has any: each with a mark and what is shown for it.
+    ``references`` are its ``content_references``: each with a mark and what is shown for it.
     """
     shown = {}
     for each in references if isinstance(references, list) else ():
@@ -86,7 +84,7 @@ def _arguments(given: Iterable[str]) -> Iterator[str]:
 SOURCE = "chatgpt"
 FILES = r"conversations(?:[-_ ]?\d+)?\.json"
 _ID = re.compile(r"file[-_][0-9A-Za-z]+")
-"""In the name of a file of the export: its id, as messages name it."""
+"""In the name of a file of the export."""
 _SAID = {"user": Role.USER, "assistant": Role.ASSISTANT}
 _MADE = frozenset(
     {
@@ -95,11 +93,10 @@ _MADE = frozenset(
         "app_pairing_content",
     }
 )
-"""Contents that nobody said: what models think and tools return."""
+"""What models think and tools return."""
 
 
 def read(export: OpenedExport) -> Iterator[Event]:
-    """All chats of an export."""
     stored: dict[str, ExportEntry] = {}
     for file in export.files(r"[^/]*file[-_][^/]*") if export.has_several else ():
         if (own := _ID.search(file.name.rpartition("/")[2])) is not None:
@@ -143,7 +140,6 @@ def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator
 
 
 def _is_said(node: Any) -> bool:
-    """Whether a node is a message of somebody."""
     try:
         return isinstance(_message("", node["message"], "2020"), ExportedMessage)
     except OTHER_FORM:
@@ -151,8 +147,8 @@ def _is_said(node: Any) -> bool:
 
 
 def _way(mapping: Any, current: Any) -> list[str]:
-    """The messages that the user saw. Who follows whom stands in ``parent`` or in ``children``, or in both; where it
-    stands nowhere, the order of the export counts."""
+    """The messages that the user saw. Who follows whom is in ``parent``, in ``children``, or in both; else the order of
+    the export counts."""
     parents: dict[str, str | None] = {}
     made: dict[str, float] = {}
     named = {child: name for name, node in mapping.items() for child in node.get("children") or ()}
@@ -192,7 +188,7 @@ def _message(name: str, message: Any, before: str | None) -> Event | None:
 
 
 def _said(about: Any, content: Any, *, by_user: bool = False) -> str:
-    """The text of a message. What people wrote themselves stays as it is."""
+    """What people wrote themselves stays as it is."""
     files = {each.get("id"): each.get("name") for each in about.get("attachments") or ()}
     shown = content.get("parts") or ([content["text"]] if content.get("text") else [])
     texts = [_text(part, files) for part in shown if part is not None]
@@ -207,7 +203,7 @@ def _said(about: Any, content: Any, *, by_user: bool = False) -> str:
 
 
 def _report(about: Any, content: Any) -> str:
-    """What a tool made for the user to read, or to look at: a report, a picture. Of all else: empty."""
+    """A report or a picture that a tool made for the user; empty for anything else."""
     if about.get("is_async_task_result_message"):
         return _said(about, content)
     sdk = about.get("chatgpt_sdk")
@@ -247,7 +243,6 @@ def _canvas(content: Any) -> str:
 
 
 def _files(message: Any, stored: Mapping[str, ExportEntry]) -> tuple[ExportedFile, ...]:
-    """The files of a message that the export has."""
     listed = (message.get("metadata") or {}).get("attachments") or ()
     named = {str(each.get("id")): str(each.get("name") or "") for each in listed}
     parts = [each for each in message["content"].get("parts") or () if isinstance(each, dict)]
@@ -258,7 +253,7 @@ def _files(message: Any, stored: Mapping[str, ExportEntry]) -> tuple[ExportedFil
 
 
 def _text(part: Any, files: dict[Any, Any]) -> str:
-    """A part as text; pictures and recordings are named."""
+    """Pictures and recordings are named."""
     if isinstance(part, str):
         return part
     kind, pointer = str(part.get("content_type")), str(part.get("asset_pointer") or "").rpartition("/")[2]

@@ -1,7 +1,7 @@
-"""Exports of Claude: ``conversations.json``, one list, of a ZIP or a folder. 175 MB of it are nothing unusual.
+"""Exports of Claude: ``conversations.json``, one list, of a ZIP or a folder. 175 MB are not unusual.
 
-Newer ones have memories and projects besides, or come as a list of parts (``manifest-0001.json``), each part a ZIP of
-its own. What an entry is stands in it, so a file that is given alone may be any of them.
+Newer ones also have memories and projects, or come as a list of parts (``manifest-0001.json``), each part a ZIP. A file
+that is given alone may be any of these.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ FILES = (
     r"|(?:conversations|projects|memories)/[^/]+)\.json"
 )
 _MEMBERS = frozenset({"chat_messages", "conversations_memory", "project_memories", "docs", "data_files"})
-"""By which it is seen what an entry is."""
+"""They tell what an entry is."""
 _PART = re.compile(r"(?:conversations|memories|projects)-\d{1,6}\.zip", re.IGNORECASE)
 _ROOT = "00000000-0000-4000-8000-000000000000"
 """The parent of a first message."""
@@ -55,13 +55,13 @@ _STANDS_FOR = re.compile(
     r"\.?[ \t]*(?:\n+```[ \t]*)?$",
     re.MULTILINE,
 )
-"""What the export has in place of a tool or an artifact: nobody said it."""
+"""In place of a tool or an artifact."""
 _THOUGHT = re.compile(r"<antThinking>.*?(?:</antThinking>|\Z)", re.DOTALL)
 _ARTIFACT = re.compile(r"</?antArtifact\b[^<>]*>")
 
 
 def read(export: OpenedExport) -> Iterator[Event]:
-    """All chats of an export, then what Claude remembered, and the documents of projects."""
+    """Chats, then Claude's memories, and the documents of projects."""
     parts = [each for each in export.files(r"[^/]+\.zip") if _PART.fullmatch(each.name.rpartition("/")[2])]
     if not export.has_several or not parts or export.files(FILES):
         yield from chats(export, FILES, "conversations.json", partial(_entry, export), _MEMBERS)
@@ -91,7 +91,7 @@ def _entry(export: OpenedExport, found: Any, place: str) -> Iterator[Event]:
 
 
 def _parts(export: OpenedExport, listed: list[Any]) -> Iterator[Event]:
-    """The parts of an export that is told in a list of them: those of a folder are read with it."""
+    """The listed parts of an export: those of a folder are read with it."""
     names = [one_line(str(each.get("filename"))) for each in listed if isinstance(each, dict)]
     found = {name: export.path.parent / name for name in names if _PART.fullmatch(name)}
     if export.has_several:  # also unpacked
@@ -137,7 +137,7 @@ def _chat(found: Any, place: str) -> Iterator[Event]:
 
 
 def _way(messages: list[Any], current: Any) -> frozenset[int]:
-    """The numbers of the messages that the user saw: where they name their parents, those on the way to the newest."""
+    """The numbers of the messages that the user saw: those on the way to the newest, where they name their parents."""
     known = {number: each for number, each in enumerate(messages, 1) if isinstance(each, dict) and each.get("uuid")}
     if not any(each.get("parent_message_uuid") for each in known.values()):
         return frozenset(range(1, len(messages) + 1))
@@ -181,7 +181,7 @@ def _message(message: Any, before: str | None) -> Iterator[Event]:
 
 
 def _shown(text: str) -> str:
-    """A text without what nobody said."""
+    """Without placeholders and thoughts."""
     if "<antThinking>" in text:
         text = _THOUGHT.sub("", text)
     if "<antArtifact" in text:
@@ -191,7 +191,7 @@ def _shown(text: str) -> str:
 
 
 def _document(block: Mapping[str, Any]) -> str:
-    """The document, or the part of one, that a call of a tool wrote for the user to read. Of other calls: empty."""
+    """The document, or a part of one, that a tool call wrote for the user; empty for other calls."""
     given = block.get("input")
     if block.get("type") != "tool_use" or not isinstance(given, dict):
         return ""
@@ -209,12 +209,12 @@ def _document(block: Mapping[str, Any]) -> str:
 
 
 def _attached(found: Any) -> str:
-    """An attachment with the text that was read from it; what is pasted has no name."""
+    """With the text that was read from it; what is pasted has no name."""
     return f"[file: {found.get('file_name') or 'pasted text'}]\n{found.get('extracted_content') or ''}".rstrip()
 
 
 def _memories(found: Mapping[str, Any]) -> Iterator[Event]:
-    """What Claude remembered: a text for all chats, and one for each project."""
+    """A text for all chats, and one for each project."""
     texts = [found.get("conversations_memory")]
     if isinstance(projects := found.get("project_memories"), dict):
         texts += projects.values()
@@ -224,7 +224,7 @@ def _memories(found: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _statements(text: str) -> Iterator[str]:
-    """The lines of a text that say something: no headings, and not longer than a fact may be."""
+    """The lines of a text without headings, and not longer than a fact may be."""
     for line in clean_output(text).splitlines():
         said = re.sub(r"^(?:[-*+•]|\d{1,3}[.)])\s+", "", line.strip())
         if said.startswith("#") or re.fullmatch(r"(\*{1,3}|_{1,3})[^*_]+\1:?", said):
@@ -253,7 +253,7 @@ def _fact(text: str) -> Fact:
 
 
 def _project(found: Mapping[str, Any], place: str) -> Iterator[Event]:
-    """A project: its documents, and its instructions, which are left out."""
+    """Its documents; its instructions are left out."""
     name = one_line(str(found.get("name") or found.get("uuid") or "project"))
     if found.get("prompt_template"):
         yield LeftOut("instructions of a project")

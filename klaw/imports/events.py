@@ -25,36 +25,32 @@ class Broken(ImportRefused):
 
 @attrs.frozen(kw_only=True)
 class ExportedChat:
-    """A chat begins; the messages that follow are its own."""
+    """The messages that follow are its own."""
 
     key: str
-    """By which its program knows it: the same in a later export."""
+    """The same in a later export."""
     title: str
     name: str = ""
-    """It had in another Klaw; empty: by its title."""
+    """In another Klaw; empty: by its title."""
     people: bool = False
-    """People talk with each other in it, so that Klaw does not go on in their place: it ends with its segment."""
+    """People talk with each other in it: Klaw begins a new segment behind it."""
     own_ids: bool = False
     """The keys of its messages are ids of Klaw."""
 
 
 @attrs.frozen(kw_only=True)
 class ExportedFile:
-    """A file of a message that the export has."""
-
     name: str
     size: int
-    """Bytes, as the export says."""
+    """According to the export."""
     open: Callable[[], AbstractContextManager[IO[bytes]]]
     """Raises OSError, ImportRefused, and what a damaged ZIP raises."""
 
 
 @attrs.frozen(kw_only=True)
 class ExportedMessage:
-    """A message of the chat before it."""
-
     key: str
-    """By which its program knows it within the chat: the same in a later export."""
+    """Within its chat: the same in a later export."""
     role: Role
     text: str
     at: str
@@ -74,21 +70,19 @@ class ExportedMessage:
 
 @attrs.frozen
 class ExportedRecord:
-    """A fact or a person that another Klaw knows."""
-
     value: Fact | Person
 
 
 @attrs.frozen
 class Unread:
-    """Something of the export that should have been read and was not."""
+    """What should have been read and was not."""
 
     what: str
     why: str
 
 
 OTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
-"""What readers raise where an export has another form than is known."""
+"""In exports of an unknown form."""
 
 
 def other_form(what: str, error: Exception) -> Unread:
@@ -97,14 +91,14 @@ def other_form(what: str, error: Exception) -> Unread:
 
 @attrs.frozen
 class LeftOut:
-    """A part that is not imported on purpose, such as a call of a tool."""
+    """Not imported on purpose, such as a tool call."""
 
     why: str
 
 
 @attrs.frozen
 class ProjectDocument:
-    """A text of a project, which knowledge bases are made of."""
+    """A text of a project, for a knowledge base."""
 
     project: str
     name: str
@@ -117,13 +111,13 @@ REPLACED = "replaced by later ones"
 Event: TypeAlias = ExportedChat | ExportedMessage | ExportedRecord | ProjectDocument | Unread | LeftOut
 
 MILLISECONDS = 1e11
-"""A larger number is no second of a time to come, but a millisecond."""
+"""A larger number is milliseconds, not seconds."""
 _FIRST, _END = dt.datetime(1990, 1, 1, tzinfo=dt.UTC).timestamp(), dt.datetime(2200, 1, 1, tzinfo=dt.UTC).timestamp()
 
 
 def moment(value: object, zone: dt.tzinfo | None = dt.UTC) -> str | None:
-    """A time as exports have it (Unix seconds or milliseconds, or ISO-8601) as it is stored here; None: it is not
-    there, or no time of a message. ``zone``: where it says none; None: the machine's own."""
+    """A time of an export (Unix seconds or milliseconds, or ISO-8601) as it is stored here; None: not the time of a
+    message. ``zone``: of a time without one; None: local time."""
     try:
         if isinstance(value, str):
             found = dt.datetime.fromisoformat(value)

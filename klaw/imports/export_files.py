@@ -1,7 +1,5 @@
-"""The files of an export: of a folder, of a ZIP, or one alone. They are read as streams, and never unpacked to a disk.
-
-A ZIP may claim little and hold very much, so what comes out of it is counted.
-"""
+"""The files of an export: of a folder, of a ZIP, or one alone. They are read as streams and never unpacked to a disk.
+What comes out of a ZIP is counted."""
 
 import codecs
 import io
@@ -20,20 +18,20 @@ import attrs
 from klaw.imports.events import Broken, ExportedFile, ImportRefused
 
 MAX_MEMBERS = 500_000
-"""Files in a ZIP: exports have one for each picture."""
+"""Exports have a file for each picture."""
 MAX_BYTES = 16 << 30
-"""Of one file, unpacked."""
+"""Of one unpacked file."""
 MAX_RATIO = 300
-"""A file in a ZIP has at most so many bytes for each that is stored, and ``FREE_BYTES`` besides. JSON comes to 10 or
-20, DEFLATE can do 1,000."""
+"""A file in a ZIP unpacks to at most this many times its size, and ``FREE_BYTES`` more. JSON comes to 10 or 20, DEFLATE
+can do 1,000."""
 FREE_BYTES = 64 << 20
 BUFFER_BYTES = 1 << 16
 UNREADABLE = (Broken, OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What reading a file or a ZIP raises when it is damaged, or packed in an unknown way."""
+"""Raised for damaged files and ZIPs, and unknown compression."""
 
 
 class _CountedStream(io.RawIOBase):
-    """A stream that ends with Broken where it has more than its limit."""
+    """Raises Broken where it has more than its limit."""
 
     def __init__(self, inner: IO[bytes], limit: int) -> None:
         self._inner, self._left = inner, limit
@@ -52,8 +50,6 @@ class _CountedStream(io.RawIOBase):
 
 @attrs.frozen(eq=False)
 class ExportEntry:
-    """One file of an export."""
-
     name: str
     """With its folders, separated by ``/``."""
     _of: "OpenedExport"
@@ -61,29 +57,27 @@ class ExportEntry:
 
     @property
     def stem(self) -> str:
-        """Its name without folders and ending."""
         return PurePosixPath(self.name).stem
 
     @property
     def size(self) -> int:
-        """Bytes. Raises OSError."""
+        """Raises OSError."""
         if isinstance(self._source, zipfile.ZipInfo):
             return self._source.file_size
         return self._source.stat().st_size if self._source is not None else 0
 
     def beside(self, name: str) -> ExportedFile | None:
-        """A file that this one names by its place: ``photos/1.jpg``; None: the export does not have it."""
+        """A file that this one names by its place, such as ``photos/1.jpg``; None: not in the export."""
         place = PurePosixPath(self.name).parent / name.replace("\\", "/")
         found = self._of.find(place) if name and not {"..", "/"} & {*place.parts} else None
         return None if found is None else found.attached()
 
     def attached(self) -> ExportedFile:
-        """It as a file of a message."""
         return ExportedFile(name=PurePosixPath(self.name).name, size=self.size, open=self._open_as_it_is)
 
     @contextmanager
     def as_export(self) -> Iterator["OpenedExport"]:
-        """It as an export of its own: a part that is a ZIP. Raises as ``opened``."""
+        """A part that is a ZIP. Raises as ``opened``."""
         if not isinstance(self._source, Path):
             raise ImportRefused("is a ZIP in a ZIP: unpack the outer one, and name the folder")
         with opened(str(self._source)) as inner:
@@ -91,17 +85,13 @@ class ExportEntry:
 
     @contextmanager
     def _open_as_it_is(self) -> Iterator[IO[bytes]]:
-        """Read a file that is no text; raises as ``open``."""
+        """Without checking for text; raises as ``open``."""
         with self._of.opened(self._source) as stream:
             yield io.BufferedReader(_CountedStream(stream, self.size), BUFFER_BYTES)
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Read it from its beginning.
-
-        Raises:
-            OSError, ImportRefused: it cannot be opened.
-        """
+        """Read it from its beginning. Raises OSError, ImportRefused."""
         with self._of.opened(self._source) as stream:
             limit = MAX_BYTES
             if isinstance(self._source, zipfile.ZipInfo):
@@ -122,7 +112,7 @@ class ExportEntry:
 
 
 class OpenedExport:
-    """What a person gave. ``stream`` is it, unless it is a folder."""
+    """What the user named. ``stream``: unless it is a folder."""
 
     def __init__(self, path: Path, stream: IO[bytes] | None) -> None:
         self.path = path
@@ -133,15 +123,13 @@ class OpenedExport:
 
     @property
     def has_several(self) -> bool:
-        """Whether it is a ZIP or a folder."""
         return self._zip is not None or self._stream is None
 
     def files(self, wanted: str, called: str = "") -> list[ExportEntry]:
-        """The files whose names, with their folders, end as a regular expression says, in the order of their names. Of
-        a file that stands alone the name does not matter.
+        """The files whose names, with their folders, end as a regular expression says, sorted. The name of a single
+        file does not matter.
 
         Args:
-            wanted: the expression.
             called: how a person knows what must be there; empty: it may be missing.
 
         Raises:
@@ -162,8 +150,8 @@ class OpenedExport:
         return [ExportEntry(name, self, names[name]) for name in sorted(names) if _ends(wanted, name)]
 
     def find(self, place: PurePosixPath) -> ExportEntry | None:
-        """The ordinary file at a place of the export; of a file that stands alone also what is in a folder beside it. A
-        name alone, which somebody else wrote, could mean what has nothing to do with the export."""
+        """The ordinary file at a place of the export, or in a folder beside a single file. A bare name, which somebody
+        else wrote, could mean an unrelated file there."""
         if self._zip is not None:
             try:
                 found: Path | zipfile.ZipInfo = self._zip.getinfo(str(place))
@@ -182,7 +170,7 @@ class OpenedExport:
 
     @contextmanager
     def opened(self, source: Path | zipfile.ZipInfo | None) -> Iterator[IO[bytes]]:
-        """A file's stream. Only one at a time."""
+        """One at a time."""
         if isinstance(source, zipfile.ZipInfo):
             assert self._zip is not None
             if source.flag_bits & 1:
@@ -207,7 +195,7 @@ def _ends(wanted: str, name: str) -> bool:
 
 
 def _below(root: Path) -> Iterator[Path]:
-    """Ordinary files below a folder; links are not followed."""
+    """Links are not followed."""
     for folder, _, names in os.walk(root):
         for name in names:
             path = Path(folder, name)
@@ -217,11 +205,7 @@ def _below(root: Path) -> Iterator[Path]:
 
 @contextmanager
 def opened(given: str) -> Iterator[OpenedExport]:
-    """Open what a person named: a file, a folder, or ``-`` for standard input, which must be a file then.
-
-    Raises:
-        ImportRefused: it cannot be read.
-    """
+    """Open a file, a folder, or ``-`` for standard input, which must be a file then. Raises ImportRefused."""
     with ExitStack() as stack:
         try:
             export = _opened(given, stack)

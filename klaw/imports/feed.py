@@ -1,4 +1,4 @@
-"""From the stream of an export to requests that store it: names, ids, parts of a size that one request may have."""
+"""From the stream of an export to requests of a bounded size that store it."""
 
 import base64
 import json
@@ -37,27 +37,25 @@ from klaw.store.kinds.messages import MODEL_CHOICE
 PART_MESSAGES = 200
 PART_BYTES = 400_000
 PART_KEPT = 25
-"""Facts, or people: at most 15,000 bytes each."""
+"""At most 15,000 bytes each."""
 MAX_BYTES = 800_000
-"""Of the JSON of one request, and of one message; the admin socket takes a mebibyte."""
+"""Of one request, and of one message; the admin socket takes a mebibyte."""
 UPLOAD_BYTES = 600_000
 """Of a file in one request."""
 REFUSED = frozenset({"file_too_large", "files_full", "empty_file"})
-"""Why a file is not kept, and its message is."""
+"""The file is left out, and its message stored."""
 MOST_TOLD = 50
-"""Things that could not be read, as they are listed."""
+"""Listed problems."""
 _DROPPED = (FORGOTTEN, MODEL_CHOICE, WITH_TOPICS)
-"""Of another Klaw's metadata: what means something to the store of this one."""
+"""Of another Klaw's metadata: it would mean something here."""
 
 Ask: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""Carries out an operation, without ``user``, and ``origin`` of those of ``OF_IMPORT``, and gives its answer."""
+"""Carries out an operation, without ``user``, and without ``origin`` for those of ``OF_IMPORT``."""
 OF_IMPORT = frozenset({"import_put", "import_remember"})
 
 
 @attrs.define(kw_only=True)
 class ImportReport:
-    """What became of an export."""
-
     chats: int = 0
     messages: int = 0
     added: int = 0
@@ -71,9 +69,8 @@ class ImportReport:
     facts: int = 0
     people: int = 0
     remembered: int = 0
-    """Of facts and people: those that were not known."""
+    """Facts and people that were new."""
     documents: int = 0
-    """Of projects."""
     left_out: Counter[str] = attrs.Factory(Counter)
     unread: list[Unread] = attrs.Factory(list)
     """The first of them."""
@@ -97,15 +94,13 @@ def feed(
     """Store what an export holds.
 
     Args:
-        events: of its reader.
-        source: the format's name.
         ask: None: only look through it.
-        tell: told now and then how many messages are done.
-        topics: topics may be made of it.
-        keep: takes the documents of projects, and raises OSError where it cannot; None: they are only counted.
+        tell: gets the number of messages now and then.
+        topics: make topics of it.
+        keep: takes the documents of projects, and may raise OSError; None: they are only counted.
 
     Raises:
-        KlawError: what ``ask`` raises; what was stored by then stays.
+        KlawError: of ``ask``; what was stored by then stays.
     """
     report = ImportReport()
     chat: _PendingMessages | None = None
@@ -147,14 +142,14 @@ def _offer(document: ProjectDocument, keep: Callable[[ProjectDocument], object] 
 
 
 class _PendingMessages:
-    """What of one chat is not stored yet."""
+    """Of one chat."""
 
     def __init__(self, chat: ExportedChat, source: str, ask: Ask | None, report: ImportReport, topics: bool) -> None:
         self._chat, self._source, self._ask, self._report, self._topics = chat, source, ask, report, topics
         self._prefix = "" if chat.own_ids else chat_prefix(source, chat.key)
         self._said: list[dict[str, Any]] = []
         self._files: dict[str, tuple[ExportedFile, ...]] = {}
-        """Of messages, by their ids."""
+        """By the ids of their messages."""
         self._bytes = 0
         self._last = ""
         self._into: str | None = None
@@ -189,12 +184,11 @@ class _PendingMessages:
 
     @property
     def name(self) -> str:
-        """It had in another Klaw."""
+        """In another Klaw."""
         return self._chat.name
 
     def end(self) -> str | None:
-        """Store the rest. Where people talked, Klaw's own conversation begins with a segment of its own. Returns what
-        the chat is called here."""
+        """Store the rest, and end the segment of a chat of people. Returns the name of the chat here."""
         if self._chat.people and self._last:
             own = message_id(self._prefix, "end", self._last)
             self._said.append(_as_said(own, Role.SYSTEM, Kind.SESSION_BREAK, "", self._last, {}))
@@ -231,7 +225,7 @@ class _PendingMessages:
         self._report.elsewhere += answer["elsewhere"]
 
     def _kept(self, ask: Ask, file: ExportedFile) -> dict[str, Any] | None:
-        """The file, uploaded; None: it cannot be read, or is refused, which is reported."""
+        """Upload a file; None: it cannot be read, or is refused, which is reported."""
         upload, offset = secrets.token_hex(16), 0
         try:
             with file.open() as stream:
@@ -251,13 +245,13 @@ class _PendingMessages:
 
 
 class _PendingRecords:
-    """Facts, and people, that are not stored yet."""
+    """Facts and people."""
 
     def __init__(self, ask: Ask | None, report: ImportReport) -> None:
         self._ask, self._report = ask, report
         self._given: dict[str, list[dict[str, Any]]] = {"facts": [], "people": []}
         self.places: dict[str, str | None] = {}
-        """What chats of the export are called here."""
+        """The names of the export's chats here."""
 
     def add(self, value: Fact | Person) -> None:
         if isinstance(value, Fact):
@@ -283,7 +277,7 @@ def _as_said(own: str, role: Role, kind: Kind, text: str, at: str, metadata: dic
 
 
 def _piece_chars(text: str) -> int:
-    """Characters of one message: half as many where JSON, which takes twelve bytes for an emoji, would be too large."""
+    """Characters of one message: half as many where its JSON, with twelve bytes for an emoji, would be too large."""
     parts = (text[place : place + MAX_CHARS] for place in range(0, len(text), MAX_CHARS))
     fits = len(text) < MAX_BYTES // 24 or all(len(json.dumps(each)) < MAX_BYTES - 10_000 for each in parts)
     return MAX_CHARS if fits else MAX_CHARS // 2

@@ -1,7 +1,6 @@
-"""What ``klaw export`` writes: JSON of each chat, as ``klaw chats export --json`` writes it, of facts and of people.
+"""Exports of ``klaw export``: chats as ``klaw chats export --json`` writes them, facts and people.
 
-Topics and summaries stay out. They are made of messages, name them by numbers that are others here, and whoever wants
-topics of these chats has them made here (``--topics``).
+Topics and summaries are left out: they name messages by numbers that are others here. ``--topics`` makes topics anew.
 """
 
 import json
@@ -33,13 +32,13 @@ from klaw.imports.json_stream import items, walk
 SOURCE = "klaw"
 CHATS = r"chats/[^/]+\.json"
 KEPT: dict[str, type[Fact] | type[Person]] = {"facts": Fact, "people": Person}
-"""By the names of the files that have them."""
+"""By the names of their files."""
 MAX_BYTES = 15_000
 """Of a fact or a person as JSON: far more than either may have."""
 
 
 def read(export: OpenedExport) -> Iterator[Event]:
-    """All chats of an export, with the ids that their messages have, then its facts and its people with theirs."""
+    """All chats, then facts and people, with their own ids."""
     kept = [each for name in KEPT for each in export.files(rf"{name}\.json") if _is_kept(export, each, name)]
     alone = bool(kept) and not export.has_several
     for file in [] if alone else export.files(CHATS, "" if kept else "chats/NAME.json, facts.json or people.json"):
@@ -49,7 +48,7 @@ def read(export: OpenedExport) -> Iterator[Event]:
 
 
 def _is_kept(export: OpenedExport, file: ExportEntry, name: str) -> bool:
-    """Whether it is that file, and not the one of a chat of that name."""
+    """And not a chat of that name."""
     return file.stem == name and (not export.has_several or "chats" not in file.name.split("/")[-2:-1])
 
 
@@ -80,7 +79,7 @@ def _kept(file: ExportEntry) -> Iterator[Event]:
 
 
 def _of(cls: type[Fact] | type[Person], found: Any, place: str) -> Event:
-    """A fact or a person. The export has the fields as Klaw calls them, and no other way is known."""
+    """A fact or a person, with the fields as Klaw calls them."""
     if not isinstance(found, dict):
         return Unread(place, "is no object")
     if found.get("superseded_by") or found.get("merged_into"):

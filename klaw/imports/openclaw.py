@@ -1,8 +1,7 @@
-"""Sessions of OpenClaw: a folder ``~/.openclaw``, or one of its agents, with ``sessions/sessions.json`` and a file of
-event lines ``SESSION.jsonl`` for each session; or one such file.
+"""Sessions of OpenClaw: ``~/.openclaw``, or one of its agents, with ``sessions/sessions.json`` and ``SESSION.jsonl``
+for each session; or one such file.
 
-Events name their parents: where somebody went back and asked again, the way from the last event to the first is what
-was said, and what lies beside it was replaced.
+Events name their parents: the way from the last event to the first was kept, the others were replaced.
 """
 
 import json
@@ -23,7 +22,7 @@ MAX_INDEX = 32 << 20
 
 
 def read(export: OpenedExport) -> Iterator[Event]:
-    """All sessions of an export; a line that cannot be read does not stop the rest."""
+    """A line that cannot be read does not stop the rest."""
     titles: dict[str, str] = {}
     for file in export.files(r"sessions\.json"):
         if not file.name.endswith(".jsonl"):
@@ -36,7 +35,7 @@ def read(export: OpenedExport) -> Iterator[Event]:
 
 
 def _titles(file: ExportEntry) -> dict[str, str]:
-    """What sessions are called, by their ids; an index that is broken names none."""
+    """By the ids of sessions; empty for a broken index."""
     try:
         with file.open() as stream:
             index = json.loads(stream.read(MAX_INDEX))
@@ -51,7 +50,7 @@ def _title(key: str, entry: Mapping[str, Any]) -> str:
 
 
 def _lines(file: ExportEntry) -> Iterator[tuple[int, Any]]:
-    """Numbers and values of the lines; None for one that is no JSON object."""
+    """None for a line that is no JSON object."""
     for number, line in enumerate(file.lines(MAX_LINE), 1):
         if line.strip():
             try:
@@ -80,7 +79,7 @@ def _session(file: ExportEntry, titles: Mapping[str, str]) -> Iterator[Event]:
 
 
 def _way(file: ExportEntry) -> frozenset[str] | None:
-    """Ids of the events from the first to the last. None where they do not lead there: then all were said."""
+    """Ids of the events from the first to the last; None where they do not lead there: then all are read."""
     parents: dict[str, str | None] = {}
     last = None
     for _, entry in _lines(file):
@@ -127,7 +126,7 @@ _ABOUT = re.compile(
     r"|\[(?:Telegram|WhatsApp|Signal|Discord|Slack|iMessage|BlueBubbles|WebChat|Matrix|Teams|Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
     r" (?:[^\]\n]{0,200} )?\d{4}-\d{2}-\d{2}[ T]\d{1,2}:\d{2}[^\]\n]{0,30}\] ?)+"
 )
-"""Before what somebody wrote: who it is, when, and what happened meanwhile."""
+"""In front of a user's text: who wrote it, when, and what happened meanwhile."""
 _ID = re.compile(r"^\[message_id: [^\]\n]{1,200}\]\s*$\n?", re.MULTILINE)
 _TAG = re.compile(r"\[\[ ?(?:reply_to(?:_current)?(?: ?: ?[^\]\n]{1,100})?|audio_as_voice) ?\]\] ?")
 _PROMPTS = (
@@ -138,7 +137,7 @@ _SILENCE = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
 
 
 def _shown(text: str, role: Role) -> str:
-    """What was said, without what the program writes around it and for the model alone."""
+    """The text, without what the program adds for the model."""
     if role is Role.ASSISTANT:
         said = _TAG.sub("", text)
         return "" if said.strip(" *`.\n") in _SILENCE else said

@@ -1,7 +1,5 @@
-"""Exports of Telegram Desktop as JSON: ``result.json`` of one chat, or of the whole account.
-
-A chat of many years is one list, so its messages are read one by one, and what stands before the list is its head.
-"""
+"""Exports of Telegram Desktop as JSON: ``result.json`` of one chat, or of the whole account. Messages are read one by
+one, because a chat of many years is one list."""
 
 import datetime as dt
 import re
@@ -37,11 +35,11 @@ _HEADS = {f"{each}{name}": name for each in _LISTS for name in ("name", "type", 
 _OWN_ID = "personal_information.user_id"
 _CHAT, _DAMAGED = "chat", "damaged message"
 MOST_NAMED = 12
-"""Senders who are named where somebody has to say who they are."""
+"""In the question who the user is."""
 _BEGIN = re.compile(rb'\{\s*"id"\s*:\s*(-?\d{1,20})\s*,\s*"type"\s*:\s*"')
 """Of a message: within a text its quotation marks would be escaped."""
 HEAD_CHARS = 8_192
-"""In which the head of a chat stands."""
+"""Before its messages."""
 _ACCOUNT = re.compile(r'"personal_information"\s*:\s*\{[^{}]{0,2000}?"user_id"\s*:\s*(\d{1,20})')
 _HEAD = re.compile(r'\{((?:[^{}"\[\]]|"(?:[^"\\]|\\.)*+"){0,200})"messages"\s*:\s*\[\s*\Z', re.DOTALL)
 _MEMBER = re.compile(r'"(name|type|id)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?\d{1,20}))')
@@ -52,12 +50,11 @@ def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterat
     """All chats of an export.
 
     Args:
-        export: what was given.
-        me: the name of the person whose export it is, where the export does not say it.
-        zone: of times without one, in exports of earlier versions; None: the machine's own.
+        me: the user's name, where the export does not say it.
+        zone: of times without one, in exports of earlier versions; None: local time.
 
     Raises:
-        ImportRefused: the export does not say whose it is, and nobody else did.
+        ImportRefused: the user must be named.
     """
     for file in export.files(FILES, "result.json"):
         reader = _TelegramReader(file, me, zone)
@@ -85,7 +82,6 @@ class _TelegramReader:
     _head: dict[str, Any] = attrs.Factory(dict)
     _begun: bool = True
     _chats: int = 0
-    """That have begun."""
     _names: dict[str, str] = attrs.Factory(dict)
     """Of senders, by their ids."""
 
@@ -97,7 +93,6 @@ class _TelegramReader:
         return str(head.get("name") or f"Deleted account {head.get('id', '')}".rstrip())
 
     def take(self, place: str, value: Any) -> Iterator[Event]:
-        """Take a value of the document."""
         if place == _OWN_ID:
             self._own = f"user{value}"
         elif place in _HEADS:
@@ -139,7 +134,7 @@ class _TelegramReader:
             yield Unread(self._file.name, "is damaged JSON between its messages, which were read")
 
     def begin(self) -> Iterator[Event]:
-        """Begin the chat whose head was read, unless that was done."""
+        """Unless that was done."""
         if not self._begun:
             self._begun = True
             self._chats += 1
@@ -170,7 +165,7 @@ class _TelegramReader:
         yield ExportedMessage.of_person(sender, text, key=str(found["id"]), at=at, files=tuple(files))
 
     def _sender(self, found: Any) -> str:
-        """What a sender is called, also where only another message, or the chat, tells it."""
+        """Also where only another message, or the chat, has the name."""
         own = str(found.get("from_id") or "")
         if name := one_line(str(found.get("from") or "")):
             self._names[own] = name
@@ -179,7 +174,6 @@ class _TelegramReader:
         return self._names.get(own) or (self._head.get("name") if is_other else None) or "Deleted account"
 
     def _is_own(self, found: Any) -> bool:
-        """Whether the person whose export it is wrote a message."""
         name, kind, sender = one_line(str(found.get("from") or "")), self._head.get("type"), found.get("from_id")
         if isinstance(sender, int):  # of earlier versions
             sender = f"user{sender}"
@@ -205,14 +199,8 @@ class _TelegramReader:
 
 
 def _salvaged(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
-    """What can be read of damaged JSON, with its place as of ``walk``: whose account it is, the head of each chat as a
-    whole, messages, and the ids of messages that cannot be read.
-
-    A program that writes JSON by hand now and then forgets a quotation mark or an escape.
-
-    Raises:
-        Broken: it is cut off, or reading it raised that.
-    """
+    """What can be read of damaged JSON, with its place as of ``walk``: the account, heads of chats as a whole,
+    messages, and the ids of messages that cannot be read. Raises Broken: it is cut off."""
     for number, (piece, is_last) in enumerate(pieces(stream, _BEGIN)):
         between = piece.decode(errors="replace")
         is_cut = is_last and not between.rstrip().endswith("}")
@@ -249,7 +237,7 @@ def _number(value: Any) -> float | None:
 
 
 def _files(found: Any) -> list[str]:
-    """Where the files of a message are; not of stickers, and not those of which the export says that it has none."""
+    """Where they are; not of stickers, and not those that the export says it does not have."""
     if found.get("media_type") == "sticker":
         return []
     return [name for key in ("photo", "file") if isinstance(name := found.get(key), str) and not name.startswith("(")]

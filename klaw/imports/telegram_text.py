@@ -19,17 +19,14 @@ _ABOUT = frozenset(
         *("entities", "replies", "boosts_applied"),
     }
 )
-"""What is said elsewhere, or is about a message and no part of it."""
+"""Said elsewhere, or about a message."""
 _WHOLE = frozenset({"JPY", "KRW", "VND", "CLP", "ISK", "UGX", "PYG", "XTR", "XAF", "XOF", "RWF"})
 _THOUSANDS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
-"""Currencies without a hundredth part, and those with a thousandth one."""
+"""Currencies without hundredths, and with thousandths."""
 
 
 def text_of(found: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """What a message says, media in brackets; and what kinds of content it has besides that are no text.
-
-    Raises AttributeError, TypeError, ValueError: it has another form than is known.
-    """
+    """The text of a message, media in brackets; and the kinds of its other content. Raises one of ``OTHER_FORM``."""
     named, rest = [], []
     if "forwarded_from" in found:
         named.append(f"[forwarded from {one_line(str(found['forwarded_from'] or 'a deleted account'))}]")
@@ -57,13 +54,12 @@ def _told(kind: str, *parts: object) -> str:
 
 
 def _said(parts: Any) -> str:
-    """A text: a string, or pieces of one."""
+    """A string, or pieces of one."""
     parts = parts or ""
     return "".join(map(_part, parts if isinstance(parts, (str, list)) else [parts]))
 
 
 def _part(part: Any) -> str:
-    """A piece of a text: a string, or what it is besides."""
     if isinstance(part, str):
         return part
     text, link = str(part.get("text") or ""), part.get("href")
@@ -88,7 +84,7 @@ def _place(found: Mapping[str, Any]) -> str:
 
 
 def _listed(kind: str, found: Any) -> str:
-    """A poll, or a list of what is to be done."""
+    """A poll, or a to-do list."""
     lines = [_told(kind, _said(found.get("question") or found.get("title")))]
     for each in found.get("answers") or found.get("items") or ():
         notes = [f"{each['voters']}"] if isinstance(each.get("voters"), int) else []
@@ -119,7 +115,7 @@ MAX_DEPTH, MOST_KIND = 20, 40
 
 
 def _any(kind: str, found: Any) -> str:
-    """What is not known: the texts in it, and numbers with what they are called. Empty: it has no words."""
+    """Unknown content: its texts, and numbers with their names. Empty: it has no words."""
     parts = list(_scalars(found))
     if not any(isinstance(value, str) and any(map(str.isalpha, value)) for _, value in parts):
         return ""

@@ -1,16 +1,16 @@
-"""A chat as a tree: a question that was edited, or an answer that was made again, is a branch of its own."""
+"""A chat as a tree: an edited question, or an answer that was made again, is a branch."""
 
 from collections.abc import Iterable, Mapping
 
 
 def way(parents: Mapping[str, str | None], made: Mapping[str, float], current: object) -> list[str]:
-    """The keys from the root to the leaf that its user saw.
+    """The keys from the root to the leaf that the user saw.
 
     Args:
-        parents: of each key, in the order of the export; None: it is a root. A parent that is not there was lost: then
-            the key before it in the export is taken for it, so that nothing before it is lost too.
-        made: when each was made; those of the same moment in the order of the export.
-        current: which the user saw, or one on the way to it; where it is not there, the leaf that was made last counts.
+        parents: of each key, in the order of the export; None for a root. A missing parent was lost: the key before it
+            is taken instead, so that nothing before it is lost too.
+        made: when each was made.
+        current: a key on the way; without one, the leaf that was made last counts.
     """
     before: dict[str, str | None] = {}
     children: dict[str | None, list[str]] = {}

@@ -1,7 +1,7 @@
-"""Chats that WhatsApp exported: ``_chat.txt``, ``WhatsApp Chat with NAME.txt``, alone or in a ZIP with its media.
+"""Chats of WhatsApp: ``_chat.txt``, ``WhatsApp Chat with NAME.txt``, alone or in a ZIP with its media.
 
-The dates are written as the telephone writes them, so that 3/4 may be the third of April or the fourth of March. That
-is decided over the whole file: by a number over 12, else by the order in which messages stand.
+Whether 3/4 is the third of April or the fourth of March is decided over the whole file: by a number over 12, else by
+the order of the messages.
 """
 
 import datetime as dt
@@ -22,9 +22,9 @@ SOURCE = "whatsapp"
 FILES = r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt"
 MOST_NAMED = 12
 MAX_LINE = 1 << 20
-"""Bytes; a longer one is several."""
+"""A longer line becomes several."""
 MOST_SPAN = 3
-"""So many times as long as read otherwise, a chat is not read so: where its years might be its days."""
+"""A chat is not read in an order in which it lasts this many times as long: its years might be its days."""
 
 _SENDER = re.compile(
     rf"[{MARKS}~\s]{{0,9}}(?P<name>(?:[^:\n]|:(?![ \u00a0{MARKS}]|$)){{1,100}}?)\s?:"
@@ -46,12 +46,12 @@ class _MessageHead:
     style: tuple[str, bool]
     """How its date is written, and whether in brackets: the same in a whole file."""
     sender: str
-    """Empty: a notice of the program."""
+    """Empty for a notice of the program."""
     text: str
 
     @property
     def is_marked(self) -> bool:
-        """An iPhone puts U+200E before what stands under a name and is not of the person."""
+        """An iPhone puts U+200E before what the program writes under a name."""
         return self.style[1]
 
     @property
@@ -65,14 +65,13 @@ def read(
     """All chats of an export.
 
     Args:
-        export: what was given.
-        me: the name of the person whose telephone it was, as it stands in the chat.
+        me: the user's name in the chat.
         order: of the numbers of a date; None: the file tells.
-        zone: of the telephone: the times are its; None: the machine's own.
+        zone: of the telephone; None: local time.
         title: of the chat; None: by the names of the files.
 
     Raises:
-        ImportRefused: ``me`` or ``order`` is needed, and why.
+        ImportRefused: ``me`` or ``order`` is needed.
     """
     for file in export.files(FILES, "chat as text (_chat.txt)"):
         count = 0
@@ -98,7 +97,7 @@ def _lines(file: ExportEntry) -> Iterator[str]:
 
 
 def _style(file: ExportEntry) -> tuple[str, bool] | None:
-    """How most of its first messages are dated: somebody may have pasted others before them."""
+    """How most of the first messages are dated: somebody may have pasted others before them."""
     found = filter(None, (_parse(line) for line in _lines(file)))
     return next((style for style, _ in Counter(each.style for each in islice(found, 1_000)).most_common(1)), None)
 
@@ -106,9 +105,8 @@ def _style(file: ExportEntry) -> tuple[str, bool] | None:
 def _heads(
     file: ExportEntry, style: tuple[str, bool] | None, odd: list[str] | None = None
 ) -> Iterator[tuple[_MessageHead | None, str]]:
-    """The lines of a file, each with what it is the head of. What somebody pasted from another chat is no head: it is
-    written in another way than the file, or has a date that does not exist. ``odd`` gets the stamps that differ from
-    the others in words only: in words for the halves of a day that are not known, it may be."""
+    """The lines of a file, each with the head that it is. A pasted message is no head: its style is another one, or its
+    date does not exist. ``odd`` gets stamps that differ from the others in words only."""
     for text in _lines(file):
         head = _parse(text, style)
         if head is None and odd is not None and (other := _parse(text)) is not None:
@@ -121,7 +119,7 @@ def _shape(style: tuple[str, bool]) -> tuple[str, bool]:
 
 
 def _parse(line: str, style: tuple[str, bool] | None = None) -> _MessageHead | None:
-    """The head of a message; None: the line goes on with the one before, or is written in another style."""
+    """None: the line belongs to the message before, or is written in another style."""
     for written, rest in split(line):
         found = stamp(written)
         if found is None or not any(found.at(order) for order in PLACES):
@@ -140,22 +138,20 @@ def _bare(text: str) -> str:
 
 @attrs.define
 class _FileFacts:
-    """What only the whole file tells."""
-
     style: tuple[str, bool] | None
     messages: int = 0
     heard: Counter[str] = attrs.Factory(Counter)
-    """What stands before a colon, in lines that are no notices."""
+    """Before a colon, in lines that are no notices."""
     groups: Counter[str] = attrs.Factory(Counter)
-    """Under which notices stand."""
+    """Above notices."""
     orders: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
-    """Whether all dates can be read so."""
+    """Whether all dates exist in this order."""
     likely: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
-    """Whether none of them is then before there was WhatsApp."""
+    """Whether none of them is before WhatsApp."""
     sorted: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
-    """Whether they then ascend."""
+    """Whether they ascend."""
     odd: list[str] = attrs.Factory(list)
-    """Stamps with words that are not known."""
+    """Stamps with unknown words."""
     first: dict[Order, dt.datetime] = attrs.Factory(dict)
     last: dict[Order, dt.datetime] = attrs.Factory(dict)
     short: bool = False
@@ -206,18 +202,18 @@ class _FileFacts:
 
     @property
     def group(self) -> str:
-        """The name of a group whose notices stand under it; empty: none is seen."""
+        """A group whose notices stand under its name; empty: none is seen."""
         return next((name for name, _ in self.groups.most_common() if name not in self.senders), "")
 
     def title(self, stem: str) -> str:
-        """The chat's name by that of a file; empty: that says nothing."""
+        """By the name of a file; empty: that says nothing."""
         named = stem = normalized("NFC", stem)
         while (cut_ := _TITLE.sub("", named).strip()) != named:
             named = cut_
         return named if named != stem else ""
 
     def named(self) -> str:
-        """Those who speak, as they are told to a person."""
+        """The senders, for a person."""
         often = sorted(self.senders, key=self.senders.__getitem__, reverse=True)
         names = [cut(name, 40) for name in often[:MOST_NAMED]]
         return ", ".join(names) + (" and others" if len(self.senders) > MOST_NAMED else "")
@@ -225,8 +221,6 @@ class _FileFacts:
 
 @attrs.define(eq=False)
 class _ChatReader:
-    """One pass over a file."""
-
     _file: ExportEntry
     _me: str | None
     _order: Order
@@ -251,7 +245,7 @@ class _ChatReader:
         yield from self._message(line, said, is_own)
 
     def _whose(self) -> Callable[[str], bool]:
-        """Tells whether a sender is the person whose telephone it was. Raises ImportRefused."""
+        """Whether a sender is the user. Raises ImportRefused."""
         senders, me = self._facts.senders, self._me
         names = {name: normalized("NFC", name).casefold() for name in senders}
         if me is None and len(names) == 2 and self._title.casefold() in names.values():

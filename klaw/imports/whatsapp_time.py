@@ -1,7 +1,6 @@
-"""When it is, as telephones write it before a message of WhatsApp: in any locale's order, digits and words. Pure.
+"""The date and time before a message of WhatsApp, in any locale's order, digits and words. Pure.
 
-Dates are three numbers and times two or three, so a rule reads them. The words for the halves of a day come from a
-table, ``whatsapp.toml``, made from Unicode's CLDR.
+The words for the halves of a day come from a table, ``whatsapp.toml``, made from Unicode's CLDR.
 """
 
 import datetime as dt
@@ -24,7 +23,7 @@ PLACES: Mapping[Order, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 
 FIRST_YEAR = 2009
 """There was no WhatsApp before."""
 MARKS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
-"""Directions of writing, which telephones put before and into lines."""
+"""Directions of writing."""
 MOST_CHARS = 80
 """Of a date and a time."""
 MOST_LETTERS = 30
@@ -43,21 +42,19 @@ _HALVES = {
     for name, hour in (("night", NIGHT), ("after_noon", 12), ("before_noon", 0))
     for word in WORDS[name].split()
 }
-"""Words for halves and parts of the day, with its first hour."""
+"""With its first hour."""
 
 
 @attrs.frozen
 class Stamp:
-    """A date and a time, as numbers."""
-
     numbers: tuple[int, int, int]
     era: str
     time: tuple[int, int, int]
     style: str
-    """How it is written: the same in a whole file."""
+    """The same in a whole file."""
 
     def at(self, order: Order) -> dt.datetime | None:
-        """The moment on the telephone's clock; None: there is no such day."""
+        """In the telephone's time; None: no such day."""
         year, month, day = (self.numbers[place] for place in PLACES[order])
         try:
             if 1380 <= year < 1425:
@@ -67,14 +64,14 @@ class Stamp:
             return None
 
     def may_be(self, order: Order) -> bool:
-        """Whether anybody writes dates so in that order."""
+        """Whether dates are written so in that order."""
         if any(each in self.style for each in "年년오"):
             return order == "ymd"
         return order != "mdy" or "." not in self.style.split("0")[1]  # between full stops the day stands first
 
 
 def _year(year: int, era: str) -> int:
-    """In the calendar of most: others count from 1911 (Taiwan), from the accession of an emperor, from Buddha. Raises
+    """In the Gregorian calendar: others count from 1911 (Taiwan), from the accession of an emperor, from Buddha. Raises
     ValueError."""
     if era:
         return year + {"r": 2018, "令": 2018, "h": 1988, "平": 1988, "民": 1911}[era[0]]
@@ -99,7 +96,7 @@ def _persian(year: int, month: int, day: int) -> dt.date:
 
 
 def split(line: str) -> Iterator[tuple[str, str]]:
-    """What may be the stamp of a line, and what stands behind it; the likeliest first."""
+    """Possible stamps of a line, and the rest of it; the likeliest first."""
     if (found := _BRACKET.match(line)) is not None:
         yield f"[{found['stamp']}", found["rest"]
         return
@@ -113,7 +110,7 @@ def split(line: str) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=512)
 def stamp(text: str) -> Stamp | None:
-    """A date and a time; None: it is something else."""
+    """None: it is something else."""
     plain = (text if text.isascii() else "".join(map(_plain, normalize("NFKC", text)))).casefold().strip(" ,")
     date = _DATE.search(plain)
     if date is None:
@@ -146,12 +143,12 @@ def _plain(character: str) -> str:
 _CONNECTIVES = frozenset(
     {"de", "du", "in", "an", "to", "ma", "at", "om", "um", "od", "do", "la", "le", "da", "en", "el"}
 )
-"""Short words that name a half of the day in one language, and in others stand before a time."""
+"""Words for a half of the day in one language that stand before a time in others."""
 _SEPARATORS = re.compile(r"[\s,،()\[\]\0日일]+")
 
 
 def _half(words: str, is_behind: bool) -> tuple[int, str] | None:
-    """Where words before or behind a time name a half of the day: its first hour, or ``NIGHT``, and the other words."""
+    """A half of the day among words: its first hour, or ``NIGHT``, and the other words."""
     if not any(map(str.isalpha, words)):
         return None
     pieces = list(filter(None, _SEPARATORS.split(words)))

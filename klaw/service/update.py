@@ -1,8 +1,8 @@
 """Update this installation from a wheel, and go back when the new version does not start. Blocks.
 
-Environment and database are kept (``kept``) until the new version answers and its doctor finds nothing wrong that was
-right before; else both take their places again. What this module needs is imported before anything is replaced. Klaw is
-asked for nothing but what a person could ask: each step is a command of its own.
+Environment and database are kept (``rollback``) until the new version answers and its doctor finds no new problems;
+else both are restored. What this module needs is imported before anything is replaced. Klaw is only asked by its
+commands.
 """
 
 import json
@@ -30,13 +30,13 @@ from klaw.service.wheel import Release, UpdateRefused, order
 from klaw.store import migrations
 
 START_S = 60.0
-"""So long the new version may take until it answers."""
+"""For the new version to answer."""
 EXTRAS = ("local", "mcp")
 OF_DEBIAN = Path("/usr/lib/klaw")
-"""Where the package of `make deb` puts its environment."""
+"""Of the package of `make deb`."""
 MOST_SAID = 5
 BEARABLE = frozenset({"embedding_model", "local_model", "clock", "files", "knowledge"})
-"""What the doctor checks and Klaw works without: no reason against an update that finds it so."""
+"""Checks of the doctor that do not stop an update."""
 
 Tell = Callable[[str], None]
 
@@ -50,16 +50,13 @@ class Update:
     """One update of one installation.
 
     Args:
-        paths: of the installation.
-        control: stops and starts the server.
-        tell: told each step.
-        wheels: where pip finds what the new version needs besides; None: where pip usually does.
+        home: of ``--home``; None: the user's usual places.
+        wheels: where pip finds the dependencies; None: as usual.
         prefix: of the environment.
     """
 
     paths: Paths
     home: Path | None
-    """As ``--home`` has it; None: the places of the user."""
     control: Control
     tell: Tell
     wheels: Path | None = None
@@ -68,13 +65,9 @@ class Update:
     def run(self, release: Release, *, backup: bool = True) -> None:
         """Do it all.
 
-        Args:
-            release: the new version.
-            backup: make one first.
-
         Raises:
             UpdateRefused: nothing was changed.
-            UpdateFailed: the version of before is there again, or what else there is.
+            UpdateFailed: the text says what is there now.
         """
         with self._alone():
             self._run_alone(release, backup=backup)
@@ -114,11 +107,11 @@ class Update:
         self.tell(f"Klaw {release.version} answers; its doctor finds no {'new ' if before else ''}problems")
 
     def back(self) -> None:
-        """Undo an update that was interrupted.
+        """Undo an interrupted update.
 
         Raises:
             UpdateRefused: none was.
-            UpdateFailed: the version of before does not answer.
+            UpdateFailed: the old version does not answer.
         """
         with self._alone():
             if not self._kept.is_there():
@@ -153,7 +146,7 @@ class Update:
             raise UpdateRefused("an update was interrupted: `klaw update back` puts what was before it in place again")
 
     def _problems(self) -> dict[str, str]:
-        """What the doctor finds wrong, by the names of its checks. Raises UpdateRefused when it cannot be asked."""
+        """By the names of the doctor's checks. Raises UpdateRefused when it cannot be asked."""
         done = self._run([*self._program, "doctor", "--json"])
         try:
             found = [each for each in json.loads(done.stdout)["findings"] if each["level"] == "problem"]
@@ -202,7 +195,7 @@ class Update:
         raise UpdateFailed(f"Klaw {version} did not answer within {START_S:.0f} s ({self.control.why()})")
 
     def _back(self) -> None:
-        """Put in place again what was kept. Raises UpdateFailed when that does not work either."""
+        """Restore what was kept. Raises UpdateFailed."""
         self.control.stop()
         try:
             self._kept.put_back()
@@ -214,7 +207,7 @@ class Update:
         self._resume("".join(version))
 
     def _resume(self, version: str) -> None:
-        """Let the version of before serve again. Raises UpdateFailed."""
+        """Let the old version serve again. Raises UpdateFailed."""
         self.control.start()
         self._wait(version)
         self.control.settle()
@@ -225,12 +218,11 @@ class Update:
 
 
 def program(prefix: Path, home: Path | None) -> list[str]:
-    """The command ``klaw`` of an environment, for a home."""
     return [str(prefix / "bin" / "python"), "-m", "klaw", *(["--home", str(home)] if home is not None else [])]
 
 
 def has_extra(extra: str) -> bool:
-    """Whether all that an extra of Klaw asks for is installed."""
+    """Whether all its packages are installed."""
     wanted: list[Any] = [each for each in metadata.requires("klaw") or () if f'extra == "{extra}"' in each]
     for each in wanted:
         try:

@@ -1,4 +1,4 @@
-"""How the service is, as systemd tells it, and its journal. Blocks."""
+"""The state of the service in systemd, and its journal. Blocks."""
 
 import subprocess
 from pathlib import Path, PurePosixPath
@@ -9,17 +9,12 @@ _SHOWN = ("ActiveState", "SubState", "UnitFileState", "ActiveEnterTimestamp", "N
 
 
 def unit_in(root: Path) -> Path | None:
-    """The installed ``klaw.service`` of a machine."""
     places = (root / str(folder).lstrip("/") / UNITS[0] for folder in (SYSTEM, PACKAGED))
     return next((each for each in places if each.exists()), None)
 
 
 def owner_and_home(root: Path = Path("/")) -> tuple[str, PurePosixPath]:
-    """Those of the installed service.
-
-    Raises:
-        ServiceRefused: none is installed.
-    """
+    """Raises ServiceRefused: none is installed."""
     unit = unit_in(root)
     if unit is None:
         raise ServiceRefused("the service is not installed: sudo klaw service install")
@@ -27,7 +22,7 @@ def owner_and_home(root: Path = Path("/")) -> tuple[str, PurePosixPath]:
 
 
 def state(unit: str, *properties: str) -> dict[str, str]:
-    """Properties of a unit; of the service those that a person wants to know. Raises ServiceRefused."""
+    """Properties of a unit; by default those that a person wants to know. Raises ServiceRefused."""
     wanted = ",".join(properties or _SHOWN)
     try:
         done = subprocess.run(
@@ -41,7 +36,7 @@ def state(unit: str, *properties: str) -> dict[str, str]:
 
 
 def logs(*, follow: bool, lines: int) -> int:
-    """Show the journal of the service; returns the exit code. Raises ServiceRefused."""
+    """Returns the exit code. Raises ServiceRefused."""
     command = ["journalctl", "--unit=klaw.service", f"--lines={lines}", *(["--follow"] if follow else ["--no-pager"])]
     try:
         return subprocess.run(command, check=False).returncode

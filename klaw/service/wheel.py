@@ -1,4 +1,4 @@
-"""What a wheel of Klaw holds, and whether an update may be tried with it. Blocks."""
+"""The content of a wheel, and whether an update may be tried with it. Blocks."""
 
 import re
 import zipfile
@@ -19,12 +19,10 @@ class UpdateRefused(KlawError):
 
 @attrs.frozen(kw_only=True)
 class Release:
-    """What a wheel holds."""
-
     path: Path
     version: str
     schema: int
-    """Of the database that it writes."""
+    """Of the database."""
 
     @property
     def is_newer(self) -> bool:
@@ -32,7 +30,7 @@ class Release:
 
     @property
     def way_back(self) -> str:
-        """Whether the version of now can open what the new one leaves."""
+        """Whether this version can open the database afterwards."""
         if self.schema == migrations.latest():
             return f"the database stays as it is (schema {self.schema}): either version opens it"
         return (
@@ -42,17 +40,13 @@ class Release:
 
 
 MAX_WHEEL, MAX_UNPACKED, MAX_ABOUT = 64 << 20, 256 << 20, 1 << 20
-"""Bytes of the file, of all that is in it, and of its METADATA. A wheel of Klaw has a few MB."""
+"""Of the file, of all that is in it, and of its METADATA. A wheel of Klaw has a few MB."""
 _MIGRATION = re.compile(r"klaw/store/migrations/(\d{1,6})_\w{1,80}\.sql")
 _VERSION = re.compile(r"[\w.+!]{1,64}")
 
 
 def read_wheel(path: Path) -> Release:
-    """What a wheel holds.
-
-    Raises:
-        UpdateRefused: it is no wheel of Klaw.
-    """
+    """Raises UpdateRefused: it is no wheel of Klaw."""
     try:
         if not path.is_file() and path.exists():
             raise UpdateRefused(f"{path} is no file: name the wheel itself")

@@ -1,4 +1,4 @@
-"""Make the workspace and the configuration. What exists is kept as it is and said to be kept. Blocks."""
+"""Make the workspace and the configuration. What exists is kept, and reported as kept. Blocks."""
 
 import json
 import os
@@ -31,11 +31,7 @@ _HEAD = """\
 
 
 def make_workspace(workspace: Path, names: Names, *, dry_run: bool) -> list[SetupStep]:
-    """Write the prompt files from their templates, and make the folders.
-
-    Raises:
-        ToolRefused: a file cannot be written; those before it are there.
-    """
+    """Write the prompt files, and make the folders. Raises ToolRefused: files before it are there."""
     return [
         *(_make_file(workspace, file, template(names.language, file, names), dry_run=dry_run) for file in FILES),
         *make_folders(workspace, dry_run=dry_run),
@@ -57,7 +53,6 @@ def make_folders(workspace: Path, *, dry_run: bool) -> list[SetupStep]:
 
 
 def template(language: Language, file: str, names: Names) -> str:
-    """The text of a prompt file."""
     text = (resources.files(__package__) / "templates" / language / file).read_text(encoding="utf-8")
     return Template(text).substitute(agent=names.agent, user=names.user or _UNNAMED[language])
 
@@ -71,22 +66,21 @@ def _make_file(workspace: Path, name: str, text: str, *, dry_run: bool) -> Setup
 
 
 SMALL: dict[str, object] = {"embedding": {"threads": 1, "batchTokens": 64}, "store": {"readers": 1}}
-"""What keeps the server small: one run of the embedding model at a time, on little text."""
+"""One run of the embedding model at a time, on little text."""
 
 
 NOT_SET = "it already exists: the model was NOT set"
 
 
 def make_config(paths: Paths, model: ChosenModel | None, *, small: bool = False, dry_run: bool) -> SetupStep:
-    """Write engine.json. One that is there stays, unless it is still as this function made it.
+    """Write engine.json, unless one exists that is not as this function made it.
 
     Args:
-        paths: of the installation.
-        model: that was asked for; None: none, so that what is there is right.
+        model: None: the existing one is right.
         small: for a board with little memory.
 
     Raises:
-        ConfigError: the answers do not make a valid configuration, or the folder cannot be made private.
+        ConfigError: the configuration is not valid, or the folder cannot be made private.
     """
     name, text = paths.config_file.name, config_text(model or ChosenModel(), small=small)
     parse(text, {model.key_env: "x"} if model is not None and model.key_env else {})
@@ -103,7 +97,7 @@ def make_config(paths: Paths, model: ChosenModel | None, *, small: bool = False,
 
 
 def existing(paths: Paths) -> str:
-    """The configuration that is there; empty if it cannot be read."""
+    """Empty if it cannot be read."""
     try:
         return (guarded.read(paths.config_dir, paths.config_file.name, MAX_FILE_BYTES) or b"").decode()
     except (OSError, ValueError):
@@ -111,7 +105,7 @@ def existing(paths: Paths) -> str:
 
 
 def configured(paths: Paths) -> str:
-    """The model that is chosen, as PROVIDER/MODEL; empty if the configuration cannot be read."""
+    """PROVIDER/MODEL; empty if the configuration cannot be read."""
     try:
         return load(paths.config_file)[0].routing.default
     except ConfigError:
@@ -119,12 +113,12 @@ def configured(paths: Paths) -> str:
 
 
 def wanted(model: ChosenModel) -> str:
-    """A model as PROVIDER/MODEL."""
+    """PROVIDER/MODEL."""
     return f"{model.provider}/{model.model}" if model.provider != LOCAL_PROVIDER else EngineConfig().routing.default
 
 
 def _is_as_made(text: str) -> bool:
-    """Whether a configuration is one that ``klaw init`` made, and nobody has changed it since."""
+    """Made by ``klaw init``, and not changed since."""
     if not text.startswith(_HEAD):
         return False
     try:
@@ -140,14 +134,14 @@ def _is_as_made(text: str) -> bool:
 
 
 def config_lines(model: ChosenModel, *, small: bool, like: str) -> list[str]:
-    """What a person writes into a configuration that is there, in the form that it has."""
+    """For a person to add to an existing configuration, in its form."""
     if like.lstrip().startswith("{"):
         return json.dumps(_tree(model, small=small), indent=2, ensure_ascii=False).splitlines()[1:-1]
     return config_text(model, small=small).removeprefix(_HEAD).splitlines()
 
 
 def config_text(model: ChosenModel, *, small: bool = False) -> str:
-    """The configuration for a model, in YAML. The key itself never stands in it."""
+    """In YAML, without the key itself."""
     return _HEAD + yaml.safe_dump(_tree(model, small=small), sort_keys=False, allow_unicode=True)
 
 

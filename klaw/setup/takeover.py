@@ -1,6 +1,6 @@
-"""Take over a workspace of OpenClaw or a similar agent: copy its text files, and say of every other one why not.
+"""Take over a workspace of OpenClaw or a similar agent: copy its text files, and report why others are not copied.
 
-Only regular UTF-8 text files that lie in that folder are read; nothing in it is changed. Secrets stay where they are.
+Only regular UTF-8 text files that lie in that folder are read, and nothing in it is changed. Secrets are not copied.
 What exists in Klaw's workspace is kept. Blocks.
 """
 
@@ -29,11 +29,7 @@ _MADE_BY_PROGRAMS = frozenset({"node_modules", "__pycache__", "venv", "dist", "b
 
 
 def find_workspace(folder: Path) -> Path:
-    """The workspace that a person means: the folder itself, or ``workspace`` in it.
-
-    Raises:
-        SetupRefused: there is none.
-    """
+    """The folder itself, or ``workspace`` in it. Raises SetupRefused."""
     if not folder.is_dir():
         raise SetupRefused("--from: is not a folder that can be read")
     for candidate in (folder, folder / "workspace"):
@@ -45,14 +41,9 @@ def find_workspace(folder: Path) -> Path:
 def take_over(source: Path, workspace: Path, *, dry_run: bool) -> list[SetupStep]:
     """Copy a workspace.
 
-    Args:
-        source: see ``find_workspace``.
-        workspace: Klaw's; made when it is missing.
-        dry_run: only say what would be done.
-
     Raises:
         SetupRefused: one of the folders lies in the other.
-        ToolRefused: Klaw's workspace cannot be written; what was copied before is there.
+        ToolRefused: Klaw's workspace cannot be written; earlier files are there.
     """
     theirs, ours = (Path(os.path.realpath(path)) for path in (source, workspace))
     if theirs == ours or theirs in ours.parents or ours in theirs.parents:
@@ -130,7 +121,7 @@ def _copy(reader: Root, path: str, target: Root, *, dry_run: bool) -> SetupStep:
 
 
 def _there(target: Root, path: str, data: bytes) -> SetupStep | None:
-    """What becomes of a file that Klaw's workspace has already; None when it has none."""
+    """For a file that exists in Klaw's workspace; else None."""
     try:
         same = reading.read_bytes(target, path) == data
     except NotThere:

@@ -41,7 +41,7 @@ class QuantisedMatrix:
     """(rows, columns / 32) float32."""
 
     def floats(self) -> Float32:
-        """The matrix itself, (rows, columns)."""
+        """(rows, columns)."""
         nibbles = np.stack([self.packed & 0x0F, self.packed >> 4], axis=-1).reshape(*self.scales.shape, BLOCK)
         weights: Float32 = (nibbles.astype(np.float32) - 8) * self.scales[:, :, None]
         return weights.reshape(len(weights), -1)
@@ -73,7 +73,7 @@ class Pieces:
 
 
 class SourceFile:
-    """One mapped file. Arrays are views into it, unless copied."""
+    """Arrays are views into it, unless copied."""
 
     def __init__(self, data: Bytes, name: str) -> None:
         self._data = data
@@ -156,11 +156,7 @@ class SourceFile:
 
 
 def open_source(path: Path) -> SourceFile:
-    """Maps ``path`` read-only.
-
-    Raises:
-        ModelError: the file cannot be read or is not a whole E5S1 model.
-    """
+    """Maps ``path`` read-only. Raises ModelError."""
     try:
         data: Bytes = np.memmap(path, np.uint8, "r")
     except (OSError, ValueError) as exc:
@@ -174,13 +170,9 @@ _MASK = "<mask>"
 
 
 def write_pieces(pieces: Pieces, folder: Path) -> None:
-    """Writes ``sentencepiece.model`` into ``folder``.
+    """Writes ``sentencepiece.model`` into ``folder``. Raises ModelError.
 
-    Special tokens become control symbols, which text never matches: a user who writes "</s>" gets ordinary pieces
-    (the source engine would emit the special token).
-
-    Raises:
-        ModelError: the sentencepiece library rejects the result.
+    Special tokens become control symbols, which text never matches: a user who writes "</s>" gets ordinary pieces.
     """
     schema: Any = sentencepiece_model_pb2  # generated at import; its stub does not list the message classes
     model = schema.ModelProto()
