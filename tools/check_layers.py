@@ -88,7 +88,6 @@ PURE = (
     "agent/claims.py",
     "toolbox/spec.py",
     "toolbox/files/text.py",
-    "service/units.py",
     "setup/answers.py",
     "toolbox/web/convert.py",
     "llm/types.py",

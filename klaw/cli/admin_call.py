@@ -86,8 +86,7 @@ def _exchange(paths: Paths, line: bytes, timeout_s: float) -> bytes:
 
 def _of_service(paths: Paths) -> str:
     """What to say on a machine with a service: how that is started, or where it is to who has no installation."""
-    from klaw.service.units import ServiceRefused
-    from klaw.service.watch import owner_and_home
+    from klaw.service.units import ServiceRefused, owner_and_home
 
     with suppress(ServiceRefused, OSError):
         place = Path(owner_and_home()[1])

@@ -85,8 +85,7 @@ def install(asked: Install, here: Here) -> dict[str, Any]:
     repeated, for instance after an update. The exit code is 1 if something failed, or a file that somebody edited was
     kept."""
     from klaw.service.install import install, pull_models, this_program
-    from klaw.service.units import ServiceInstallation, told
-    from klaw.service.watch import unit_in
+    from klaw.service.units import ServiceInstallation, told, unit_in
 
     if unknown := set(asked.extras) - {*EXTRAS}:
         raise OperationError("bad_args", f"{', '.join(sorted(unknown))}: one of {', '.join(EXTRAS)}", field="extras")
@@ -120,8 +119,7 @@ def install(asked: Install, here: Here) -> dict[str, Any]:
 def uninstall(asked: OfMachine, here: Here) -> dict[str, Any]:
     """Stop the service and remove its units. Data, configuration and user stay."""
     from klaw.service.install import uninstall
-    from klaw.service.units import ENVIRONMENT
-    from klaw.service.watch import owner_and_home
+    from klaw.service.units import ENVIRONMENT, owner_and_home
 
     machine = _machine(asked, here.say)
     user, home = owner_and_home(machine.root)
@@ -156,8 +154,7 @@ def _status(answer: dict[str, Any]) -> Shown:
 @command(NOUN, "service_status", Nothing, cli="status", show=_status)
 def status(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Show what systemd says of the service, and the server itself. The exit code is 1 unless it runs and answers."""
-    from klaw.service.units import SERVICE, TIMER
-    from klaw.service.watch import owner_and_home, state
+    from klaw.service.units import SERVICE, TIMER, owner_and_home, state
 
     paths = Paths.resolve(here.home or str(owner_and_home()[1]))
     found: dict[str, Any] = {"service": state(SERVICE), "backups": state(TIMER, "ActiveState", "LastTriggerUSec")}
@@ -170,6 +167,6 @@ def status(_asked: Nothing, here: Here) -> dict[str, Any]:
 @command(NOUN, "service_logs", Logs, cli="logs", show=lambda answer: Shown((), found=not answer["code"]))
 def logs(asked: Logs, _here: Here) -> dict[str, Any]:
     """Show the service's log. Ctrl-C ends it."""
-    from klaw.service.watch import logs
+    from klaw.service.units import logs
 
     return {"code": logs(follow=asked.follow, lines=asked.lines)}

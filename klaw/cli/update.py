@@ -16,7 +16,7 @@ from klaw.config.paths import Paths
 from klaw.operations.operation import Lines, Nothing, Noun, Shown, argument, required
 
 if TYPE_CHECKING:
-    from klaw.service.control import Control
+    from klaw.service.update import Control
 
 NOUN = Noun("update", "install a newer version, with a way back (docs/operations.md)", local=True, of_machine=True)
 Say = Callable[..., None]
@@ -115,10 +115,8 @@ def _steady(say: Say) -> Iterator[Say]:
 def _server(home: str | None) -> tuple[Path | None, "Control"]:
     """The home, and how its server is stopped and started."""
     from klaw.cli.admin_call import NoServer, call
-    from klaw.service.control import Systemd, Trial
-    from klaw.service.units import UNITS, ServiceRefused
-    from klaw.service.update import program
-    from klaw.service.watch import owner_and_home, state
+    from klaw.service.units import UNITS, ServiceRefused, owner_and_home, state
+    from klaw.service.update import Systemd, Trial, program
     from klaw.service.wheel import UpdateRefused
 
     given = home or os.environ.get("KLAW_HOME")

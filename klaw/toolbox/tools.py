@@ -58,8 +58,7 @@ def build(
     )
     # Of what is switched off not even the code is loaded.
     if config.web.enabled:
-        from klaw.toolbox.web.fetch import WebFetcher
-        from klaw.toolbox.web.tool import web_fetch
+        from klaw.toolbox.web.fetch import WebFetcher, web_fetch
 
         toolbox.register(web_fetch(WebFetcher(config.web), config.web.timeout_s))
     if config.exec.enabled:

@@ -24,12 +24,54 @@ from klaw.actor.threads import Threads
 from klaw.config.tools import McpServerConfig
 from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
 from klaw.toolbox.mcp.listing import ListedTool, chosen, described, offered_names, parameters_of
-from klaw.toolbox.mcp.state import McpReport, McpState
 from klaw.toolbox.spec import Arguments, Permission, PicturedText, Toolbox, ToolContext, ToolFailure, ToolSpec
 
 if TYPE_CHECKING:
     from klaw.toolbox.mcp.session import Address, McpSession
     from klaw.toolbox.mcp.stdio import Program
+import enum
+
+
+class McpState(enum.StrEnum):
+    STARTING = "starting"
+    """It is being connected for the first time."""
+    READY = "ready"
+    WAITING = "waiting"
+    """The connection was lost or could not be made; it is tried again, less and less often."""
+    STOPPED = "stopped"
+
+
+@attrs.frozen(kw_only=True)
+class McpReport:
+    """A snapshot of one server.
+
+    Args:
+        kind: stdio or http.
+        since: Unix seconds.
+        tools: names that models see.
+        left_out: tools over ``maxTools``.
+        users: who may use them; ``*`` for all.
+        protocol: the negotiated version.
+        reason: why it is not ready.
+        said: the last line that its program wrote to standard error; for the operator only.
+        last_error: class of the last error, also when it is ready again.
+        connects: how often it was connected.
+    """
+
+    name: str
+    kind: str
+    state: McpState
+    since: float
+    tools: tuple[str, ...] = ()
+    left_out: int = 0
+    users: tuple[str, ...] = ()
+    protocol: str | None = None
+    reason: str | None = None
+    said: str | None = attrs.field(default=None, repr=False)
+    last_error: str | None = None
+    connects: int = 0
+    retry_in_s: float | None = None
+
 
 MAILBOX = 32
 """Waiting calls; more are refused."""

@@ -12,8 +12,7 @@ from klaw.config.document import join_path
 from klaw.config.environment import Secret
 from klaw.config.tools import McpConfig, McpServerConfig
 from klaw.errors import ConfigError, McpError
-from klaw.toolbox.mcp.server import McpServer
-from klaw.toolbox.mcp.state import McpReport
+from klaw.toolbox.mcp.server import McpReport, McpServer
 from klaw.toolbox.spec import Toolbox
 
 if TYPE_CHECKING:

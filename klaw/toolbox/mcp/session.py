@@ -33,8 +33,7 @@ from klaw.actor.mailbox import Nudge
 from klaw.domain.attachment import HEAD_BYTES, MAX_PICTURE_BYTES, PICTURES, sniff
 from klaw.errors import McpError
 from klaw.llm.types import Image
-from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writes
-from klaw.toolbox.mcp.http import http_server
+from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writes, http_server
 from klaw.toolbox.mcp.listing import ListedTool
 from klaw.toolbox.mcp.stdio import Program, child_process
 from klaw.toolbox.spec import PicturedText, ToolFailure
