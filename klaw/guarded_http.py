@@ -55,10 +55,8 @@ class WebTarget:
 
     scheme: str
     host: str
-    """Without brackets."""
     port: int
     path: str
-    """With the query."""
     url: str
     """The whole URL without the fragment."""
 
@@ -135,7 +133,6 @@ def _check_host(host: str, *, own: bool) -> None:
 
 
 MAX_ADDRESSES = 4
-"""Of a name, tried one after the other."""
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """The IP addresses of a name, the best first. Raises OSError."""
@@ -212,7 +209,6 @@ class GuardedResponse:
 
     status: int
     headers: Mapping[str, str]
-    """Names in lower case."""
     chunks: AsyncIterable[bytes]
 
     @property
@@ -222,14 +218,11 @@ class GuardedResponse:
 
     @property
     def encoding(self) -> str:
-        """Of the body; ``identity`` if it is not packed."""
         return self.headers.get("content-encoding", "identity").strip().lower()
 
 
 @attrs.frozen
 class GuardedConnections:
-    """See ``GuardedHttp.opened``."""
-
     _pool: httpcore2.AsyncConnectionPool
     _timeouts: Mapping[str, float]
 

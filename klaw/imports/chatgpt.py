@@ -35,7 +35,6 @@ _MARK = re.compile(
     r"|(?:file)?cite(?:turn\d{1,4}[a-z]{1,20}\d{1,4})+)"
 )
 _REST = re.compile(r" ?\ue200\w{0,20}(?:\ue202[^\s\ue200-\ue20f]*)*|[\ue200-\ue20f]")
-"""Of damaged marks."""
 _REFERENCE = re.compile(r"turn\d+\w+")
 _WRITING = re.compile(r"^:::(?:writing\{[^}\n]*\})?[ \t]*(?:\n|\Z)", re.MULTILINE)
 

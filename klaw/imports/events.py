@@ -42,7 +42,6 @@ class ExportedChat:
 class ExportedFile:
     name: str
     size: int
-    """According to the export."""
     open: Callable[[], AbstractContextManager[IO[bytes]]]
     """Raises OSError, ImportRefused, and what a damaged ZIP raises."""
 

@@ -20,7 +20,6 @@ from klaw.imports.events import Broken, ExportedFile, ImportRefused
 MAX_MEMBERS = 500_000
 """Exports have a file for each picture."""
 MAX_BYTES = 16 << 30
-"""Of one unpacked file."""
 MAX_RATIO = 300
 """A file in a ZIP unpacks to at most this many times its size, and ``FREE_BYTES`` more. JSON comes to 10 or 20, DEFLATE
 can do 1,000."""
@@ -170,7 +169,6 @@ class OpenedExport:
 
     @contextmanager
     def opened(self, source: Path | zipfile.ZipInfo | None) -> Iterator[IO[bytes]]:
-        """One at a time."""
         if isinstance(source, zipfile.ZipInfo):
             assert self._zip is not None
             if source.flag_bits & 1:
@@ -195,7 +193,6 @@ def _ends(wanted: str, name: str) -> bool:
 
 
 def _below(root: Path) -> Iterator[Path]:
-    """Links are not followed."""
     for folder, _, names in os.walk(root):
         for name in names:
             path = Path(folder, name)

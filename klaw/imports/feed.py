@@ -39,15 +39,12 @@ PART_BYTES = 400_000
 PART_KEPT = 25
 """At most 15,000 bytes each."""
 MAX_BYTES = 800_000
-"""Of one request, and of one message; the admin socket takes a mebibyte."""
+"""The admin socket takes a mebibyte."""
 UPLOAD_BYTES = 600_000
-"""Of a file in one request."""
 REFUSED = frozenset({"file_too_large", "files_full", "empty_file"})
 """The file is left out, and its message stored."""
 MOST_TOLD = 50
-"""Listed problems."""
 _DROPPED = (FORGOTTEN, MODEL_CHOICE, WITH_TOPICS)
-"""Of another Klaw's metadata: it would mean something here."""
 
 Ask: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
 """Carries out an operation, without ``user``, and without ``origin`` for those of ``OF_IMPORT``."""
@@ -63,7 +60,6 @@ class ImportReport:
     elsewhere: int = 0
     files: int = 0
     file_bytes: int = 0
-    """As the export says."""
     first_at: str = ""
     last_at: str = ""
     facts: int = 0
@@ -73,7 +69,6 @@ class ImportReport:
     documents: int = 0
     left_out: Counter[str] = attrs.Factory(Counter)
     unread: list[Unread] = attrs.Factory(list)
-    """The first of them."""
     unread_count: int = 0
 
     def note(self, unread: Unread) -> None:
@@ -142,14 +137,11 @@ def _offer(document: ProjectDocument, keep: Callable[[ProjectDocument], object] 
 
 
 class _PendingMessages:
-    """Of one chat."""
-
     def __init__(self, chat: ExportedChat, source: str, ask: Ask | None, report: ImportReport, topics: bool) -> None:
         self._chat, self._source, self._ask, self._report, self._topics = chat, source, ask, report, topics
         self._prefix = "" if chat.own_ids else chat_prefix(source, chat.key)
         self._said: list[dict[str, Any]] = []
         self._files: dict[str, tuple[ExportedFile, ...]] = {}
-        """By the ids of their messages."""
         self._bytes = 0
         self._last = ""
         self._into: str | None = None
@@ -184,7 +176,6 @@ class _PendingMessages:
 
     @property
     def name(self) -> str:
-        """In another Klaw."""
         return self._chat.name
 
     def end(self) -> str | None:
@@ -245,8 +236,6 @@ class _PendingMessages:
 
 
 class _PendingRecords:
-    """Facts and people."""
-
     def __init__(self, ask: Ask | None, report: ImportReport) -> None:
         self._ask, self._report = ask, report
         self._given: dict[str, list[dict[str, Any]]] = {"facts": [], "people": []}

@@ -11,7 +11,6 @@ from klaw.imports.events import Broken, Event, Unread
 from klaw.imports.export_files import UNREADABLE, OpenedExport
 
 MAX_VALUE_BYTES = 48 << 20
-"""Of a whole value, such as a chat."""
 READ_BYTES = 1 << 16
 MAX_DEPTH = 5_000
 """Open brackets of a value, those in texts included: the parser's memory grows with the square of their number."""

@@ -32,9 +32,7 @@ from klaw.imports.json_stream import items, walk
 SOURCE = "klaw"
 CHATS = r"chats/[^/]+\.json"
 KEPT: dict[str, type[Fact] | type[Person]] = {"facts": Fact, "people": Person}
-"""By the names of their files."""
 MAX_BYTES = 15_000
-"""Of a fact or a person as JSON: far more than either may have."""
 
 
 def read(export: OpenedExport) -> Iterator[Event]:

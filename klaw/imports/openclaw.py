@@ -35,7 +35,6 @@ def read(export: OpenedExport) -> Iterator[Event]:
 
 
 def _titles(file: ExportEntry) -> dict[str, str]:
-    """By the ids of sessions; empty for a broken index."""
     try:
         with file.open() as stream:
             index = json.loads(stream.read(MAX_INDEX))

@@ -34,11 +34,8 @@ _HEADS = {f"{each}{name}": name for each in _LISTS for name in ("name", "type", 
 _OWN_ID = "personal_information.user_id"
 _CHAT, _DAMAGED = "chat", "damaged message"
 MOST_NAMED = 12
-"""In the question who the user is."""
 _BEGIN = re.compile(rb'\{\s*"id"\s*:\s*(-?\d{1,20})\s*,\s*"type"\s*:\s*"')
-"""Of a message: within a text its quotation marks would be escaped."""
 HEAD_CHARS = 8_192
-"""Before its messages."""
 _ACCOUNT = re.compile(r'"personal_information"\s*:\s*\{[^{}]{0,2000}?"user_id"\s*:\s*(\d{1,20})')
 _HEAD = re.compile(r'\{((?:[^{}"\[\]]|"(?:[^"\\]|\\.)*+"){0,200})"messages"\s*:\s*\[\s*\Z', re.DOTALL)
 _MEMBER = re.compile(r'"(name|type|id)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?\d{1,20}))')
@@ -82,7 +79,6 @@ class _TelegramReader:
     _begun: bool = True
     _chats: int = 0
     _names: dict[str, str] = attrs.Factory(dict)
-    """Of senders, by their ids."""
 
     @property
     def title(self) -> str:
@@ -133,7 +129,6 @@ class _TelegramReader:
             yield Unread(self._file.name, "is damaged JSON between its messages, which were read")
 
     def begin(self) -> Iterator[Event]:
-        """Unless that was done."""
         if not self._begun:
             self._begun = True
             self._chats += 1
@@ -290,7 +285,6 @@ def _told(kind: str, *parts: object) -> str:
 
 
 def _said(parts: Any) -> str:
-    """A string, or pieces of one."""
     parts = parts or ""
     return "".join(map(_part, parts if isinstance(parts, (str, list)) else [parts]))
 
@@ -320,7 +314,6 @@ def _place(found: Mapping[str, Any]) -> str:
 
 
 def _listed(kind: str, found: Any) -> str:
-    """A poll, or a to-do list."""
     lines = [_told(kind, _said(found.get("question") or found.get("title")))]
     for each in found.get("answers") or found.get("items") or ():
         notes = [f"{each['voters']}"] if isinstance(each.get("voters"), int) else []

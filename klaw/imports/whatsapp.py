@@ -143,7 +143,6 @@ class _FileFacts:
     heard: Counter[str] = attrs.Factory(Counter)
     """Before a colon, in lines that are no notices."""
     groups: Counter[str] = attrs.Factory(Counter)
-    """Above notices."""
     orders: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
     """Whether all dates exist in this order."""
     likely: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
@@ -206,7 +205,6 @@ class _FileFacts:
         return next((name for name, _ in self.groups.most_common() if name not in self.senders), "")
 
     def title(self, stem: str) -> str:
-        """By the name of a file; empty: that says nothing."""
         named = stem = normalized("NFC", stem)
         while (cut_ := _TITLE.sub("", named).strip()) != named:
             named = cut_

@@ -19,13 +19,10 @@ WORDS: Mapping[str, str] = tomllib.loads((resources.files(__package__) / "whatsa
 
 Order: TypeAlias = Literal["dmy", "mdy", "ymd"]
 PLACES: Mapping[Order, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
-"""Of year, month and day."""
 FIRST_YEAR = 2009
 """There was no WhatsApp before."""
 MARKS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
-"""Directions of writing."""
 MOST_CHARS = 80
-"""Of a date and a time."""
 MOST_LETTERS = 30
 _SPACE = r"[ \u00a0\u2000-\u200a\u202f\u3000]"
 _BRACKET = re.compile(rf"[{MARKS}]*\[(?P<stamp>[^\]]{{6,{MOST_CHARS}}})\]{_SPACE}?(?P<rest>.*)", re.DOTALL)
@@ -42,7 +39,6 @@ _HALVES = {
     for name, hour in (("night", NIGHT), ("after_noon", 12), ("before_noon", 0))
     for word in WORDS[name].split()
 }
-"""With its first hour."""
 
 
 @attrs.frozen
@@ -51,7 +47,6 @@ class Stamp:
     era: str
     time: tuple[int, int, int]
     style: str
-    """The same in a whole file."""
 
     def at(self, order: Order) -> dt.datetime | None:
         """In the telephone's time; None: no such day."""

@@ -36,9 +36,7 @@ _YOU = frozenset(
 )
 _QUOTES = (("“", "”"), ("„", "“”"), ("«", "»"), ("「", "」"), ("『", "』"), ("‘", "’"))
 MOST_WORDS = 8
-"""Of a name."""
 MOST_PLACEHOLDER, MOST_GONE = 60, 120
-"""Characters."""
 _SIGNS = re.compile(r"[<(\u200e]")
 """Without one of them it is only a text."""
 

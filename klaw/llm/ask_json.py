@@ -22,7 +22,6 @@ from klaw.llm.types import ChatMessage, JsonSchema
 
 MAX_ANSWER_CHARS = 1_000_000
 MAX_QUOTED_CHARS = 4_000
-"""Of an answer that could not be used, as the model is shown it."""
 MAX_ENTRIES = 20_000
 """In a list without bounds: small models go on and on."""
 _WHOLE = re.compile(r"\s*[#+]?\d{1,9}\s*")

@@ -21,19 +21,15 @@ _RENEWED = "It is renewed at 00:00 UTC"
 @attrs.frozen(kw_only=True)
 class BudgetReport:
     day: str
-    """UTC date."""
     spent_nano: int
     limit_nano: int | None
     unpriced_tokens: int
-    """Of models whose price is not known."""
     limit_tokens: int | None
     reserved_nano: int
-    """For running calls."""
     share: float | None
     """The larger used share of the limits; None without a limit."""
     warn_share: float
     refused: int
-    """Calls, today."""
 
 
 class DailyBudget:
@@ -55,8 +51,6 @@ class DailyBudget:
         self._reserved: dict[object, Spent] = {}
         self._told = False
         self._refused = 0
-
-    # -- whoever calls models ----------------------------------------------------------------------------------------
 
     def check(self, worst: Spent | None = None) -> str | None:
         """Which limit forbids a call, for users; None when it is allowed. ``worst`` None: whether a limit is used up
@@ -108,10 +102,7 @@ class DailyBudget:
         self._told = True
         return f"The daily LLM budget is running low. {_RENEWED}; when it is used up, no more is spent until then."
 
-    # -- start and status --------------------------------------------------------------------------------------------
-
     def today(self) -> str:
-        """In UTC."""
         return dt.datetime.fromtimestamp(self._clock.now(), dt.UTC).date().isoformat()
 
     def restore(self, day: str, spent: Spent) -> None:
@@ -138,7 +129,6 @@ class DailyBudget:
         )
 
     def problems(self) -> Mapping[str, str]:
-        """For status."""
         report = self.report()
         found = {}
         if report.refused or self.check() is not None:

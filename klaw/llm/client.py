@@ -45,7 +45,6 @@ class LlmClient:
     slots: Slots
 
     def meter(self) -> "Meter":
-        """For one piece of work."""
         return Meter(self)
 
 
@@ -138,7 +137,6 @@ class Meter:
         return record
 
     def _worst(self, models: Sequence[Model], most: Usage) -> Spent:
-        """Of the dearest model."""
         by_model = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
         return Spent(
             cost_nano=max(spent.cost_nano for spent in by_model),
@@ -149,7 +147,6 @@ class Meter:
 class _Call:
     def __init__(self, meter: Meter, model: Model, prompt_tokens: int, on_delta: OnDelta) -> None:
         self.written: list[str] = []
-        """Passed on so far."""
         self._meter = meter
         self._model = model
         self._prompt_tokens = prompt_tokens

@@ -94,7 +94,6 @@ def read_scores(answer: Mapping[str, Any], count: int) -> dict[int, float]:
 
 
 def _by_index(items: object, count: int) -> dict[int, Mapping[str, Any]]:
-    """At least one. Raises ProviderMalformed."""
     if not isinstance(items, list) or not items:
         raise ProviderMalformed("the LLM provider gave no list of results")
     read = (each for each in items if isinstance(each, dict))

@@ -184,9 +184,6 @@ async def look_up(wanted: Sequence[WantedPrice]) -> Answers:
     return answers
 
 
-# -- in the child ------------------------------------------------------------------------------------------------------
-
-
 def answer(wanted: Sequence[WantedPrice]) -> Answers:
     """Look models up; imports the library. Raises ImportError."""
     from genai_prices.data_snapshot import get_snapshot

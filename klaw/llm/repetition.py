@@ -30,7 +30,6 @@ CODE_COPIES = 12
 CODE_CHARS = 800
 """... and in code and tables, where lines are the same for good reason, more still."""
 MIN_LETTERS = 3
-"""Of a piece; lines, dots and empty cells are none."""
 
 WORDS = 100
 GROUP = 5

@@ -86,7 +86,6 @@ class Router:
         return self._endpoints[key]
 
     def report(self) -> tuple[dict[str, Any], ...]:
-        """Of the providers that were asked so far; the embedded model has a report of its own."""
         return tuple(service.report() for service in self._all().values())
 
     async def prepare(self) -> None:

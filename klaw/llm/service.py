@@ -81,7 +81,6 @@ class Breaker:
     def __init__(self) -> None:
         self.state = BreakerState.CLOSED
         self.failures = 0
-        """In a row."""
         self._generation = Permit(0)
         self._openings = 0
         self._until = 0.0
@@ -241,7 +240,6 @@ class Service(Generic[C]):
         }
 
     def _note(self, error: ProviderError) -> None:
-        """For status. That one prompt was too long says nothing of the provider."""
         if not isinstance(error, ContextTooLong):
             self.error = LastError(
                 code=error.code,

@@ -29,11 +29,8 @@ class SlotsReport:
     total: int
     busy: int
     waiting: int
-    """Now."""
     waiting_background: int
-    """With background priority."""
     high_water: int
-    """The longest queue."""
     granted: int
 
 

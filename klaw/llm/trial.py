@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from klaw.llm.router import Router
 
 MAX_TOKENS = 512
-"""For a model that thinks."""
 
 State: TypeAlias = Literal["works", "fails", "not tried"]
 

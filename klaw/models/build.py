@@ -177,7 +177,6 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _size_of(folder: Path) -> int:
-    """Of the largest file; files may vanish meanwhile."""
     largest = 0
     for path in folder.rglob("*.whl"):
         try:

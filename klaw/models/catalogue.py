@@ -15,13 +15,10 @@ class ModelSpec:
     id: str
     """Also the name of its folder."""
     version: str
-    """Of the conversion."""
     kind: Literal["embedding", "llm"]
     summary: str
-    """For people."""
     source: SourceEntry
     member_bytes: int
-    """Of the source member."""
     download_bytes: int
     """Roughly, of the package."""
     conversion: Literal["e5", "gguf"]

@@ -35,7 +35,6 @@ class SourceEntry:
     version: str
     member: str
     sha256: str
-    """Of the member."""
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +66,6 @@ class EmbeddingEntry:
 
     dimension: int = attrs.field(validator=validators.ge(1))
     max_tokens: int = attrs.field(validator=validators.ge(8))
-    """Of one window, with special tokens."""
     prefixes: Prefixes
     pooling: Literal["mean", "cls"]
     normalise: Literal[True]
@@ -83,7 +81,6 @@ class ModelManifest:
     version: str = attrs.field(validator=validators.min_len(1))
     source: SourceEntry
     files: dict[str, FileEntry] = attrs.field(validator=validators.min_len(1))
-    """By file name."""
     embedding: EmbeddingEntry | None = None
 
     @property

@@ -31,7 +31,6 @@ class ModelStatus:
     bytes: int = 0
     """0 unless complete or outdated."""
     problem: str = ""
-    """Of a damaged or outdated folder."""
     calibration: Calibration | None = None
 
 

@@ -168,7 +168,6 @@ class Machine:
         return good
 
     def systemctl(self, *arguments: str) -> bool:
-        """Only asks."""
         place = () if self.real else (f"--root={self.root}",)
         command = ["systemctl", *place, *arguments]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -13,15 +13,12 @@ import attrs
 from klaw import atomic_file
 
 KEPT = ".before-update"
-"""Behind names."""
 PART = ".part"
-"""Behind these, while they are made."""
 
 
 @attrs.frozen
 class Rollback:
     prefix: Path
-    """The environment."""
     database: Path
 
     @property
@@ -34,7 +31,6 @@ class Rollback:
 
     @property
     def copies(self) -> dict[Path, Path]:
-        """Of the database and its WAL. None of them need exist."""
         wal = self.database.with_name(f"{self.database.name}-wal")
         return {each: each.with_name(each.name + KEPT) for each in (self.database, wal)}
 

@@ -19,7 +19,6 @@ Extra: TypeAlias = Literal["node-mcp", "bubblewrap"]
 SERVICE, BACKUP, TIMER = UNITS = ("klaw.service", "klaw-backup.service", "klaw-backup.timer")
 SYSTEM = PurePosixPath("/etc/systemd/system")
 PACKAGED = PurePosixPath("/usr/lib/systemd/system")
-"""Of a Debian package."""
 ENVIRONMENT = PurePosixPath("/etc/klaw/klaw.env")
 STATE = PurePosixPath("/var/lib")
 HIDDEN = tuple(map(PurePosixPath, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108  nothing is made there
@@ -133,7 +132,6 @@ def is_hidden(path: Path | PurePosixPath) -> bool:
 
 
 def _seen(folder: PurePosixPath) -> list[str]:
-    """For the service to write a folder."""
     if any(folder.is_relative_to(each) for each in HIDDEN[:3]):
         return ["ProtectHome=tmpfs", f"BindPaths={folder}"]
     return [f"BindPaths={folder}"] if is_hidden(folder) else [f"ReadWritePaths={folder}"]

@@ -104,7 +104,6 @@ START_S = 60.0
 """For the new version to answer."""
 EXTRAS = ("local", "mcp")
 OF_DEBIAN = Path("/usr/lib/klaw")
-"""Of the package of `make deb`."""
 MOST_SAID = 5
 BEARABLE = frozenset({"embedding_model", "local_model", "clock", "files", "knowledge"})
 """Checks of the doctor that do not stop an update."""
@@ -217,7 +216,6 @@ class Update:
             raise UpdateRefused("an update was interrupted: `klaw update back` puts what was before it in place again")
 
     def _problems(self) -> dict[str, str]:
-        """By the names of the doctor's checks. Raises UpdateRefused when it cannot be asked."""
         done = self._run([*self._program, "doctor", "--json"])
         try:
             found = [each for each in json.loads(done.stdout)["findings"] if each["level"] == "problem"]

@@ -22,7 +22,6 @@ class Release:
     path: Path
     version: str
     schema: int
-    """Of the database."""
 
     @property
     def is_newer(self) -> bool:
@@ -40,7 +39,6 @@ class Release:
 
 
 MAX_WHEEL, MAX_UNPACKED, MAX_ABOUT = 64 << 20, 256 << 20, 1 << 20
-"""Of the file, of all that is in it, and of its METADATA. A wheel of Klaw has a few MB."""
 _MIGRATION = re.compile(r"klaw/store/migrations/(\d{1,6})_\w{1,80}\.sql")
 _VERSION = re.compile(r"[\w.+!]{1,64}")
 

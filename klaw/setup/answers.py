@@ -52,7 +52,6 @@ class Preset:
 
     base_url: str
     key_env: str
-    """Empty for none."""
     example: str
     type: Literal["openai", "anthropic"] = "openai"
     tools: bool = True
@@ -96,7 +95,6 @@ class ChosenModel:
 
 
 def language_of(environ: Mapping[str, str]) -> Language:
-    """Of the terminal, if there are templates in it."""
     value = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")
     return "ru" if value.lower().startswith("ru") else "en"
 

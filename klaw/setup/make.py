@@ -113,7 +113,6 @@ def configured(paths: Paths) -> str:
 
 
 def wanted(model: ChosenModel) -> str:
-    """PROVIDER/MODEL."""
     return f"{model.provider}/{model.model}" if model.provider != LOCAL_PROVIDER else EngineConfig().routing.default
 
 

@@ -52,8 +52,6 @@ class Approvals:
         self._open: dict[str, tuple[Approval, Reply[Outcome]]] = {}
         self._closed = False
 
-    # -- those who ask ---------------------------------------------------------------------------------------------
-
     async def ask(self, chat: ChatId, tool: str, what: str, turn: str | None = None) -> Outcome | None:
         """Ask the user of a chat and wait for the answer. None when too many questions are open, or at shutdown.
 
@@ -103,8 +101,6 @@ class Approvals:
             return f"{spec.name} was not run: what it would do is too long to be shown to the user."
         outcome = await self.ask(chat, spec.name, question, context.turn)
         return self._refusal(spec.name, outcome, chat)
-
-    # -- those who answer ------------------------------------------------------------------------------------------
 
     def open(self, chat: ChatId) -> tuple[Approval, ...]:
         """The open questions of a chat, the oldest first."""

@@ -49,7 +49,6 @@ class Trail:
 
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""For OpenAI and Anthropic."""
 
 _SECTION = re.compile(r"\n\s*(Args|Returns|Raises|Yields|\*?Cancellation\*?):", re.IGNORECASE)
 
@@ -108,7 +107,6 @@ class ToolFailure:
 
     @classmethod
     def of(cls, why: object) -> "ToolFailure":
-        """As a sentence."""
         text = str(why)
         return cls(text if text.endswith((".", "?", "!")) else f"{text}.")
 
@@ -181,13 +179,10 @@ class ToolSpec:
 
     @property
     def told(self) -> ToolDescription:
-        """For the model."""
         return ToolDescription(name=self.name, description=self.description + self.ends(), parameters=self.parameters)
 
 
 def call_text(spec: ToolSpec, arguments: Arguments) -> str:
-    """For the user."""
-
     def plain(value: Any) -> object:
         return attrs.asdict(value) if attrs.has(type(value)) else str(value)
 
@@ -276,12 +271,10 @@ class Toolbox:
             self._specs.pop(name, None)
 
     def find(self, name: str, context: ToolContext) -> ToolSpec | None:
-        """If it is offered here."""
         spec = self._specs.get(name)
         return spec if spec is not None and self._is_offered(spec, context) else None
 
     def offered(self, context: ToolContext) -> tuple[ToolSpec, ...]:
-        """In the order of their names."""
         return tuple(spec for _, spec in sorted(self._specs.items()) if self._is_offered(spec, context))
 
     def describe(self, context: ToolContext) -> tuple[ToolDescription, ...]:

@@ -30,7 +30,7 @@ class Tools:
     approvals: Approvals
     skills: Catalogue
     threads: Threads
-    """Of their own: slow file tools must not hold back the reading of prompt files."""
+    """Slow file tools must not hold back the reading of prompt files."""
 
     async def start(self) -> None:
         await self.mcp.start(self.core.supervisor)

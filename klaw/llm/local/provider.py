@@ -39,7 +39,6 @@ class LocalModel:
     def __init__(self) -> None:
         self.state = LocalState.STARTING
         self.reason = "the local model has not been started yet"
-        """For people; empty when ready."""
         self.endpoint: LocalAddress | None = None
         """None unless READY."""
         self._changed = trio.Event()
@@ -48,7 +47,6 @@ class LocalModel:
         return {"state": self.state, "reason": self.reason}
 
     def problems(self, *, only: bool) -> dict[str, str]:
-        """For users. ``only``: chats use no other model first."""
         code = "no_llm" if only else "no_local_llm"
         return {} if self.state is LocalState.READY else {code: self.reason}
 

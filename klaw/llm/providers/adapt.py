@@ -141,7 +141,6 @@ def request_tokens(messages: Sequence[ChatMessage]) -> int:
 
 
 PER_TOOL = 8
-"""Of a chat template, around a tool."""
 
 
 def tools_tokens(tools: Sequence[ToolDescription]) -> int:

@@ -44,7 +44,6 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""Of an error that comes in the stream."""
 
 
 class AnthropicDialect:
@@ -162,7 +161,6 @@ class AnthropicAssembly(Assembly):
         super().__init__(new_id)
         self._calls: dict[int, CallInProgress] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        """Of thinking."""
         self._pieces: dict[tuple[int, str], list[str]] = {}
         """What was added to them, by block and member."""
         self._inputs: dict[int, str] = {}

@@ -202,7 +202,6 @@ class Dialect(Protocol):
 
 
 def encode(body: dict[str, Any], extra: Mapping[str, Any]) -> bytes:
-    """See ``Dialect.body``."""
     kept = {key: value for key, value in {**body, **extra}.items() if value is not None}
     # Lone surrogates cannot be encoded; a question mark in a prompt beats a turn that fails for ever.
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -312,8 +312,6 @@ class _Trial:
 
 
 class HttpEndpoint(HttpClient):
-    """See ``ModelEndpoint``."""
-
     async def post(
         self, model: str, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
     ) -> T:

@@ -16,7 +16,6 @@ from klaw.llm.types import ChatMessage, Delta, Echo, Request, ToolCall, Usage
 MIN_REPEATED = 3
 """Characters; a shorter text may be repeated on purpose."""
 MAX_IMAGES = 4
-"""Of one answer."""
 _REASONS = {
     **dict.fromkeys(("end_turn", "eos", "stop_sequence", "complete", "completed", "finished", "done"), "stop"),
     **dict.fromkeys(
@@ -38,7 +37,6 @@ _OF_FUNCTION = ("name", "arguments")
 _GROWS = frozenset({"text", "summary", "thinking", "data", *_THOUGHTS})
 """Come in pieces; other texts come whole."""
 _PLACES = ("image_url", "url", "b64_json", "data", "source")
-"""Of a picture in the object that describes it."""
 _DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,")
 
 

@@ -86,7 +86,6 @@ def refused_in_stream(event: object) -> ProviderError:
 
 
 def error_code(payload: object) -> str | None:
-    """Of an error object (``{"error": {"code": ...}}``); None if there is no short one."""
     error = _error_object(payload)
     for key in ("code", "type"):
         value = error.get(key)

@@ -28,7 +28,7 @@ MAX_LINES = 1_000_000
 MAX_STREAM_BYTES = 256 * 1024 * 1024
 """Some hundred bytes around each token are usual."""
 CHUNK_COST = 256
-"""Of a chunk besides its bytes: a million chunks of a byte cost more than a megabyte."""
+"""A million chunks of a byte cost more than a megabyte."""
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 

@@ -170,7 +170,6 @@ class _Graph:
         return self.node("Reshape", [value, "tokens"], "x")
 
     def layer(self, value: str, mask: str, at: int) -> str:
-        """Post-norm."""
         shape = self._shape
         name = f"l{at}"
         states = self._quantise(value, spread=True)

@@ -41,7 +41,6 @@ class QuantisedMatrix:
     """(rows, columns / 32) float32."""
 
     def floats(self) -> Float32:
-        """(rows, columns)."""
         nibbles = np.stack([self.packed & 0x0F, self.packed >> 4], axis=-1).reshape(*self.scales.shape, BLOCK)
         weights: Float32 = (nibbles.astype(np.float32) - 8) * self.scales[:, :, None]
         return weights.reshape(len(weights), -1)

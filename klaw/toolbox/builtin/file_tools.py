@@ -19,7 +19,6 @@ from klaw.toolbox.files.beneath import Root, root_of
 from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolSpec, tool
 
 MAX_ENTRIES = 200
-"""Of a folder or a search."""
 MAX_EDITS = 50
 _HEAD_CHARS = 600
 """Room for what is said about the lines, so that the executor never cuts a result of ``file_read``."""

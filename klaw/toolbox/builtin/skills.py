@@ -111,7 +111,6 @@ MAX_DEPTH = 4
 """Skills may be grouped in folders: skills/home/light/SKILL.md."""
 MAX_SKILLS = 200
 MAX_SHOWN_CHARS = 4000
-"""Of the list that every request carries; the rest is found with ``skill_list``."""
 _MAX_LINE_CHARS = 200
 _MAX_FILES_SHOWN = 50
 

@@ -55,7 +55,6 @@ class KeptOutput:
         self._tail_limit = tail
         self._tail_size = 0
         self.size = 0
-        """Bytes received."""
 
     def add(self, data: bytes) -> None:
         self.size += len(data)

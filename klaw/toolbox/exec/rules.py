@@ -65,7 +65,7 @@ REST = "**"
 
 _WILD = re.compile(r"[*?\[]")
 _PARTS = re.compile(r"[=:@,]")
-"""Behind these a path may begin inside a word: ``--file=notes/x``, ``if=x``, ``@x``."""
+"""A path may begin behind these inside a word: ``--file=notes/x``, ``if=x``, ``@x``."""
 _SHORT_OPTION = re.compile(r"-[^-]")
 
 

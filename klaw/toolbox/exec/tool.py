@@ -31,7 +31,7 @@ MAX_COMMAND_CHARS = 4000
 """What a person may be asked to read before they allow it."""
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 PASSED_ON = ("LANG", "LC_ALL", "TZ")
-"""Of Klaw's own environment; the rest may hold keys."""
+"""Klaw's other environment variables may hold keys."""
 SLACK_S = 15.0
 RISK = ": it can change all that Klaw keeps, its prompts too"
 """What a person should know of a command outside of a sandbox."""

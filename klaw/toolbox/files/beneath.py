@@ -111,7 +111,6 @@ class FilePlace:
     """Where a path leads: an open folder and a name in it. Valid inside the ``with`` that gave it."""
 
     folder: int
-    """Its file descriptor."""
     name: str
     """The name in it, which was no link a moment ago; empty when the path is the folder itself."""
     path: str

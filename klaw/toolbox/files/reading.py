@@ -67,7 +67,6 @@ class Pattern:
 
 
 MAX_FILE_BYTES = 1_000_000
-"""For the file tools."""
 MAX_LOOKED_AT = 20_000
 """Names that one listing or search looks at, to bound its time."""
 

@@ -39,7 +39,6 @@ class ListedTool:
     name: str
     description: str
     schema: Any
-    """Unchecked."""
 
 
 def fitted(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,7 +76,6 @@ class McpReport:
 MAILBOX = 32
 """Waiting calls; more are refused."""
 MAX_AT_ONCE = 16
-"""Running calls."""
 BACKOFF = Backoff(1.0, 300.0)
 STABLE_S = 60.0
 """After a connection of this length the first pause is short again."""
@@ -160,7 +159,6 @@ class McpServer:
         return attrs.evolve(self._report, tools=tuple(spec.name for spec in self._specs), retry_in_s=retry)
 
     def problem(self) -> str | None:
-        """For users; None when it works."""
         if self._report.state is not McpState.WAITING:
             return None
         return f"the MCP server {self.name} is not connected: {self._report.reason}; it is tried again automatically"
@@ -180,8 +178,6 @@ class McpServer:
                 reply.fail(ActorStopped("the caller is gone"))
                 if scope := self._running.get(call.number):
                     scope.cancel(reason="the caller is gone")
-
-    # -- the actor -------------------------------------------------------------------------------------------------
 
     async def _run(self, vitals: Vitals, task_status: Started) -> None:
         places = trio.Semaphore(MAX_AT_ONCE)
@@ -221,7 +217,6 @@ class McpServer:
             call.reply.set(self._not_connected() if outcome is None else outcome)
 
     async def _keep_connected(self, vitals: Vitals, stopping: trio.Event) -> None:
-        """Until ``stopping``."""
         failures = 0
         while not stopping.is_set():
             self._said.clear()
@@ -294,8 +289,6 @@ class McpServer:
             if asking.cancelled_caught and not self._running:
                 raise McpError(f"it did not answer for {self.config.start_timeout_s:g} s")
             await trio.sleep(RELIST_PAUSE_S)
-
-    # -- state -----------------------------------------------------------------------------------------------------
 
     def _take(self, listed: tuple[ListedTool, ...]) -> None:
         config = self.config

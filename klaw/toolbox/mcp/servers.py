@@ -43,11 +43,9 @@ class McpServers:
             nursery.start_soon(supervisor.stop, server.mailbox.name, "shutdown")
 
     def report(self) -> Sequence[McpReport]:
-        """In the order of their names."""
         return [server.report() for server in self._servers]
 
     def problems(self) -> Mapping[str, str]:
-        """For users."""
         found = ((server.name, server.problem()) for server in self._servers)
         return {f"mcp:{name}": problem for name, problem in found if problem is not None}
 

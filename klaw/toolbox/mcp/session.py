@@ -212,11 +212,8 @@ def _why(link: Link, error: MCPError, otherwise: str) -> str:
     return f"{otherwise} (code {error.code})"
 
 
-# -- what a tool answered, as text: pictures, sounds and files are described -------------------------------------------
-
 MAX_BLOCKS = 1_000
 MAX_PICTURES = 4
-"""Of one result."""
 MAX_SHORT = 300
 NO_TEXT = "It answered without any text."
 

@@ -59,10 +59,7 @@ log = structlog.get_logger("klaw.tools")
 
 @attrs.frozen(kw_only=True)
 class FetchedPage:
-    """A page as text."""
-
     url: str
-    """After redirects."""
     title: str
     text: str
     cut: bool
@@ -74,7 +71,6 @@ class Download:
     """What an address brought, unpacked."""
 
     url: str
-    """After redirects."""
     content_type: str
     """In lower case, without parameters; empty if the server names none."""
     charset: str | None
@@ -180,8 +176,6 @@ class WebFetcher:
             modified=headers.get("last-modified", ""),
         )
 
-    # -- the page --------------------------------------------------------------------------------------------------
-
     async def _read(self, answer: Download) -> FetchedPage:
         text = decode(answer.body, answer.charset)
         html = answer.content_type in _HTML
@@ -236,7 +230,6 @@ def _status(code: int) -> str:
 
 
 ORIGIN = "web"
-"""Of the text that it returns, which is never a fact about the user."""
 SLACK_S = 5.0
 
 
