@@ -53,8 +53,7 @@ def init(asked: Init, here: Here) -> dict[str, Any]:
     set, because the configuration is another one; the lines for it are printed."""
     from klaw.errors import ToolRefused
     from klaw.setup.answers import SetupRefused
-    from klaw.setup.make import make_config, make_folders, make_workspace
-    from klaw.setup.takeover import find_workspace, take_over
+    from klaw.setup.make import find_workspace, make_config, make_folders, make_workspace, take_over
 
     if not asked.yes and not sys.stdin.isatty():
         raise SetupRefused("there is no terminal to ask on: give --yes, and the answers as options")

@@ -82,16 +82,19 @@ def items(stream: IO[bytes], alone: frozenset[str] = frozenset()) -> Iterator[An
     bounded = _BoundedReader(stream)
     is_object = alone and isinstance(stream, io.BufferedReader) and stream.peek(1).lstrip().startswith(b"{")
     found = ijson.items(bounded, "" if is_object else "item", use_float=True, buf_size=READ_BYTES)
-    while True:
-        try:
-            value = next(found)
-        except StopIteration:
-            return
-        except (ijson.JSONError, UnicodeDecodeError, OverflowError) as error:
-            raise _broken(error) from error
+    for value in _checked(found):
         bounded.begin()
         if not is_object or alone & value.keys():
             yield value
+
+
+def _checked(found: Iterator[Any]) -> Iterator[Any]:
+    """The parser's values. Raises Broken."""
+    try:
+        yield from found
+    except (import_module("ijson").JSONError, UnicodeDecodeError, OverflowError) as error:
+        kind = type(error).__name__
+        raise Broken(f"is no JSON from some place on, or is cut off ({kind}): nothing behind that was read") from error
 
 
 def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
@@ -100,14 +103,7 @@ def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
     ijson = import_module("ijson")
     bounded = _BoundedReader(stream)
     builder, depth, at = None, 0, ""
-    found = ijson.parse(bounded, use_float=True, buf_size=READ_BYTES)
-    while True:
-        try:
-            prefix, event, value = next(found)
-        except StopIteration:
-            return
-        except (ijson.JSONError, UnicodeDecodeError, OverflowError) as error:
-            raise _broken(error) from error
+    for prefix, event, value in _checked(ijson.parse(bounded, use_float=True, buf_size=READ_BYTES)):
         if builder is None and prefix in whole and event in ("start_map", "start_array"):
             builder, at, depth = ijson.ObjectBuilder(), prefix, 0
         if builder is None:
@@ -212,8 +208,3 @@ def pieces(stream: IO[bytes], mark: re.Pattern[bytes]) -> Iterator[tuple[bytes, 
             rest = rest[:MARK_BYTES] + rb"\x" + rest[-PIECE_BYTES:]  # no JSON, within a text and without
         looked = max(1, len(rest) - MARK_BYTES)
     yield rest, True
-
-
-def _broken(error: Exception) -> Broken:
-    kind = type(error).__name__
-    return Broken(f"is no JSON from some place on, or is cut off ({kind}): nothing behind that was read")

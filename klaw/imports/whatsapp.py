@@ -13,10 +13,10 @@ from itertools import islice
 import attrs
 
 from klaw.domain.text import cut, normalized, one_line
-from klaw.imports import whatsapp_words as words
+from klaw.imports import whatsapp_format as words
 from klaw.imports.events import Event, ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread, moment
 from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
-from klaw.imports.whatsapp_time import FIRST_YEAR, MARKS, PLACES, Order, Stamp, split, stamp
+from klaw.imports.whatsapp_format import FIRST_YEAR, MARKS, PLACES, Order, Stamp, split, stamp
 
 SOURCE = "whatsapp"
 FILES = r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt"

@@ -74,9 +74,10 @@ class Meter:
         first: ProviderError | None = None
         with self._budget.reserved(worst):
             for place, model in enumerate(models):
-                call = _Call(self, model, prompt, on_delta)
+                written: list[str] = []
                 try:
-                    return await call.make(fitted(request, model, stands_in=place > 0))
+                    own = fitted(request, model, stands_in=place > 0)
+                    return await self._call(model, own, prompt, on_delta, written)
                 except ContextTooLong as error:
                     if place and error.context_tokens is None:
                         error.context_tokens = model.context_tokens
@@ -84,7 +85,7 @@ class Meter:
                 except BadCall:  # the model is told of it
                     raise
                 except ProviderError as error:
-                    if call.written:
+                    if written:
                         raise
                     first = first or error
                     if place + 1 < len(models):
@@ -136,44 +137,37 @@ class Meter:
         self._by_model.clear()
         return record
 
+    async def _call(
+        self, model: Model, request: Request, prompt_tokens: int, on_delta: OnDelta, written: list[str]
+    ) -> Completion:
+        """Call a model, and count it however it ends. ``written`` gets the text that was passed on."""
+
+        def relay(delta: Delta) -> None:
+            written.append(delta.text)
+            on_delta(delta)
+
+        def count(name: str, used: Usage | None) -> None:
+            estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=tokens.estimate("".join(written)))
+            self.count(name, used or estimate, estimated=used is None)
+
+        try:
+            completion = await model.provider.stream(request, relay)
+        except EmptyAnswer as error:  # costs like any other
+            count(model.name, error.usage)
+            raise
+        except BaseException:
+            if written:
+                count(model.name, None)
+            raise
+        count(completion.model or model.name, completion.usage)
+        return completion
+
     def _worst(self, models: Sequence[Model], most: Usage) -> Spent:
         by_model = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
         return Spent(
             cost_nano=max(spent.cost_nano for spent in by_model),
             unpriced_tokens=max(spent.unpriced_tokens for spent in by_model),
         )
-
-
-class _Call:
-    def __init__(self, meter: Meter, model: Model, prompt_tokens: int, on_delta: OnDelta) -> None:
-        self.written: list[str] = []
-        self._meter = meter
-        self._model = model
-        self._prompt_tokens = prompt_tokens
-        self._on_delta = on_delta
-
-    async def make(self, request: Request) -> Completion:
-        """Count it however it ends. Raises like ``Provider.stream``."""
-        try:
-            completion = await self._model.provider.stream(request, self._relay)
-        except EmptyAnswer as error:  # costs like any other
-            self._count(self._model.name, error.usage)
-            raise
-        except BaseException:
-            if self.written:
-                self._count(self._model.name, None)
-            raise
-        self._count(completion.model or self._model.name, completion.usage)
-        return completion
-
-    def _relay(self, delta: Delta) -> None:
-        self.written.append(delta.text)
-        self._on_delta(delta)
-
-    def _count(self, model: str, used: Usage | None) -> None:
-        written = tokens.estimate("".join(self.written))
-        estimate = Usage(prompt_tokens=self._prompt_tokens, completion_tokens=written)
-        self._meter.count(model, used or estimate, estimated=used is None)
 
 
 SMOOTHING = 0.3

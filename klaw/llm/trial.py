@@ -39,29 +39,19 @@ class ModelCheck:
     seconds: float | None = None
 
 
-def endpoints_of(config: "EngineConfig", router: "Router", name: str) -> "list[EndpointTrial]":
-    """What a model is asked besides chats."""
-    dimensions = config.embedding.dimensions
-    return [
-        EndpointTrial(endpoint=router.endpoint(*named, path), path=path, dimensions=dimensions)
+def trials_of(config: "EngineConfig", router: "Router", name: str) -> "list[ChatTrial | EndpointTrial]":
+    """All tests of a model, ``provider/model``. Raises ConfigError: there is no such model."""
+    trials: list[ChatTrial | EndpointTrial] = [
+        EndpointTrial(endpoint=router.endpoint(*named, path), path=path, dimensions=config.embedding.dimensions)
         for path, named in config.endpoints.items()
         if "/".join(named) == name
     ]
-
-
-def trials_of(config: "EngineConfig", router: "Router", name: str) -> "list[ChatTrial | EndpointTrial]":
-    """All tests of a model. Raises ConfigError: there is no such model."""
-    endpoints = endpoints_of(config, router, name)
-    chats = not endpoints or name in {routed for _, routed in config.routing.places()}
-    return [*endpoints, *([trial_of(config, router, name)] if chats else [])]
-
-
-def trial_of(config: "EngineConfig", router: "Router", name: str) -> "ChatTrial":
-    """Raises ConfigError: there is no such model."""
+    if trials and name not in {routed for _, routed in config.routing.places()}:
+        return trials
     route = router.route(name, key="NAME", alone=True)
     provider = name.partition("/")[0]
     key = "localModel" if provider == LOCAL_PROVIDER else join_path(f"providers.{provider}.models", route.model)
-    return ChatTrial(
+    chat = ChatTrial(
         provider=route.provider,
         model=route.model,
         max_tokens=route.max_output_tokens,
@@ -69,6 +59,7 @@ def trial_of(config: "EngineConfig", router: "Router", name: str) -> "ChatTrial"
         tools="" if route.tools else f"{key}.tools is false",
         images="" if route.images else "it takes none" if provider == LOCAL_PROVIDER else f"{key}.images is false",
     )
+    return [*trials, chat]
 
 
 @attrs.frozen(kw_only=True)

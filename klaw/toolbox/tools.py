@@ -1,14 +1,23 @@
 """The tools that there are, and what carries them out."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
+from klaw.actor.clock import Clock
+from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
+from klaw.config.document import join_path
+from klaw.config.environment import Secret
+from klaw.config.tools import McpConfig, McpServerConfig
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.names import ChatId
+from klaw.errors import ConfigError, McpError
 from klaw.memory.parts import Memory
 from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.clock import clock_tools
@@ -17,8 +26,65 @@ from klaw.toolbox.builtin.memory import memory_tools
 from klaw.toolbox.builtin.messages import message_tools
 from klaw.toolbox.builtin.skills import Catalogue, skill_tools
 from klaw.toolbox.executor import Executor, Overflow
-from klaw.toolbox.mcp.servers import McpServers
+from klaw.toolbox.mcp.server import McpReport, McpServer
 from klaw.toolbox.spec import Toolbox, ToolSpec
+
+if TYPE_CHECKING:
+    from klaw.toolbox.mcp.session import Address
+    from klaw.toolbox.mcp.stdio import Program
+
+
+class McpServers:
+    """The handles of the servers that are switched on."""
+
+    def __init__(self, config: McpConfig, toolbox: Toolbox, clock: Clock, workspace: Path) -> None:
+        threads = Threads("mcp", 1)
+        self._servers = tuple(
+            McpServer(name, server, partial(target_of, name, server, workspace), toolbox, clock, threads)
+            for name, server in sorted(config.servers.items())
+            if server.enabled
+        )
+
+    async def start(self, supervisor: Supervisor) -> None:
+        """They are not waited for until they are connected."""
+        for server in self._servers:
+            await supervisor.start(server.spec())
+
+    def stop(self, supervisor: Supervisor, nursery: trio.Nursery) -> None:
+        for server in self._servers:
+            nursery.start_soon(supervisor.stop, server.mailbox.name, "shutdown")
+
+    def report(self) -> Sequence[McpReport]:
+        return [server.report() for server in self._servers]
+
+    def problems(self) -> Mapping[str, str]:
+        found = ((server.name, server.problem()) for server in self._servers)
+        return {f"mcp:{name}": problem for name, problem in found if problem is not None}
+
+
+def target_of(name: str, config: McpServerConfig, workspace: Path) -> "Program | Address":
+    """What to connect to. Raises McpError: a secret leads nowhere."""
+    path = join_path("mcp.servers", name)
+    if config.command is None:
+        from klaw.toolbox.mcp.session import Address
+
+        return Address(url=config.url or "", headers=_revealed(config.headers, f"{path}.headers"))
+    from klaw.toolbox.mcp.stdio import Program
+
+    return Program(
+        command=config.command,
+        arguments=config.args,
+        environment=_revealed(config.env, f"{path}.env"),
+        folder=config.cwd or (workspace if workspace.is_dir() else None),
+    )
+
+
+def _revealed(secrets: Mapping[str, Secret], path: str) -> dict[str, str]:
+    """Raises McpError, which names the key of a secret that cannot be read."""
+    try:
+        return {name: secret.reveal(join_path(path, name)) for name, secret in secrets.items()}
+    except ConfigError as error:
+        raise McpError(str(error)) from None
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +122,7 @@ def build(
         *memory_tools(core, memory),
         *more,
     )
-    # Of what is switched off not even the code is loaded.
+    # Not even the code of what is switched off is loaded.
     if config.web.enabled:
         from klaw.toolbox.web.fetch import WebFetcher, web_fetch
 

@@ -34,7 +34,7 @@ from klaw.domain.attachment import HEAD_BYTES, MAX_PICTURE_BYTES, PICTURES, snif
 from klaw.errors import McpError
 from klaw.llm.types import Image
 from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writes, http_server
-from klaw.toolbox.mcp.listing import ListedTool
+from klaw.toolbox.mcp.listing import ListedTool, shortened
 from klaw.toolbox.mcp.stdio import Program, child_process
 from klaw.toolbox.spec import PicturedText, ToolFailure
 
@@ -212,7 +212,6 @@ def _why(link: Link, error: MCPError, otherwise: str) -> str:
     return f"{otherwise} (code {error.code})"
 
 
-MAX_BLOCKS = 1_000
 MAX_PICTURES = 4
 MAX_SHORT = 300
 NO_TEXT = "It answered without any text."
@@ -222,12 +221,10 @@ def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
     """The result of ``tools/call`` as text, with its pictures."""
     if result.get("resultType") == "input_required":
         return ToolFailure("The tool wants to ask the user something, which is not possible here. Nothing was done.")
-    content = result.get("content")
+    content = shortened(result).get("content")
     blocks = content if isinstance(content, list) else []
     pictures: list[Image] = []
-    parts = list(_parts(blocks[:MAX_BLOCKS], pictures))
-    if len(blocks) > MAX_BLOCKS:
-        parts.append(f"[{len(blocks) - MAX_BLOCKS} more parts are left out]")
+    parts = list(_parts(blocks, pictures))
     structured = result.get("structuredContent")
     if structured is not None and not any(block.get("type") == "text" for block in blocks if isinstance(block, dict)):
         # Servers repeat structured content as text, for clients that know only that.

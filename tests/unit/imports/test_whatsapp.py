@@ -8,7 +8,7 @@ import pytest
 
 from klaw.imports import whatsapp
 from klaw.imports.events import ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread
-from klaw.imports.whatsapp_time import Order, stamp
+from klaw.imports.whatsapp_format import Order, stamp
 from tests.support.exports import CASES, Read, events, texts, zipped
 
 ANDROID = """\
