@@ -105,7 +105,7 @@ def parse(text: str, ports: Container[int], base: str | None = None, *, own: boo
         scheme, host = url.scheme, url.raw_host.decode("ascii").strip("[]").rstrip(".")
         port = url.port or {"http": 80, "https": 443}.get(scheme, 0)
     except (httpx2.InvalidURL, ValueError):
-        raise ToolRefused("This is no usable web address.") from None
+        raise ToolRefused("This is not a usable web address.") from None
     if scheme not in ("http", "https"):
         hint = "" if _SCHEME.match(text) else " Begin the address with https://."
         raise ToolRefused(f"Only http:// and https:// addresses can be fetched.{hint}")
@@ -158,7 +158,7 @@ async def checked_addresses(
     except (OSError, UnicodeError):
         addresses = ()
     if not addresses:
-        raise ToolRefused("There is no server of this name.")
+        raise ToolRefused("There is no server with this name.")
     for address in addresses:
         if kind := forbidden(address):
             raise ToolRefused(f"The address is not on the public internet ({kind}); it is not fetched.")
@@ -303,7 +303,7 @@ class BoundedBody:
 
     def __init__(self, limit: int, encoding: str = "identity") -> None:
         if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise ToolRefused("The server packs the page in a way that was not asked for.")
+            raise ToolRefused("The server uses a compression that was not requested.")
         self.data = bytearray()
         self._limit = limit
         self._packed = 0
@@ -343,7 +343,7 @@ class BoundedBody:
             return self._unzip.decompress(chunk, most)
         except zlib.error:
             if self._encoding != "deflate" or self.data:
-                raise ToolRefused("The page is packed, and broken.") from None
+                raise ToolRefused("The compressed page is broken.") from None
         self._unzip = zlib.decompressobj(-zlib.MAX_WBITS)  # what some servers take "deflate" for
         self._encoding = "raw"
         return self._unpack(chunk, most)

@@ -112,7 +112,7 @@ def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator
         times = (found.get("create_time"), found.get("update_time"), *(each.get("create_time") for _, each in nodes))
         at = next(filter(None, map(moment, times)), None)
     except OTHER_FORM as error:
-        yield Unread(place, f"is no chat of ChatGPT ({type(error).__name__})")
+        yield Unread(place, f"is not a ChatGPT conversation ({type(error).__name__})")
         return
     if not isinstance(key, str) or not key:
         yield Unread(place, "has no id")

@@ -117,7 +117,7 @@ def _chat(found: Any, place: str) -> Iterator[Event]:
         at = moment(found.get("created_at"))
         shown = _way(messages, found.get("current_leaf_message_uuid"))
     except OTHER_FORM as error:
-        yield Unread(place, f"is no chat of Claude ({type(error).__name__})")
+        yield Unread(place, f"is not a Claude conversation ({type(error).__name__})")
         return
     if not isinstance(key, str) or not key:
         yield Unread(place, "has no id")
@@ -261,4 +261,4 @@ def _project(found: Mapping[str, Any], place: str) -> Iterator[Event]:
         if isinstance(each, dict) and isinstance(text := each.get("content"), str):
             yield ProjectDocument(name, PurePosixPath(str(each.get("filename") or f"{number}.md")).name, text)
         else:
-            yield Unread(f"{place}, document {number}", "has another form than is known")
+            yield Unread(f"{place}, document {number}", "has an unknown form")

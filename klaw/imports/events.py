@@ -85,7 +85,7 @@ OTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
 
 
 def other_form(what: str, error: Exception) -> Unread:
-    return Unread(what, f"has another form than is known ({type(error).__name__})")
+    return Unread(what, f"has an unknown form ({type(error).__name__})")
 
 
 @attrs.frozen

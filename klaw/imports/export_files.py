@@ -42,7 +42,7 @@ class _CountedStream(io.RawIOBase):
         data = self._inner.read(len(buffer))
         self._left -= len(data)
         if self._left < 0:
-            raise Broken("is far larger unpacked than its ZIP tells: nothing behind that was read")
+            raise Broken("is far larger than its ZIP claims: the rest was not read")
         buffer[: len(data)] = data
         return len(data)
 
@@ -221,5 +221,5 @@ def _opened(given: str, stack: ExitStack) -> OpenedExport:
     number = os.dup(0) if given == "-" else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     stream = stack.enter_context(os.fdopen(number, "rb"))
     if not stat.S_ISREG(os.fstat(number).st_mode):
-        raise ImportRefused(f"{given}: is no file: save the export first, or redirect it: - < FILE")
+        raise ImportRefused(f"{given}: is not a file: save the export first, or redirect it: - < FILE")
     return OpenedExport(path, stream)

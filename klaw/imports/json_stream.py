@@ -40,10 +40,10 @@ class _BoundedReader:
         data = self._stream.read(max(count, min(MAX_VALUE_BYTES - self.left, self.left)))
         self.left -= len(data)
         if self.left < 0:
-            raise Broken(f"a chat or a message has more than {MAX_VALUE_BYTES >> 20} MiB: nothing behind it was read")
+            raise Broken(f"a chat or a message has more than {MAX_VALUE_BYTES >> 20} MiB: the rest was not read")
         self._depth += sum(map(data.count, (b"[", b"{"))) - sum(map(data.count, (b"]", b"}")))
         if self._depth > MAX_DEPTH:
-            raise Broken("is nested too deep: nothing behind that was read")
+            raise Broken("is nested too deep: the rest was not read")
         whole = self._rest + data
         end = _end(whole) if data else len(whole)
         if data and not end:
@@ -94,7 +94,7 @@ def _checked(found: Iterator[Any]) -> Iterator[Any]:
         yield from found
     except (import_module("ijson").JSONError, UnicodeDecodeError, OverflowError) as error:
         kind = type(error).__name__
-        raise Broken(f"is no JSON from some place on, or is cut off ({kind}): nothing behind that was read") from error
+        raise Broken(f"is not valid JSON to its end, or is cut off ({kind}): the rest was not read") from error
 
 
 def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
@@ -172,7 +172,7 @@ def _salvaged(
         if is_last and not piece.rstrip().endswith(b"]"):
             raise error
         if value is None or behind.strip() not in ("", ",", "]"):
-            yield Unread(f"{name}, chat {number + (value is not None)}", "is too large, or damaged: it is no JSON")
+            yield Unread(f"{name}, chat {number + (value is not None)}", "is too large, or damaged JSON")
         if value is not None and number > done:
             yield from chat(value, f"{name}, chat {number}")
 

@@ -87,7 +87,7 @@ def _of(cls: type[Fact] | type[Person], found: Any, place: str) -> Event:
     for name in fields.keys() & {"created_at", "updated_at", "said_at"}:
         fields[name] = moment(fields[name]) or ""
         if not fields[name]:
-            return Unread(place, f"{name}: is no time that it can have")
+            return Unread(place, f"{name}: is not a possible time")
     try:
         value = FRAMES.read({**fields, "user_id": LOCAL_USER}, cls)
         if isinstance(value, Fact):
@@ -104,7 +104,7 @@ def _message(found: Any, place: str) -> Event:
         role, kind, metadata = Role(found["role"]), Kind(found["type"]), dict(found.get("metadata") or {})
         own, text, at = found["id"], found["content"], moment(found["created_at"])
     except OTHER_FORM as error:
-        return Unread(place, f"a message has another form than is known ({type(error).__name__})")
+        return Unread(place, f"a message has an unknown form ({type(error).__name__})")
     if at is None or not isinstance(text, str) or not isinstance(own, str):
-        return Unread(place, "a message has another form than is known")
+        return Unread(place, "a message has an unknown form")
     return ExportedMessage(key=own, role=role, type=kind, text=text, at=at, metadata=metadata)

@@ -124,7 +124,7 @@ class _TelegramReader:
                     yield from self.take(place, value)
                 else:
                     damaged += 1
-                    yield Unread(f"{self.title}, message {value}", "is damaged: it is no JSON")
+                    yield Unread(f"{self.title}, message {value}", "is damaged JSON")
         if not damaged:
             yield Unread(self._file.name, "is damaged JSON between its messages, which were read")
 
@@ -206,7 +206,7 @@ def _salvaged(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
             elif not is_cut:
                 yield _DAMAGED, begin[1].decode()
         if is_cut:
-            raise Broken("is cut off: nothing behind that was read")
+            raise Broken("is cut off: the rest was not read")
         if (own := _ACCOUNT.search(between)) is not None:
             yield _OWN_ID, own[1]
         if (head := _HEAD.search(between, max(0, len(between) - HEAD_CHARS))) is not None:

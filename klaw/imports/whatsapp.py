@@ -78,11 +78,11 @@ def read(
         try:
             facts = _FileFacts.of(file)
             if not facts.messages:
-                yield Unread(file.name, "has no message of WhatsApp in it")
+                yield Unread(file.name, "contains no WhatsApp message")
                 continue
             if facts.odd:
-                much = f"{len(facts.odd):,} lines begin with a time that is written in words that are not known"
-                yield Unread(file.name, f"{much}: they were taken for parts of the messages before them")
+                much = f"{len(facts.odd):,} lines begin with a time in unknown words"
+                yield Unread(file.name, f"{much}: they were read as parts of the messages before them")
             named = title or facts.title(file.stem) or facts.title(export.path.stem)
             found = _ChatReader(file, me, order or facts.order(file.name), zone, named, facts)
             for event in found.events():
@@ -184,7 +184,7 @@ class _FileFacts:
         """Raises ImportRefused."""
         possible: list[Order] = [order for order, whether in self.orders.items() if whether]
         if not possible:
-            raise ImportRefused(f"{name}: its dates cannot be read, in whatever order their numbers are")
+            raise ImportRefused(f"{name}: its dates cannot be read in any order of their numbers")
         possible = [order for order in possible if self.likely[order]] or possible
         if self.short and len(possible) > 1 and "ymd" in possible:
             spans = {order: self.last[order] - self.first[order] for order in possible}
@@ -195,7 +195,8 @@ class _FileFacts:
             possible = ascending
         if len(possible) > 1:
             raise ImportRefused(
-                f"{name}: its dates may be day/month or month/day, which nothing tells: give --dates dmy or mdy"
+                f"{name}: its dates may be day/month or month/day, and nothing in the file tells which:"
+                " give --dates dmy or mdy"
             )
         return possible[0]
 
@@ -254,7 +255,9 @@ class _ChatReader:
             raise ImportRefused(f"{self._file.name}: who are you? Give --me NAME; in it are {self._facts.named()}")
         wanted = normalized("NFC", one_line(me)).casefold()
         if wanted not in names.values():
-            raise ImportRefused(f"{self._file.name}: nobody is called so in it: give --me one of {self._facts.named()}")
+            raise ImportRefused(
+                f"{self._file.name}: nobody in it has that name: give --me one of {self._facts.named()}"
+            )
         return lambda name: names.get(name) == wanted
 
     def _message(self, line: _MessageHead | None, said: list[str], is_own: Callable[[str], bool]) -> Iterator[Event]:
@@ -275,7 +278,7 @@ class _ChatReader:
         self._times[same] += 1
         stored = moment(at.replace(tzinfo=self._zone).timestamp())
         if stored is None:
-            yield Unread(f"{self._file.name}, a message of {at.date()}", "has no time that a message can have")
+            yield Unread(f"{self._file.name}, a message of {at.date()}", "has an impossible time")
             return
         found = {name: self._file.beside(name) for name in named}
         for name in (name for name, file in found.items() if file is None):

@@ -142,7 +142,8 @@ class DailyBudget:
             found["budget_low"] = "The daily LLM budget is running low."
         if report.limit_nano is not None and report.limit_tokens is None and report.unpriced_tokens:
             found["budget_unpriced"] = (
-                "llm.dailyBudget does not hold models of unknown price: give their prices, or set llm.dailyTokens"
+                "llm.dailyBudget does not limit models whose price is unknown: "
+                "give their prices, or set llm.dailyTokens"
             )
         return found
 

@@ -178,9 +178,9 @@ async def look_up(wanted: Sequence[WantedPrice]) -> Answers:
     try:
         answers = JOURNAL.read(json.loads(done.stdout), Answers)
     except ValueError as error:
-        raise NoPriceList("the price list answered nonsense") from error
+        raise NoPriceList("the price list gave an invalid answer") from error
     if len(answers) != len(wanted):
-        raise NoPriceList("the price list answered something else")
+        raise NoPriceList("the price list gave another number of answers")
     return answers
 
 

@@ -74,7 +74,7 @@ class Registry:
     def problems(self) -> Mapping[str, str]:
         if not self.failed:
             return {}
-        return {"no_price_list": "the list of prices could not be read: costs are known for configured prices only"}
+        return {"no_price_list": "the price list could not be read: costs are known only where prices are configured"}
 
     def facts(self, name: str) -> ModelFacts:
         """Also of a model that does not exist."""

@@ -110,7 +110,7 @@ class Router:
                 unset[f"llm:{name}"] = f"the LLM provider {name} cannot be asked: {service.problem}"
             if service.breaker.state is not BreakerState.CLOSED:
                 why = f": {error.text}" if error is not None else ""
-                paused[f"llm:{name}"] = f"the LLM provider {name} is left alone for a while after several failures{why}"
+                paused[f"llm:{name}"] = f"the LLM provider {name} is paused after several failures{why}"
             elif error is not None and error.status in _NOTHING_WORKS:
                 refusing[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
         return refusing | paused | unset

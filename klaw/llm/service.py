@@ -180,7 +180,7 @@ class Service(Generic[C]):
         if permit is None:
             await trio.lowlevel.checkpoint()
             again_s = self.breaker.retry_in_s(trio.current_time())
-            when = f"in {again_s:.0f} s" if again_s else "when the call that tries it has ended"
+            when = f"in {again_s:.0f} s" if again_s else "after the trial call"
             last = f"; the last time: {self.error.text}" if self.error is not None else ""
             raise ProviderPaused(f"the LLM provider {self._name} failed several times and is asked again {when}{last}")
         try:

@@ -104,7 +104,7 @@ class ChatTrial:
         if isinstance(answer, str):
             return ModelCheck("images", "fails", answer)
         seen = any(word in answer.completion.text.lower() for word in ("red", "красн"))
-        text = "it sees a red square" if seen else "it takes an image and does not see that it is red"
+        text = "it sees a red square" if seen else "it accepts images, but failed the colour test"
         return ModelCheck("images", "works" if seen else "fails", text, answer.seconds)
 
     async def _ask(
@@ -168,7 +168,7 @@ class EndpointTrial:
         asked = {"query": QUESTION, "documents": list(TEXTS), "top_n": len(TEXTS)}
         scores, _ = await self.endpoint.post(asked, partial(read_scores, count=len(TEXTS)), ENDPOINT_S)
         right = max(scores, key=lambda at: scores[at]) == 0
-        return "it puts the answer first" if right else "it answers, but puts the answer of two texts behind the other"
+        return "it puts the answer first" if right else "it answers, but ranks the wrong text first"
 
 
 @attrs.frozen(kw_only=True)

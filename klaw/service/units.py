@@ -75,7 +75,7 @@ class ServiceInstallation:
             if path is not None and not _PLAIN.fullmatch(str(path)):
                 raise ServiceRefused(f"{name}: must be an absolute path of letters, digits and ./@+-_ ({path})")
             if path is not None and len(path.parts) < LEAST_PARTS:
-                raise ServiceRefused(f"{name}: {path} is of the system: name a folder below it")
+                raise ServiceRefused(f"{name}: {path} belongs to the system: name a folder below it")
 
     def files(self) -> dict[PurePosixPath, str]:
         """Units and drop-ins."""

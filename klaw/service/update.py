@@ -147,7 +147,7 @@ class Update:
         installer = self._installer()
         before = self._problems()
         if worse := {name: text for name, text in before.items() if name not in BEARABLE}:
-            raise UpdateRefused(f"the installation has problems: mend them first (klaw doctor): {_told(worse)}")
+            raise UpdateRefused(f"the installation has problems: fix them first (klaw doctor): {_told(worse)}")
         found = f"{_told(before)} (does not stop an update)" if before else f"no problems with Klaw {__version__}"
         self.tell(f"doctor: {found}")
         if backup:
@@ -171,7 +171,7 @@ class Update:
                 self._back()
             except KlawError as second:
                 raise UpdateFailed(f"{why}; going back to Klaw {__version__}: {second}") from error
-            raise UpdateFailed(f"{why}; Klaw {__version__} is in place again, with the database of before") from error
+            raise UpdateFailed(f"{why}; Klaw {__version__} is restored, with its database") from error
         self.control.settle()
         self._kept.drop()
         self.tell(f"Klaw {release.version} answers; its doctor finds no {'new ' if before else ''}problems")
@@ -187,7 +187,7 @@ class Update:
             if not self._kept.is_there():
                 raise UpdateRefused(f"there is nothing to go back to: no update of {self.prefix} was interrupted")
             self._back()
-            self.tell("it answers, with the database of before")
+            self.tell("it answers, with its previous database")
 
     @property
     def _kept(self) -> Rollback:
@@ -213,7 +213,7 @@ class Update:
         if order(release.version) <= order(__version__):
             raise UpdateRefused(f"the wheel has Klaw {release.version}, and this is {__version__}: nothing to do")
         if self._kept.is_there():
-            raise UpdateRefused("an update was interrupted: `klaw update back` puts what was before it in place again")
+            raise UpdateRefused("an update was interrupted: `klaw update back` restores the previous version")
 
     def _problems(self) -> dict[str, str]:
         done = self._run([*self._program, "doctor", "--json"])
@@ -270,7 +270,7 @@ class Update:
             self._kept.put_back()
         except OSError as error:
             why = error.strerror or type(error).__name__
-            raise UpdateFailed(f"what was before could not be put back: {why}; then: klaw update back") from error
+            raise UpdateFailed(f"the previous version could not be restored: {why}; then: klaw update back") from error
         version = self._run([*program(self.prefix, None), "--version"]).stdout.split()[-1:]
         self.tell(f"going back to Klaw {''.join(version)}")
         self._resume("".join(version))

@@ -34,7 +34,7 @@ class Release:
             return f"the database stays as it is (schema {self.schema}): either version opens it"
         return (
             f"the database goes from schema {migrations.latest()} to {self.schema}, which Klaw {__version__} does not"
-            " open: going back later takes a backup of before"
+            " open: going back later needs a backup from before the update"
         )
 
 
@@ -47,7 +47,7 @@ def read_wheel(path: Path) -> Release:
     """Raises UpdateRefused: it is no wheel of Klaw."""
     try:
         if not path.is_file() and path.exists():
-            raise UpdateRefused(f"{path} is no file: name the wheel itself")
+            raise UpdateRefused(f"{path} is not a file: name the wheel itself")
         if path.stat().st_size > MAX_WHEEL:
             raise _too_large(path, "the file", MAX_WHEEL)
         with zipfile.ZipFile(path) as wheel:

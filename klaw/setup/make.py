@@ -173,7 +173,7 @@ _MARKS = (*FILES, "BOOTSTRAP.md")
 """A folder with one of these is a workspace."""
 _NOT_TAKEN = {
     "BOOTSTRAP.md": "the first-run questions of another agent; klaw init asks its own",
-    "BOOT.md": "start-up orders of another agent; Klaw has none",
+    "BOOT.md": "start-up instructions of another agent, which Klaw does not use",
 }
 _MADE_BY_PROGRAMS = frozenset({"node_modules", "__pycache__", "venv", "dist", "build"})
 
@@ -213,7 +213,7 @@ def _copied(source: Path, workspace: Path, *, dry_run: bool) -> Iterator[SetupSt
             yield SetupStep(path=f"{folder}/", outcome="skipped", why=_reason(refused, folder))
             continue
         if found.hidden:
-            yield SetupStep(path=f"{folder}/", outcome="skipped", why=f"{found.hidden} names are no readable text")
+            yield SetupStep(path=f"{folder}/", outcome="skipped", why=f"{found.hidden} names are not readable text")
         if found.incomplete:
             yield SetupStep(path=f"{folder}/", outcome="skipped", why="it holds too many files to look at all of them")
         for entry in found.entries:

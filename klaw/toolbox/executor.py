@@ -233,7 +233,7 @@ class Executor:
         asked = await permission_asked(spec, context, arguments)
         if asked is not None:
             if self.approve is None:
-                return ToolFailure(f"{spec.name} was not run: nobody is there who could allow it.")
+                return ToolFailure(f"{spec.name} was not run: nobody can permit it here.")
             refusal = await self.approve(context, asked, arguments)
             if refusal is not None:
                 return ToolFailure(refusal)

@@ -175,7 +175,7 @@ def test_a_model_that_was_missing_before_does_not_stop_an_update_but_a_new_probl
 def test_what_is_wrong_with_the_data_is_mended_first(python: Path, home: Path, wheel: Path, tmp_path: Path) -> None:
     Paths.resolve(home).database.write_bytes(b"x" * 10_000)
     done = klaw(python, home, "update", "apply", str(newer(wheel, tmp_path)), "--wheels", str(tmp_path))
-    assert (done.returncode, "mend them first (klaw doctor): database: " in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "fix them first (klaw doctor): database: " in done.stderr) == (1, True), done.stderr
     assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
     assert not (home / "backups").exists()
 

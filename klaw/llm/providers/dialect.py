@@ -126,7 +126,7 @@ class Assembly(ABC):
         reason = self._finish_reason or ("tool_calls" if calls else "stop")
         if not text.strip() and not calls and not self._images:
             if "function_call" in reason:
-                raise BadCall("what the model wrote as a tool call cannot be read")
+                raise BadCall("the model's tool call cannot be read")
             what = "only thinking and no answer" if self._thought else "an empty answer"
             raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage, reason)
         return Completion(

@@ -146,7 +146,7 @@ class HttpClient:
         if response.status_code != 200:
             raise await self._refusal(response)
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise ProviderMalformed("the LLM provider compressed its answer though it was asked not to")
+            raise ProviderMalformed("the LLM provider compressed its answer, which was not requested")
         return str(response.headers.get("content-type", "").partition(";")[0].strip().lower())
 
     @asynccontextmanager
@@ -340,7 +340,7 @@ _READING = Threads("answers", 2)
 def _read(body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
     answer = parse(body.decode("utf-8", "replace"))
     if not isinstance(answer, dict):
-        raise ProviderMalformed("the LLM provider's answer is no JSON object")
+        raise ProviderMalformed("the LLM provider's answer is not a JSON object")
     return read(answer)
 
 

@@ -59,7 +59,7 @@ def refused(status: int, payload: object, retry_after_s: float | None = None) ->
     """The error for an error status; ``payload`` is the decoded body."""
     code, text = error_code(payload), error_text(payload)
     if _BAD_CALL.search(f"{code} {text}"):
-        bad = BadCall("what the model wrote as a tool call cannot be read")
+        bad = BadCall("the model's tool call cannot be read")
         bad.said = text
         return bad
     kind = _kind(status, code, text)

@@ -33,7 +33,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 PASSED_ON = ("LANG", "LC_ALL", "TZ")
 """Klaw's other environment variables may hold keys."""
 SLACK_S = 15.0
-RISK = ": it can change all that Klaw keeps, its prompts too"
+RISK = ": it can change all of Klaw's data, its prompts too"
 """What a person should know of a command outside of a sandbox."""
 
 log = structlog.get_logger("klaw.tools")

@@ -203,7 +203,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             # A few bytes could become gigabytes.
             await response.aclose()
-            raise httpx2.RemoteProtocolError("the answer is compressed though that was not asked for")
+            raise httpx2.RemoteProtocolError("the answer is compressed, which was not requested")
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         return httpx2.Response(

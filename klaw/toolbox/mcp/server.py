@@ -169,7 +169,7 @@ class McpServer:
         call = McpCall(number=next(self._numbers), tool=tool, arguments=arguments, reply=reply)
         try:
             if not self.mailbox.tell(call):
-                return ToolFailure(f"The MCP server {self.name} has too many calls to do. Try again later.")
+                return ToolFailure(f"The MCP server {self.name} is busy with too many calls. Try again later.")
             return await reply.wait()
         except ActorStopped:
             return self._not_connected()

@@ -44,7 +44,7 @@ def test_a_value_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     assert texts(path, chatgpt.read) == ["user: first", "user: third"]
     (unread,) = (each for each in events(path, chatgpt.read) if isinstance(each, Unread))
-    assert unread == Unread("conversations.json, chat 2", "is too large, or damaged: it is no JSON")
+    assert unread == Unread("conversations.json, chat 2", "is too large, or damaged JSON")
 
 
 def test_a_damaged_zip_is_read_up_to_the_damage(tmp_path: Path) -> None:

@@ -192,9 +192,7 @@ def test_what_is_nested_too_deep_is_not_read(tmp_path: Path, opening: str) -> No
     path = tmp_path / "conversations.json"
     path.write_text(f"{json.dumps([talk('c1', '1', '[{' * 2_000)])[:-1]},{opening * 100_000}")
     found = events(path, chatgpt.read)
-    assert [each.why for each in found if isinstance(each, Unread)] == [
-        "is nested too deep: nothing behind that was read"
-    ]
+    assert [each.why for each in found if isinstance(each, Unread)] == ["is nested too deep: the rest was not read"]
     (tmp_path / "result.json").write_text(f'{{"name": "x", "messages": [{opening * 100_000}')
     assert [type(each) for each in events(tmp_path, partial(telegram.read, me=None, zone=None))] == [Unread]
 

@@ -98,7 +98,7 @@ def test_who_somebody_is_is_asked_for(tmp_path: Path) -> None:
     path.write_text("25.1.24, 10:00 - A: x\n25.1.24, 10:01 - Б: y\n25.1.24, 10:01 - C: y\n")
     with pytest.raises(ImportRefused, match="Give --me NAME; in it are A, Б, C"):
         events(path, reading())
-    with pytest.raises(ImportRefused, match="nobody is called so in it: give --me one of A, Б, C"):
+    with pytest.raises(ImportRefused, match="nobody in it has that name: give --me one of A, Б, C"):
         events(path, reading("D"))
     assert texts(path, reading("б", title="Дача")) == ["assistant: A: x", "user: y", "assistant: C: y"]
     assert events(path, reading("б", title="Дача"))[0] == ExportedChat(key="дача", title="Дача", people=True)
@@ -113,7 +113,7 @@ def test_the_same_twice_in_a_minute_is_two_messages(tmp_path: Path) -> None:
 def test_a_text_that_is_no_chat_is_named(tmp_path: Path) -> None:
     path = zipped(tmp_path / "x.zip", _chat__txt="25.1.24, 10:00 - A: x\n", chat_notes__txt="nothing")
     assert [each for each in events(path, reading("A")) if isinstance(each, Unread)] == [
-        Unread("chat_notes.txt", "has no message of WhatsApp in it")
+        Unread("chat_notes.txt", "contains no WhatsApp message")
     ]
 
 
@@ -196,7 +196,7 @@ def test_words_of_times_that_are_not_known_are_named(tmp_path: Path) -> None:
     path = tmp_path / "_chat.txt"
     path.write_text("13/01/2026 3:04 UTO - A: x\n13/01/2026 9:05 KIX - A: y\n[13/01/2026 9:05 KIX] A: pasted\n")
     (unread,) = (each for each in events(path, reading("A")) if isinstance(each, Unread))
-    assert unread.why.startswith("1 lines begin with a time that is written in words that are not known")
+    assert unread.why.startswith("1 lines begin with a time in unknown words")
 
 
 def test_notices_are_nobodys_words() -> None:
