@@ -42,7 +42,7 @@ def _checked(answer: dict[str, Any]) -> Lines:
 @command(NOUN, "update_check", OfWheel, cli="check", show=_checked)
 def check(asked: OfWheel, _here: Here) -> dict[str, Any]:
     """Tell what a wheel would change. Nothing is asked of the network: Klaw does not look for new versions."""
-    from klaw.service.wheel import read_wheel
+    from klaw.service.update import read_wheel
 
     found = read_wheel(Path(asked.wheel).expanduser().absolute())
     about = {"version": found.version, "schema": found.schema, "newer": found.is_newer, "way_back": found.way_back}
@@ -54,8 +54,7 @@ def apply(asked: Apply, here: Here) -> dict[str, Any]:
     """Install the new version: doctor, backup, stop, install, start, doctor. When it does not answer within a minute,
     or its doctor finds new problems, the version and the database of before are put in place again, and the exit code
     is 1."""
-    from klaw.service.update import Update
-    from klaw.service.wheel import read_wheel
+    from klaw.service.update import Update, read_wheel
 
     release = read_wheel(Path(asked.wheel).expanduser().absolute())
     wheels = Path(asked.wheels).expanduser().absolute() if asked.wheels else None
@@ -116,8 +115,7 @@ def _server(home: str | None) -> tuple[Path | None, "Control"]:
     """The home, and how its server is stopped and started."""
     from klaw.cli.admin_call import NoServer, call
     from klaw.service.units import UNITS, ServiceRefused, owner_and_home, state
-    from klaw.service.update import Systemd, Trial, program
-    from klaw.service.wheel import UpdateRefused
+    from klaw.service.update import Systemd, Trial, UpdateRefused, program
 
     given = home or os.environ.get("KLAW_HOME")
     with suppress(ServiceRefused, KeyError):

@@ -107,7 +107,7 @@ class Router:
             if is_old and (service.problem is None or name not in routed):
                 continue
             if service.problem is not None:
-                unset[f"llm:{name}"] = f"the LLM provider {name} cannot be asked: {service.problem}"
+                unset[f"llm:{name}"] = f"the LLM provider {name} is not set up: {service.problem}"
             if service.breaker.state is not BreakerState.CLOSED:
                 why = f": {error.text}" if error is not None else ""
                 paused[f"llm:{name}"] = f"the LLM provider {name} is paused after several failures{why}"

@@ -128,8 +128,8 @@ def build(
 
         toolbox.register(web_fetch(WebFetcher(config.web), config.web.timeout_s))
     if config.exec.enabled:
+        from klaw.toolbox.exec.host_exec import HostExec, host_exec
         from klaw.toolbox.exec.process import Sandbox
-        from klaw.toolbox.exec.tool import HostExec, host_exec
 
         sandbox = Sandbox(config.exec)
         toolbox.register(host_exec(HostExec(config=config.exec, workspace=workspace, files=threads, sandbox=sandbox)))
