@@ -34,7 +34,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
-from klaw.gateway.auth import add_token
+from klaw.gateway.tokens import add_token
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import UNLIMITED, DidNotStart, Server, served, write_home
 from tools import drill_checks as checks

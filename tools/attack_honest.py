@@ -115,7 +115,7 @@ class _LoggedIn:
     async def __aenter__(self) -> ClientConnection:
         ws = await self._connect.__aenter__()
         try:
-            await ws.send(json.dumps({"type": "hello", "version": 1, "client": "honest"}))
+            await ws.send(json.dumps({"type": "hello", "version": 2, "client": "honest"}))
             async with asyncio.timeout(ANSWER_S):
                 welcomed = json.loads(await ws.recv())["type"] == "welcome"
         except BaseException:

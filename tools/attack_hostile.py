@@ -82,7 +82,7 @@ class Wire:
         """Return when the server has dealt with all that was said before. Raises EOFError when it closes instead."""
         self._marks += 1
         mark = f"mark {self._marks}"
-        await self.say(framed(TEXT, json.dumps({"type": "status", "ref": mark}).encode()))
+        await self.say(framed(TEXT, json.dumps({"type": "call", "operation": "chats_list", "ref": mark}).encode()))
         async with asyncio.timeout(ANSWER_S):
             async for text in self.texts():
                 leaked(text)
@@ -232,7 +232,7 @@ class Hostile:
                     await asyncio.sleep(0.05)
                 writer.close()
 
-        hello = framed(TEXT, json.dumps({"type": "hello", "version": 1, "token": "klaw_x" * 100}).encode())
+        hello = framed(TEXT, json.dumps({"type": "hello", "version": 2, "token": "klaw_x" * 100}).encode())
         await asyncio.gather(*(slow(self._upgrade(None) + hello) for _ in range(60)))
 
     async def _slow_readers(self, until: float) -> None:
@@ -286,12 +286,13 @@ class Hostile:
                     if found["type"] in kinds:
                         return found
 
-            for kind in ("history", "receipt", "stop", "status"):
-                asked = await ask({"type": kind, "chat": "chat 1", "ref": "o"}, "error", kind, "stopped")
-                if asked["type"] != "error" or asked["code"] != "unknown_chat":
-                    self.problems.append(f"{kind} of another user's chat: {asked['type']}")
-            listed = await ask({"type": "chats"}, "chats")
-            if any(each["name"].startswith("chat ") and each["name"] != OWN for each in listed["chats"]):
+            for name in ("chats_messages", "receipt", "chats_stop", "chats_status", "chats_export"):
+                question = {"type": "call", "operation": name, "args": {"chat": "chat 1"}}
+                asked = await ask(question, "error", "result")
+                if asked["type"] != "error" or not asked["code"].startswith("unknown_"):
+                    self.problems.append(f"{name} of another user's chat: {asked['type']}")
+            listed = await ask({"type": "call", "operation": "chats_list"}, "result")
+            if any(each["name"].startswith("chat ") and each["name"] != OWN for each in listed["result"]["chats"]):
                 self.problems.append("the list of chats has another user's")
             heard = [await self._forgets(ask, number) for number in ("4815", "7263")]
             if heard[0] != heard[1]:
@@ -305,9 +306,9 @@ class Hostile:
             acked = await ask({"type": "send", "id": mine, "chat": "guess", "text": text}, "ack", "error")
             if acked["type"] == "ack":
                 role = "system" if text.startswith("/") else "assistant"
-                reply = await ask({"type": "status"}, "message", "status")
+                reply = await ask({"type": "call", "operation": "chats_list"}, "message", "result")
                 while not _answers(reply, acked, role):
-                    reply = await ask({"type": "status"}, "message", "status")
+                    reply = await ask({"type": "call", "operation": "chats_list"}, "message", "result")
                     await asyncio.sleep(0.02)
             if acked["type"] == "ack" and text.startswith("/"):
                 said.append(re.sub(r"\d+", "N", reply["content"]))

@@ -24,7 +24,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.api.rest import doors
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import UNLIMITED, Server, served, write_home
 from tests.support.talking import talking

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.api.rest import doors
 from klaw.convert import wire_names
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from klaw.wire.frames import ClientFrame
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import UNLIMITED, Server, served, write_home
@@ -98,7 +98,7 @@ def inputs() -> tuple[Large, ...]:
 def _frames() -> Iterator[Large]:
     for cls in get_args(ClientFrame):
         kind: str = cls.type
-        fixed = {"type": kind, **({"version": 1} if kind == "hello" else {})}
+        fixed = {"type": kind, **({"version": 2} if kind == "hello" else {})}
         for shape in SHAPES:
             for token in (False, True):
                 for all_of in ([each] for each in (*wire_names(cls), "x")):

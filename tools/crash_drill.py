@@ -28,6 +28,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 import trio
@@ -39,8 +40,10 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.mailbox import Reply
 from klaw.client.client import Client
 from klaw.client.connection import connect
+from klaw.client.streams import messages_of
+from klaw.domain.message import MOST_ON_PAGE
 from klaw.errors import RequestRefused
-from klaw.wire.frames import HISTORY_LIMIT, ChatList, ChatMessage, GetChats, GetHistory, GetReceipt, History, Receipt
+from klaw.wire.frames import MessageFrame
 from tests.support import llm_server
 from tests.support.llm_server import LlmServer, Pause, Recorded, Text, serve_llm
 from tests.support.server import Server, served, write_home
@@ -123,7 +126,7 @@ class Person:
     async def _look(self, client: Client) -> None:
         while True:
             event = await client.next_event()
-            if isinstance(event, ChatMessage) and event.chat == self.chat:
+            if isinstance(event, MessageFrame) and event.chat == self.chat:
                 last = self.seen[-1][0] if self.seen else 0
                 if event.seq != last + 1:
                     self.problems.append(f"{self.name}: after {last} of {self.chat} it saw {event.seq}")
@@ -185,14 +188,13 @@ class Drill:
         async with connect(self.server.url, first_s=SETTLE_S) as client:
             for chat in self.chats:
                 last = max(each.seq for person in self.people if person.chat == chat for each in person.acked)
-                receipt: object = None
-                while not isinstance(receipt, Receipt) or receipt.status != "done" or receipt.last_seq < last:
+                receipt: dict[str, Any] = {}
+                while receipt.get("status") != "done" or receipt["last_seq"] < last:
                     await trio.sleep(0.05)
                     with suppress(RequestRefused):  # no turn of the chat has ended yet
-                        receipt = await client.request(GetReceipt(chat=chat))
-            listed = await client.request(GetChats())
-            assert isinstance(listed, ChatList)
-            heads |= {chat.name: chat.last_seq for chat in listed.chats}
+                        receipt = await client.call("receipt", chat=chat)
+            listed = await client.call("chats_list", limit=100)
+            heads |= {chat["name"]: chat["last_seq"] for chat in listed["chats"]}
         return heads
 
     async def _round(self, number: int, rounds: int) -> None:
@@ -312,8 +314,7 @@ class Drill:
                 more = True
                 while more:
                     after = rows[-1][0] if rows else 0
-                    page = await client.request(GetHistory(chat=chat, after=after, limit=HISTORY_LIMIT))
-                    assert isinstance(page, History)
+                    page = messages_of(await client.call("chats_messages", chat=chat, after=after, limit=MOST_ON_PAGE))
                     rows += [(message.seq, message.id, message.content) for message in page.messages]
                     more = page.more
         return found

@@ -36,7 +36,7 @@ class LeanClient:
     async def connect(cls, url: str, chats: dict[str, int] | None = None) -> "LeanClient":
         """Connect to Klaw and say hello."""
         client = await cls.open(url)
-        await client.send({"type": "hello", "version": 1, "client": "bench", "chats": chats or {}})
+        await client.send({"type": "hello", "version": 2, "client": "bench", "chats": chats or {}})
         await client.receive("welcome")
         return client
 

@@ -128,7 +128,7 @@ def _documents(root: Path) -> None:
         (folder / name).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     for each in sorted((REPOSITORY / "docs").glob("*.md")):
         _write(folder / each.name, each.read_text(encoding="utf-8"))
-    _write(folder / "engine.json", (REPOSITORY / "conf" / "engine.json").read_text(encoding="utf-8"))
+    _write(folder / "engine.yaml", (REPOSITORY / "conf" / "engine.yaml").read_text(encoding="utf-8"))
     lines = [f"# {why}\nklaw binary: {tag}" for tag, why in OVERRIDES.items()]
     _write(root / "usr/share/lintian/overrides/klaw", "\n".join(lines) + "\n")
 

@@ -16,10 +16,11 @@ import attrs
 from klaw.doctor import judge
 from klaw.doctor.judge import Level
 from klaw.domain.person import normal_name
-from klaw.store import checkup
-from klaw.store.checkup import topics_checked
+from klaw.store.engine import connect, meta
 from klaw.store.forget import applying
-from klaw.store.rebuild.logcheck import read_logs
+from klaw.store.kinds import inventory, soundness
+from klaw.store.rebuild.logcheck import lacking, read_logs
+from klaw.store.search import coverage
 from klaw.store.store import read_offline
 
 _WORD = re.compile(rb"q([a-z]{6})q", re.IGNORECASE)
@@ -72,21 +73,19 @@ def check_database(data: Path) -> list[str]:
 
     file = data / "klaw.db"
     read_offline(file, look)
-    covered = read_offline(file, checkup.covered, 20, 1)
+    covered = read_offline(file, coverage.look_at_all, 20, 1)
     logs = read_logs(data, whole=True)
-    change, entry = read_offline(file, checkup.last_changes)
     findings = [
-        *judge.judge_integrity(read_offline(file, checkup.complaints, whole=True), whole=True),
+        *judge.judge_integrity(read_offline(file, connect.complaints, whole=True), whole=True),
         judge.judge_full_text(covered),
         judge.judge_covered(covered),
-        judge.judge_topics(read_offline(file, topics_checked)),
+        judge.judge_rows("topics", read_offline(file, soundness.check, "topics")),
         judge.judge_tails(
             logs,
-            read_offline(file, checkup.unknown_messages, logs.messages),
-            {"turn": read_offline(file, checkup.unknown_turns, logs.turns)},
-            read_offline(file, checkup.last_seqs),
-            last_change=change,
-            last_entry=entry,
+            read_offline(file, lacking, logs),
+            read_offline(file, inventory.last_seqs),
+            last_change=read_offline(file, inventory.last_numbers)["change"],
+            last_entry=read_offline(file, meta.last_entry),
             running=False,
         ),
     ]

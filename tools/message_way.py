@@ -31,7 +31,7 @@ from klaw.app.app import running  # noqa: E402
 from klaw.app.serve import _Listener  # noqa: E402
 from klaw.config.load import parse  # noqa: E402
 from klaw.config.paths import Paths  # noqa: E402
-from klaw.gateway.auth import Authenticator, tokens_file  # noqa: E402
+from klaw.gateway.tokens import Authenticator, tokens_file  # noqa: E402
 from tests.support.llm_server import serve_llm, text_reply  # noqa: E402
 
 LIMIT_S = 120.0
@@ -116,7 +116,7 @@ async def measure(home: Path, way: Way) -> None:
             listener = _Listener(app, Authenticator(tokens_file(paths.config_dir)))
             await app.core.supervisor.start(listener.gateway.spec())
             async with open_websocket_url(listener.url) as ws:
-                await ws.send_message(json.dumps({"type": "hello", "version": 1, "client": "way"}))
+                await ws.send_message(json.dumps({"type": "hello", "version": 2, "client": "way"}))
                 for number in range(MESSAGES):
                     llm.replies.append(text_reply("Well."))
                     await _send(ws, number)

@@ -64,7 +64,7 @@ def watchdog_interval_s(environ: Mapping[str, str] = os.environ) -> float | None
 
 
 @attrs.frozen(kw_only=True)
-class Check:
+class LifeCheck:
     """One proof of life: ``prove`` returns when the part lives; it raises, or does not return, when it does not."""
 
     name: str
@@ -94,14 +94,14 @@ async def accepts(address: Callable[[], tuple[str, int] | None]) -> None:
         await trio.aclose_forcefully(stream)
 
 
-def spec(notifier: Notifier, interval_s: float, checks: Sequence[Check]) -> ActorSpec:
+def spec(notifier: Notifier, interval_s: float, checks: Sequence[LifeCheck]) -> ActorSpec:
     """How the supervisor runs it; see ``run``."""
     feed = partial(run, notifier=notifier, interval_s=interval_s, checks=checks)
     return ActorSpec(name=ACTOR_NAME, run=feed, stop_budget_s=1)
 
 
 async def run(
-    vitals: Vitals, task_status: Started, *, notifier: Notifier, interval_s: float, checks: Sequence[Check]
+    vitals: Vitals, task_status: Started, *, notifier: Notifier, interval_s: float, checks: Sequence[LifeCheck]
 ) -> None:
     """Feed the watchdog every ``interval_s`` seconds while all checks pass. Runs until cancelled.
 
@@ -120,7 +120,7 @@ async def run(
             await trio.sleep(interval_s)
 
 
-async def _passes(check: Check) -> bool:
+async def _passes(check: LifeCheck) -> bool:
     with trio.move_on_after(CHECK_S):
         try:
             await check.prove()

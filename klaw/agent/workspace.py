@@ -16,9 +16,9 @@ import trio
 
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
-from klaw.config import guarded
-from klaw.config.guarded import NotPlain, Stamp
+from klaw.config import safe_open
 from klaw.config.paths import below_of_user
+from klaw.config.safe_open import NotPlain, Stamp
 from klaw.domain.core_memory import render as render_core_memory
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import AGENT_FILES, USER_FILE
@@ -114,7 +114,7 @@ class Workspace:
 
     def _text(self, root: Path, path: str, problems: list[str]) -> str:
         try:
-            with guarded.opened(root, path) as file:
+            with safe_open.opened(root, path) as file:
                 cached = self._cache.get((root, path))
                 if cached is not None and cached[0] == file.stamp:
                     return cached[1]

@@ -72,7 +72,9 @@ def schema_of_answer(kind: Any, named: dict[str, Schema], *, written: bool = Fal
 def _named(kind: Any, named: dict[str, Schema], *, written: bool) -> Schema:
     is_class = attrs.has(kind)
     name, of = kind.__name__, f"{kind.__module__}.{kind.__qualname__}"
-    if is_class and written and ".wire." not in of:
+    if is_class and ".wire." in of:
+        written = True  # frames are never written otherwise
+    elif is_class and written:
         name, of = f"{name}Written", f"{of} as it is written"
     if name not in named:
         named[name] = {"$comment": of}  # one that holds itself finds it

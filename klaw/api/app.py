@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, let_go, where
 from klaw.api import files, login, mcp, messages, metrics, ollama, openai, openapi, page, rags, rest
-from klaw.api.asker import Api, TooFast, connection_of
 from klaw.api.problems import of_error, problem
+from klaw.api.request_auth import Api, TooFast, connection_of
 from klaw.errors import HttpRefusal
-from klaw.gateway.access import written
+from klaw.gateway.origin_check import written
 
 _POLICY = (
     b"default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "

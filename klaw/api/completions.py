@@ -13,10 +13,19 @@ import trio
 from starlette.types import Receive
 
 from klaw.actor.clock import iso
-from klaw.api.asker import Api, message_id
-from klaw.api.conversation import Asked, ask
+from klaw.api.conversation import SentMessage, ask
+from klaw.api.request_auth import Api, message_id
 from klaw.api.streams import while_connected
-from klaw.api.transcript import PREFIX, NamedChat, Place, Said, Transcript, named_chat, place_of, read_transcript
+from klaw.api.transcript import (
+    PREFIX,
+    ClientTranscript,
+    NamedChat,
+    TranscriptMessage,
+    TranscriptPlace,
+    named_chat,
+    place_of,
+    read_transcript,
+)
 from klaw.domain import imported, tokens
 from klaw.domain.attachment import HEAD_BYTES, Named, sniff
 from klaw.domain.events import TextStreamed, TurnStarted
@@ -71,7 +80,7 @@ class Exchange:
 
     api: Api
     user: UserId
-    transcript: Transcript
+    transcript: ClientTranscript
     named: NamedChat | None
     message_id: str
     may_come_again: bool
@@ -85,7 +94,12 @@ class Exchange:
 
     @classmethod
     def read(
-        cls, api: Api, user: UserId, headers: Mapping[str, str], messages: list[Said], named: str | None = None
+        cls,
+        api: Api,
+        user: UserId,
+        headers: Mapping[str, str],
+        messages: list[TranscriptMessage],
+        named: str | None = None,
     ) -> "Exchange":
         """Of a request. ``named``: what its body says of the chat. Raises BadValue, HttpRefusal."""
         most = api.services.config.http.max_body_bytes  # a longer body is longer by its pictures
@@ -145,7 +159,7 @@ class Exchange:
                     )
                 )
             try:
-                streamed = await self._pass_on(asked, place.chat, on_text)
+                streamed = await self._pass_on(asked, on_text)
             except trio.Cancelled:
                 if not self.may_come_again:
                     with trio.move_on_after(STOP_S, shield=True), suppress(KlawError):
@@ -164,11 +178,11 @@ class Exchange:
             self._answer = whole
         return await self._usage(place.chat, outcome.turn)
 
-    async def _place(self) -> Place:
+    async def _place(self) -> TranscriptPlace:
         """The chat, with all that came before the question. Raises BadValue, and what storing raises."""
         core, chats = self.api.core, self.api.services.chats
         if self.may_come_again and (known := await core.readers.run(messages.find, self.user, self.message_id)):
-            return Place(chat=name_of(known.chat))
+            return TranscriptPlace(chat=name_of(known.chat))
         place = await place_of(self.transcript, chats, self.user, self.named, PREFIX + core.new_id())
         if place.missing:
             await chats.start(self.user, place.chat)  # or there are too many
@@ -200,12 +214,12 @@ class Exchange:
             with trio.move_on_after(DISCARD_S, shield=True):
                 await attachments.discard(draft)
 
-    async def _pass_on(self, asked: Asked, chat: str, on_text: OnText) -> bool:
+    async def _pass_on(self, asked: SentMessage, on_text: OnText) -> bool:
         """Returns whether anything was said."""
         streamed = False
         async for news in asked:
             if isinstance(news, TurnStarted) and asked.turn == news.turn:
-                self.headers["x-klaw-receipt"] = f"/api/v1/chats/{quote(chat)}/receipt?turn={news.turn}"
+                self.headers["x-klaw-receipt"] = f"/api/v1/receipt?turn={news.turn}"
             elif isinstance(news, TextStreamed) and news.turn == asked.turn:
                 if not news.text:  # what came before was thinking
                     self._answer = ""

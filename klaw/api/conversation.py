@@ -31,7 +31,7 @@ ChatNews: TypeAlias = Message | ChatEvent
 
 
 @attrs.frozen(kw_only=True)
-class Outcome:
+class AnswerOutcome:
     """How it ended."""
 
     status: TurnStatus | None
@@ -67,14 +67,14 @@ class _Watcher:
             pass
 
 
-class Asked:
+class SentMessage:
     """A message that was sent. Iterating gives what happens in the chat from then on, until ``outcome`` is known."""
 
     def __init__(
         self, chats: ChatDirectory, chat: ChatId, appended: Appended, news: trio.MemoryReceiveChannel[ChatNews]
     ) -> None:
         self.message = appended.message
-        self.outcome: Outcome | None = None
+        self.outcome: AnswerOutcome | None = None
         self._chats = chats
         self._chat = chat
         self._repeated = appended.repeated
@@ -92,14 +92,14 @@ class Asked:
         """The message was stored before; all that comes is later."""
         self._seen = True
 
-    async def wait(self) -> Outcome:
+    async def wait(self) -> AnswerOutcome:
         """Wait for the end. Raises ChatBusy when events came faster than they were taken."""
         async for _news in self:
             pass
         assert self.outcome is not None
         return self.outcome
 
-    def __aiter__(self) -> "Asked":
+    def __aiter__(self) -> "SentMessage":
         return self
 
     async def __anext__(self) -> ChatNews:
@@ -129,15 +129,15 @@ class Asked:
     def _learn(self, news: ChatNews) -> None:
         match news:
             case Message(metadata=metadata) if metadata.get("command") == self.message.id:
-                self.outcome = Outcome(status=None, answer=news)
+                self.outcome = AnswerOutcome(status=None, answer=news)
             case Message(role=Role.ASSISTANT, type=Kind.TEXT, metadata={"turn": turn}) if turn == self.turn:
                 self._answer = news
             case TurnStarted(turn=turn, last_seq=last_seq) if last_seq >= self.message.seq:
                 self.turn = turn
             case TurnEnded(turn=turn, status=status, code=code, text=text) if turn == self.turn:
-                self.outcome = Outcome(status=status, turn=turn, answer=self._answer, code=code, text=text)
+                self.outcome = AnswerOutcome(status=status, turn=turn, answer=self._answer, code=code, text=text)
             case Progressed(turn=None, step=Step.NOTHING):
-                self.outcome = Outcome(status=TurnStatus.STOPPED)
+                self.outcome = AnswerOutcome(status=TurnStatus.STOPPED)
 
     async def _look(self) -> None:
         """The message may have been answered before it was sent again. What was to answer it may be gone: deleted with
@@ -145,7 +145,7 @@ class Asked:
         idle = self._chats.chat_status(self._chat)["state"] in ("idle", "failed")
         await self._look_for_answer()
         if self.outcome is None and idle and self._idle and self.message.type is not Kind.COMMAND:
-            self.outcome = Outcome(status=TurnStatus.FAILED, code="turn_failed", text=UNANSWERED)
+            self.outcome = AnswerOutcome(status=TurnStatus.FAILED, code="turn_failed", text=UNANSWERED)
         self._idle = idle
 
     async def _look_for_answer(self) -> None:
@@ -154,13 +154,13 @@ class Asked:
         after = await self._chats.after(self._chat, self.message.seq, ANSWER_ROWS)
         for each in after:
             if each.metadata.get("command") == self.message.id:
-                self.outcome = Outcome(status=None, answer=each)
+                self.outcome = AnswerOutcome(status=None, answer=each)
                 return
         if record is None:
             return
         texts = [each for each in after if each.role is Role.ASSISTANT and each.type is Kind.TEXT]
         of_turn = [each for each in texts if each.metadata.get("turn") == record.id]
-        self.outcome = Outcome(
+        self.outcome = AnswerOutcome(
             status=record.status, turn=record.id, answer=of_turn[-1] if of_turn else None, code=record.error
         )
 
@@ -178,7 +178,7 @@ async def ask(
     *,
     question: bool = False,
     again: Message | None = None,
-) -> AsyncIterator[Asked]:
+) -> AsyncIterator[SentMessage]:
     """Send a message; it is durable when the block begins. A repetition of an id that was sent before is not stored
     again, and brings the answer that there is. ``instructions`` are of the program that asks; they are not stored.
     A ``question`` is never a command. ``again``: nothing is sent, this message of the chat is to be answered, whose
@@ -197,13 +197,13 @@ async def ask(
     try:
         if again is not None:
             await chats.retry(user, name)
-            asked = Asked(chats, chat, Appended(again, repeated=False), receive)
+            asked = SentMessage(chats, chat, Appended(again, repeated=False), receive)
             asked.is_stored()
         else:
             sent = await chats.send(
                 user, name, message_id, text, files, channel=CHANNEL, instructions=instructions, question=question
             )
-            asked = Asked(chats, chat, sent, receive)
+            asked = SentMessage(chats, chat, sent, receive)
         yield asked
     finally:
         hub.leave(watcher)

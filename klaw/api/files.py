@@ -12,20 +12,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.asker import BODY_S, QUERY, Api, caller, connection_of
 from klaw.api.openapi import PREFIX, About, DescribedRoute
+from klaw.api.request_auth import BODY_S, QUERY, Api, connection_of
 from klaw.api.streams import Stream
 from klaw.convert import FRAMES, Bounds
 from klaw.domain.attachment import OTHER, PICTURES
 from klaw.errors import HttpRefusal
-from klaw.gateway.admission import UserAllowance
-from klaw.gateway.answers import frame_of
+from klaw.gateway.connection_limits import UserAllowance
 from klaw.operations.answers.knowledge import AddedSource
 from klaw.operations.kb.noun import meant
 from klaw.operations.perform import operations, perform, read
 from klaw.store.attachments import DISCARD_S
 from klaw.store.kinds.knowledge import bases
-from klaw.wire.files import File
+from klaw.wire.files import FileOfMessage
 
 SLOWEST = 4_096
 """Bytes a second that a body must bring on average, or after ``BODY_S`` it is given up."""
@@ -34,28 +33,28 @@ PIECE_BYTES = 65_536
 
 
 @attrs.frozen(kw_only=True)
-class OfUpload:
+class UploadQuery:
     """What the URL says of a file that is uploaded."""
 
     name: Annotated[str, Bounds(0, 1_000)] | None = None
 
 
 @attrs.frozen(kw_only=True)
-class OfSource(OfUpload):
+class SourceQuery(UploadQuery):
     """What the URL says of a file that is added to a knowledge base."""
 
     kind: Literal["file", "rdf"] | None = None
 
 
 @attrs.frozen(kw_only=True)
-class Uploaded:
+class UploadAnswer:
     """The answer: what a message names it by."""
 
-    file: File
+    file: FileOfMessage
 
 
 @attrs.frozen(kw_only=True)
-class OfFetch:
+class FetchQuery:
     """What the URL says of a file that is fetched."""
 
     name: Annotated[str, Bounds(0, 1_000)] = ""
@@ -66,18 +65,18 @@ def routes(api: Api) -> list[Route]:
     """Upload and fetch."""
 
     async def upload(request: Request) -> Response:
-        user = api.asker(request, body_counts=False).user
-        asked = QUERY.read(dict(request.query_params), OfUpload)
+        user = api.grant(request, body_counts=False).user
+        asked = QUERY.read(dict(request.query_params), UploadQuery)
         name = _name_of(request) if asked.name is None else asked.name
         allowance = connection_of(request).allowance
         assert allowance is not None
         async with aclosing(request.stream()) as stream:
-            kept = await api.services.attachments.keep(user, name, _Pieces(stream, allowance))
-        return JSONResponse({"file": FRAMES.write(frame_of(kept))}, 201)
+            kept = await api.services.attachments.keep(user, name, _PacedBody(stream, allowance))
+        return JSONResponse({"file": FRAMES.write(FileOfMessage.of(kept))}, 201)
 
     async def fetch(request: Request) -> Response:
-        user = api.asker(request).user
-        asked = QUERY.read(dict(request.query_params), OfFetch)
+        user = api.grant(request).user
+        asked = QUERY.read(dict(request.query_params), FetchQuery)
         file = await api.services.attachments.find(user, request.path_params["sha256"], asked.name)
 
         async def give(stream: Stream) -> None:
@@ -92,53 +91,53 @@ def routes(api: Api) -> list[Route]:
         return cast("Response", answer)
 
     async def add(request: Request) -> Response:
-        grant = api.asker(request, body_counts=False)
-        asked, base = QUERY.read(dict(request.query_params), OfSource), request.path_params["base"]
-        found = await meant(api.core.readers, grant.user, base)
-        await api.core.readers.run(bases.editable, grant.user, found.base.id)  # before its bytes are taken
+        who = api.caller(request, body_counts=False)
+        asked, base = QUERY.read(dict(request.query_params), SourceQuery), request.path_params["base"]
+        found = await meant(api.core.readers, who.user, base)
+        await api.core.readers.run(bases.editable, who.user, found.base.id)  # before its bytes are taken
         allowance, upload, size = connection_of(request).allowance, api.core.new_id(), 0
         assert allowance is not None
         try:
             async with aclosing(request.stream()) as stream:
-                async for piece in _Pieces(stream, allowance):
-                    size = await api.core.originals.add(grant.user, upload, size, piece)
+                async for piece in _PacedBody(stream, allowance):
+                    size = await api.core.originals.add(who.user, upload, size, piece)
             name = _name_of(request) if asked.name is None else asked.name
             given = {"base": found.base.id, "upload": upload, "name": name or "file", "kind": asked.kind}
-            return JSONResponse(await perform(read(operations()["kb_add"], given), caller(grant), api.parts), 201)
+            return JSONResponse(await perform(read(operations()["kb_add"], given), who, api.parts), 201)
         finally:
             with trio.move_on_after(DISCARD_S, shield=True):
-                await api.core.originals.discard(grant.user, upload)
+                await api.core.originals.discard(who.user, upload)
 
-    kept = About(name="file_upload", help="Keep a file for a message.", tag="files", query=OfUpload, takes=OTHER)
+    kept = About(name="file_upload", help="Keep a file for a message.", tag="files", query=UploadQuery, takes=OTHER)
     given = About(
-        name="file_fetch", help="A file.", tag="files", of_path="sha256", query=OfFetch, gives=(*PICTURES, OTHER)
+        name="file_fetch", help="A file.", tag="files", of_path="sha256", query=FetchQuery, gives=(*PICTURES, OTHER)
     )
     added = About(
         name="kb_add_file",
         help="Add a file to a knowledge base.",
         tag="kb",
         of_path="base",
-        query=OfSource,
+        query=SourceQuery,
         takes=OTHER,
         answer=AddedSource,
         written=False,
         status=201,
     )
     return [
-        DescribedRoute(f"{PREFIX}/files", upload, "POST", attrs.evolve(kept, answer=Uploaded, status=201)),
+        DescribedRoute(f"{PREFIX}/files", upload, "POST", attrs.evolve(kept, answer=UploadAnswer, status=201)),
         DescribedRoute(f"{PREFIX}/files/{{sha256}}", fetch, "GET", given),
         DescribedRoute(f"{PREFIX}/kb/{{base}}/files", add, "POST", added),
     ]
 
 
-class _Pieces:
+class _PacedBody:
     """A body as it comes, not faster than its user may send. Raises HttpRefusal: it comes too slowly."""
 
     def __init__(self, stream: AsyncIterator[bytes], allowance: UserAllowance) -> None:
         self._stream, self._allowance = stream, allowance
         self._patience_s = BODY_S
 
-    def __aiter__(self) -> "_Pieces":
+    def __aiter__(self) -> "_PacedBody":
         return self
 
     async def __anext__(self) -> bytes:

@@ -12,13 +12,13 @@ from starlette.routing import Route
 
 from klaw import __version__
 from klaw.actor.clock import iso
-from klaw.api.asker import Api, connection_of, headers_of, place_of
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.problems import problem
+from klaw.api.request_auth import Api, connection_of, headers_of, place_of
 from klaw.convert import REQUESTS, Bounds
 from klaw.errors import HttpRefusal
-from klaw.gateway import auth
-from klaw.gateway.access import COOKIE, check_origin, session_of
+from klaw.gateway import tokens
+from klaw.gateway.origin_check import COOKIE, check_origin, session_of
 
 MAX_LOGIN_BYTES = 2_048
 """Of its body, which anybody may send: reading JSON takes a third of a second for each megabyte."""
@@ -46,7 +46,7 @@ def routes(api: Api) -> list[Route]:
     """Who I am, login and logout."""
 
     async def who(request: Request) -> Response:
-        grant = api.asker(request)
+        grant = api.grant(request)
         return JSONResponse(
             {
                 "user": grant.user,
@@ -64,19 +64,19 @@ def routes(api: Api) -> list[Route]:
         if grant is None:
             raise HttpRefusal(401, "this token is not valid; klaw token add makes one")
         now, holds_s = api.core.clock.now(), api.services.config.http.session_days * _DAY_S
-        add = partial(auth.add_login, authenticator.path, grant, iso(now), iso(now + holds_s))
+        add = partial(tokens.add_login, authenticator.path, grant, iso(now), iso(now + holds_s))
         secret = await api.core.files.run(add)
         response = JSONResponse({"user": grant.user, "operator": grant.operator})
         _set_cookie(response, request, secret, round(holds_s))
         return response
 
     async def log_out(request: Request) -> Response:
-        api.asker(request)
+        api.grant(request)
         secret = session_of(headers_of(request))
         grant = api.services.auth.grant(secret, loopback=False, login=True) if secret else None
         if grant is None or grant.token is None:
             return problem(400, "not_logged_in", "this request has no login")
-        await api.core.files.run(auth.revoke_tokens, api.services.auth.path, grant.token)
+        await api.core.files.run(tokens.revoke_tokens, api.services.auth.path, grant.token)
         connection_of(request).user = None
         response = Response(status_code=204)
         _set_cookie(response, request, "", 0)

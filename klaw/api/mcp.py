@@ -15,8 +15,8 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from klaw.actor.threads import Threads
-from klaw.api.asker import Api
 from klaw.api.problems import of_error, problem
+from klaw.api.request_auth import Api
 from klaw.api.streams import while_connected
 from klaw.errors import INSTALL_AGAIN
 from klaw.operations.handler import Caller
@@ -37,7 +37,7 @@ def routes(api: Api) -> list[BaseRoute]:
     threads = Threads("loading MCP", 1)
 
     async def answer(request: Request) -> Response:
-        grant = api.asker(request)
+        grant = api.grant(request)
         body = await api.body(request, MAX_BYTES)
         if importlib.util.find_spec("mcp") is None:
             return problem(501, "not_implemented", f"the Python package mcp is missing: {INSTALL_AGAIN}")

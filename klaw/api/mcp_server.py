@@ -42,7 +42,7 @@ _JSON = "application/json"
 _URI = re.compile(r"klaw://(topic|fact)s/([A-Za-z0-9_.:-]{1,64})")
 
 
-class Refused(Exception):
+class ToolCallRefused(Exception):
     """It was not done; ``told`` has ``code``, ``detail`` and maybe ``errors`` of fields, as a problem of the API."""
 
     def __init__(self, told: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ def make_server(ask: Ask) -> Server[Any]:
             raise MCPError(INVALID_PARAMS, f"there is no such tool; there are: {', '.join(tools())}")
         try:
             answer, failed = await ask(params.name, params.arguments or {}), False
-        except Refused as error:
+        except ToolCallRefused as error:
             answer, failed = error.told, True
         return CallToolResult(content=[TextContent(type="text", text=_json(answer))], is_error=failed)
 
@@ -75,7 +75,7 @@ def make_server(ask: Ask) -> Server[Any]:
         try:
             topics = await ask("topics", {"limit": MOST_LISTED})
             facts = await ask("list", {"limit": MOST_LISTED})
-        except Refused as error:
+        except ToolCallRefused as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
         found = [_resource("topic", each["id"], each["summary"]) for each in topics["topics"]]
         found += [_resource("fact", each["id"], each["text"]) for each in facts["facts"]]
@@ -96,7 +96,7 @@ def make_server(ask: Ask) -> Server[Any]:
             raise MCPError(INVALID_PARAMS, "a resource is klaw://topics/ID or klaw://facts/ID")
         try:
             answer = await ask("fetch", {"what": f"{named[1]}:{named[2]}"})
-        except Refused as error:
+        except ToolCallRefused as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
         return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=_JSON, text=_json(answer))])
 

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from klaw import __version__
-from klaw.api.asker import Api
+from klaw.api.request_auth import Api
 from klaw.errors import HttpRefusal
 from klaw.operations.handler import OPERATOR
 from klaw.operations.perform import operations, perform, read
@@ -60,7 +60,7 @@ def routes(api: Api) -> list[Route]:
     """GET /metrics: for operators, and for this machine while there is no token."""
 
     async def metrics(request: Request) -> Response:
-        grant = api.asker(request)
+        grant = api.grant(request)
         if not grant.operator:
             raise HttpRefusal(403, "an operator's token is needed (klaw token add USER --operator)")
         with trio.fail_after(DEADLINE_S):
@@ -73,11 +73,11 @@ def routes(api: Api) -> list[Route]:
 def exposition(status: Mapping[str, Any]) -> bytes:
     """What `status` answers, in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(status))
+    registry.register(_MetricsCollector(status))
     return generate_latest(registry)
 
 
-class _Collected:
+class _MetricsCollector:
     """Implements prometheus_client's collector."""
 
     def __init__(self, status: Mapping[str, Any]) -> None:

@@ -11,11 +11,11 @@ from starlette.routing import Route
 
 from klaw import __version__
 from klaw.actor.clock import iso
-from klaw.api.asker import Api, headers_of
 from klaw.api.completions import MODEL, Exchange, refuse
 from klaw.api.problems import of_error
+from klaw.api.request_auth import Api, headers_of
 from klaw.api.streams import Stream
-from klaw.api.transcript import MAX_MESSAGES, Said
+from klaw.api.transcript import MAX_MESSAGES, TranscriptMessage
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.llm.types import Usage
 from klaw.operations.operation import OperationError
@@ -26,10 +26,10 @@ _DETAILS = {"family": MODEL, "families": [MODEL], "format": "klaw", "parameter_s
 
 
 @attrs.frozen(kw_only=True)
-class ChatRequest:
+class OllamaChatRequest:
     """Body of a chat. What is null is not given."""
 
-    messages: Annotated[list[Said], Bounds(1, MAX_MESSAGES)]
+    messages: Annotated[list[TranscriptMessage], Bounds(1, MAX_MESSAGES)]
     stream: bool | None = None
     format: Annotated[bool, Form(bool, bool)] = False
     """Whether the answer is to have a form: "json", or a schema."""
@@ -39,12 +39,12 @@ def routes(api: Api) -> list[Route]:
     """Under /api, beside our own /api/v1."""
 
     async def tags(request: Request) -> Response:
-        api.asker(request)
+        api.grant(request)
         model = {"name": NAME, "model": NAME, "modified_at": _EPOCH, "size": 0, "digest": "", "details": _DETAILS}
         return JSONResponse({"models": [model]})
 
     async def show(request: Request) -> Response:
-        api.asker(request)
+        api.grant(request)
         given = await api.json(request, dict)
         if str(given.get("model") or given.get("name")).removesuffix(":latest") != MODEL:
             raise OperationError("unknown_model", f"there is only the model {MODEL}")
@@ -56,11 +56,11 @@ def routes(api: Api) -> list[Route]:
         return JSONResponse({"version": __version__})
 
     async def chat(request: Request) -> Response:
-        user = api.asker(request).user
+        user = api.grant(request).user
         headers = headers_of(request)
 
-        def read(tree: dict[str, Any]) -> tuple[ChatRequest, Exchange]:
-            asked = FRAMES.read(tree, ChatRequest)
+        def read(tree: dict[str, Any]) -> tuple[OllamaChatRequest, Exchange]:
+            asked = FRAMES.read(tree, OllamaChatRequest)
             refuse({"format": asked.format})
             return asked, Exchange.read(api, user, headers, asked.messages)
 

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from klaw.api.asker import Api, headers_of
 from klaw.api.completions import MODEL, Exchange, refuse
 from klaw.api.problems import of_error
+from klaw.api.request_auth import Api, headers_of
 from klaw.api.streams import Stream
-from klaw.api.transcript import MAX_MESSAGES, Said
+from klaw.api.transcript import MAX_MESSAGES, TranscriptMessage
 from klaw.convert import FRAMES, Bounds, Form
 from klaw.domain import tokens
 from klaw.errors import EmbeddingUnavailable
@@ -44,11 +44,11 @@ class StreamOptions:
 
 
 @attrs.frozen(kw_only=True)
-class ChatRequest:
+class OpenAIChatRequest:
     """Body of a chat completion. What else stands in it is the server's own matter: model, tools, temperature. What is
     null is not given."""
 
-    messages: Annotated[list[Said], Bounds(1, MAX_MESSAGES)]
+    messages: Annotated[list[TranscriptMessage], Bounds(1, MAX_MESSAGES)]
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     user: str | None = None
@@ -92,21 +92,21 @@ def routes(api: Api) -> list[Route]:
     """All under /v1."""
 
     async def models(request: Request) -> Response:
-        api.asker(request)
+        api.grant(request)
         return JSONResponse({"object": "list", "data": [_MODEL]})
 
     async def model(request: Request) -> Response:
-        api.asker(request)
+        api.grant(request)
         if request.path_params["model"] != MODEL:
             raise OperationError("unknown_model", f"there is only the model {MODEL}")
         return JSONResponse(_MODEL)
 
     async def complete(request: Request) -> Response:
-        user = api.asker(request).user
+        user = api.grant(request).user
         headers = headers_of(request)
 
-        def read(tree: dict[str, Any]) -> tuple[ChatRequest, Exchange]:
-            asked = FRAMES.read(tree, ChatRequest)
+        def read(tree: dict[str, Any]) -> tuple[OpenAIChatRequest, Exchange]:
+            asked = FRAMES.read(tree, OpenAIChatRequest)
             asked.check()
             return asked, Exchange.read(api, user, headers, asked.messages, asked.user)
 
@@ -122,7 +122,7 @@ def routes(api: Api) -> list[Route]:
         return JSONResponse(body, headers=exchange.headers)
 
     async def embed(request: Request) -> Response:
-        api.asker(request)
+        api.grant(request)
         asked = await api.json(request, partial(FRAMES.read, cls=EmbeddingRequest))
         embedder = api.parts.embedder
         try:

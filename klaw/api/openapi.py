@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 from klaw import __version__
 from klaw.api.answer_schema import Schema, schema_of_answer
 from klaw.api.problems import Handler
-from klaw.gateway.access import COOKIE
+from klaw.gateway.origin_check import COOKIE
 from klaw.json_schema import schema_of
 
 PREFIX = "/api/v1"

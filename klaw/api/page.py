@@ -14,9 +14,9 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import klaw.web
-from klaw.api.asker import Api
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.rendering import Renderer
+from klaw.api.request_auth import Api
 from klaw.convert import REQUESTS, Bounds
 
 STATIC = Path(klaw.web.__file__).parent / "static"
@@ -33,7 +33,7 @@ class ToRender:
     texts: Annotated[list[Annotated[str, Bounds(at_most=MAX_CHARS)]], Bounds(1, MAX_RENDERED)]
 
 
-class Rendered(TypedDict):
+class RenderedTexts(TypedDict):
     html: list[str]
 
 
@@ -52,7 +52,7 @@ def routes(api: Api) -> list[BaseRoute]:
         return Response(css, media_type="text/css", headers={"etag": etag, "cache-control": "no-cache"})
 
     async def render(request: Request) -> Response:
-        user = api.asker(request).user
+        user = api.grant(request).user
         asked = await api.json(request, partial(REQUESTS.read, cls=ToRender))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when_gone, request, nursery.cancel_scope)
@@ -61,16 +61,16 @@ def routes(api: Api) -> list[BaseRoute]:
         return Response(body, media_type="application/json")
 
     about = "Markdown as HTML that is harmless; what would take too long, without colours or as it is."
-    rendered = About(name="render", help=about, tag="page", body=ToRender, answer=Rendered)
+    rendered = About(name="render", help=about, tag="page", body=ToRender, answer=RenderedTexts)
     return [
         Route("/", page, methods=["GET"]),
         Route("/static/code.css", code_colours, methods=["GET"]),
         DescribedRoute(f"{PREFIX}/render", render, "POST", rendered),
-        Mount("/static", _Revalidated(directory=STATIC)),
+        Mount("/static", _RevalidatedFiles(directory=STATIC)),
     ]
 
 
-class _Revalidated(StaticFiles):
+class _RevalidatedFiles(StaticFiles):
     """Files that a browser asks about each time, so that a page is never half old and half new after an update."""
 
     def file_response(self, *args: object, **how: object) -> Response:

@@ -6,25 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TypeAlias
 
-import structlog
-import trio
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from klaw.actor.failure import error_class, where
-from klaw.errors import (
-    ActorStopped,
-    ActorTooSlow,
-    BadValue,
-    HttpRefusal,
-    InvalidName,
-    Problem,
-    StorageError,
-    TooMuchToday,
-)
-from klaw.gateway.answers import refusal
-from klaw.operations.operation import OperationError
+from klaw.errors import HttpRefusal, Problem
+from klaw.gateway.refusals import refusal_of
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -64,8 +51,6 @@ _STATUS = {
 MODEL_FAILED = 424
 """The message is stored, but the model gave no answer. No 5xx: programs would send it again by themselves."""
 
-log = structlog.get_logger("klaw.api")
-
 
 def problem(
     status: int, code: str, detail: str, problems: Sequence[Problem] = (), headers: Mapping[str, str] | None = None
@@ -94,25 +79,9 @@ def of_error(error: Exception) -> JSONResponse:
             return problem(status, _code(status), str(error), headers=headers)
         case HTTPException(status_code=status, detail=detail):
             return problem(status, _code(status), detail, headers=error.headers)
-        case OperationError(code=code, problems=problems):
-            return problem(status_of(code), code, "; ".join(map(str, problems)) or str(error), problems)
-        case BadValue(problems=problems):
-            return problem(400, "bad_args", str(error), problems)
-        case StorageError(code=code) if code:
-            headers = {"Retry-After": str(error.wait_s)} if isinstance(error, TooMuchToday) else None
-            return problem(status_of(code), code, str(error), headers=headers)
-        case InvalidName():
-            return problem(400, "bad_args", str(error))
-        case ActorTooSlow() | trio.TooSlowError():
-            return problem(504, "too_slow", "a part of the server did not answer in time")
-        case ActorStopped():
-            return problem(503, "unavailable", "a part of the server is stopped")
-    told = refusal(error)
-    if told.code == "internal" and isinstance(error, StorageError):
-        return problem(503, "storage", str(error))
-    if told.code == "internal":
-        log.error("request_failed", error=error_class(error), where=where(error))
-    return problem(status_of(told.code), told.code, told.message)
+    told = refusal_of(error)
+    headers = {"Retry-After": str(told.wait_s)} if told.wait_s is not None else None
+    return problem(status_of(told.code), told.code, told.text, told.problems, headers)
 
 
 def _code(status: int) -> str:

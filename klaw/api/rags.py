@@ -13,13 +13,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from klaw.actor.clock import iso
-from klaw.api.asker import QUERY, Api, message_id
 from klaw.api.conversation import ask
 from klaw.api.files import PIECE_BYTES
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.problems import MODEL_FAILED, problem
+from klaw.api.request_auth import QUERY, Api, message_id
 from klaw.api.streams import Stream, while_connected
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.convert import MAX_WHOLE, REQUESTS, Bounds
 from klaw.domain import context_used
 from klaw.domain.attachment import OTHER
@@ -48,13 +48,13 @@ _POLICIES = {
 
 
 @attrs.frozen(kw_only=True)
-class Question:
+class RagQuestion:
     """Body of a question."""
 
     question: Annotated[str, Bounds(1, 100_000)]
 
 
-class Answer(TypedDict):
+class RagAnswer(TypedDict):
     """What came of it."""
 
     answer: str
@@ -66,7 +66,7 @@ class Answer(TypedDict):
 
 
 @attrs.frozen(kw_only=True)
-class Page:
+class RagPage:
     """Which messages are asked for."""
 
     limit: Annotated[int, Bounds(1, MOST)] = 50
@@ -74,7 +74,7 @@ class Page:
     """Only those before this ``seq``."""
 
 
-class AskedAndAnswered(TypedDict):
+class RagMessage(TypedDict):
     id: str
     seq: int
     role: str
@@ -83,8 +83,8 @@ class AskedAndAnswered(TypedDict):
     created_at: str
 
 
-class Dialogue(TypedDict):
-    messages: list[AskedAndAnswered]
+class RagDialogue(TypedDict):
+    messages: list[RagMessage]
 
 
 def routes(api: Api) -> list[Route]:
@@ -99,8 +99,8 @@ def routes(api: Api) -> list[Route]:
         return name
 
     async def converse(request: Request) -> Response:
-        user, services = api.asker(request).user, api.services
-        asked = await api.json(request, partial(REQUESTS.read, cls=Question))
+        user, services = api.grant(request).user, api.services
+        asked = await api.json(request, partial(REQUESTS.read, cls=RagQuestion))
         base = (await meant(readers, user, request.path_params["id"])).base
         sent_as = message_id(request.headers, api)
         new = Send(id=sent_as, chat=await chat_of(user, base.id), text=asked.question)
@@ -118,8 +118,8 @@ def routes(api: Api) -> list[Route]:
         return JSONResponse(told)
 
     async def history(request: Request) -> Response:
-        user = api.asker(request).user
-        page = QUERY.read(dict(request.query_params), Page)
+        user = api.grant(request).user
+        page = QUERY.read(dict(request.query_params), RagPage)
         base = (await meant(readers, user, request.path_params["id"])).base
         chat = chat_id(user, f"{CHAT}{base.id}")
         said = await _said(api, chat, page)
@@ -128,7 +128,7 @@ def routes(api: Api) -> list[Route]:
         return JSONResponse({"messages": [_told(each, used.get(str(each.metadata.get("turn")))) for each in said]})
 
     async def file(request: Request) -> Response:
-        user = api.asker(request).user
+        user = api.grant(request).user
         document = await readers.run(documents.get, user, DocumentId(request.path_params["document"]))
         source = await readers.run(sources.get, user, document.source)
         root, name = path_of_original(api.core.paths.data_dir, source.id).parent, str(source.id)
@@ -154,10 +154,15 @@ def routes(api: Api) -> list[Route]:
         return cast("Response", answer)
 
     asked = About(
-        name="rags_chat", help="Ask a knowledge base.", tag="rags", of_path="id", body=Question, answer=Answer
+        name="rags_chat", help="Ask a knowledge base.", tag="rags", of_path="id", body=RagQuestion, answer=RagAnswer
     )
     read = About(
-        name="rags_messages", help="What was asked and answered.", tag="rags", of_path="id", query=Page, answer=Dialogue
+        name="rags_messages",
+        help="What was asked and answered.",
+        tag="rags",
+        of_path="id",
+        query=RagPage,
+        answer=RagDialogue,
     )
     given = About(name="kb_document_file", help="A document's file.", tag="kb", of_path="document", gives=(PDF, OTHER))
     return [
@@ -173,7 +178,7 @@ async def _used(api: Api, user: UserId, of_turns: list[str]) -> dict[str, Contex
     return {turn: context_used.read(receipt) for turn, receipt in found.items()}
 
 
-async def _said(api: Api, chat: ChatId, page: Page) -> list[Message]:
+async def _said(api: Api, chat: ChatId, page: RagPage) -> list[Message]:
     """The newest questions and answers, oldest first; what tools did is left out."""
     said: list[Message] = []
     before = page.before or MAX_WHOLE
@@ -202,13 +207,13 @@ def _told(message: Message, used: ContextUsed | None) -> dict[str, Any]:
 
 
 def _size(root: Path, name: str) -> int:
-    with guarded.opened(root, name) as file:
+    with safe_open.opened(root, name) as file:
         return file.info.st_size
 
 
 def _piece(root: Path, name: str, offset: int, size: int) -> bytes:
     """Part of a file. Raises OSError, also when it is shorter now."""
-    with guarded.opened(root, name) as file:
+    with safe_open.opened(root, name) as file:
         found = os.pread(file.fd, size, offset)
         if len(found) < min(size, max(0, file.info.st_size - offset)):
             raise OSError

@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import NoneType
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import attrs
 import trio
@@ -32,15 +32,18 @@ from starlette.types import Scope as Asked
 
 from klaw.api import openapi
 from klaw.api.answer_schema import Schema, schema_of_answer
-from klaw.api.asker import QUERY, Api, caller
-from klaw.api.openapi import PREFIX, DescribedRoute
-from klaw.convert import MOST_ENTRIES
+from klaw.api.openapi import PREFIX, About, DescribedRoute
+from klaw.api.request_auth import QUERY, Api
+from klaw.convert import MOST_ENTRIES, REQUESTS, Bounds, Wire
+from klaw.domain.names import UserId
 from klaw.json_schema import schema_of
-from klaw.operations.operation import Operation, OperationError, Scope, told, without_none
-from klaw.operations.perform import Call, operations, perform, read
+from klaw.operations.handler import Caller
+from klaw.operations.operation import Operation, OperationError, Scope, UserName, told, without_none
+from klaw.operations.perform import Call, operations, perform, read, read_call
 
 _METHODS = {"list": "GET", "": "GET", "show": "GET", "add": "POST", "create": "POST"}
 _METHODS |= {"edit": "PATCH", "delete": "DELETE", "remove": "DELETE"}
+MAX_CLIENT = 64
 _IDS = frozenset({"name", "chat", "topic"})
 """Arguments that name what an operation is about, beside ids that may be shortened."""
 
@@ -115,7 +118,45 @@ def routes(api: Api) -> list[Route]:
     words = {each.path for each in found if not each.of_path and any(one.fullmatch(each.path) for one in named)}
     own = [_route(api, each) for each in found if each.path in words]
     others = [_route(api, each) for each in found if each.path not in words]
-    return [*own, *(Route(path, _NotAllowed()) for path in sorted(words)), *others]
+    return [_by_name(api), *own, *(Route(path, _NotAllowed()) for path in sorted(words)), *others]
+
+
+@attrs.frozen(kw_only=True)
+class OnBehalf:
+    """The user for whom an operator asks, with that user's rights only, and the program that asks."""
+
+    user: UserName
+    client: Annotated[str, Bounds(1, MAX_CLIENT)] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CallBody:
+    """An operation by its name; the WebSocket's ``call`` is the same."""
+
+    operation: Annotated[str, Bounds(1, 64)]
+    args: dict[str, Any] = attrs.field(factory=dict, repr=False)
+    on_behalf: Annotated[OnBehalf | None, Wire("as")] = None
+
+
+def _by_name(api: Api) -> DescribedRoute:
+    """The route of every operation, for programs that make no URLs."""
+
+    def asked(body: dict[str, Any]) -> tuple[Call, OnBehalf | None]:
+        given = REQUESTS.read(body, CallBody)
+        return read_call(given.operation, given.args), given.on_behalf
+
+    async def handle(request: Request) -> Response:
+        who = api.caller(request)
+        call, on_behalf = await api.json(request, asked)
+        if on_behalf is not None:
+            if not who.operator:
+                raise OperationError("forbidden", "only the operator may ask for another user")
+            who = Caller(user=UserId(on_behalf.user), client=on_behalf.client)
+        with trio.fail_after(call.operation.deadline_s):
+            return JSONResponse(await perform(call, who, api.parts))
+
+    about = About(name="call", help="Carry out an operation by its name.", tag="operations", body=CallBody, answer=Any)
+    return DescribedRoute(f"{PREFIX}/call", handle, "POST", about)
 
 
 class _NotAllowed:
@@ -127,7 +168,7 @@ class _NotAllowed:
 
 def _route(api: Api, found: Door) -> DescribedRoute:
     async def handle(request: Request) -> Response:
-        who = caller(api.asker(request))
+        who = api.caller(request)
         call = await _call(api, request, found)
         with trio.fail_after(found.operation.deadline_s):
             return JSONResponse(await perform(call, who, api.parts))

@@ -39,7 +39,7 @@ class HttpServer:
         self._make_app = make_app
         self._making = trio.Lock()
         self._made: tuple[type[TCPServer], AppWrapper, Config, WorkerContext] | None = None
-        self._streams: set[_Begun] = set()
+        self._streams: set[_StartedStream] = set()
 
     async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: HttpConnection) -> None:
         """See ``HttpDoor.serve``."""
@@ -47,7 +47,7 @@ class HttpServer:
             if self._made is None:
                 self._made = await Threads("making the API", 1).run(self._make)
         made, app, config, context = self._made
-        begun = _Begun(stream, read)
+        begun = _StartedStream(stream, read)
         self._streams.add(begun)
         # The application finds the connection in the state of its requests.
         server = made(app, config, context, {"connection": connection}, cast("Any", begun))
@@ -56,6 +56,10 @@ class HttpServer:
         finally:
             self._streams.discard(begun)
             vars(server).clear()  # it and its protocol refer to each other: only a garbage collection would free them
+
+    async def serve_operator(self, stream: trio.abc.HalfCloseableStream, read: bytes) -> None:
+        """Serve a connection of the admin socket, as ``serve``."""
+        await self.serve(stream, read, HttpConnection.of_operator())
 
     async def close(self) -> None:
         """See ``HttpDoor.close``."""
@@ -79,7 +83,7 @@ class HttpServer:
         return Http11Server, ASGIWrapper(self._make_app()), config, WorkerContext(None)
 
 
-class _Begun:
+class _StartedStream:
     """A stream whose first bytes were read already, and whose peer must take what is sent."""
 
     def __init__(self, stream: trio.abc.HalfCloseableStream, read: bytes) -> None:

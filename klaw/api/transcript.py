@@ -75,7 +75,7 @@ def _bytes_of(address: str, field: str) -> bytes:
 
 
 @attrs.frozen(kw_only=True)
-class Said:
+class TranscriptMessage:
     """A message of a transcript."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -124,7 +124,7 @@ class Came:
 
 
 @attrs.frozen(kw_only=True)
-class Transcript:
+class ClientTranscript:
     """What is new in it, what was said before, and who asks."""
 
     question: Came
@@ -137,7 +137,7 @@ class Transcript:
     """Whether the program asks for itself: a title, tags. It is answered and never stored."""
 
 
-def read_transcript(messages: Sequence[Said], *, store: bool = True) -> Transcript:
+def read_transcript(messages: Sequence[TranscriptMessage], *, store: bool = True) -> ClientTranscript:
     """What takes time is done here: it may run in a thread.
 
     Args:
@@ -158,7 +158,7 @@ def read_transcript(messages: Sequence[Said], *, store: bool = True) -> Transcri
         raise BadValue((Problem("messages", f"must end with a text of the user{more}"),))
     system = [each.content for each in kept if each.is_system]
     is_side = by_system or not store or is_side_question(said[-1].content, system[0] if system else "")
-    return Transcript(
+    return ClientTranscript(
         question=Came(role="user", content=said[-1].content, files=said[-1].files()),
         history=tuple(_in_words(said[:-1])),
         instructions="\n\n".join(system),
@@ -166,7 +166,7 @@ def read_transcript(messages: Sequence[Said], *, store: bool = True) -> Transcri
     )
 
 
-def _in_words(said: Sequence[Said]) -> Iterator[Came]:
+def _in_words(said: Sequence[TranscriptMessage]) -> Iterator[Came]:
     """Rounds of the client's tools, each as one text of the assistant."""
     told: list[str] = []
     for each in said:
@@ -218,7 +218,7 @@ def named_chat(headers: Mapping[str, str], user_field: str | None) -> NamedChat 
 
 
 @attrs.frozen(kw_only=True)
-class Place:
+class TranscriptPlace:
     """Where a question goes."""
 
     chat: str
@@ -229,7 +229,7 @@ class Place:
 
 
 @attrs.define
-class Held:
+class HeldMessage:
     """A message of a chat as a client saw it: what an answer said before it called tools belongs to it."""
 
     last: Message
@@ -249,8 +249,8 @@ class Held:
 
 
 async def place_of(
-    transcript: Transcript, chats: ChatDirectory, user: UserId, named: NamedChat | None, new_chat: str
-) -> Place:
+    transcript: ClientTranscript, chats: ChatDirectory, user: UserId, named: NamedChat | None, new_chat: str
+) -> TranscriptPlace:
     """Where the question goes.
 
     The chat that the request names, if what came agrees with what it holds: with all of it, with its end, because some
@@ -262,11 +262,11 @@ async def place_of(
     if named is not None:
         held, whole = await _held(chats, chat_id(user, named.name), len(history))
         if _same(held, history):
-            return Place(chat=named.name)
+            return TranscriptPlace(chat=named.name)
         if again := await _failed(chats, chat_id(user, named.name), held, history, question):
-            return Place(chat=named.name, again=again)
+            return TranscriptPlace(chat=named.name, again=again)
         if whole and _same(held, history[: len(held)]):
-            return Place(chat=named.name, missing=history[len(held) :])
+            return TranscriptPlace(chat=named.name, missing=history[len(held) :])
         if history:
             begins_so = whole and _same(held[: len(history)], history)
             goes_on = not begins_so and _same(held[-len(history) :], history)
@@ -274,7 +274,7 @@ async def place_of(
             is_made_again = whole and len(held) == 2 and _same(held[:1], [question])
             goes_on = not named.resends and not is_made_again
         if goes_on:
-            return Place(chat=named.name)
+            return TranscriptPlace(chat=named.name)
     for session in await chats.listed(user, MAX_CHATS, archived=False) if history else ():
         if not session.name.startswith(PREFIX):
             continue
@@ -284,10 +284,10 @@ async def place_of(
             continue
         held, whole = await _held(chats, chat, len(history))
         if whole and _same(held, history):
-            return Place(chat=session.name)
+            return TranscriptPlace(chat=session.name)
         if whole and (again := await _failed(chats, chat, held, history, question)):
-            return Place(chat=session.name, again=again)
-    return Place(chat=new_chat, missing=history)
+            return TranscriptPlace(chat=session.name, again=again)
+    return TranscriptPlace(chat=new_chat, missing=history)
 
 
 def _asks(held: str, told: str) -> bool:
@@ -311,7 +311,7 @@ def _fits(held: str, told: str) -> bool:
     return told.startswith(first) and told.endswith(rest[-1])
 
 
-def _same(held: Sequence[Held], came: Sequence[Came]) -> bool:
+def _same(held: Sequence[HeldMessage], came: Sequence[Came]) -> bool:
     """Whether they agree, one by one. Of what was forgotten nothing is known, nor how many messages it was for a
     client: it must not come back because a client still has it, so what stands before and behind it decides."""
     gone = [number for number, each in enumerate(held) if FORGOTTEN in each.last.metadata]
@@ -326,7 +326,7 @@ def _same(held: Sequence[Held], came: Sequence[Came]) -> bool:
 
 
 async def _failed(
-    chats: ChatDirectory, chat: ChatId, held: Sequence[Held], history: Sequence[Came], question: Came
+    chats: ChatDirectory, chat: ChatId, held: Sequence[HeldMessage], history: Sequence[Came], question: Came
 ) -> Message | None:
     """The question at the end of a chat, if it is asked again because its turn failed."""
     if not held or not held[-1].agrees(question) or (history and not _same(held[:-1], history)):
@@ -335,16 +335,16 @@ async def _failed(
     return held[-1].last if record is not None and record.status is TurnStatus.FAILED else None
 
 
-async def _held(chats: ChatDirectory, chat: ChatId, count: int) -> tuple[list[Held], bool]:
+async def _held(chats: ChatDirectory, chat: ChatId, count: int) -> tuple[list[HeldMessage], bool]:
     """A chat's newest messages as a client saw them, oldest first, and whether those are all."""
     most = ROWS_EACH * count + MORE_ROWS
     rows = await chats.shown(chat, most)
-    found: list[Held] = []
+    found: list[HeldMessage] = []
     for row in rows:
         turn = row.metadata.get("turn")
         goes_on = found and turn is not None and found[-1].last.metadata.get("turn") == turn
         if goes_on and row.role is Role.ASSISTANT:
-            found[-1] = Held(row, [*found[-1].texts, row.content])
+            found[-1] = HeldMessage(row, [*found[-1].texts, row.content])
         else:
-            found.append(Held(row, [row.content]))
+            found.append(HeldMessage(row, [row.content]))
     return found, len(rows) < most

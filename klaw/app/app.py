@@ -36,7 +36,7 @@ from klaw.operations.slash import OperationCommands
 from klaw.runs import parts as task_parts
 from klaw.store.engine import writer as writer_actor
 from klaw.store.engine.journal import Journal
-from klaw.store.kinds import messages
+from klaw.store.kinds import pending
 from klaw.store.rebuild import actor as reindex_actor
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.files import Places
@@ -191,7 +191,7 @@ async def _start_store(app: App) -> None:
 async def recover_chats(app: App) -> None:
     """Let the chats answer what the last run left unanswered."""
     since = iso(app.core.clock.now() - app.core.config.recovery.answer_pending_s)
-    await app.chats.recover(await app.core.readers.run(messages.pending_chats, since))
+    await app.chats.recover(await app.core.readers.run(pending.pending_chats, since))
 
 
 async def _stop(app: App) -> None:

@@ -7,8 +7,9 @@ import gc
 import linecache
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import attrs
@@ -24,10 +25,10 @@ from klaw.api.server import HttpServer
 from klaw.app.app import App, recover_chats, running
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
-from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
-from klaw.operations.handler import OPERATOR, Listeners, Parts
+from klaw.gateway.tokens import Authenticator, tokens_file
+from klaw.operations.handler import Listeners, Parts
 from klaw.operations.perform import perform
 from klaw.store.rebuild.values import Progress
 
@@ -37,6 +38,10 @@ GC_THRESHOLD = 20_000
 """New objects between two collections of the young ones; Python's own 700 is meant for small heaps."""
 GC_OLDER = 5
 """Collections of the younger ones between two of the older: what hypercorn leaves of a connection refers to itself."""
+
+SWITCH_S = 0.0005
+"""A busy thread keeps the interpreter this long from another that wants it. Each statement of the writer gives it up:
+with Python's own 5 ms, storing a message takes 0.1 s while the event loop is busy."""
 
 log = structlog.get_logger("klaw.serve")
 
@@ -57,6 +62,7 @@ async def serve(
         ExceptionGroup: a vital actor failed.
     """
     heap.use_one_arena()
+    sys.setswitchinterval(SWITCH_S)
     auth = Authenticator(tokens_file(paths.config_dir))
     notifier = Notifier(os.environ.get("NOTIFY_SOCKET"))
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -106,6 +112,7 @@ class _Listener:
 
     def __init__(self, app: App, auth: Authenticator) -> None:
         self.address: tuple[str, int] | None = None
+        self.http = HttpServer(self._make_api)
         services = Services(
             config=app.core.config.gateway,
             chats=app.chats,
@@ -114,16 +121,22 @@ class _Listener:
             approvals=app.tools.approvals,
             attachments=app.core.attachments,
             clock=app.core.clock,
-            http=HttpServer(self._make_api) if app.core.config.gateway.http.enabled else None,
+            perform=lambda call, caller: perform(call, caller, self.parts),
+            http=self.http if app.core.config.gateway.http.enabled else None,
         )
         self._app, self._services, self.auth = app, services, auth
         self.gateway = Gateway(services, self._listening)
 
     def _make_api(self) -> Any:
         from klaw.api.app import make_app
-        from klaw.api.asker import Api
+        from klaw.api.request_auth import Api
 
-        return make_app(Api(core=self._app.core, services=self._services, parts=with_listener(self._app, self)))
+        return make_app(Api(core=self._app.core, services=self._services, parts=self.parts))
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The parts of a server that listens."""
+        return with_listener(self._app, self)
 
     def _listening(self, host: str, port: int) -> None:
         self.address = (host, port)
@@ -159,16 +172,15 @@ async def _check_up(
 
 
 async def _start_admin(app: App, listener: _Listener) -> None:
-    ask = partial(perform, caller=OPERATOR, parts=with_listener(app, listener))
-    await app.core.supervisor.start(admin_socket.spec(app.core.paths.admin_socket, ask))
+    await app.core.supervisor.start(admin_socket.spec(app.core.paths.admin_socket, listener.http.serve_operator))
 
 
 async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> None:
     if (interval_s := notify.watchdog_interval_s()) is not None:
         checks = [
-            notify.Check(name="writer", prove=app.core.writer.ping),
-            notify.Check(name="gateway", prove=listener.gateway.ping),
-            notify.Check(name="listener", prove=partial(notify.accepts, lambda: listener.address)),
+            notify.LifeCheck(name="writer", prove=app.core.writer.ping),
+            notify.LifeCheck(name="gateway", prove=listener.gateway.ping),
+            notify.LifeCheck(name="listener", prove=partial(notify.accepts, lambda: listener.address)),
         ]
         await app.core.supervisor.start(notify.spec(notifier, interval_s, checks))
 

@@ -11,7 +11,7 @@ import attrs
 
 from klaw import atomic_file
 from klaw.actor.clock import from_iso
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.convert import JOURNAL, OMIT, Bounds, Check
 from klaw.errors import BadValue, KlawError
 
@@ -127,7 +127,7 @@ def write(root: Path, manifest: Manifest) -> None:
 
 def _read(root: Path, name: str, most: int) -> bytes:
     try:
-        data = guarded.read(root, name, most)
+        data = safe_open.read(root, name, most)
     except OSError as error:
         raise BrokenBackup(f"{root.name}: {name} cannot be read: {error.strerror or error}") from error
     if data is None:

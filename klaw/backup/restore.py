@@ -15,7 +15,7 @@ from klaw.backup.create import CHUNK_BYTES, Tell
 from klaw.backup.folder import BackupRefused
 from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, BrokenBackup, Item, Manifest
 from klaw.backup.verify import paths_below, problem_of
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.paths import Paths
 
 
@@ -108,7 +108,7 @@ def _copy(root: Path, item: Item, target: Path) -> None:
     problem = problem_of(root, item.place, item, content=False)
     if problem is None:
         with (
-            guarded.opened(root, item.place) as found,
+            safe_open.opened(root, item.place) as found,
             os.fdopen(found.fd, "rb", closefd=False) as source,
             target.open("xb") as new,
         ):

@@ -14,7 +14,7 @@ from klaw.backup import folder as folders
 from klaw.backup.create import Tell
 from klaw.backup.folder import DRAFT, BackupRefused
 from klaw.backup.manifest import DATA, DIGEST, FILE, MAX_DEPTH, Item, Manifest
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.errors import StorageError, StorageFull
 from klaw.store import migrations
 from klaw.store.backup_mark import read_made
@@ -77,9 +77,9 @@ def problem_of(root: Path, path: str, item: Item, *, content: bool = True) -> st
     folder, _, name = path.rpartition("/")
     try:
         if item.link:
-            with guarded.opened_folder(root, folder) as parent:
+            with safe_open.opened_folder(root, folder) as parent:
                 return None if os.readlink(name, dir_fd=parent) == item.link else "is another link"
-        with guarded.opened(root, path) as found:
+        with safe_open.opened(root, path) as found:
             size = found.info.st_size
             if size != item.size:
                 return f"has {size:,} bytes instead of {item.size:,}"
@@ -88,7 +88,7 @@ def problem_of(root: Path, path: str, item: Item, *, content: bool = True) -> st
                     return "has another content than was written"
     except FileNotFoundError:
         return "is missing"
-    except guarded.NotPlain as error:
+    except safe_open.NotPlain as error:
         return str(error)
     except OSError as error:
         return f"cannot be read: {error.strerror or type(error).__name__}"

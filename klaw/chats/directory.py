@@ -4,6 +4,7 @@ No actor of its own: looking up a handle never waits, and each chat's work is do
 retire by themselves; the next message starts them again.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -27,6 +28,11 @@ from klaw.store.kinds.messages import Appended, Session
 PARENT = "chats"
 
 log = structlog.get_logger("klaw.chats")
+
+
+def at_rest(status: Mapping[str, Any], unanswered: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The status of a chat that does nothing, while a message of it has no answer: that."""
+    return unanswered if unanswered is not None and status["state"] in ("idle", "failed") else status
 
 
 class ChatDirectory:
@@ -144,8 +150,8 @@ class ChatDirectory:
         return await self._agent.core.readers.run(messages.before, chat, seq, limit)
 
     async def shown(self, chat: ChatId, limit: int) -> list[Message]:
-        """See ``messages.shown``."""
-        return await self._agent.core.readers.run(messages.shown, chat, limit)
+        """See ``pending.shown``."""
+        return await self._agent.core.readers.run(pending.shown, chat, limit)
 
     async def receipt(self, user: UserId, name: str, turn: str | None) -> TurnRecord | None:
         """A turn with its receipt; without an id the chat's last one. Raises InvalidName."""

@@ -1,4 +1,8 @@
-"""Asking a running server through its admin socket; plain blocking code, since a command has nothing else to do."""
+"""Asking a running server through its admin socket; plain blocking code, since a command has nothing else to do.
+
+HTTP/1.0 by hand: the answer ends with the connection, and the modules of the library would take longer to load than the
+server to answer.
+"""
 
 import json
 import socket
@@ -11,14 +15,19 @@ from klaw.config.paths import Paths
 from klaw.errors import KlawError, Problem
 
 TIMEOUT_S = 15.0
-"""Longer than any command's deadline at the server, which answers by itself."""
+"""Longer than most deadlines at the server, which answers by itself."""
+_READ_BYTES = 65_536
+OLDER = (
+    "the running server is older than this klaw command: restart it (`systemctl restart klaw`, or stop it and start"
+    " `klaw serve`)"
+)
 
 
 class NoServer(KlawError):
     """Nobody answers on the socket."""
 
 
-class Refused(KlawError):
+class RefusedByServer(KlawError):
     """The server answered with an error; ``code`` tells which, ``problems`` every wrong field where there may be
     several."""
 
@@ -29,14 +38,14 @@ class Refused(KlawError):
 
 
 def call(
-    paths: Paths, command: str, *, timeout_s: float | None = None, asker: object = None, **args: object
+    paths: Paths, operation: str, *, timeout_s: float | None = None, asker: object = None, **args: object
 ) -> dict[str, Any]:
-    """Ask one thing.
+    """Have an operation carried out.
 
     Args:
         paths: of the server's home.
-        command: its name.
-        asker: as whom, if not as whoever runs the server: see ``admin.socket.parse``.
+        operation: its name.
+        asker: as whom, if not as the operator: ``user`` and ``client``.
         timeout_s: how long to wait for the answer; None: ``TIMEOUT_S``.
         args: its arguments; those that are None are left out.
 
@@ -44,32 +53,37 @@ def call(
         NoServer: there is none, or it does not answer.
         Refused: it answered with an error.
     """
-    request: dict[str, object] = {
-        "command": command,
-        "args": {name: value for name, value in args.items() if value is not None},
-    }
-    request |= {"as": asker} if asker is not None else {}
-    line = _exchange(paths, json.dumps(request).encode() + b"\n", timeout_s or TIMEOUT_S)
+    asked: dict[str, object] = {"operation": operation, "args": {k: v for k, v in args.items() if v is not None}}
+    asked |= {"as": asker} if asker is not None else {}
+    status, content = _exchange(paths, json.dumps(asked).encode(), timeout_s or TIMEOUT_S)
     try:
-        answer = json.loads(line)
-        if answer["ok"]:
-            return dict(answer["result"])
-        refusal = answer["error"]
-        problems = [Problem(str(each["field"]), str(each["message"])) for each in refusal.get("problems", ())]
-        error = Refused(str(refusal["code"]), str(refusal["message"]), problems)
-    except (ValueError, KeyError, TypeError) as problem:
-        raise NoServer(f"what answers at {paths.admin_socket} is not a Klaw server") from problem
+        answer = dict(json.loads(content))
+        if status == 200:
+            return answer
+        problems = [Problem(str(each["field"]), str(each["message"])) for each in answer.get("errors", ())]
+        error = RefusedByServer(str(answer["code"]), str(answer["detail"]), problems)
+    except (ValueError, KeyError, TypeError):
+        if status == 200:
+            raise NoServer(f"the server for {_home(paths)} hung up in its answer") from None
+        if not content.strip():
+            raise NoServer(f"what answers at {paths.admin_socket} is not a Klaw server") from None
+        error = RefusedByServer(f"http_{status}", content.decode(errors="replace").strip())
     raise error
 
 
-def _exchange(paths: Paths, line: bytes, timeout_s: float) -> bytes:
+def _exchange(paths: Paths, body: bytes, timeout_s: float) -> tuple[int, bytes]:
+    """Status and content of the answer."""
+    head = f"POST /api/v1/call HTTP/1.0\r\nHost: klaw\r\nContent-Length: {len(body)}\r\n\r\n"
+    answer = bytearray()
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout_s)
             connection.connect(str(paths.admin_socket))
-            connection.sendall(line)
-            with connection.makefile("rb") as reader:
-                answer = reader.readline()
+            connection.sendall(head.encode() + body)
+            while part := connection.recv(_READ_BYTES):
+                answer += part
+                if answer.startswith(b"{"):
+                    raise RefusedByServer("wrong_version", OLDER)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         start = _of_service(paths) or "start it with `klaw serve`"
         raise NoServer(f"no server is running for {_home(paths)}: {start}") from error
@@ -79,13 +93,18 @@ def _exchange(paths: Paths, line: bytes, timeout_s: float) -> bytes:
         raise NoServer(f"the server for {_home(paths)} does not answer") from error
     except OSError as error:
         raise NoServer(f"the server for {_home(paths)} hung up ({error.strerror or type(error).__name__})") from error
-    if not answer.endswith(b"\n"):
+    if not answer:
         raise NoServer(f"the server for {_home(paths)} hung up without an answer")
-    return answer
+    first, _, content = answer.partition(b"\r\n\r\n")
+    version, _, status = first.partition(b" ")
+    if not version.startswith(b"HTTP/1.") or not status[:3].isdigit():
+        raise NoServer(f"what answers at {paths.admin_socket} is not a Klaw server")
+    return int(status[:3]), bytes(content)
 
 
 def _of_service(paths: Paths) -> str:
-    """What to say on a machine with a service: how that is started, or where it is to who has no installation."""
+    """What to say on a machine with a service: how to start it, or the home of the service to a user without an
+    installation."""
     from klaw.service.units import ServiceRefused, owner_and_home
 
     with suppress(ServiceRefused, OSError):

@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
         return made
 
 
-class Words(argparse.Action):
+class WordsAction(argparse.Action):
     """Several words are one text, so that nobody has to quote it; none are None."""
 
     def __call__(
@@ -83,7 +83,7 @@ def add_home(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """``--config``, where the command reads the configuration."""
-    text = "the configuration file (default: engine.json or engine.yaml of the home)"
+    text = "the configuration file (default: engine.yaml of the home)"
     parser.add_argument("--config", metavar="FILE", type=there, help=text)
 
 

@@ -12,7 +12,7 @@ from klaw.cli.output import warn
 
 if TYPE_CHECKING:
     from klaw.client.client import Client
-    from klaw.wire.frames import ChatMessage
+    from klaw.wire.frames import MessageFrame
 
 PIPE_PATIENCE_S = 60.0
 """How long a pipe tries to get a lost connection back."""
@@ -128,8 +128,8 @@ def _keyboard(*, once: bool) -> int | None:
         return None
 
 
-async def _at_terminal(client: "Client", chat: str, keyboard: int, question: str, earlier: "list[ChatMessage]") -> int:
-    from klaw.client.ask import EXIT_STOPPED, Failed
+async def _at_terminal(client: "Client", chat: str, keyboard: int, question: str, earlier: "list[MessageFrame]") -> int:
+    from klaw.client.ask import EXIT_STOPPED, NoAnswer
     from klaw.client.screen import Screen
     from klaw.client.terminal import Terminal, borrowed_terminal, size_of
 
@@ -140,7 +140,7 @@ async def _at_terminal(client: "Client", chat: str, keyboard: int, question: str
             await terminal.run(earlier)
             return 0
         verdict = await terminal.ask(question)
-    if isinstance(verdict, Failed):
+    if isinstance(verdict, NoAnswer):
         return _complain(f"{verdict.text} ({verdict.code})", EXIT_STOPPED if verdict.code == "stopped" else 1)
     return 0
 

@@ -20,7 +20,7 @@ NOUN = Noun("config", "check, show or describe the configuration (docs/configura
 @attrs.frozen(kw_only=True)
 class OfFile:
     config: Annotated[str, Check(there)] | None = argument(
-        "the configuration file (default: engine.json or engine.yaml of the home)", metavar="FILE"
+        "the configuration file (default: engine.yaml of the home)", metavar="FILE"
     )
 
     def file(self, paths: Paths) -> Path:
@@ -28,7 +28,7 @@ class OfFile:
 
 
 @attrs.frozen(kw_only=True)
-class Key:
+class ConfigKey:
     key: str | None = argument("this key, or a section with all in it (default: all)", positional=True)
 
 
@@ -93,8 +93,8 @@ def _described(answer: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-@command(NOUN, "config_describe", Key, cli="describe", show=_described)
-def describe(asked: Key, _here: Here) -> list[Any]:
+@command(NOUN, "config_describe", ConfigKey, cli="describe", show=_described)
+def describe(asked: ConfigKey, _here: Here) -> list[Any]:
     """Tell of each key its type, its default and its meaning."""
     from difflib import get_close_matches
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural
@@ -55,5 +55,5 @@ def _server(paths: Paths) -> "Server":
 
     try:
         return Server(status=call(paths, "status"), health=call(paths, "health"))
-    except (NoServer, Refused) as error:
+    except (NoServer, RefusedByServer) as error:
         return Server(error=str(error))

@@ -25,7 +25,7 @@ Ask = Callable[..., dict[str, Any]]
 
 
 @attrs.frozen(kw_only=True)
-class Export(OfUser):
+class ExportArguments(OfUser):
     to: str = argument(
         "the folder; it must be empty, or not be there (default: klaw-export)", default="klaw-export", metavar="DIR"
     )
@@ -40,8 +40,8 @@ def _shown(answer: dict[str, Any]) -> list[str]:
     return [f"{answer['folder']}: {counts}"]
 
 
-@command(NOUN, "export", Export, cli="", show=_shown)
-def export(asked: Export, here: Here) -> dict[str, Any]:
+@command(NOUN, "export", ExportArguments, cli="", show=_shown)
+def export(asked: ExportArguments, here: Here) -> dict[str, Any]:
     """Write chats, facts, people, topics and summaries into a folder. `klaw import klaw DIR` reads chats, facts and
     people into another Klaw.
 

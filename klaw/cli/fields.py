@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import attrs
 
-from klaw.cli.arguments import Words
+from klaw.cli.arguments import WordsAction
 from klaw.convert import wire_name
 from klaw.errors import Problem
 from klaw.operations.operation import Operation, OperationError, told, without_none
@@ -54,7 +54,7 @@ def add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]")
     if about.upload:
         how |= {"nargs": "+"}
     elif about.words:
-        how |= {"nargs": "+", "action": Words}
+        how |= {"nargs": "+", "action": WordsAction}
     elif field.default is not attrs.NOTHING and "nargs" not in how:
         how |= {"nargs": "?", "default": argparse.SUPPRESS}
     parser.add_argument(_dest(field), **how)

@@ -44,14 +44,14 @@ CHECKPOINT_BYTES = 1 << 22
 
 
 @attrs.frozen(kw_only=True)
-class Import(OfUser):
+class ImportArguments(OfUser):
     file: str = required("the export: a file, a ZIP or a folder; - for standard input, redirected from a file")
     dry_run: bool = argument("only tell what is in it, and what cannot be read", default=False)
     topics: bool = argument("let the archivist make topics of it, which costs calls to the model", default=False)
 
 
 @attrs.frozen(kw_only=True)
-class Claude(Import):
+class Claude(ImportArguments):
     projects: str | None = argument(
         "write the documents of its projects into this folder, for knowledge bases; it must be empty, or not be there",
         metavar="DIR",
@@ -64,7 +64,7 @@ def _zone_name(name: str) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class People(Import):
+class ImportPeople(ImportArguments):
     me: str | None = argument("your own name in the export, where it does not say who you are", metavar="NAME")
     zone: Annotated[str, Check(_zone_name)] | None = argument(
         "time zone of times that name none, such as Europe/Berlin (default: this machine's)", metavar="ZONE"
@@ -72,7 +72,7 @@ class People(Import):
 
 
 @attrs.frozen(kw_only=True)
-class WhatsApp(People):
+class WhatsApp(ImportPeople):
     dates: Literal["dmy", "mdy", "ymd"] | None = argument("the order of day, month and year, where it cannot be told")
     title: str | None = argument("what the chat is called (default: by the name of the file)", metavar="TITLE")
 
@@ -114,8 +114,8 @@ def _shown(answer: dict[str, Any]) -> Shown:
     )
 
 
-@command(NOUN, "import_chatgpt", Import, cli="chatgpt", show=_shown)
-def chatgpt(asked: Import, here: Here) -> dict[str, Any]:
+@command(NOUN, "import_chatgpt", ImportArguments, cli="chatgpt", show=_shown)
+def chatgpt(asked: ImportArguments, here: Here) -> dict[str, Any]:
     """Import an export of ChatGPT: the ZIP that its settings send, a folder, or conversations.json."""
     from klaw.imports import chatgpt
 
@@ -131,8 +131,8 @@ def claude(asked: Claude, here: Here) -> dict[str, Any]:
     return _imported(asked, here.paths, here.progress, claude.SOURCE, claude.read, asked.projects)
 
 
-@command(NOUN, "import_telegram", People, cli="telegram", show=_shown)
-def telegram(asked: People, here: Here) -> dict[str, Any]:
+@command(NOUN, "import_telegram", ImportPeople, cli="telegram", show=_shown)
+def telegram(asked: ImportPeople, here: Here) -> dict[str, Any]:
     """Import chats that Telegram Desktop exported as JSON: the folder, or result.json."""
     from klaw.imports import telegram
 
@@ -149,28 +149,28 @@ def whatsapp(asked: WhatsApp, here: Here) -> dict[str, Any]:
     return _imported(asked, here.paths, here.progress, whatsapp.SOURCE, read)
 
 
-@command(NOUN, "import_openclaw", Import, cli="openclaw", show=_shown)
-def openclaw(asked: Import, here: Here) -> dict[str, Any]:
+@command(NOUN, "import_openclaw", ImportArguments, cli="openclaw", show=_shown)
+def openclaw(asked: ImportArguments, here: Here) -> dict[str, Any]:
     """Import the sessions of OpenClaw: its folder, that of an agent, or one session's file."""
     from klaw.imports import openclaw
 
     return _imported(asked, here.paths, here.progress, openclaw.SOURCE, openclaw.read)
 
 
-@command(NOUN, "import_klaw", Import, cli="klaw", show=_shown)
-def klaw(asked: Import, here: Here) -> dict[str, Any]:
+@command(NOUN, "import_klaw", ImportArguments, cli="klaw", show=_shown)
+def klaw(asked: ImportArguments, here: Here) -> dict[str, Any]:
     """Import chats, facts and people of another Klaw: what `klaw export` wrote, or `klaw chats export --json`."""
     from klaw.imports import klaw_export
 
     return _imported(asked, here.paths, here.progress, klaw_export.SOURCE, klaw_export.read)
 
 
-def _zone(asked: People) -> dt.tzinfo | None:
+def _zone(asked: ImportPeople) -> dt.tzinfo | None:
     return names.zone(asked.zone) if asked.zone else None
 
 
 def _imported(
-    asked: Import,
+    asked: ImportArguments,
     paths: Paths,
     progress: ProgressLine,
     source: str,

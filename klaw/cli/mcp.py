@@ -8,7 +8,7 @@ import signal
 from functools import partial
 from typing import Any
 
-from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.config.paths import Paths
 from klaw.domain.names import user_id
 from klaw.errors import INSTALL_AGAIN, KlawError
@@ -59,7 +59,7 @@ def _ask(paths: Paths, asker: dict[str, str], name: str, given: dict[str, Any]) 
         return call(paths, operation.name, timeout_s=operation.deadline_s + 5, asker=asker, **arguments)
     except NoServer as error:
         told: dict[str, Any] = {"code": "unavailable", "detail": str(error)}
-    except (Refused, OperationError) as error:
+    except (RefusedByServer, OperationError) as error:
         errors = [{"field": each.path, "message": each.message} for each in error.problems]
         told = {"code": error.code, "detail": str(error), **({"errors": errors} if errors else {})}
-    raise mcp_server.Refused(told)
+    raise mcp_server.ToolCallRefused(told)

@@ -36,7 +36,7 @@ MEANT = {
     ("models use", "models add", "models set", "models switch", "models default"): (
         "klaw init --provider NAME --model NAME"
     ),
-    ("config set", "config edit"): "Edit engine.json, then: klaw config check.",
+    ("config set", "config edit"): "Edit engine.yaml, then: klaw config check.",
     ("config get", "config list"): "klaw config show",
     ("facts remember", "memory add"): 'klaw facts add "…"',
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.errors import ModelError
@@ -64,7 +64,7 @@ class Pull(ModelNames):
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class ModelArguments:
     names: tuple[str, ...] = argument(
         "PROVIDER/MODEL or PROVIDER (default: all models of routing, embedding and autoRag.rerank)",
         default=(),
@@ -158,15 +158,15 @@ def _tested(answer: dict[str, Any]) -> Shown:
     return Shown((), found=all(each["checks"][0]["state"] == "works" for each in answer["models"]))
 
 
-@command(NOUN, "models_test", Asked, cli="test", show=_tested)
-def test(asked: Asked, here: Here) -> dict[str, Any]:
+@command(NOUN, "models_test", ModelArguments, cli="test", show=_tested)
+def test(asked: ModelArguments, here: Here) -> dict[str, Any]:
     """Ask models a few tiny questions and say what works: the running server does, with its keys; without one, or with
     a configuration that it has not read yet, this command with those of the shell. The exit code is 1 if one of them
     does not answer."""
     return _tell_what_works(asked, here.paths, here.say)
 
 
-def _tell_what_works(asked: Asked, paths: Paths, say: Say) -> dict[str, Any]:
+def _tell_what_works(asked: ModelArguments, paths: Paths, say: Say) -> dict[str, Any]:
     import trio
 
     from klaw.actor import log as logging
@@ -189,7 +189,7 @@ def _tell_what_works(asked: Asked, paths: Paths, say: Say) -> dict[str, Any]:
     else:
         for name in names:
             tell(name, _test_by_server(paths, name))
-        say("Asked by the running server, with its keys.")
+        say("ModelArguments by the running server, with its keys.")
     return {"models": rows}
 
 
@@ -200,7 +200,7 @@ def _not_by_server(paths: Paths) -> str:
             return "the configuration was changed after the server started, which has not read it yet"
     except NoServer:
         return "no server is running"
-    except Refused as error:
+    except RefusedByServer as error:
         return f"the running server says: {error}"
     return ""
 
@@ -210,7 +210,7 @@ def _test_by_server(paths: Paths, name: str) -> "list[ModelCheck]":
 
     try:
         return [ModelCheck(**check) for check in call(paths, "models_test", timeout_s=TEST_S, model=name)["checks"]]
-    except (NoServer, Refused) as error:
+    except (NoServer, RefusedByServer) as error:
         return [ModelCheck("chat", "fails", str(error))]
 
 
@@ -230,7 +230,7 @@ def offer_test(paths: Paths, model: "ChosenModel", ask: Callable[[str, str], str
     with suppress(EOFError, KeyboardInterrupt):
         wanted = ask("Ask the model now whether it works? It costs a few tokens. yes or no", "yes")
         if wanted.lower() in ("y", "yes", "д", "да"):
-            _tell_what_works(Asked(), paths, say)
+            _tell_what_works(ModelArguments(), paths, say)
 
 
 def _check(check: "ModelCheck") -> str:

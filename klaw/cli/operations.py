@@ -9,17 +9,17 @@ from functools import partial
 from typing import Any
 
 from klaw.cli import document, offline, upload
-from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.arguments import add_home
 from klaw.cli.fields import add_argument, again, fields, given_to, named
 from klaw.cli.here import Here
 from klaw.cli.output import ProgressLine, say, warn, written
-from klaw.config.owner import enter
 from klaw.config.paths import Paths
+from klaw.config.run_as import enter
 from klaw.operations.operation import Noun, Operation, OperationError, Shown, supplied
 from klaw.operations.perform import Call, plain, read
 
-_WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
+_WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person"})
 EX_DEGRADED = 3
 REFRESH_S = 2.0
 _CLEAR = "\x1b[H\x1b[J"
@@ -105,7 +105,7 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
         done = operation.confirm is None or "dry_run" in given
         if not done and (arguments.yes or _agreed(operation, answer)):
             answer, done = ask(paths, asked, {**given, "dry_run": False}), True
-    except (OperationError, Refused) as error:
+    except (OperationError, RefusedByServer) as error:
         for problem in named(operation, error.problems) or [str(error)]:
             warn(problem)
         return 2 if error.code in _WRONG_USAGE else 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from klaw.client.text_width import harmless, width
-from klaw.config.owner import belongs_to, name_of
+from klaw.config.run_as import belongs_to, name_of
 from klaw.domain.text import span
 from klaw.errors import ConfigError, KlawError, SchemaTooNew, StoreDamaged
 from klaw.operations.operation import Line, Lines, Marked, Table

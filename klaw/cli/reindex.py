@@ -47,12 +47,14 @@ _IN_BYTES = frozenset({"scan", "turns"})
 
 
 @attrs.frozen(kw_only=True)
-class Reindex(Options):
+class ReindexArguments(Options):
     drop_old: bool = argument("only remove the database that the last reindex replaced", default=False)
 
 
-@command(NOUN, "reindex_command", Reindex, cli="", show=lambda answer: Shown((), found=answer.get("swapped", True)))
-def reindex(asked: Reindex, here: Here) -> dict[str, Any]:
+@command(
+    NOUN, "reindex_command", ReindexArguments, cli="", show=lambda answer: Shown((), found=answer.get("swapped", True))
+)
+def reindex(asked: ReindexArguments, here: Here) -> dict[str, Any]:
     """Rebuild the database from the logs, compare the two, and swap them if they are equal. It works with and without a
     running server. The exit code is 1 if they differ.
     """
@@ -83,7 +85,7 @@ def reindex(asked: Reindex, here: Here) -> dict[str, Any]:
 # -- without a server --------------------------------------------------------------------------------------------------
 
 
-def _here(paths: Paths, asked: Reindex, tell: Callable[[str, int, int], None]) -> "Report":
+def _here(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int], None]) -> "Report":
     from klaw.actor import log as logging
     from klaw.config.load import load
     from klaw.store.rebuild.offline import reindex
@@ -141,7 +143,7 @@ class _Model:
 # -- by the server -----------------------------------------------------------------------------------------------------
 
 
-def _on_server(paths: Paths, asked: Reindex, tell: Callable[[str, int, int], None]) -> dict[str, Any]:
+def _on_server(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int], None]) -> dict[str, Any]:
     """Let the server do it and show how far it is.
 
     Raises:

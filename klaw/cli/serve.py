@@ -38,8 +38,8 @@ def serve_command(arguments: argparse.Namespace) -> int:
 def _names_foreign(arguments: argparse.Namespace) -> bool:
     """Print whose a file is that stands in the way, whatever the error was: SQLite does not tell which one it was."""
     from klaw.cli.output import complain
-    from klaw.config.owner import not_usable
     from klaw.config.paths import Paths
+    from klaw.config.run_as import not_usable
 
     found = next(not_usable(Paths.resolve(arguments.home)), None)
     return found is not None and complain(PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(found)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 
-from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Bounds
@@ -111,7 +111,7 @@ def install(asked: Install, here: Here) -> dict[str, Any]:
     if not any(step.outcome in ("made", "changed", "done", "failed") or step.diff for step in machine.steps):
         here.say("All was there already.")
     if machine.real and not asked.dry_run and machine.well:
-        here.say(f"Configuration: {wanted.home}/config/engine.json. How it is: klaw service status")
+        here.say(f"Configuration: {wanted.home}/config/engine.yaml. How it is: klaw service status")
     return {"well": machine.well, "steps": machine.steps, "home": str(wanted.home), "user": wanted.user}
 
 
@@ -160,7 +160,7 @@ def status(_asked: Nothing, here: Here) -> dict[str, Any]:
     found: dict[str, Any] = {"service": state(SERVICE), "backups": state(TIMER, "ActiveState", "LastTriggerUSec")}
     try:
         return {**found, "server": call(paths, "status"), "error": None}
-    except (NoServer, Refused, PermissionError) as error:
+    except (NoServer, RefusedByServer, PermissionError) as error:
         return {**found, "server": None, "error": f"the server does not answer ({error}): klaw service logs"}
 
 

@@ -13,7 +13,7 @@ from klaw.errors import KlawError
 from klaw.operations.operation import Nothing, Noun, argument, required
 
 if TYPE_CHECKING:
-    from klaw.gateway.auth import Token
+    from klaw.gateway.tokens import StoredToken
 
 NOUN = Noun("token", "make, list and revoke access tokens (docs/security.md)", local=True)
 OPEN = "This machine is served without a token, as user local"
@@ -21,25 +21,25 @@ NOBODY = "nobody can connect until you say 'klaw token add USER' or 'klaw token 
 
 
 @attrs.frozen(kw_only=True)
-class OfUser:
+class TokenUser:
     name: Annotated[str, Check(user_id)] = required("the user: a-z, 0-9, _ and -")
 
 
 @attrs.frozen(kw_only=True)
-class Added(OfUser):
+class NewToken(TokenUser):
     operator: bool = argument("of an operator: may also ask over HTTP for all users' data", default=False)
 
 
 @attrs.frozen(kw_only=True)
-class Revoked:
+class RevokeAnswer:
     name: str = required("all tokens of this user, or one token by its id", metavar="NAME_OR_ID")
 
 
-@command(NOUN, "token_add", Added, cli="add")
-def add(asked: Added, here: Here) -> dict[str, Any]:
+@command(NOUN, "token_add", NewToken, cli="add")
+def add(asked: NewToken, here: Here) -> dict[str, Any]:
     """Make a token for a user and print it once."""
     from klaw.actor.clock import SystemClock, iso
-    from klaw.gateway.auth import add_token, load_access, tokens_file
+    from klaw.gateway.tokens import add_token, load_access, tokens_file
 
     file = tokens_file(here.paths.config_dir)
     token, secret = add_token(file, asked.name, iso(SystemClock().now()), operator=asked.operator)
@@ -58,7 +58,7 @@ def add(asked: Added, here: Here) -> dict[str, Any]:
 @command(NOUN, "token_list", Nothing, cli="list")
 def show(_asked: Nothing, here: Here) -> dict[str, Any]:
     """List the tokens and the browsers that are logged in: their ids, users and dates."""
-    from klaw.gateway.auth import load_access, tokens_file
+    from klaw.gateway.tokens import load_access, tokens_file
 
     access = load_access(tokens_file(here.paths.config_dir))
     here.say(*(f"{token.id}  {token.user:<32}  {token.created_at}{_about(token)}" for token in access.tokens))
@@ -70,10 +70,10 @@ def show(_asked: Nothing, here: Here) -> dict[str, Any]:
     return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
 
 
-@command(NOUN, "token_revoke", Revoked, cli="revoke")
-def revoke(asked: Revoked, here: Here) -> dict[str, Any]:
+@command(NOUN, "token_revoke", RevokeAnswer, cli="revoke")
+def revoke(asked: RevokeAnswer, here: Here) -> dict[str, Any]:
     """Revoke the tokens of a user, or one token. A running server closes their connections."""
-    from klaw.gateway.auth import revoke_tokens, tokens_file
+    from klaw.gateway.tokens import revoke_tokens, tokens_file
 
     revoked = revoke_tokens(tokens_file(here.paths.config_dir), asked.name)
     if not revoked:
@@ -96,7 +96,7 @@ def deny_local(_asked: Nothing, here: Here) -> dict[str, Any]:
 
 
 def _set_local(paths: Paths, say: Callable[..., None], *, allowed: bool) -> dict[str, Any]:
-    from klaw.gateway.auth import allow_local, tokens_file
+    from klaw.gateway.tokens import allow_local, tokens_file
 
     access = allow_local(tokens_file(paths.config_dir), allowed=allowed)
     if access.local:
@@ -108,14 +108,14 @@ def _set_local(paths: Paths, say: Callable[..., None], *, allowed: bool) -> dict
 
 
 def _say_who_is_left(paths: Paths, say: Callable[..., None]) -> None:
-    from klaw.gateway.auth import load_access, tokens_file
+    from klaw.gateway.tokens import load_access, tokens_file
 
     access = load_access(tokens_file(paths.config_dir))
     if not access.tokens:
         say(f"{OPEN}." if access.local else f"No token is left: {NOBODY}.")
 
 
-def _about(token: "Token") -> str:
+def _about(token: "StoredToken") -> str:
     told = ["operator"] if token.operator else []
     told += [f"login with {token.login_of} until {token.expires_at}"] if token.login_of else []
     return f"  {', '.join(told)}" if told else ""

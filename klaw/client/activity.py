@@ -1,7 +1,7 @@
 """What is being done between a question and its answer, for the row above the input line. Pure: time is told."""
 
-from klaw.client.events import Connected, Disconnected, Event
-from klaw.wire.frames import ChatMessage, Delta, Error, Status, Stopped, Tool
+from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event
+from klaw.wire.frames import Delta, Error, MessageFrame, Status, StoppedFrame, Tool
 
 SPIN_S = 0.125
 SLOW_SPIN_S = 1.0
@@ -50,13 +50,13 @@ class Activity:
             case Status(chat=str()):
                 self._tools.clear()
                 self._begin(_STATES.get(event.doing or event.state, ""), now)
-            case Delta() | Error(turn=str()) | Stopped() | Connected():
+            case Delta() | Error(turn=str()) | StoppedFrame() | ConnectedEvent():
                 self._tools.clear()
                 self._doing = ""
-            case Disconnected():
+            case DisconnectedEvent():
                 self._tools.clear()
                 self._begin("connecting", now)
-            case ChatMessage(role="system"):
+            case MessageFrame(role="system"):
                 self.over(COMMAND)
             case _:
                 pass

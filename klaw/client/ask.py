@@ -11,7 +11,7 @@ from klaw.actor.clock import new_id
 from klaw.client.client import Client
 from klaw.client.events import Event
 from klaw.errors import RequestRefused
-from klaw.wire.frames import ChatMessage, Delta, Error, Status, Tool
+from klaw.wire.frames import Delta, Error, MessageFrame, Status, Tool
 
 ATTEMPTS = 5
 """How often a message is offered to a busy server."""
@@ -25,14 +25,14 @@ EXIT_STOPPED = 130
 
 
 @attrs.frozen
-class Failed:
+class NoAnswer:
     """There will be no answer."""
 
     code: str
     text: str
 
 
-INTERRUPTED = Failed("stopped", "the answer was not waited for")
+INTERRUPTED = NoAnswer("stopped", "the answer was not waited for")
 
 
 class Waiter:
@@ -53,22 +53,22 @@ class Waiter:
         self._id = message_id
         self._answered_later = answered_later
         self._stored = False
-        self._reply: ChatMessage | None = None
+        self._reply: MessageFrame | None = None
         self._older: set[str] = set()
         self.in_doubt = False
         """Perhaps there will be no answer: the chat does nothing. If that stays so for a while, see ``settle``."""
 
-    def see(self, event: Event) -> ChatMessage | Failed | None:
+    def see(self, event: Event) -> MessageFrame | NoAnswer | None:
         """Take the next event; returns the answer (or a command's reply) once it is there."""
         if getattr(event, "chat", None) != self._chat:
             return None
         match event:
-            case ChatMessage():
+            case MessageFrame():
                 return self._see_entry(event)
             case Error(turn=str(turn)) if self.concerns(turn):
-                return Failed(event.code, event.message)
+                return NoAnswer(event.code, event.message)
             case Status(ended="stopped", turn=str(turn)) if self.concerns(turn):
-                return Failed("stopped", "the answer was stopped")
+                return NoAnswer("stopped", "the answer was stopped")
             case Status(ended=None, state="idle" | "failed"):
                 # Told after a reconnect. A server that has just started may yet take up what is unanswered.
                 self.in_doubt = self._stored
@@ -78,9 +78,9 @@ class Waiter:
                 pass
         return None
 
-    def settle(self) -> ChatMessage | Failed:
+    def settle(self) -> MessageFrame | NoAnswer:
         """What it comes to when the doubt has lasted long enough."""
-        return self._reply or Failed("no_answer", "the server made no answer; /retry tries again")
+        return self._reply or NoAnswer("no_answer", "the server made no answer; /retry tries again")
 
     def _see_turn(self, turn: str) -> None:
         if not self._stored:
@@ -88,7 +88,7 @@ class Waiter:
         elif turn not in self._older:
             self.in_doubt = False
 
-    def _see_entry(self, entry: ChatMessage) -> ChatMessage | None:
+    def _see_entry(self, entry: MessageFrame) -> MessageFrame | None:
         if entry.id == self._id:
             self._stored = True
             return None
@@ -145,7 +145,7 @@ class ShownAnswer:
         return None
 
 
-async def ask(client: Client, chat: str, text: str, see: Callable[[Event], None]) -> ChatMessage | Failed:
+async def ask(client: Client, chat: str, text: str, see: Callable[[Event], None]) -> MessageFrame | NoAnswer:
     """Send a message to a watched chat and wait for its answer (or a command's reply).
 
     Args:
@@ -164,14 +164,14 @@ async def ask(client: Client, chat: str, text: str, see: Callable[[Event], None]
             break
         except RequestRefused as exc:
             if not exc.retryable or attempt == ATTEMPTS - 1:
-                return Failed(exc.code, str(exc))
+                return NoAnswer(exc.code, str(exc))
             await trio.sleep((exc.retry_after_ms or PAUSE_S * 1000) / 1000)
     while True:
         with trio.move_on_after(DOUBT_S if waiter.in_doubt else math.inf):
             event = await client.next_event()
             verdict = waiter.see(event)
             turn = getattr(event, "turn", None)
-            if isinstance(verdict, Failed):
+            if isinstance(verdict, NoAnswer):
                 return verdict
             if (turn is None or waiter.concerns(turn)) and getattr(event, "id", None) != message_id:
                 see(event)

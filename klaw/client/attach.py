@@ -7,19 +7,19 @@ from klaw.actor.threads import Threads
 from klaw.client.client import Client
 from klaw.domain.attachment import PICTURES
 from klaw.errors import RequestRefused
-from klaw.wire.files import File
+from klaw.wire.files import FileOfMessage
 
 ATTACH = "/attach"
 """What is typed before a file's name; never sent."""
 _threads = Threads("attach", 1)
 
 
-def label(file: File) -> str:
+def label(file: FileOfMessage) -> str:
     """A file in one line."""
     return f"[{'picture' if file.type in PICTURES else 'file'} {file.name}]"
 
 
-async def attach(client: Client, path: str) -> File:
+async def attach(client: Client, path: str) -> FileOfMessage:
     """Have the server keep a file.
 
     Raises:

@@ -4,7 +4,6 @@ from klaw.client.client import Client
 from klaw.domain import context_used
 from klaw.domain.context_used import ContextUsed, place_of
 from klaw.errors import RequestRefused
-from klaw.wire.frames import GetReceipt, Receipt
 
 OPEN = "/open"
 """What is typed before a passage's number; never sent."""
@@ -15,12 +14,11 @@ def sources(used: ContextUsed) -> list[str]:
     return [f"[{each.number}] {place_of(each)}" for each in used.passages if each.cited]
 
 
-async def passage(client: Client, chat: str, turn: str, number: str) -> str:
+async def passage(client: Client, turn: str, number: str) -> str:
     """A passage as the model was given it.
 
     Args:
         client: connected.
-        chat: the answer's.
         turn: that made the answer; empty: there is none.
         number: what was typed.
 
@@ -30,9 +28,7 @@ async def passage(client: Client, chat: str, turn: str, number: str) -> str:
     """
     if not turn:
         raise RequestRefused("no_passages", "no answer here refers to a passage")
-    receipt = await client.request(GetReceipt(chat=chat, turn=turn))
-    assert isinstance(receipt, Receipt)  # the answer to its request
-    used = context_used.read(receipt.receipt)
+    used = context_used.read((await client.call("receipt", turn=turn))["receipt"])
     given = {str(each.number): each for each in used.passages} if used is not None else {}
     found = given.get(number.strip("[] "))
     if found is None:

@@ -6,6 +6,7 @@
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import structlog
@@ -13,25 +14,25 @@ import trio
 
 from klaw.actor.clock import NewId
 from klaw.actor.mailbox import Nudge, Reply
-from klaw.client.events import Connected, Disconnected, Event, Loss
+from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event, Loss
 from klaw.client.streams import Inbox, Streams
 from klaw.domain.attachment import Named
 from klaw.domain.names import chat_name
 from klaw.errors import ConnectionLost, RequestRefused
 from klaw.wire.codec import encode
-from klaw.wire.files import File, Upload, Uploaded
+from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.frames import (
     PROTOCOL_VERSION,
     Ack,
     Approve,
+    CallFrame,
     CaughtUp,
-    ChatMessage,
     ClientFrame,
     Error,
-    FileFrame,
     Hello,
-    History,
+    MessageFrame,
     RequestFrame,
+    ResultFrame,
     Send,
     ServerFrame,
     Watch,
@@ -47,7 +48,7 @@ log = structlog.get_logger("klaw.client")
 
 
 @attrs.define(kw_only=True)
-class _Unacked:
+class _UnackedMessage:
     frame: Send
     reply: Reply[int]
     link: int = 0
@@ -62,7 +63,7 @@ class Client:
         self._ids = ids
         self._inbox = Inbox()
         self._streams = Streams(positions, self._inbox, self._append)
-        self._unacked: dict[str, _Unacked] = {}
+        self._unacked: dict[str, _UnackedMessage] = {}
         self._slots = trio.Semaphore(MAX_UNACKED, max_value=MAX_UNACKED)
         self._posts: deque[ClientFrame] = deque()
         self._answers: dict[str, Reply[ServerFrame]] = {}
@@ -84,7 +85,9 @@ class Client:
 
     # -- for the consumer ------------------------------------------------------------------------------------------
 
-    async def send(self, chat: str, text: str, message_id: str | None = None, files: Sequence[File] = ()) -> int:
+    async def send(
+        self, chat: str, text: str, message_id: str | None = None, files: Sequence[FileOfMessage] = ()
+    ) -> int:
         """Send a message (or a slash command) and wait until it is durable; watches the chat.
 
         Args:
@@ -111,7 +114,7 @@ class Client:
             self._check()
             if frame.id in self._unacked:
                 raise RequestRefused("id_conflict", "a message with this id is being sent")
-            unacked = _Unacked(frame=frame, reply=Reply())
+            unacked = _UnackedMessage(frame=frame, reply=Reply())
             self._unacked[frame.id] = unacked
             self._work.nudge()
             try:
@@ -119,7 +122,7 @@ class Client:
             finally:
                 self._unacked.pop(frame.id, None)
 
-    async def upload(self, name: str, data: bytes) -> File:
+    async def upload(self, name: str, data: bytes) -> FileOfMessage:
         """Have the server keep a file, for a message of the next day. Raises as ``request``."""
         size = self.welcome.limits.max_frame_bytes // 2 if self.welcome else 0
         size, offset = max(size, 1), 0
@@ -127,19 +130,25 @@ class Client:
             piece = data[offset : offset + size]
             last = offset + len(piece) == len(data)
             try:
-                done = await self.request(Upload(name=name, offset=offset, data=piece, last=last))
+                done = await self.request(UploadFrame(name=name, offset=offset, data=piece, last=last))
             except RequestRefused as error:
                 if error.code != "rate_limited":
                     raise
                 await trio.sleep((error.retry_after_ms or 1_000) / 1000)
                 continue
-            assert isinstance(done, Uploaded)  # the answer to its request
+            assert isinstance(done, UploadedFrame)  # the answer to its request
             if done.file is not None:
                 return done.file
             offset += len(piece)
 
-    async def request(self, frame: RequestFrame | FileFrame | Watch | Approve) -> ServerFrame:
-        """Send a request frame (history, chats, stop, receipt, status, watch) and wait for its answer.
+    async def call(self, operation: str, **args: object) -> dict[str, Any]:
+        """Have an operation carried out; returns what it answers. Raises as ``request``."""
+        answer = await self.request(CallFrame(operation=operation, args=args))
+        assert isinstance(answer, ResultFrame)  # the answer to its request
+        return answer.result
+
+    async def request(self, frame: RequestFrame | Watch | Approve) -> ServerFrame:
+        """Send a frame that is answered with one of the same ``ref``, and wait for that.
 
         Raises:
             RequestRefused: the server answered with an error.
@@ -200,7 +209,7 @@ class Client:
         Cancellation: no event is lost.
         """
         event = await self._inbox.get()
-        if isinstance(event, ChatMessage):
+        if isinstance(event, MessageFrame):
             self._positions[event.chat] = event.seq
         self._streams.relieve()
         return event
@@ -224,19 +233,19 @@ class Client:
                 unacked.link = self._link
                 unacked.reply.fail(refused)
         self._streams.connected()
-        self._inbox.offer(Connected(welcome=welcome, again=again))
+        self._inbox.offer(ConnectedEvent(welcome=welcome, again=again))
         self.ready.set(welcome)
 
     def received(self, frame: ServerFrame) -> None:
         match frame:
             case Ack():
                 self._acknowledge(frame)
-            case ChatMessage():
+            case MessageFrame():
                 self._streams.message(frame)
             case CaughtUp():
                 self._streams.caught_up(frame)
                 self._answer(frame.ref, frame)
-            case History() if self._streams.page(frame):
+            case ResultFrame() if self._streams.page(frame):
                 pass
             case Error():
                 self._complain(frame)
@@ -272,7 +281,7 @@ class Client:
         for reply in self._answers.values():
             reply.fail(ConnectionLost(loss.text))
         if was_up:
-            self._inbox.offer(Disconnected(code=loss.code))
+            self._inbox.offer(DisconnectedEvent(code=loss.code))
         return was_up
 
     def close(self) -> None:
@@ -328,7 +337,7 @@ class Client:
             self._streams.reach(ack.chat, ack.seq)
             return
         text = unacked.frame.text
-        self._streams.place(ChatMessage(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text))
+        self._streams.place(MessageFrame(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text))
         unacked.reply.set(ack.seq)
 
     def _complain(self, error: Error) -> None:

@@ -20,9 +20,10 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.clock import NewId, new_id
 from klaw.client.client import Client
 from klaw.client.link import CLOSE_S, run_link
-from klaw.domain.message import Kind
+from klaw.client.streams import MESSAGES, messages_of
+from klaw.domain.message import MOST_ON_PAGE, Kind
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.frames import HISTORY_LIMIT, ChatMessage, GetHistory, History
+from klaw.wire.frames import MessageFrame
 
 BACKOFF = Backoff(0.2, 15.0)
 
@@ -123,14 +124,14 @@ _AMPLE = 3
 """So many times the messages wanted are fetched, for those that are not shown."""
 
 
-async def open_chat(client: Client, chat: str, limit: int) -> list[ChatMessage]:
+async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]:
     """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and what
     they answered are left out: they were of that moment.
 
     Args:
         client: connected.
         chat: the chat's name.
-        limit: messages to return, at most ``HISTORY_LIMIT``.
+        limit: messages to return, at most ``MOST_ON_PAGE``.
 
     Raises:
         RequestRefused: the server will not show the chat.
@@ -138,7 +139,7 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[ChatMessage]:
     """
     for attempt in range(ATTEMPTS):
         try:
-            page = await _last(client, chat, min(max(limit, 1) * _AMPLE, HISTORY_LIMIT))
+            page = await _last(client, chat, min(max(limit, 1) * _AMPLE, MOST_ON_PAGE))
             await client.watch(chat, page[-1].seq if page else 0)
         except ConnectionLost:
             if attempt == ATTEMPTS - 1:
@@ -149,12 +150,11 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[ChatMessage]:
     raise AssertionError
 
 
-async def _last(client: Client, chat: str, limit: int) -> list[ChatMessage]:
+async def _last(client: Client, chat: str, limit: int) -> list[MessageFrame]:
     try:
-        page = await client.request(GetHistory(chat=chat, limit=limit))
+        page = messages_of(await client.call(MESSAGES, chat=chat, limit=limit))
     except RequestRefused as exc:
         if exc.code == "unknown_chat":
             return []
         raise
-    assert isinstance(page, History)  # the answer to its request
-    return [ChatMessage.of(chat, message) for message in page.messages]
+    return [MessageFrame.on_page(chat, message) for message in page.messages]

@@ -23,13 +23,13 @@ _MAX_SEQUENCE = 16
 
 
 @attrs.frozen
-class Submitted:
+class SubmittedLine:
     """A line was finished with Enter."""
 
     text: str
 
 
-class Key(enum.Enum):
+class EditorKey(enum.Enum):
     """What the editor leaves to its owner."""
 
     END = "end"
@@ -75,7 +75,7 @@ class LineEditor:
             self._history = [*self._history, text][-MAX_HISTORY:]
         self._shown = len(self._history)
 
-    def feed(self, data: bytes) -> Iterator[Submitted | Key]:
+    def feed(self, data: bytes) -> Iterator[SubmittedLine | EditorKey]:
         """Take what the terminal sent; yields what happened, in order. Characters may be split over calls."""
         for character in self._decoder.decode(data):
             happened = self._take(character)
@@ -95,7 +95,7 @@ class LineEditor:
             end += 1
         return View("".join(shown[start:end]), column)
 
-    def _take(self, character: str) -> Submitted | Key | None:
+    def _take(self, character: str) -> SubmittedLine | EditorKey | None:
         if self._sequence:
             self._sequence += character
             self._escape()
@@ -112,7 +112,7 @@ class LineEditor:
             return _OWNER_KEYS[character]
         if character == "\x04":
             if not self._line:
-                return Key.END
+                return EditorKey.END
             self._delete(self._at, self._at + 1)
         elif character in _CONTROLS:
             _CONTROLS[character](self)
@@ -135,11 +135,11 @@ class LineEditor:
         elif not self._pasting and body in _SEQUENCES:
             _SEQUENCES[body](self)
 
-    def _submit(self) -> Submitted:
+    def _submit(self) -> SubmittedLine:
         text = self.text
         self.clear()
         self.remember(text)
-        return Submitted(text)
+        return SubmittedLine(text)
 
     def _insert(self, character: str) -> None:
         printable = character == "\n" or (character.isprintable() or width_of(character) == 0)
@@ -189,7 +189,7 @@ class LineEditor:
         self._at = len(self._line)
 
 
-_OWNER_KEYS = {"\x03": Key.INTERRUPT, "\x0c": Key.REDRAW}
+_OWNER_KEYS = {"\x03": EditorKey.INTERRUPT, "\x0c": EditorKey.REDRAW}
 
 _CONTROLS = {
     "\x01": lambda line: line._move(0),

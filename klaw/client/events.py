@@ -5,22 +5,22 @@ from typing import TypeAlias
 import attrs
 
 from klaw.wire.frames import (
-    Approval,
-    ApprovalEnded,
+    ApprovalEndedFrame,
+    ApprovalFrame,
     CaughtUp,
-    ChatMessage,
     Delta,
     Error,
+    MessageFrame,
     Notice,
     Status,
-    Stopped,
+    StoppedFrame,
     Tool,
     Welcome,
 )
 
 
 @attrs.frozen(kw_only=True)
-class Connected:
+class ConnectedEvent:
     """The server welcomed the client; missed messages follow."""
 
     welcome: Welcome
@@ -29,7 +29,7 @@ class Connected:
 
 
 @attrs.frozen(kw_only=True)
-class Disconnected:
+class DisconnectedEvent:
     """The connection is gone; the client tries to get it back."""
 
     code: str
@@ -46,16 +46,16 @@ class Loss:
 
 
 Event: TypeAlias = (
-    ChatMessage
-    | Connected
-    | Disconnected
+    MessageFrame
+    | ConnectedEvent
+    | DisconnectedEvent
     | CaughtUp
     | Delta
     | Tool
-    | Approval
-    | ApprovalEnded
+    | ApprovalFrame
+    | ApprovalEndedFrame
     | Status
-    | Stopped
+    | StoppedFrame
     | Error
     | Notice
 )

@@ -184,7 +184,7 @@ async def _talk(websocket: WebSocketConnection, hello: Hello, side: Client) -> L
     if isinstance(first, Loss):
         return first
     side.welcomed(first)
-    talk = _Talk(websocket, side)
+    talk = _WelcomedConnection(websocket, side)
     await run_until_first_ends(talk.read, talk.write, talk.listen_for_silence, side.wait_closing)
     return talk.loss or Loss(code="closed", text="the client closed the connection")
 
@@ -208,7 +208,7 @@ async def _greet(websocket: WebSocketConnection, hello: Hello) -> Welcome | Loss
     return NO_ANSWER
 
 
-class _Talk:
+class _WelcomedConnection:
     """The tasks of one welcomed connection. The first that ends, ends all."""
 
     def __init__(self, websocket: WebSocketConnection, side: Client) -> None:

@@ -14,14 +14,14 @@ import attrs
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, Failed, ask
+from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, NoAnswer, ask
 from klaw.client.client import Client
 from klaw.client.connection import QUIT
 from klaw.client.events import Event
 from klaw.client.link import run_until_first_ends
 from klaw.client.text_width import harmless
 from klaw.errors import ConnectionLost, InputError
-from klaw.wire.frames import Approval, Approve, ChatMessage, Stop
+from klaw.wire.frames import ApprovalFrame, Approve, MessageFrame, Stop
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Input without a line end is not collected beyond this."""
@@ -121,7 +121,7 @@ class Pipe:
         return await self._exchange(text)
 
     async def _exchange(self, text: str) -> int:
-        verdict: ChatMessage | Failed = INTERRUPTED
+        verdict: MessageFrame | NoAnswer = INTERRUPTED
         interrupted = False
 
         async def send() -> None:
@@ -139,7 +139,7 @@ class Pipe:
                     await anext(signals)
 
         await run_until_first_ends(send, heed_control_c)
-        if isinstance(verdict, ChatMessage):
+        if isinstance(verdict, MessageFrame):
             self._end(verdict)
             return 0
         self._complain(f"{verdict.text} ({verdict.code})")
@@ -147,16 +147,16 @@ class Pipe:
 
     def _see(self, event: Event) -> None:
         match event:
-            case Approval(turn=str()) if self._once:
+            case ApprovalFrame(turn=str()) if self._once:
                 with suppress(ConnectionLost):  # it is asked again with the next one
                     self._client.post(Approve(id=event.id, allow=False))
                 self._complain(f"not allowed, since no terminal is there to ask you: {event.tool}: {event.what}")
-            case Approval():
+            case ApprovalFrame():
                 self._complain(f"waits for permission (klaw chat {self._chat}): {event.what}")
             case _:
                 pass
 
-    def _end(self, entry: ChatMessage) -> None:
+    def _end(self, entry: MessageFrame) -> None:
         if self._as_json:
             message = {**attrs.asdict(entry), "replayed": bool(entry.replayed)}
             self._write(f"{json.dumps(message, ensure_ascii=False)}\n")

@@ -3,7 +3,7 @@
 import datetime as dt
 from collections import OrderedDict
 
-from klaw.wire.frames import Approval, ApprovalEnded, Approve
+from klaw.wire.frames import ApprovalEndedFrame, ApprovalFrame, Approve
 
 READ_S = 0.5
 """A question that stands there for less was not read: the answer was meant for something before it."""
@@ -16,15 +16,15 @@ class Questions:
     """The open questions of one chat, the oldest first."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, Approval] = OrderedDict()
+        self._open: OrderedDict[str, ApprovalFrame] = OrderedDict()
         self._shown: str | None = None
         self._shown_at = 0.0
 
-    def asked(self, approval: Approval) -> None:
+    def asked(self, approval: ApprovalFrame) -> None:
         """A question came; perhaps not for the first time."""
         self._open.setdefault(approval.id, approval)
 
-    def ended(self, ended: ApprovalEnded) -> bool:
+    def ended(self, ended: ApprovalEndedFrame) -> bool:
         """A question is open no more. Returns whether it was the one that is shown."""
         self._open.pop(ended.id, None)
         if ended.id != self._shown:
@@ -42,7 +42,7 @@ class Questions:
         """Whether a question is shown."""
         return self._shown is not None
 
-    def next(self, now: float) -> Approval | None:
+    def next(self, now: float) -> ApprovalFrame | None:
         """The question to show now; None if one stands there already, or there is none. ``now`` in seconds."""
         if self._shown is not None or not self._open:
             return None
@@ -66,7 +66,7 @@ def _word(text: str) -> str:
     return text.strip().casefold().rstrip(".!")
 
 
-def question_text(approval: Approval) -> str:
+def question_text(approval: ApprovalFrame) -> str:
     """The question in one line; the time is that of this machine's clock."""
     until = local_time(approval.until, "%H:%M:%S")
     return f"[{approval.tool} wants to run, allow it? y/n, until {until}] {approval.what}"

@@ -1,25 +1,28 @@
 """The watched chats of a client: every message goes to the consumer once and in order, whatever the wire does.
 
-A ``Cursor`` knows where the client stands in one chat, and is pure. The ``Inbox`` is the bounded queue to the consumer.
-The connection's reader fills it and must never wait: it would miss the acknowledgement that the consumer waits for. So
-without room stored messages are left on the server and fetched later, pieces of an answer are dropped first, and other
-events last.
+A ``ChatCursor`` knows where the client stands in one chat, and is pure. The ``Inbox`` is the bounded queue to the
+consumer. The connection's reader fills it and must never wait: it would miss the acknowledgement that the consumer
+waits for. So without room stored messages are left on the server and fetched later, pieces of an answer are dropped
+first, and other events last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import structlog
 import trio
 
 from klaw.client.events import Event
+from klaw.convert import FRAMES
 from klaw.domain.names import chat_name
-from klaw.wire.frames import CaughtUp, ChatMessage, Delta, GetHistory, History, Notice
+from klaw.errors import BadValue, ProtocolError
+from klaw.wire.frames import CallFrame, CaughtUp, Delta, MessageFrame, MessagePage, Notice, ResultFrame
 
 MAX_EARLY = 256
 """Entries kept while one before them is missing (or while the consumer is slow); more are fetched again later."""
 
 
-class Cursor:
+class ChatCursor:
     """The place in one chat.
 
     Args:
@@ -30,7 +33,7 @@ class Cursor:
         self.last = last
         self._asked: int | None = None
         self._head = last or 0
-        self._early: dict[int, ChatMessage] = {}
+        self._early: dict[int, MessageFrame] = {}
 
     @property
     def resuming(self) -> bool:
@@ -60,7 +63,7 @@ class Cursor:
             self.reach(seq)
         return behind
 
-    def place(self, entry: ChatMessage) -> None:
+    def place(self, entry: MessageFrame) -> None:
         """Note an entry that arrived. One that was delivered already is ignored."""
         self.reach(entry.seq, start=entry.seq - 1)
         if self.last is None or entry.seq <= self.last:
@@ -83,7 +86,7 @@ class Cursor:
             self.last = seq if start is None else start
         self._head = max(self._head, seq)
 
-    def place_page(self, entries: Sequence[ChatMessage]) -> None:
+    def place_page(self, entries: Sequence[MessageFrame]) -> None:
         """Note what the server gave when asked for everything after ``last``: what is not in it does not exist."""
         if not entries:
             self._head = max(self._early, default=self.last or 0)
@@ -94,7 +97,7 @@ class Cursor:
         for entry in entries:
             self.place(entry)
 
-    def take(self) -> ChatMessage | None:
+    def take(self) -> MessageFrame | None:
         """The next entry in order, now counted as delivered; None if it has not arrived."""
         if self.last is None:
             return None
@@ -159,8 +162,18 @@ class Inbox:
 
 PAGE = 20
 """Messages asked for at once when some are missing: even the longest fit one frame."""
+MESSAGES = "chats_messages"
+"""The operation that gives pages of a chat."""
 
 log = structlog.get_logger("klaw.client")
+
+
+def messages_of(result: dict[str, Any]) -> MessagePage:
+    """A page of messages. Raises ProtocolError: the server sent something else."""
+    try:
+        return FRAMES.read(result, MessagePage)
+    except BadValue as error:
+        raise ProtocolError("bad_frame", str(error)) from None
 
 
 class Streams:
@@ -172,8 +185,8 @@ class Streams:
         ask: sends a request for missing messages; called only while there is a connection.
     """
 
-    def __init__(self, positions: Mapping[str, int], inbox: Inbox, ask: Callable[[GetHistory], None]) -> None:
-        self._cursors = {chat_name(chat): Cursor(seq) for chat, seq in positions.items()}
+    def __init__(self, positions: Mapping[str, int], inbox: Inbox, ask: Callable[[CallFrame], None]) -> None:
+        self._cursors = {chat_name(chat): ChatCursor(seq) for chat, seq in positions.items()}
         self._inbox = inbox
         self._ask = ask
         self._up = False
@@ -192,7 +205,7 @@ class Streams:
 
     def begin(self, chat: str, after: int) -> None:
         """The server is going to be asked for a chat from after a seq."""
-        cursor = self._cursors[chat] = Cursor(after)
+        cursor = self._cursors[chat] = ChatCursor(after)
         cursor.resume()
 
     def forget(self, chat: str) -> None:
@@ -210,7 +223,7 @@ class Streams:
         for cursor in self._cursors.values():
             cursor.live()
 
-    def place(self, entry: ChatMessage) -> None:
+    def place(self, entry: MessageFrame) -> None:
         """Take an entry from wherever it came."""
         self._cursor(entry.chat).place(entry)
         self._advance(entry.chat)
@@ -220,7 +233,7 @@ class Streams:
         self._cursor(chat).reach(seq, start=seq - 1)
         self._advance(chat)
 
-    def message(self, message: ChatMessage) -> None:
+    def message(self, message: MessageFrame) -> None:
         if not message.replayed:
             self._cursor(message.chat).live()
         self.place(message)
@@ -232,12 +245,13 @@ class Streams:
         self._advance(frame.chat)
         self._inbox.offer(frame)
 
-    def page(self, history: History) -> bool:
-        """Take a page of history; returns whether it was asked for here."""
-        chat = self._fills.pop(history.ref or "", None)
+    def page(self, answer: ResultFrame) -> bool:
+        """Take a page of missing messages; returns whether it was asked for here."""
+        chat = self._fills.pop(answer.ref or "", None)
         if chat is None:
             return False
-        self._cursor(chat).place_page([ChatMessage.of(chat, message) for message in history.messages])
+        page = messages_of(answer.result)
+        self._cursor(chat).place_page([MessageFrame.on_page(chat, message) for message in page.messages])
         self._advance(chat)
         return True
 
@@ -257,8 +271,8 @@ class Streams:
             for chat in waiting:
                 self._advance(chat)
 
-    def _cursor(self, chat: str) -> Cursor:
-        return self._cursors.setdefault(chat, Cursor(None))
+    def _cursor(self, chat: str) -> ChatCursor:
+        return self._cursors.setdefault(chat, ChatCursor(None))
 
     def _advance(self, chat: str) -> None:
         """Give out what is next in order, and ask for what is missing."""
@@ -275,4 +289,5 @@ class Streams:
             self._fill_count += 1
             ref = f"f{self._fill_count}"
             self._fills[ref] = chat
-            self._ask(GetHistory(chat=chat, after=cursor.last, limit=PAGE, ref=ref))
+            args = {"chat": chat, "after": cursor.last, "limit": PAGE}
+            self._ask(CallFrame(operation=MESSAGES, args=args, ref=ref))

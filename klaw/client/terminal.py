@@ -14,19 +14,19 @@ import trio
 
 from klaw.actor.clock import new_id
 from klaw.client.activity import COMMAND, SENDING, SLOW_SPIN_S, SPIN_S, Activity
-from klaw.client.ask import INTERRUPTED, Failed, ask
+from klaw.client.ask import INTERRUPTED, NoAnswer, ask
 from klaw.client.attach import ATTACH, attach
 from klaw.client.cite import OPEN, passage
 from klaw.client.client import Client
 from klaw.client.connection import QUIT
-from klaw.client.editor import Key, LineEditor, Submitted
+from klaw.client.editor import EditorKey, LineEditor, SubmittedLine
 from klaw.client.events import Event
 from klaw.client.link import run_until_first_ends
 from klaw.client.screen import PASTE_OFF, PASTE_ON, Foot, Screen
-from klaw.client.transcript import PROMPT, Transcript
+from klaw.client.transcript import PROMPT, ScreenTranscript
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.files import File
-from klaw.wire.frames import ChatMessage, ClientFrame, Stop
+from klaw.wire.files import FileOfMessage
+from klaw.wire.frames import ClientFrame, MessageFrame, Stop
 
 _LOCAL_FLAGS = 3
 _CONTROL_CHARACTERS = 6
@@ -129,7 +129,7 @@ class Terminal:
         self._screen = screen
         self._fd = fd
         self._editor = LineEditor()
-        self._transcript = Transcript(screen, chat)
+        self._transcript = ScreenTranscript(screen, chat)
         self._interrupts = Interrupts()
         self._once = False
         self._activity = Activity()
@@ -139,7 +139,7 @@ class Terminal:
         """Set when keys are read; before that, what is typed is left to the shell."""
         self._outgoing, self._typed = trio.open_memory_channel[tuple[str, str]](MAX_WAITING)
 
-    async def run(self, earlier: Sequence[ChatMessage]) -> None:
+    async def run(self, earlier: Sequence[MessageFrame]) -> None:
         """Talk until the user leaves.
 
         Args:
@@ -158,13 +158,13 @@ class Terminal:
         self._typing.set()
         await self._until_first_ends(self._send, self._show_events)
 
-    async def ask(self, text: str) -> ChatMessage | Failed:
+    async def ask(self, text: str) -> MessageFrame | NoAnswer:
         """Send one message to a watched chat, show its answer, and return it. Keys are read only for permissions.
 
         Raises:
             ServerRefused, ServerUnreachable: there is no connection any more.
         """
-        verdict: ChatMessage | Failed = INTERRUPTED
+        verdict: MessageFrame | NoAnswer = INTERRUPTED
         self._once = True
 
         async def send() -> None:
@@ -201,7 +201,7 @@ class Terminal:
 
     async def _send(self) -> None:
         """One message after the other, so that they are stored in the order in which they were typed."""
-        attached: list[File] = []
+        attached: list[FileOfMessage] = []
         async for message_id, text in self._typed:
             word, _, rest = text.partition(" ")
             try:
@@ -210,7 +210,7 @@ class Terminal:
                     self._transcript.say(f"{attached[-1].name} goes with your next message")
                     self._activity.over(COMMAND)
                 elif word == OPEN:
-                    self._screen.line(await passage(self._client, self._chat, self._transcript.with_passages, rest))
+                    self._screen.line(await passage(self._client, self._transcript.with_passages, rest))
                     self._activity.over(COMMAND)
                 elif text.startswith("/"):
                     await self._client.send(self._chat, text, message_id)
@@ -246,16 +246,16 @@ class Terminal:
             self._typing.set()
         self._refresh()
 
-    def _on_key(self, happened: Submitted | Key) -> bool:
+    def _on_key(self, happened: SubmittedLine | EditorKey) -> bool:
         """Returns whether the user leaves."""
         match happened:
-            case Submitted(text=text):
+            case SubmittedLine(text=text):
                 return self._submit(text.strip())
-            case Key.END:
+            case EditorKey.END:
                 return True
-            case Key.INTERRUPT:
+            case EditorKey.INTERRUPT:
                 return self._interrupt()
-            case Key.REDRAW:
+            case EditorKey.REDRAW:
                 self._screen.clear()
         return False
 

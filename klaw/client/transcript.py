@@ -4,11 +4,21 @@ from klaw.client.activity import tool_text
 from klaw.client.ask import ShownAnswer
 from klaw.client.attach import label
 from klaw.client.cite import sources
-from klaw.client.events import Connected, Disconnected, Event
+from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event
 from klaw.client.questions import ENDINGS, Questions, local_time, question_text
 from klaw.client.screen import Screen, Style
 from klaw.domain.message import Kind
-from klaw.wire.frames import Approval, ApprovalEnded, ChatMessage, Delta, Error, Notice, Status, Stopped, Tool
+from klaw.wire.frames import (
+    ApprovalEndedFrame,
+    ApprovalFrame,
+    Delta,
+    Error,
+    MessageFrame,
+    Notice,
+    Status,
+    StoppedFrame,
+    Tool,
+)
 
 PROMPT = "> "
 _ALIKE = 48
@@ -16,7 +26,7 @@ _ALIKE = 48
 BUSY_STATES = frozenset({"waiting", "thinking", "answering"})
 
 
-class Transcript:
+class ScreenTranscript:
     """The text of one chat.
 
     Args:
@@ -59,7 +69,7 @@ class Transcript:
         """Something that the client itself has to say."""
         self._screen.line(f"[{text}]", Style.FAINT)
 
-    def _connected(self, connected: Connected) -> None:
+    def _connected(self, connected: ConnectedEvent) -> None:
         if connected.again:
             self.say("connected again")
         current = {part.code: part.text for part in connected.welcome.degraded}
@@ -73,32 +83,32 @@ class Transcript:
         if getattr(event, "chat", None) not in (None, self._chat):
             return
         match event:
-            case ChatMessage():
+            case MessageFrame():
                 self.entry(event)
             case Delta():
                 self._delta(event)
             case Tool(state="started" | "failed"):
                 self.say(tool_text(event) if event.state == "started" else f"{event.name} failed")
-            case Approval() | ApprovalEnded():
+            case ApprovalFrame() | ApprovalEndedFrame():
                 self._question(event)
             case Status():
                 self._status(event)
             case Error():
                 self._error(event)
-            case Stopped():
+            case StoppedFrame():
                 self._stopped(event)
             case Notice():
                 self._notice(event)
-            case Disconnected():
+            case DisconnectedEvent():
                 self.questions.forget()
                 self.say("connection lost; trying to get it back")
-            case Connected():
+            case ConnectedEvent():
                 self._connected(event)
             case _:
                 pass
 
-    def _question(self, event: Approval | ApprovalEnded) -> None:
-        if isinstance(event, Approval):
+    def _question(self, event: ApprovalFrame | ApprovalEndedFrame) -> None:
+        if isinstance(event, ApprovalFrame):
             self.questions.asked(event)
         elif self.questions.ended(event):
             self.say(ENDINGS.get(event.outcome, event.outcome))
@@ -109,7 +119,7 @@ class Transcript:
         if approval is not None:
             self._screen.line(question_text(approval), Style.ALARM)
 
-    def entry(self, entry: ChatMessage) -> None:
+    def entry(self, entry: MessageFrame) -> None:
         """Show a stored message, unless it stands there already."""
         if entry.role == "user":
             if entry.id in self._mine:
@@ -127,7 +137,7 @@ class Transcript:
         elif entry.role == "assistant":
             self._answered(entry)
 
-    def _answered(self, entry: ChatMessage) -> None:
+    def _answered(self, entry: MessageFrame) -> None:
         """An answer, or what was said before a tool call: the answer goes on behind that."""
         answer = self._answer if self._answer is not None and entry.turn == self._answer.turn else None
         rest = entry.content if answer is None else answer.rest(entry.content)
@@ -168,7 +178,7 @@ class Transcript:
         if status.ended == "stopped":
             self.say("stopped")
 
-    def _stopped(self, stopped: Stopped) -> None:
+    def _stopped(self, stopped: StoppedFrame) -> None:
         self.busy = False
         if not stopped.running:
             self.say("nothing to stop")

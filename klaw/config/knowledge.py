@@ -1,4 +1,4 @@
-"""The keys of engine.json for knowledge bases."""
+"""The keys of engine.yaml for knowledge bases."""
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 

@@ -1,4 +1,4 @@
-"""The keys of engine.json for models: which does which work, and the services and the built-in model that run them."""
+"""The keys of engine.yaml for models: which does which work, and the services and the built-in model that run them."""
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 

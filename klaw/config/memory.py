@@ -1,4 +1,4 @@
-"""The keys of engine.json for what of the past goes into a request: recall, the window, summaries, topics, vectors."""
+"""The keys of engine.yaml for what of the past goes into a request: recall, the window, summaries, topics, vectors."""
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 

@@ -18,8 +18,8 @@ from klaw.errors import ConfigError
 SOCKET_PATH_MAX_BYTES = 107
 """What ``sun_path`` of a unix socket holds on Linux, without the closing NUL."""
 
-CONFIG_NAMES = ("engine.json", "engine.yaml", "engine.yml")
-"""All are read alike: YAML, of which JSON is a part. The first that is there counts."""
+CONFIG_NAMES = ("engine.yaml", "engine.yml", "engine.json")
+"""All are read as YAML, of which JSON is a part. The first that exists counts; ``engine.json`` is the old name."""
 
 NAME_MAX_BYTES = 120
 """Longest folder name that ``encode_name`` makes; leaves room for suffixes under the usual limit of 255."""
@@ -33,7 +33,7 @@ class Paths:
     """All places of one Klaw installation, absolute. Nothing is created here; see ``ensure_private_dir``."""
 
     config_dir: Path
-    """Holds ``engine.json`` (or ``engine.yaml``)."""
+    """Holds ``engine.yaml``."""
     data_dir: Path
     """What must never be lost: the conversation logs and the database."""
     state_dir: Path
@@ -121,7 +121,7 @@ USERS_FOLDER = "users"
 
 
 def below_of_user(user: UserId, name: str) -> str:
-    """The path of a user's own file, relative to the workspace or the data folder; for ``config.guarded``."""
+    """The path of a user's own file, relative to the workspace or the data folder; for ``config.safe_open``."""
     return name if user == LOCAL_USER else f"{USERS_FOLDER}/{encode_name(user)}/{name}".rstrip("/")
 
 

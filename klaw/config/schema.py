@@ -1,4 +1,4 @@
-"""Every key of engine.json, with its default, its meaning and its rule. Attribute names carry units (``_s``, ``_ms``).
+"""Every key of engine.yaml, with its default, its meaning and its rule. Attribute names carry units (``_s``, ``_ms``).
 
 Values only: ``load`` reads the file. Rules between keys of one section are its ``mistakes``.
 """

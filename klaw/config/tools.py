@@ -1,4 +1,4 @@
-"""The keys of engine.json for tools and MCP servers. What reaches out of Klaw is off."""
+"""The keys of engine.yaml for tools and MCP servers. What reaches out of Klaw is off."""
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 

@@ -15,9 +15,11 @@ from klaw.doctor.judge import Finding, Level, ok, problem
 from klaw.doctor.places import Server
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
-from klaw.store import checkup
-from klaw.store.checkup import kept_checked, topics_checked
-from klaw.store.rebuild.logcheck import LogReport, read_logs
+from klaw.store import migrations
+from klaw.store.engine import connect, meta
+from klaw.store.kinds import inventory, soundness, topic_vectors
+from klaw.store.rebuild.logcheck import LogReport, lacking, read_logs
+from klaw.store.search import coverage, vectors
 from klaw.store.store import read_offline
 
 SECOND_LOOK_S = 1.0
@@ -93,7 +95,7 @@ def _check_data(
             done.findings.append(problem("database", text, todo))
         return None, None
     try:
-        schema = read_offline(paths.database, checkup.schema)
+        schema = read_offline(paths.database, migrations.schema)
     except StorageError as error:
         done.findings.append(problem("database", str(error), judge.REBUILD))
         return None, None
@@ -106,7 +108,7 @@ def _check_data(
         if not damaged:  # else what it seems to have proves nothing about the logs
             settled = _check_tails(done, paths, logs, running=running)
             done.findings += check_files(paths, whole=whole, running=running, settled=settled)
-        return stored, read_offline(paths.database, checkup.newest_time)
+        return stored, read_offline(paths.database, inventory.newest_time)
     except StorageError as error:
         done.findings.append(problem("database", str(error), judge.REBUILD))
         return stored, None
@@ -118,7 +120,7 @@ def _in_database(paths: Paths, logs: LogReport) -> int:
     if not any(gaps.values()):
         return 0
     try:
-        return read_offline(paths.database, checkup.has_any, gaps)
+        return read_offline(paths.database, inventory.messages_between, gaps)
     except StorageError:
         return 0  # missing, damaged or of another schema: told below
 
@@ -126,7 +128,7 @@ def _in_database(paths: Paths, logs: LogReport) -> int:
 def _check_integrity(done: Checkup, paths: Paths, *, whole: bool) -> bool:
     """Returns whether the file is damaged."""
     try:
-        complaints = read_offline(paths.database, checkup.complaints, whole=whole)
+        complaints = read_offline(paths.database, connect.complaints, whole=whole)
     except StorageError as error:
         complaints = [str(error)]
     done.findings += judge.judge_integrity(complaints, whole=whole)
@@ -137,7 +139,10 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
     """Both indexes against the messages. Returns the id of the stored model."""
     window, min_tokens = config.context.sliding_window, config.auto_rag.min_message_tokens
     try:
-        covered = read_offline(paths.database, checkup.covered, window, min_tokens)
+        if not read_offline(paths.database, vectors.has_table):
+            done.findings.append(problem("vectors", "their table is gone", judge.REBUILD))
+            return None
+        covered = read_offline(paths.database, coverage.look_at_all, window, min_tokens)
     except StorageError as error:
         done.findings.append(problem("covered", f"cannot be counted: {error}", judge.REBUILD))
         return None
@@ -147,36 +152,26 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
         judge.judge_covered(covered),
     ]
     done.chats = judge.chat_counts(covered)
-    try:
-        done.findings.append(judge.judge_topics(read_offline(paths.database, topics_checked)))
-    except StorageError as error:
-        done.findings.append(problem("topics", f"cannot be read: {error}", judge.REBUILD))
-    try:
-        done.findings += judge.judge_kept(read_offline(paths.database, kept_checked))
-    except StorageError as error:
-        done.findings.append(problem("facts", f"they, or people, cannot be read: {error}", judge.REBUILD))
+    for noun in soundness.FAULTS:
+        try:
+            found = read_offline(paths.database, soundness.check, noun)
+            waiting = read_offline(paths.database, topic_vectors.count_unembedded) if noun == "topics" else None
+            done.findings.append(judge.judge_rows(noun, found, waiting=waiting))
+        except StorageError as error:
+            done.findings.append(problem(noun, f"cannot be read: {error}", judge.REBUILD))
     return covered.model
 
 
 def _check_tails(done: Checkup, paths: Paths, logs: LogReport, *, running: bool) -> bool:
     """The logs were read before the database: of a running server the database has at least what they had. Returns
     whether it has all that was acknowledged."""
-    unknown, others = _unknown(paths, logs)
-    if running and (unknown or any(others.values())):
+    missing = read_offline(paths.database, lacking, logs)
+    if running and missing.any:
         time.sleep(SECOND_LOOK_S)  # the writer may have been between log and database
-        unknown, others = _unknown(paths, logs)
-    last_seqs = read_offline(paths.database, checkup.last_seqs) if not running else {}
-    change, entry = read_offline(paths.database, checkup.last_changes)
-    found = judge.judge_tails(logs, unknown, others, last_seqs, last_change=change, last_entry=entry, running=running)
+        missing = read_offline(paths.database, lacking, logs)
+    last_seqs = read_offline(paths.database, inventory.last_seqs) if not running else {}
+    change = read_offline(paths.database, inventory.last_numbers)["change"]
+    entry = read_offline(paths.database, meta.last_entry)
+    found = judge.judge_tails(logs, missing, last_seqs, last_change=change, last_entry=entry, running=running)
     done.findings.append(found)
     return found.level is Level.OK and (running or not logs.pending_lines)
-
-
-def _unknown(paths: Paths, logs: LogReport) -> tuple[Mapping[ChatId, int], Mapping[str, int]]:
-    """What of the logs the database lacks: messages by chat, and how many of everything else."""
-    messages = read_offline(paths.database, checkup.unknown_messages, logs.messages)
-    return messages, {
-        "turn": read_offline(paths.database, checkup.unknown_turns, logs.turns),
-        "run": read_offline(paths.database, checkup.unknown_runs, logs.runs),
-        "memory change": read_offline(paths.database, checkup.lacks_entries, logs.entries),
-    }

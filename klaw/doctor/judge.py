@@ -8,9 +8,11 @@ import attrs
 
 from klaw.domain.names import ChatId
 from klaw.domain.text import plural
-from klaw.store.checkup import Covered, KeptChecked, Schema, TopicsChecked
 from klaw.store.engine.set_aside import FOLDER
-from klaw.store.rebuild.logcheck import LogReport
+from klaw.store.kinds.soundness import Checked, Soundness
+from klaw.store.migrations import Schema
+from klaw.store.rebuild.logcheck import Lacking, LogReport
+from klaw.store.search.coverage import WholeLook
 
 REBUILD = "stop the server and run `klaw reindex --accept-differences`: it makes the database again from the logs"
 BY_ITSELF = "a running server repairs it automatically; if it does not"
@@ -89,7 +91,7 @@ def judge_integrity(complaints: Sequence[str], *, whole: bool) -> list[Finding]:
     return found
 
 
-def judge_full_text(covered: Covered) -> Finding:
+def judge_full_text(covered: WholeLook) -> Finding:
     """Full text against messages."""
     damage = covered.damage
     if covered.stray_texts:
@@ -105,11 +107,9 @@ def judge_full_text(covered: Covered) -> Finding:
     return ok("full_text", f"{plural(rows, 'message')} can be found by {'its' if rows == 1 else 'their'} words")
 
 
-def judge_vectors(covered: Covered, *, enabled: bool) -> Finding:
+def judge_vectors(covered: WholeLook, *, enabled: bool) -> Finding:
     """Vectors against messages and their marks."""
     damage = covered.damage
-    if covered.vector_table_missing:
-        return problem("vectors", "their table is gone although a model is on record", REBUILD)
     if covered.stray_vectors:
         text = f"{plural(covered.stray_vectors, 'vector')} stand under another chat than their message"
         return problem("vectors", text, REBUILD)
@@ -129,40 +129,21 @@ def judge_vectors(covered: Covered, *, enabled: bool) -> Finding:
     return ok("vectors", text)
 
 
-def judge_topics(found: TopicsChecked) -> Finding:
-    """Topics against their messages, vectors and full text."""
-    flaws = found.flaws
-    counts = {
-        "messages belong to a topic that is gone": flaws.homeless,
-        "messages are in a topic of another user or chat": flaws.strangers,
-        "messages have a topic and are of a kind without": found.misfits,
-        "topics do not say what their messages are": flaws.spans,
-        "vectors are of no topic": flaws.vectors,
-        "topics are not in full text": found.unindexed,
-        "rows of full text are of no topic": found.orphans,
-        "topics are there and on the list of those that are gone": found.returned,
-    }
-    if faults := _faults(counts):
-        return problem("topics", faults, REBUILD)
-    if not found.topics:
-        return ok("topics", "there are none")
-    return ok("topics", f"{plural(found.topics, 'topic')} in order, {found.waiting} wait for a vector")
+def judge_rows(noun: Checked, found: Soundness, *, waiting: int | None = None) -> Finding:
+    """A noun's rows against each other, their history and their indexes.
+
+    Args:
+        waiting: how many wait for a vector.
+    """
+    if text := _faults(found.faults):
+        return problem(noun, text, REBUILD)
+    if not found.count:
+        return ok(noun, "there are none")
+    count = f"{found.count} known" if noun == "people" else plural(found.count, noun.removesuffix("s"))
+    return ok(noun, f"{count}, in order" if waiting is None else f"{count} in order, {waiting} wait for a vector")
 
 
-def judge_kept(found: KeptChecked) -> list[Finding]:
-    """Facts and people against their history."""
-
-    def of_history(name: str, text: str, number: int, faults: Mapping[str, int]) -> Finding:
-        said = _faults(faults)
-        return problem(name, said, REBUILD) if said else ok(name, f"{text}, in order" if number else "there are none")
-
-    return [
-        of_history("facts", plural(found.facts, "fact"), found.facts, found.fact_faults),
-        of_history("people", f"{found.people} known", found.people, found.person_faults),
-    ]
-
-
-def judge_covered(covered: Covered) -> Finding:
+def judge_covered(covered: WholeLook) -> Finding:
     """The invariant itself, with the messages that break it."""
     lost = {chat: covered.tallies[chat].uncovered(start) for chat, start in covered.window_starts.items()}
     total = sum(lost.values())
@@ -186,7 +167,7 @@ def judge_covered(covered: Covered) -> Finding:
     )
 
 
-def chat_counts(covered: Covered) -> dict[ChatId, dict[str, Any]]:
+def chat_counts(covered: WholeLook) -> dict[ChatId, dict[str, Any]]:
     """The counts of each chat, those with something uncovered first."""
     counted = {
         chat: {
@@ -268,8 +249,7 @@ def _span(gap: tuple[int, int]) -> str:
 
 def judge_tails(
     report: LogReport,
-    unknown: Mapping[ChatId, int],
-    others: Mapping[str, int],
+    missing: Lacking,
     last_seqs: Mapping[ChatId, int],
     *,
     last_change: int = 0,
@@ -280,8 +260,7 @@ def judge_tails(
 
     Args:
         report: what was read of the logs, before the database.
-        unknown: messages of the logs that the database lacks, by chat.
-        others: turns, runs and changes of memory likewise, by their word.
+        missing: what of it the database lacks.
         last_seqs: the newest message of each chat in the database.
         last_change: the newest change of a run there.
         last_entry: the newest entry of the memory journal there.
@@ -300,8 +279,9 @@ def judge_tails(
             f"the database has newer messages than the logs of {listed(ahead)}",
             "restore the folder conversations/ from a backup: lines are missing, and a rebuild would lose them",
         )
-    if unknown or any(others.values()):
-        counts = {"message": sum(unknown.values()), "turn": 0, **others}
+    if missing.any:
+        unknown = missing.messages
+        counts = {"message": sum(unknown.values()), "turn": 0, **missing.others}
         parts = [plural(count, word) for word, count in counts.items() if count or word in ("message", "turn")]
         what = f"{', '.join(parts[:-1])} and {parts[-1]} of the logs"
         where = f" ({listed(list(unknown))})" if unknown else ""

@@ -14,13 +14,13 @@ import attrs
 from klaw.actor.clock import EARLIEST, from_iso, iso
 from klaw.backup import folder as backups
 from klaw.config.load import load, unresolved_secrets
-from klaw.config.owner import belongs_to, not_usable
 from klaw.config.paths import Paths
+from klaw.config.run_as import belongs_to, not_usable
 from klaw.config.schema import EngineConfig
 from klaw.doctor.judge import Finding, listed, ok, problem, warning
 from klaw.domain.text import plural
 from klaw.errors import INSTALL_AGAIN, ConfigError, ModelError
-from klaw.gateway.auth import load_access, tokens_file
+from klaw.gateway.tokens import load_access, tokens_file
 from klaw.memory.embed.passage import vectors_id
 from klaw.models.manifest import MANIFEST_FILE, find_damage, load_manifest
 from klaw.store.engine.commit_log import COMMIT_LOG

@@ -42,6 +42,9 @@ def instant(text: str) -> str:
     return text
 
 
+MOST_ON_PAGE = 200
+"""Messages on a page of a chat."""
+
 Instant: TypeAlias = Annotated[str, Check(instant)]
 """ISO-8601, UTC with milliseconds where Klaw made it."""
 

@@ -14,11 +14,11 @@ import attrs
 import structlog
 import trio
 
-from klaw.chats.directory import ChatDirectory
+from klaw.chats.directory import ChatDirectory, at_rest
 from klaw.domain.events import Approval, ApprovalAsked, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
-from klaw.gateway.answers import StoredOnce, approval_text, at_rest, chat_status, event_texts, message_text
+from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
 from klaw.gateway.hub import ChatEvent, Hub, Subscriber
 from klaw.gateway.outbox import Outbox
 from klaw.store.kinds.messages import Appended
@@ -62,7 +62,7 @@ class _Cursor:
 
 
 @attrs.define
-class _Expected:
+class _PendingAck:
     """A message of this connection without an ack yet."""
 
     count: int = 0
@@ -101,7 +101,7 @@ class Delivery:
         self._overflow = overflow
         self._cursors: dict[ChatId, _Cursor] = {}
         self._behind: OrderedDict[ChatId, _Cursor] = OrderedDict()
-        self._expected: dict[tuple[ChatId, str], _Expected] = {}
+        self._expected: dict[tuple[ChatId, str], _PendingAck] = {}
         """Messages of this connection without an ack yet."""
         self._announced: dict[ChatId, int] = {}
         """Watches that were asked for and have not been carried out yet."""
@@ -206,7 +206,7 @@ class Delivery:
 
     def expect(self, chat: ChatId, message_id: str) -> None:
         """From now on this message, when it is stored, goes out as ``ack``."""
-        self._expected.setdefault((chat, message_id), _Expected()).count += 1
+        self._expected.setdefault((chat, message_id), _PendingAck()).count += 1
 
     def give_up(self, chat: ChatId, message_id: str) -> None:
         """One sending of this message failed."""

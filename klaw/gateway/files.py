@@ -4,10 +4,8 @@ import trio
 
 from klaw.domain.names import UserId
 from klaw.errors import ProtocolError
-from klaw.gateway.answers import frame_of
 from klaw.store.attachments import DISCARD_S, Attachments, Draft
-from klaw.wire.files import FETCH_BYTES, Fetch, Fetched, Upload, Uploaded
-from klaw.wire.frames import FileFrame
+from klaw.wire.files import FETCH_BYTES, FetchedFrame, FetchFrame, FileOfMessage, UploadedFrame, UploadFrame
 
 
 class Files:
@@ -27,11 +25,11 @@ class Files:
                 async with self._alone:
                     await self._discard()
 
-    async def answer(self, frame: FileFrame) -> Uploaded | Fetched:
+    async def answer(self, frame: UploadFrame | FetchFrame) -> UploadedFrame | FetchedFrame:
         """Raises as ``upload`` and ``fetch``."""
-        return await (self.upload(frame) if isinstance(frame, Upload) else self.fetch(frame))
+        return await (self.upload(frame) if isinstance(frame, UploadFrame) else self.fetch(frame))
 
-    async def upload(self, frame: Upload) -> Uploaded:
+    async def upload(self, frame: UploadFrame) -> UploadedFrame:
         """Take a piece; with the last one the file is durable.
 
         Raises:
@@ -51,19 +49,19 @@ class Files:
             try:
                 await self._attachments.add(draft, frame.data)
                 if frame.last:
-                    file = frame_of(await self._attachments.finish(draft))
+                    file = FileOfMessage.of(await self._attachments.finish(draft))
                 goes_on = not frame.last
             finally:
                 if not goes_on:
                     with trio.move_on_after(DISCARD_S, shield=True):
                         await self._discard()
-            return Uploaded(bytes=draft.size, file=file, ref=frame.ref)
+            return UploadedFrame(bytes=draft.size, file=file, ref=frame.ref)
 
-    async def fetch(self, frame: Fetch) -> Fetched:
+    async def fetch(self, frame: FetchFrame) -> FetchedFrame:
         """A piece of a file. Raises AttachmentRefused: ``unknown_file``."""
         found = await self._attachments.find(self._user, frame.sha256)
         data = await self._attachments.read(self._user, frame.sha256, frame.offset, FETCH_BYTES)
-        return Fetched(
+        return FetchedFrame(
             sha256=frame.sha256, media_type=found.type, bytes=found.bytes, offset=frame.offset, data=data, ref=frame.ref
         )
 

@@ -19,11 +19,11 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from klaw.actor.failure import let_go
 from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
-from klaw.gateway.access import Place, admit, passed_on
-from klaw.gateway.admission import AT_ONCE_S, Connection, TokenBucket, UserAllowance
-from klaw.gateway.auth import Grant
+from klaw.gateway.connection_limits import AT_ONCE_S, Connection, TokenBucket, UserAllowance
+from klaw.gateway.origin_check import Endpoints, admit, passed_on
 from klaw.gateway.services import HttpConnection, Services
-from klaw.gateway.session import Session
+from klaw.gateway.session import ClientSession
+from klaw.gateway.tokens import Grant
 
 MAX_HEAD_BYTES = 16_384
 _READ_BYTES = 4096
@@ -124,9 +124,9 @@ async def serve_stream(
     services: Services,
     session_id: str,
     *,
-    place: Place,
+    place: Endpoints,
     admitted: Connection,
-    on_session: Callable[[Session | None], None],
+    on_session: Callable[[ClientSession | None], None],
     log_in: Callable[[UserId], UserAllowance | None],
 ) -> None:
     """Serve one connection until it ends. The stream is left to the caller to close.
@@ -137,7 +137,7 @@ async def serve_stream(
         place: where it comes from.
         admitted: its place among all connections.
         on_session: told of the session before it runs; of None where the connection speaks HTTP.
-        log_in: see ``Session``.
+        log_in: see ``ClientSession``.
     """
     timeout_s = services.config.hello_timeout_s
     head = None
@@ -176,7 +176,7 @@ async def serve_stream(
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         return
     assert ws.connection is not None  # since it was accepted
-    session = Session(
+    session = ClientSession(
         connection, ws.connection, session_id, services, grant=grant, loopback=place.loopback, log_in=log_in
     )
     on_session(session)
@@ -184,7 +184,7 @@ async def serve_stream(
     await linger(stream)
 
 
-def _admit(head: RequestHead, services: Services, place: Place) -> Grant | None:
+def _admit(head: RequestHead, services: Services, place: Endpoints) -> Grant | None:
     """What the request's headers allow; None if hello has to bring a token.
 
     Raises:

@@ -16,7 +16,7 @@ from wsproto.connection import Connection, ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 from wsproto.utilities import LocalProtocolError
 
-from klaw.gateway.admission import TokenBucket
+from klaw.gateway.connection_limits import TokenBucket
 from klaw.gateway.outbox import Outbox
 from klaw.wire.codec import encode
 from klaw.wire.frames import ServerFrame
@@ -119,7 +119,11 @@ class WebSocketLink:
 
     def put(self, frame: ServerFrame) -> None:
         """Queue a frame that must not be lost: a client without room for it is dropped."""
-        if not self.outbox.put(encode(frame)):
+        self.put_text(encode(frame))
+
+    def put_text(self, text: str) -> None:
+        """``put`` of a frame that is encoded already."""
+        if not self.outbox.put(text):
             self.drop_slow()
 
     def drop_slow(self) -> None:

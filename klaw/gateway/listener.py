@@ -21,11 +21,11 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.errors import CannotListen, ConfigError, Problem
-from klaw.gateway.access import Place, is_loopback
-from klaw.gateway.admission import Admission, Arrival, Connection
+from klaw.gateway.connection_limits import Admission, Arrival, Connection
 from klaw.gateway.handshake import respond, serve_stream
+from klaw.gateway.origin_check import Endpoints, is_loopback
 from klaw.gateway.services import Services
-from klaw.gateway.session import Session, SessionReport
+from klaw.gateway.session import ClientSession, SessionReport
 
 STOP_S = 5.0
 """How long sessions get to say goodbye."""
@@ -63,7 +63,7 @@ class Gateway:
         self.mailbox: Mailbox[Ping] = Mailbox("gateway", 16)  # filled by the watchdog; full means it hangs
         self._services = services
         self._on_listening = on_listening
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, ClientSession] = {}
         self._http: set[str] = set()
         """Connections that speak HTTP."""
         self._numbers = itertools.count(1)
@@ -226,7 +226,7 @@ class Gateway:
         except OSError:
             return  # gone already
 
-        def keep(session: Session | None) -> None:
+        def keep(session: ClientSession | None) -> None:
             self._arriving.discard(arriving)
             if session is not None:
                 self._sessions[session_id] = session
@@ -243,7 +243,7 @@ class Gateway:
                     connection,
                     self._services,
                     session_id,
-                    place=Place.of(self._services.config, peer=peer, local=local),
+                    place=Endpoints.of(self._services.config, peer=peer, local=local),
                     admitted=admitted,
                     on_session=keep,
                     log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),

@@ -17,7 +17,7 @@ AT_ONCE_CHARS = 16_384
 
 
 @attrs.define
-class _Pieces:
+class _JoinedDeltas:
     """Pieces of one answer that follow each other, waiting as one frame."""
 
     chat: str
@@ -30,7 +30,7 @@ class _Pieces:
         return encode(Delta(chat=self.chat, turn=self.turn, offset=self.offset, text="".join(self.texts)))
 
 
-def _length(frame: str | _Pieces) -> int:
+def _length(frame: str | _JoinedDeltas) -> int:
     return len(frame) if isinstance(frame, str) else frame.length
 
 
@@ -54,8 +54,8 @@ class Outbox:
         self._max_chars = max_chars
         self._chars = 0
         self.high_water = 0
-        self._frames: deque[str | _Pieces] = deque()
-        self._open_pieces: dict[str, _Pieces] = {}
+        self._frames: deque[str | _JoinedDeltas] = deque()
+        self._open_pieces: dict[str, _JoinedDeltas] = {}
         """By chat: the last queued frame of that chat, if it is a delta."""
         self._control = b""
         self._closed = False
@@ -90,7 +90,7 @@ class Outbox:
             pieces.length += len(text)
             self._chars += len(text)
             return True
-        pieces = _Pieces(chat, turn, offset, len(text), [text])
+        pieces = _JoinedDeltas(chat, turn, offset, len(text), [text])
         self._open_pieces[chat] = pieces
         return self._append(pieces)
 
@@ -128,7 +128,7 @@ class Outbox:
         while self._frames and chars < AT_ONCE_CHARS:
             frame = self._frames.popleft()
             chars += _length(frame)
-            if isinstance(frame, _Pieces):
+            if isinstance(frame, _JoinedDeltas):
                 if self._open_pieces.get(frame.chat) is frame:
                     del self._open_pieces[frame.chat]
                 frame = frame.encode()
@@ -146,7 +146,7 @@ class Outbox:
             self._chars = 0
         self._takers.unpark_all()
 
-    def _append(self, frame: str | _Pieces) -> bool:
+    def _append(self, frame: str | _JoinedDeltas) -> bool:
         if self._closed:
             return True
         length = _length(frame)

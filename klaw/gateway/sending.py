@@ -15,8 +15,8 @@ from klaw.actor.mailbox import Reply, answer_within
 from klaw.chats.directory import ChatDirectory
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import ActorTooSlow
-from klaw.gateway.answers import refusal, with_marks
 from klaw.gateway.delivery import Delivery
+from klaw.gateway.refusals import error_frame
 from klaw.store.kinds.messages import Appended
 from klaw.wire.frames import Error, Send
 
@@ -134,7 +134,7 @@ class Sending:
         """Nothing more is to be done for the first message of its chat."""
         if error is not None:
             self._delivery.give_up(chat_id(self._user, frame.chat), frame.id)
-            self._put_error(with_marks(refusal(error), frame))
+            self._put_error(error_frame(error, frame))
         self._under_way.pop(frame.chat, None)
         self._queues[frame.chat].popleft()
         self.in_flight -= 1

@@ -1,7 +1,7 @@
 """What every connection of the gateway needs, and what is behind those that speak HTTP."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 import attrs
 import trio
@@ -10,10 +10,12 @@ from klaw.actor.clock import Clock
 from klaw.chats.directory import ChatDirectory
 from klaw.config.schema import GatewayConfig
 from klaw.domain.names import UserId
-from klaw.gateway.access import Place
-from klaw.gateway.admission import Connection, TokenBucket, UserAllowance
-from klaw.gateway.auth import Authenticator
+from klaw.gateway.connection_limits import Connection, TokenBucket, UserAllowance
 from klaw.gateway.hub import Hub
+from klaw.gateway.origin_check import Endpoints
+from klaw.gateway.tokens import Authenticator
+from klaw.operations.handler import Caller
+from klaw.operations.perform import Call
 from klaw.store.attachments import Attachments
 from klaw.toolbox.approvals import Approvals
 
@@ -23,7 +25,7 @@ class HttpConnection:
     """A connection that speaks HTTP, for the doors behind it."""
 
     id: str
-    place: Place
+    place: Endpoints
     log_in: Callable[[UserId], UserAllowance | None]
     """To be told of the user at the first good request: see ``Session``."""
     pace: TokenBucket
@@ -32,6 +34,22 @@ class HttpConnection:
     """Its place among all connections."""
     user: UserId | None = None
     allowance: UserAllowance | None = None
+    operator: bool = False
+    """It is of the admin socket: the operator asks, without a token and without limits."""
+
+    @classmethod
+    def of_operator(cls) -> "HttpConnection":
+        """A connection of the admin socket."""
+        now, much = trio.current_time(), 1 << 40
+        return cls(
+            id="admin",
+            place=Endpoints(loopback=True, own_hosts=frozenset()),
+            log_in=lambda _user: None,
+            pace=TokenBucket(much, much, now),
+            admitted=Connection("admin", drop=lambda: None, has_unread=lambda: False, arrived_at=now, wait_s=0.0),
+            allowance=UserAllowance(much, much, now),
+            operator=True,
+        )
 
 
 class HttpDoor(Protocol):
@@ -57,5 +75,7 @@ class Services:
     approvals: Approvals
     attachments: Attachments
     clock: Clock
+    perform: Callable[[Call, Caller], Awaitable[dict[str, Any]]]
+    """Carries out an operation: ``operations.perform`` with the server's parts."""
     http: HttpDoor | None = None
     """None: WebSockets only."""

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import attrs
 import structlog
@@ -20,34 +21,44 @@ from klaw.domain.events import Noticed
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
-from klaw.gateway.admission import TokenBucket, UserAllowance
-from klaw.gateway.answers import StoredOnce, refusal, with_marks
-from klaw.gateway.auth import Grant
+from klaw.gateway.answers import StoredOnce
+from klaw.gateway.connection_limits import TokenBucket, UserAllowance
 from klaw.gateway.delivery import MAX_WATCHED, Delivery
 from klaw.gateway.files import Files
 from klaw.gateway.hub import ChatEvent
 from klaw.gateway.link import Close, WebSocketLink
-from klaw.gateway.requests import answer
+from klaw.gateway.refusals import error_frame, with_marks
 from klaw.gateway.sending import ANSWER_S, Sending
 from klaw.gateway.services import Services
-from klaw.wire.codec import byte_size, decode_client
+from klaw.gateway.tokens import Grant
+from klaw.operations.handler import Caller
+from klaw.operations.operation import OperationError
+from klaw.operations.perform import read_call
+from klaw.wire.codec import byte_size, decode_client, encode
+from klaw.wire.files import FetchFrame, UploadFrame
 from klaw.wire.frames import (
+    MAX_RESULT_CHARS,
     PROTOCOL_VERSION,
-    ApprovalEnded,
+    ApprovalEndedFrame,
     Approve,
+    CallFrame,
     ClientFrame,
     Error,
-    FileFrame,
     Hello,
     Notice,
     RequestFrame,
+    ResultFrame,
     Send,
+    Stop,
+    StoppedFrame,
     Watch,
     Welcome,
 )
 
 MAX_REQUESTS = 16
-"""Requests of one connection that are being answered; more are refused as ``busy``."""
+"""Calls and other requests of one connection that are being answered; more are refused as ``busy``."""
+RESULT_SHARE = 0.5
+"""A result waits until less than this share of the outbox is taken: calls of a client that does not read stay open."""
 MAX_CLIENT_NAME = 64
 MAX_PAUSE_S = 1.0
 """Longest pause of reading after a frame that came too soon: pings wait as long."""
@@ -56,7 +67,9 @@ LOCAL_REFUSED = (
     "connections from this machine need a token now: make one with 'klaw token add local' and give it as $KLAW_TOKEN,"
     " or let this machine in without one with 'klaw token allow-local'"
 )
-_TOO_MANY = Error(code="busy", message="too many requests without an answer; ask again a little later", retryable=True)
+_TOO_MANY = Error(
+    code="busy", message=f"at most {MAX_REQUESTS} requests of a connection wait for their answers", retryable=True
+)
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -82,7 +95,7 @@ class SessionReport:
     """Messages that are being stored."""
 
 
-class Session:
+class ClientSession:
     """Serves one WebSocket; a ``hub.Subscriber``.
 
     Args:
@@ -122,7 +135,7 @@ class Session:
         )
         self._bucket = TokenBucket(config.messages_per_second, config.burst, now)
         self._log_in = log_in
-        self._talk: _Talk | None = None
+        self._talk: _Conversation | None = None
         self._client: str | None = None
 
     async def run(self) -> None:
@@ -205,7 +218,8 @@ class Session:
         if not isinstance(frame, Hello):
             return None
         if frame.version != PROTOCOL_VERSION:
-            text = f"this server speaks version {PROTOCOL_VERSION} of the protocol"
+            old = "client" if frame.version < PROTOCOL_VERSION else "server"
+            text = f"the server speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: update the {old}"
             self._refuse(Error(code="wrong_version", message=text), Close.WRONG_VERSION)
         elif not self._authenticate(frame.token):
             self._refuse(Error(code="unauthorized", message=self._needs_token(frame.token)), Close.UNAUTHORIZED)
@@ -224,7 +238,7 @@ class Session:
             return LOCAL_REFUSED
         return "a valid token is needed, in the Authorization header or in hello"
 
-    def _begin(self, user: UserId, allowance: UserAllowance, nursery: trio.Nursery) -> "_Talk":
+    def _begin(self, user: UserId, allowance: UserAllowance, nursery: trio.Nursery) -> "_Conversation":
         services = self._services
         delivery = Delivery(
             user=user,
@@ -237,7 +251,7 @@ class Session:
         )
         sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put, nursery=nursery)
         files = Files(user, services.attachments)
-        self._talk = _Talk(user, allowance, delivery, sending, files, nursery)
+        self._talk = _Conversation(user, allowance, delivery, sending, files, nursery)
         self._link.put(
             Welcome(
                 version=PROTOCOL_VERSION,
@@ -253,7 +267,7 @@ class Session:
         log.info("client_connected", client=self._client)
         return self._talk
 
-    async def _take(self, data: str | bytes, talk: "_Talk") -> float:
+    async def _take(self, data: str | bytes, talk: "_Conversation") -> float:
         """Handle a frame without waiting, except while a large one is read: whatever takes time is handed to a task.
         Returns how many seconds to wait before the next one."""
         if not self._still_allowed():
@@ -265,7 +279,7 @@ class Session:
             self._carry_out(frame, wait_s, talk)
         return wait_s
 
-    def _carry_out(self, frame: ClientFrame, wait_s: float, talk: "_Talk") -> None:
+    def _carry_out(self, frame: ClientFrame, wait_s: float, talk: "_Conversation") -> None:
         if wait_s > 0:
             text = "too many frames; nothing was done"
             wait_ms = math.ceil(wait_s * 1000)
@@ -295,22 +309,41 @@ class Session:
             return await read_input(len(data), partial(decode_client, data, most, first=first))
         except ProtocolError as error:
             close = Close.FRAME_TOO_LARGE if error.close else Close.HELLO_FIRST if first else None
-            self._refuse(refusal(error), close)
+            self._refuse(error_frame(error), close)
             return None
 
-    async def _handle(self, frame: RequestFrame | FileFrame, talk: "_Talk") -> None:
+    async def _handle(self, frame: RequestFrame, talk: "_Conversation") -> None:
         """Answer in bounded time; whatever fails is told to the client, whose connection lives."""
         try:
-            with answer_within(ANSWER_S, "the chat"):
-                if isinstance(frame, FileFrame):
-                    self._link.put(await talk.files.answer(frame))
-                else:
-                    self._link.put(await answer(frame, talk.user, self._services.chats))
+            match frame:
+                case CallFrame():
+                    await self._call(frame, talk)
+                case Stop():
+                    done = await self._perform("chats_stop", {"chat": frame.chat}, talk.user)
+                    self._link.put(StoppedFrame(chat=frame.chat, running=done["running"], ref=frame.ref))
+                case UploadFrame() | FetchFrame():
+                    with answer_within(ANSWER_S, "the store of files"):
+                        self._link.put(await talk.files.answer(frame))
         except Exception as error:  # noqa: BLE001  the boundary where every error becomes a frame
-            self._link.put(with_marks(refusal(error), frame))
+            self._link.put(error_frame(error, frame))
         talk.requests -= 1
 
-    def _approve(self, frame: Approve, talk: "_Talk") -> None:
+    async def _call(self, frame: CallFrame, talk: "_Conversation") -> None:
+        text = encode(ResultFrame(result=await self._perform(frame.operation, frame.args, talk.user), ref=frame.ref))
+        if len(text) > MAX_RESULT_CHARS:
+            why = f"a result has at most {MAX_RESULT_CHARS:,} characters: ask for a smaller page, or over HTTP"
+            raise OperationError("result_too_large", why)
+        await self._link.outbox.wait_for_room(RESULT_SHARE)
+        self._link.put_text(text)
+
+    async def _perform(self, operation: str, args: dict[str, Any], user: UserId) -> dict[str, Any]:
+        call = read_call(operation, args)
+        grant = self._grant
+        assert grant is not None  # since the hello
+        with trio.fail_after(call.operation.deadline_s):
+            return await self._services.perform(call, Caller(user=user, operator=grant.operator))
+
+    def _approve(self, frame: Approve, talk: "_Conversation") -> None:
         """Only who watches the chat, and so was shown the question, may answer it."""
         approvals = self._services.approvals
         asked = approvals.find(talk.user, frame.id)
@@ -321,9 +354,9 @@ class Session:
             text = "there is no such question in a chat that you watch, or it was answered, or its time is over"
             self._link.put(with_marks(Error(code="unknown_approval", message=text), frame))
         else:
-            self._link.put(ApprovalEnded(chat=name_of(asked.chat), id=asked.id, outcome=outcome, ref=frame.ref))
+            self._link.put(ApprovalEndedFrame(chat=name_of(asked.chat), id=asked.id, outcome=outcome, ref=frame.ref))
 
-    def _ask_for_watch(self, frame: Watch, talk: "_Talk") -> None:
+    def _ask_for_watch(self, frame: Watch, talk: "_Conversation") -> None:
         if len(talk.watches) >= MAX_WATCHED:
             self._link.put(with_marks(_TOO_MANY, frame))
             return
@@ -331,7 +364,7 @@ class Session:
         talk.watches.append(frame)
         talk.watch_asked.unpark()
 
-    async def _carry_out_watches(self, talk: "_Talk") -> None:
+    async def _carry_out_watches(self, talk: "_Conversation") -> None:
         """Carry out watches in the order asked for."""
         while True:
             while not talk.watches:
@@ -341,17 +374,17 @@ class Session:
                 with answer_within(ANSWER_S, "the chat"):
                     await talk.delivery.watch(frame.chat, frame.seq, frame.ref)
             except ProtocolError as error:
-                self._link.put(with_marks(refusal(error), frame))
+                self._link.put(error_frame(error, frame))
             except KlawError as error:
                 # Without its place in the chat this connection could skip messages: the client has to resume.
-                self._refuse(with_marks(refusal(error), frame), Close.FAILED)
+                self._refuse(error_frame(error, frame), Close.FAILED)
 
     async def _catch_up(self, delivery: Delivery) -> None:
         try:
             await delivery.run()
         except KlawError as error:
             log.error("catch_up_failed", error=error_class(error), where=where(error))
-            self._refuse(refusal(error), Close.FAILED)
+            self._refuse(error_frame(error), Close.FAILED)
 
     def _still_allowed(self) -> bool:
         """Whether the token still holds; otherwise the connection is being closed."""
@@ -368,7 +401,7 @@ class Session:
 
 
 @attrs.define
-class _Talk:
+class _Conversation:
     """What a session has from its hello on."""
 
     user: UserId

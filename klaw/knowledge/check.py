@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from klaw.config.guarded import NotPlain
+from klaw.config.safe_open import NotPlain
 from klaw.domain.knowledge import Document, DocumentState, Source, SourceId, SourceKind
 from klaw.domain.text import plural
 from klaw.knowledge import original

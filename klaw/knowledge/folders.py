@@ -4,7 +4,7 @@ workspace, whoever runs the server anything but Klaw's own folders. What touches
 from collections.abc import Sequence
 from pathlib import Path
 
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.knowledge import KnowledgeConfig
 from klaw.config.paths import USERS_FOLDER, Paths, below_of_user
 from klaw.domain.knowledge import Source
@@ -59,7 +59,7 @@ def _check(path: Path, added_by: str, config: KnowledgeConfig, paths: Paths) -> 
     if root is None:
         named = "".join(f", or below {each}" for each in config.folders)
         raise NotAllowed(f"you may add folders of your workspace{named} (kb.folders)")
-    with guarded.opened_folder(root, str(path.relative_to(root))):
+    with safe_open.opened_folder(root, str(path.relative_to(root))):
         found = path.resolve()
     if not found.is_relative_to(workspace.resolve()) or _of_others(found, added_by, paths):
         for own in private(paths):

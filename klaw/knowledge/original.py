@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from klaw.config import guarded
-from klaw.config.guarded import OpenedFile
+from klaw.config import safe_open
+from klaw.config.safe_open import OpenedFile
 from klaw.domain.knowledge import Document, Source, SourceKind
 
 FOLDER = "knowledge"
@@ -18,10 +18,10 @@ def opened(data_dir: Path, source: Source, document: Document) -> Iterator[Opene
 
     Raises:
         FileNotFoundError: it is not there any more.
-        guarded.NotPlain: in its place is a link, a folder or something else that is not read.
+        safe_open.NotPlain: in its place is a link, a folder or something else that is not read.
         OSError: it cannot be read.
     """
     in_folder = source.kind is SourceKind.FOLDER
     root, name = (Path(source.where), document.name) if in_folder else (data_dir / FOLDER, str(source.id))
-    with guarded.opened(root, name) as file:
+    with safe_open.opened(root, name) as file:
         yield file

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.domain.knowledge import DocumentState
 from klaw.store.kinds.knowledge.documents import Known
 
@@ -145,7 +145,7 @@ def look(root: Path, most: int, private: Collection[Place] = ()) -> Look:
         OSError: the folder is not there, or cannot be read.
     """
     walk = _Walk(most, private)
-    with guarded.opened_folder(root) as top:
+    with safe_open.opened_folder(root) as top:
         waiting = walk.folder(top, "")[::-1]
         while waiting and not walk.more:
             below = waiting.pop()
@@ -153,7 +153,7 @@ def look(root: Path, most: int, private: Collection[Place] = ()) -> Look:
                 walk.more = True
                 break
             try:
-                with guarded.opened_folder(root, below) as folder:
+                with safe_open.opened_folder(root, below) as folder:
                     waiting += walk.folder(folder, below)[::-1]
             except FileNotFoundError:
                 continue

@@ -1,14 +1,18 @@
-"""One chat: what it does, what its last answer was made from, and which model answers in it."""
+"""One chat: its messages, what it does, what its last answer was made from, and which model answers in it."""
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import attrs
 
 from klaw.config.llm import LOCAL_PROVIDER
-from klaw.domain.names import ChatId
+from klaw.convert import MAX_WHOLE, Bounds
+from klaw.domain.context_used import KEY
+from klaw.domain.message import MOST_ON_PAGE
+from klaw.domain.names import ChatId, name_of, user_of
 from klaw.domain.text import plural
+from klaw.operations import chats as all_chats
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.operation import (
     Lines,
@@ -25,9 +29,11 @@ from klaw.operations.operation import (
 from klaw.operations.server import listed
 
 if TYPE_CHECKING:
+    from klaw.chats.directory import ChatDirectory
+    from klaw.domain.message import Message
     from klaw.llm.client import Llm
     from klaw.llm.prices import Prices, Rate
-    from klaw.operations.answers.chats import ChatState
+    from klaw.operations.answers.chats import ChatNow, ChatState, Messages, Stopping
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.messages import Session
 
@@ -35,11 +41,22 @@ NOUN = Noun("chat", "show one chat, and choose its model")
 DEFAULT = "default"
 """The word that takes a choice back."""
 MAX_MODEL_NAME = 200
+PAGE_CHARS = 500_000
+"""A page of messages is cut at this many characters of content, so that it stays near 1 MiB as JSON."""
 
 
 @attrs.frozen(kw_only=True)
 class OfChat:
     chat: Name = required("its id, USER:NAME, or the name of a chat of the user local")
+
+
+@attrs.frozen(kw_only=True)
+class ChatsMessages(all_chats.OfChat):
+    before: Annotated[int, Bounds(0)] | None = argument("the newest messages before this number", metavar="SEQ")
+    after: Annotated[int, Bounds(0)] | None = argument("the oldest messages after this number", metavar="SEQ")
+    limit: Annotated[int, Bounds(1, MOST_ON_PAGE)] = argument(
+        f"messages on a page, 1 to {MOST_ON_PAGE} (default: 50)", default=50, metavar="N"
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -133,8 +150,7 @@ def _line(model: dict[str, Any]) -> str:
 @NOUN.operation("chat", OfChat, scope=Scope.OPERATOR)
 async def chat(asked: OfChat, caller: Caller, parts: Parts) -> "ChatState":
     """Show a chat: its row, its actor, what waits for an answer, its last turn."""
-    from klaw.store import overview
-    from klaw.store.kinds import turns
+    from klaw.store.kinds import pending, turns
 
     chat = chat_of(asked.chat, caller.user, any_user=True)
     assert chat is not None
@@ -144,14 +160,14 @@ async def chat(asked: OfChat, caller: Caller, parts: Parts) -> "ChatState":
     return {
         "session": session,
         "now": parts.chats.chat_status(chat),
-        "pending": await parts.readers.run(overview.count_pending, chat),
+        "pending": await parts.readers.run(pending.count_pending, chat),
         "actor": actor,
         "coverage": parts.memory.coverage.chat(chat),
         "last_turn": None if last is None else attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),
     }
 
 
-_STATUS = Slash(word="/status", help="show what this chat and the server do now")
+_STATUS = Slash(word="/status", help="show what this chat and the server do now", of_chat="chat")
 _CONTEXT = Slash(word="/context", help="show what the last answer was made from")
 _MODEL = Slash(
     word="/model",
@@ -162,13 +178,71 @@ _MODEL = Slash(
 _MODELS = Slash(word="/models", help="list the models with their context length and prices")
 
 
-@NOUN.operation("chat_status", Nothing, show=_status, scope=Scope.CHAT, slash=_STATUS)
-async def status(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, Any]:
-    """Show what the chat where this is asked does now, and what is degraded."""
-    session = await session_of(parts.readers, caller.here)
+@all_chats.NOUN.operation("chats_messages", ChatsMessages, route="GET {chat}/messages")
+async def messages(asked: ChatsMessages, caller: Caller, parts: Parts) -> "Messages":
+    """Show messages of a chat, oldest first: the newest, those before a message, or those after one."""
+    from klaw.wire import frames
+    from klaw.wire.codec import tree_of
+
+    if asked.before is not None and asked.after is not None:
+        raise OperationError("bad_args", "cannot stand beside after", field="before")
+    chat = all_chats.the_chat(asked, caller.user)
+    await _session(parts.chats, chat)
+    # One more than asked for tells whether there is more.
+    if asked.after is not None:
+        found = await parts.chats.after(chat, asked.after, asked.limit + 1)
+        page = _fitting(found[: asked.limit])
+    else:
+        found = await parts.chats.before(chat, MAX_WHOLE if asked.before is None else asked.before, asked.limit + 1)
+        page = _fitting(found[-asked.limit :][::-1])[::-1]
+    shown = [frames.StoredMessage.of(each) for each in page]
+    told = frames.MessagePage(chat=name_of(chat), messages=shown, more=len(found) > len(page))
+    return cast("Messages", tree_of(told))
+
+
+def _fitting(found: "list[Message]") -> "list[Message]":
+    """The first messages that fit on a page; at least one."""
+    room = PAGE_CHARS
+    for count, message in enumerate(found):
+        room -= len(message.content) + sum(len(str(message.metadata.get(name, ""))) for name in ("calls", KEY))
+        if room < 0 and count > 0:
+            return found[:count]
+    return found
+
+
+async def _session(chats: "ChatDirectory", chat: ChatId) -> "Session":
+    """Raises OperationError (``unknown_chat``)."""
+    session = await chats.session(user_of(chat), name_of(chat))
+    if session is None:
+        raise OperationError("unknown_chat", "there is no chat of this name", field="chat")
+    return session
+
+
+@all_chats.NOUN.operation("chats_stop", all_chats.OfChat, changes=True, route="POST {chat}/stop")
+async def stop_answer(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> "Stopping":
+    """Stop the running answer of a chat; ``running`` tells whether there was one."""
+    chat = all_chats.the_chat(asked, caller.user)
+    running = await parts.chats.stop(caller.user, name_of(chat))
+    if not running:
+        await _session(parts.chats, chat)
+    return {"chat": name_of(chat), "running": running}
+
+
+@all_chats.NOUN.operation("chats_status", all_chats.OfChat, route="GET {chat}/status", show=_status, slash=_STATUS)
+async def status(asked: all_chats.OfChat, caller: Caller, parts: Parts) -> "ChatNow":
+    """Show what a chat does now, why its last message has no answer, its model, and what is degraded."""
+    from klaw.chats.directory import at_rest
+
+    chat = all_chats.the_chat(asked, caller.user)
+    session = await _session(parts.chats, chat)
+    now = at_rest(parts.chats.chat_status(chat), await parts.chats.unanswered(chat))
     return {
         "name": session.name,
-        "state": parts.chats.chat_status(caller.here)["state"],
+        "state": now["state"],
+        "turn": now.get("turn"),
+        "doing": now.get("doing"),
+        "code": now.get("code"),
+        "message": now.get("message"),
         "messages": session.last_seq,
         "segment": session.segment,
         "model": session.model or parts.llm.core.config.routing.default,

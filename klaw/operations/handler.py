@@ -96,7 +96,7 @@ class DatabaseParts(HasReaders, Protocol):
 
 
 class Access(Protocol):
-    """Tokens and logins (``gateway.auth``)."""
+    """Tokens and logins (``gateway.tokens``)."""
 
     def listed(self) -> Any: ...
     def revoke(self, name: str) -> Sequence[Any]: ...

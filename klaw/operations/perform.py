@@ -3,6 +3,7 @@
 Every door comes through here, so that what a user may do is decided in one place.
 """
 
+import difflib
 import enum
 import pkgutil
 import re
@@ -22,7 +23,7 @@ from klaw.operations.operation import Noun, Operation, OperationError, Scope
 
 if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
-    from klaw.store.overview import IdKind
+    from klaw.store.kinds.inventory import IdKind
 
 
 @attrs.frozen
@@ -31,8 +32,6 @@ class Call:
 
     operation: Operation
     asked: Any
-    caller: Caller | None = None
-    """As whom the operator asks."""
 
 
 def read(operation: Operation, given: Mapping[str, Any]) -> Call:
@@ -47,12 +46,23 @@ def read(operation: Operation, given: Mapping[str, Any]) -> Call:
     raise OperationError("bad_args", problems=problems)
 
 
+def read_call(name: str, given: Mapping[str, Any]) -> Call:
+    """An operation that a running server is asked for by its name. Raises OperationError: ``unknown_operation``, or as
+    ``read``."""
+    operation = operations().get(name)
+    if operation is None or operation.alone or operation.scope is Scope.CHAT:
+        close = difflib.get_close_matches(name, operations(), n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise OperationError("unknown_operation", f"there is no such operation{meant}", field="operation")
+    return read(operation, given)
+
+
 async def perform(call: Call, caller: Caller, parts: HasReaders) -> dict[str, Any]:
     """Carry out an operation; the result is as JSON has it.
 
     Args:
         call: what is asked.
-        caller: who asks, unless the call itself says so.
+        caller: who asks.
         parts: what the operation's handler takes: ``Parts`` of a server for any.
 
     Raises:
@@ -62,7 +72,7 @@ async def perform(call: Call, caller: Caller, parts: HasReaders) -> dict[str, An
     Cancellation: what changes something may or may not be done.
     """
     operation = call.operation
-    caller = _allowed(call, call.caller or caller)
+    caller = _allowed(call, caller)
     asked = await lengthened(parts.readers, caller.user, call.asked, any_turn=caller.operator)
     try:
         result = await operation.handler(asked, caller, parts)
@@ -122,7 +132,7 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
         OperationError: ``ambiguous_id`` with those that begin so.
         StorageError: the store cannot be read.
     """
-    from klaw.store.overview import beginning_with
+    from klaw.store.kinds.inventory import beginning_with
 
     changed: dict[str, Any] = {}
     for field in attrs.fields(type(asked)):

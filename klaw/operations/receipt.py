@@ -38,18 +38,19 @@ def _lines(answer: dict[str, Any]) -> Lines:
 async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> "TurnReceipt":
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message_outcome import explain_message, with_search
-    from klaw.store import overview
+    from klaw.store.kinds import turns
+    from klaw.store.search import stored_recalls
 
     if asked.turn is not None and (asked.chat is not None or asked.user is not None):
         raise OperationError("bad_args", "give a turn, or a chat or user whose newest turn is meant", field="turn")
     whose = caller.user if asked.user is not None or not caller.operator else None
     chat = chat_of(asked.chat, caller.user, any_user=whose is None)
-    turn = await parts.readers.run(overview.find_turn, asked.turn, chat, whose)
+    turn = await parts.readers.run(turns.find, asked.turn, chat, whose)
     if turn is None:
         raise OperationError("unknown_turn", "there is no such turn")
     answer = attrs.asdict(turn)
     if asked.texts:
-        answer["texts"] = await parts.readers.run(overview.quoted, turn)
+        answer["texts"] = await parts.readers.run(stored_recalls.quoted, turn)
     if asked.why is None:
         return cast("TurnReceipt", answer)
     of_chat = turn.chat if asked.why.isdecimal() else None
@@ -57,6 +58,6 @@ async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> "Turn
     message = await find_message(parts.readers, asked.why, of_chat, of_user, field="why")
     told = explain_message(turn, message)
     if told["as"] == "not_found":  # the receipt itself does not say what became of it
-        stored = await parts.readers.run(overview.stored_recall, turn)
+        stored = await parts.readers.run(stored_recalls.stored_recall, turn)
         told = await with_search(told, message, stored, parts.readers, parts.embedder, parts.config.auto_rag)
     return cast("TurnReceipt", {**answer, "why": told})

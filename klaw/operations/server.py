@@ -51,10 +51,12 @@ def listed(health: "Health") -> "list[Degraded]":
     return [{"code": code, "text": text, "since": iso(health.since[code])} for code, text in problems.items()]
 
 
-@HEALTH.operation("health", Nothing, cli="", show=_health, scope=Scope.OPERATOR, deadline_s=8)
-async def health(_asked: Nothing, _caller: Caller, parts: Parts) -> "HealthAnswer":
+@HEALTH.operation("health", Nothing, cli="", show=_health, scope=Scope.USER, deadline_s=8)
+async def health(_asked: Nothing, caller: Caller, parts: Parts) -> "HealthAnswer":
     """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code
     is 0 if all is ok, 3 if something is degraded, 1 if nothing can be stored or no server answers.
+
+    Which parts have failed is for operators: the names of parts have the names of users and chats.
     """
     import trio
 
@@ -68,8 +70,8 @@ async def health(_asked: Nothing, _caller: Caller, parts: Parts) -> "HealthAnswe
             ping_ms = round((trio.current_time() - begin) * 1000, 2)
         except ActorStopped:
             pass
-    degraded = listed(parts.core.health)
-    failed = [report.name for report in parts.core.supervisor.report() if report.state is State.FAILED]
+    degraded, actors = listed(parts.core.health), parts.core.supervisor.report()
+    failed = [each.name for each in actors if each.state is State.FAILED] if caller.operator else []
     state = "failing" if ping_ms is None else "degraded" if degraded or failed else "ok"
     return {"state": state, "writer_ping_ms": ping_ms, "degraded": degraded, "failed_actors": failed}
 
@@ -106,7 +108,7 @@ def _lines(answer: dict[str, Any]) -> Lines:
         shown += [in_short(server), f"  {', '.join(details)}", *(f"  {tool}" for tool in server["tools"])]
         if server["left_out"]:
             shown.append(f"  and {server['left_out']} more that are left out (maxTools)")
-    shown = shown or ["no MCP server is switched on; mcp.servers in engine.json names them (docs/tools.md)"]
+    shown = shown or ["no MCP server is switched on; mcp.servers in engine.yaml names them (docs/tools.md)"]
     return shown + ([CHANGED] if answer.get("config_changed") else [])
 
 

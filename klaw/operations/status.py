@@ -161,11 +161,10 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> "StatusAnswe
     """
     from klaw.actor import log as logging
     from klaw.actor.clock import iso
-    from klaw.store import overview
-    from klaw.store.kinds import usage
+    from klaw.store.kinds import inventory, usage
     from klaw.store.kinds.usage import UsageFilters
 
-    counts = attrs.asdict(await parts.core.readers.run(overview.counts))
+    counts = attrs.asdict(await parts.core.readers.run(inventory.counts))
     coverage, embedder = parts.memory.coverage.report(), parts.memory.embedder.status
     counted_at = coverage["counted_at"]
     return {

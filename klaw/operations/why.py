@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from klaw.operations.answers.memory import WhyAnswer
     from klaw.operations.explain.message_place import Found
     from klaw.store.engine.database import Readers
-    from klaw.store.overview import Target
+    from klaw.store.search.whereabouts import Target
 
 NOUN = op.Noun("why", "tell where a message is and what brings it back (docs/receipts.md)")
 
@@ -196,9 +196,9 @@ async def find_message(
     Raises:
         OperationError: ``unknown_message``; ``bad_args`` for what names no message, or several users' ones.
     """
-    from klaw.store import overview
+    from klaw.store.search import whereabouts
 
-    found = await readers.run(overview.find_message, _target(named, chat, user, field))
+    found = await readers.run(whereabouts.find_message, _target(named, chat, user, field))
     if not found:
         raise op.OperationError("unknown_message", _UNKNOWN)
     if len(found) > 1:
@@ -209,7 +209,7 @@ async def find_message(
 
 
 def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "Target":
-    from klaw.store.overview import Target
+    from klaw.store.search.whereabouts import Target
 
     def known(text: str | None, field: str) -> ChatId | None:
         return op.chat_of(text, user or UserId(LOCAL_USER), any_user=user is None, field=field)
@@ -239,8 +239,8 @@ async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     from klaw.agent.workspace import Workspace
     from klaw.context.pinned_facts import standing
     from klaw.operations.explain.message_place import combine, describe, words_of
-    from klaw.store import overview
     from klaw.store.kinds import facts
+    from klaw.store.search import whereabouts
 
     whose = caller.user if asked.user is not None or not caller.operator else None
     message = await find_message(parts.readers, asked.message, asked.chat, whose)
@@ -248,10 +248,10 @@ async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     kept = await parts.readers.run(facts.standing, message.user)
     fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
     about = await parts.readers.run(
-        overview.locate,
+        whereabouts.locate,
         message,
         words_of(message),
-        turns=TURNS,
+        turns_each=TURNS,
         window_rows=parts.config.window_rows,
         summarised=parts.config.summaries.enabled,
     )

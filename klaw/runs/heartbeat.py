@@ -11,7 +11,7 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.paths import below_of_user
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import HEARTBEAT_FILE
@@ -48,7 +48,7 @@ def read(workspace: Path, user: UserId) -> str | None:
     Blocks; run it in a thread.
     """
     try:
-        with guarded.opened(workspace, below_of_user(user, HEARTBEAT_FILE)) as file:
+        with safe_open.opened(workspace, below_of_user(user, HEARTBEAT_FILE)) as file:
             raw = file.head(MAX_TASK_MESSAGE_BYTES)
     except FileNotFoundError:
         return None

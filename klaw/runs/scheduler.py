@@ -30,8 +30,8 @@ from klaw.runs.beginning import Beginner, Job, Spawn
 from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Decision, Fire, State, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
-from klaw.store.checkup import newest_time
 from klaw.store.kinds import runs, tasks
+from klaw.store.kinds.inventory import newest_time
 
 CAPACITY = 256
 CANCELLED = "cancelled by the user"

@@ -11,7 +11,7 @@ from typing import Literal
 import attrs
 
 from klaw import atomic_file
-from klaw.config.owner import name_of
+from klaw.config.run_as import name_of
 from klaw.service.units import PACKAGED, SYSTEM, is_untouched, marked
 
 

@@ -9,7 +9,7 @@ from string import Template
 
 import yaml
 
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.load import MAX_FILE_BYTES, load, parse
 from klaw.config.paths import USERS_FOLDER, Paths, ensure_private_dir
@@ -75,7 +75,7 @@ NOT_SET = "it already exists: the model was NOT set"
 
 
 def make_config(paths: Paths, model: ChosenModel | None, *, small: bool = False, dry_run: bool) -> SetupStep:
-    """Write engine.json, unless one exists that is not as this function made it.
+    """Write engine.yaml, unless one exists that is not as this function made it.
 
     Args:
         model: None: the existing one is right.
@@ -94,14 +94,14 @@ def make_config(paths: Paths, model: ChosenModel | None, *, small: bool = False,
             return SetupStep(path=name, outcome="kept", why=NOT_SET)
     if not dry_run:
         ensure_private_dir(paths.config_dir)
-        guarded.replace(paths.config_dir, name, text.encode("utf-8"))
+        safe_open.replace(paths.config_dir, name, text.encode("utf-8"))
     return SetupStep(path=name, outcome="made")
 
 
 def existing(paths: Paths) -> str:
     """Empty if it cannot be read."""
     try:
-        return (guarded.read(paths.config_dir, paths.config_file.name, MAX_FILE_BYTES) or b"").decode()
+        return (safe_open.read(paths.config_dir, paths.config_file.name, MAX_FILE_BYTES) or b"").decode()
     except (OSError, ValueError):
         return ""
 

@@ -22,9 +22,9 @@ from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.actor.threads import Threads
-from klaw.config import guarded
-from klaw.config.guarded import OpenedFile
+from klaw.config import safe_open
 from klaw.config.paths import USERS_FOLDER, below_of_user
+from klaw.config.safe_open import OpenedFile
 from klaw.config.schema import AttachmentsConfig
 from klaw.domain.attachment import HEAD_BYTES, Attachment, clean_name, sniff
 from klaw.domain.names import UserId
@@ -61,7 +61,7 @@ def opened(data_dir: Path, user: UserId, sha256: str) -> Iterator[OpenedFile]:
     with ExitStack() as stack:
         for name in (sha256, sha256 + NEW):
             with suppress(FileNotFoundError):
-                file = stack.enter_context(guarded.opened(data_dir, below_of_user(user, f"{FOLDER}/{name}")))
+                file = stack.enter_context(safe_open.opened(data_dir, below_of_user(user, f"{FOLDER}/{name}")))
                 break
         else:
             raise unknown()
@@ -82,7 +82,7 @@ def mark_sent(data_dir: Path, user: UserId, digests: Iterable[str]) -> None:
 
 def remove(data_dir: Path, user: UserId, digests: Iterable[str]) -> None:
     """Remove files, durably. Blocks. Raises OSError."""
-    with suppress(FileNotFoundError), guarded.opened_folder(data_dir, below_of_user(user, FOLDER)) as folder:
+    with suppress(FileNotFoundError), safe_open.opened_folder(data_dir, below_of_user(user, FOLDER)) as folder:
         for name in (each for sha256 in digests for each in (sha256, sha256 + NEW)):
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
@@ -283,7 +283,7 @@ def sweep(data_dir: Path, before: float) -> int:
     """Remove what was kept before a time and not sent. Returns how many files that were. Blocks. Raises OSError."""
     removed = 0
     for below in _folders(data_dir):
-        with suppress(FileNotFoundError, guarded.NotPlain), guarded.opened_folder(data_dir, below) as folder:
+        with suppress(FileNotFoundError, safe_open.NotPlain), safe_open.opened_folder(data_dir, below) as folder:
             for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
                 with suppress(FileNotFoundError):  # it is being sent
                     old = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before
@@ -298,7 +298,7 @@ def sent(data_dir: Path) -> dict[str, int]:
     OSError."""
     found: dict[str, int] = {}
     for below in _folders(data_dir):
-        with suppress(FileNotFoundError, guarded.NotPlain), guarded.opened_folder(data_dir, below) as folder:
+        with suppress(FileNotFoundError, safe_open.NotPlain), safe_open.opened_folder(data_dir, below) as folder:
             names = [name for name in os.listdir(folder) if not name.endswith((NEW, PART))]  # noqa: PTH208
             found |= {f"{below}/{name}": _size(folder, name) for name in names}
     return found
@@ -306,7 +306,7 @@ def sent(data_dir: Path) -> dict[str, int]:
 
 def is_whole(data_dir: Path, path: str) -> bool:
     """Whether a file has the SHA-256 that it is called by. Blocks. Raises OSError."""
-    with guarded.opened(data_dir, path) as file, os.fdopen(file.fd, "rb", closefd=False) as content:
+    with safe_open.opened(data_dir, path) as file, os.fdopen(file.fd, "rb", closefd=False) as content:
         return hashlib.file_digest(content, "sha256").hexdigest() == PurePosixPath(path).name
 
 
@@ -330,5 +330,5 @@ def _size(folder: int, name: str) -> int:
 
 @contextmanager
 def _folder(data_dir: Path, user: UserId) -> Iterator[int]:
-    with guarded.opened_folder(data_dir, below_of_user(user, FOLDER), make=True) as folder:
+    with safe_open.opened_folder(data_dir, below_of_user(user, FOLDER), make=True) as folder:
         yield folder

@@ -20,8 +20,7 @@ from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import files
 from klaw.store.engine.transaction import Stopped
 from klaw.store.forget import applying
-from klaw.store.kinds.last_numbers import last_numbers
-from klaw.store.kinds.messages import count_messages
+from klaw.store.kinds.inventory import count_messages, last_numbers
 from klaw.store.rebuild.compare import digests
 from klaw.store.rebuild.reconcile import reconcile
 

@@ -20,7 +20,7 @@ import structlog
 from klaw import atomic_file
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.domain.knowledge import SourceId
 from klaw.domain.names import UserId
 from klaw.errors import AttachmentRefused, StorageFull
@@ -74,7 +74,7 @@ def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, mo
         OSError
     """
     name = _name(user, upload)
-    with guarded.opened_folder(data_dir, UPLOADS, make=True) as folder:
+    with safe_open.opened_folder(data_dir, UPLOADS, make=True) as folder:
         sizes = {each: _size(folder, each) for each in os.listdir(folder) if each.startswith(f"{user}.")}  # noqa: PTH208
         if name not in sizes and offset:
             raise _unknown()
@@ -107,7 +107,10 @@ def keep(data_dir: Path, user: UserId, upload: str, source: SourceId) -> Kept:
     """
     name = _name(user, upload)
     try:
-        with guarded.opened(data_dir, f"{UPLOADS}/{name}") as file, os.fdopen(file.fd, "rb", closefd=False) as content:
+        with (
+            safe_open.opened(data_dir, f"{UPLOADS}/{name}") as file,
+            os.fdopen(file.fd, "rb", closefd=False) as content,
+        ):
             if not file.info.st_size:
                 raise AttachmentRefused("empty_file", "the file is empty")
             sha256 = hashlib.file_digest(content, "sha256").hexdigest()
@@ -122,7 +125,7 @@ def keep(data_dir: Path, user: UserId, upload: str, source: SourceId) -> Kept:
 
 def write(data_dir: Path, source: SourceId, data: bytes) -> Kept:
     """Keep what was fetched for a source, durably, in the place of what was there. Raises OSError."""
-    guarded.replace(data_dir, str(path(data_dir, source).relative_to(data_dir)), data)
+    safe_open.replace(data_dir, str(path(data_dir, source).relative_to(data_dir)), data)
     return Kept(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
@@ -131,7 +134,10 @@ def taken_out(data_dir: Path, user: UserId, upload: str) -> Iterator[BinaryIO]:
     """A user's upload, which is removed then. Raises AttachmentRefused: ``unknown_upload``; OSError."""
     name = _name(user, upload)
     try:
-        with guarded.opened(data_dir, f"{UPLOADS}/{name}") as file, os.fdopen(file.fd, "rb", closefd=False) as content:
+        with (
+            safe_open.opened(data_dir, f"{UPLOADS}/{name}") as file,
+            os.fdopen(file.fd, "rb", closefd=False) as content,
+        ):
             (data_dir / UPLOADS / name).unlink()
             yield content
     except FileNotFoundError:
@@ -155,14 +161,14 @@ def remove(data_dir: Path, source: SourceId) -> None:
 
 def every(data_dir: Path) -> dict[str, int]:
     """The sizes of all files that are kept, by their sources. Raises OSError."""
-    with suppress(FileNotFoundError), guarded.opened_folder(data_dir, FOLDER) as folder:
+    with suppress(FileNotFoundError), safe_open.opened_folder(data_dir, FOLDER) as folder:
         return {each: _size(folder, each) for each in os.listdir(folder) if _ID.fullmatch(each)}  # noqa: PTH208
     return {}
 
 
 def is_whole(data_dir: Path, source: SourceId, sha256: str) -> bool:
     """Whether what is kept of a source has this SHA-256. Raises OSError."""
-    with guarded.opened(data_dir, f"{FOLDER}/{source}") as file, os.fdopen(file.fd, "rb", closefd=False) as content:
+    with safe_open.opened(data_dir, f"{FOLDER}/{source}") as file, os.fdopen(file.fd, "rb", closefd=False) as content:
         return hashlib.file_digest(content, "sha256").hexdigest() == sha256
 
 

@@ -17,7 +17,7 @@ import trio
 from klaw import atomic_file
 from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.actor.threads import Threads
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.paths import below_of_user
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output
@@ -80,7 +80,7 @@ def _write(workspace: Path, user: UserId, name: str, text: str) -> bool:
     whole = len(data) <= MAX_FILE_BYTES
     if not whole:
         data = data[:MAX_FILE_BYTES].decode("utf-8", "ignore").encode()
-    with guarded.opened_folder(workspace, below_of_user(user, FOLDER), make=True) as folder:
+    with safe_open.opened_folder(workspace, below_of_user(user, FOLDER), make=True) as folder:
         atomic_file.create(name, data, folder=folder)
         _prune(folder)
     return whole

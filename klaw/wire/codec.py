@@ -64,6 +64,15 @@ def decode_server(text: str) -> ServerFrame | None:
     return cast("ServerFrame", _structure(tree, _SERVER_FRAMES))
 
 
+def tree_of(value: Any) -> Any:
+    """A value as a frame has it, in dicts and lists, without fields that are None."""
+    if attrs.has(type(value)):
+        return {name: tree_of(item) for name, item in _fields(value).items()}
+    if isinstance(value, dict):
+        return {name: tree_of(item) for name, item in value.items()}
+    return [tree_of(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def encode(frame: ClientFrame | ServerFrame) -> str:
     """The frame's text: JSON in one line, without fields that are None. Lone surrogates become U+FFFD."""
     text = _ENCODER.encode({"type": frame.type, **_fields(frame)})

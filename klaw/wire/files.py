@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 import attrs
 
 from klaw.convert import Bounds
-from klaw.domain.attachment import Sha256
+from klaw.domain.attachment import Attachment, Sha256
 from klaw.wire.values import Data, Ref, Seq
 
 FETCH_BYTES = 48_000
@@ -13,7 +13,7 @@ FETCH_BYTES = 48_000
 
 
 @attrs.frozen(kw_only=True)
-class File:
+class FileOfMessage:
     """A file of a message. ``type`` is the media type by its content; its name is data and never a path."""
 
     sha256: str
@@ -21,9 +21,13 @@ class File:
     type: str
     bytes: int
 
+    @classmethod
+    def of(cls, file: Attachment) -> "FileOfMessage":
+        return cls(sha256=file.sha256, name=file.name, type=file.type, bytes=file.bytes)
+
 
 @attrs.frozen(kw_only=True)
-class Upload:
+class UploadFrame:
     """The next piece of a file: the first has offset 0 and names it. One upload at a time."""
 
     type: ClassVar[str] = "upload"
@@ -35,7 +39,7 @@ class Upload:
 
 
 @attrs.frozen(kw_only=True)
-class Fetch:
+class FetchFrame:
     """Ask for a piece of one of the user's files."""
 
     type: ClassVar[str] = "fetch"
@@ -45,17 +49,17 @@ class Fetch:
 
 
 @attrs.frozen(kw_only=True)
-class Uploaded:
+class UploadedFrame:
     """The answer to ``upload``: how much of the file is there. ``file`` when that is all: it is durable."""
 
     type: ClassVar[str] = "uploaded"
     bytes: int
-    file: File | None = None
+    file: FileOfMessage | None = None
     ref: str | None = None
 
 
 @attrs.frozen(kw_only=True)
-class Fetched:
+class FetchedFrame:
     """The answer to ``fetch``: at most ``FETCH_BYTES`` of a file of ``bytes``."""
 
     type: ClassVar[str] = "fetched"

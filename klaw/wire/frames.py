@@ -1,24 +1,27 @@
-"""The frames of the wire protocol, version 1: what client and server say to each other. See docs/protocol.md.
+"""The frames of the wire protocol, version 2: what client and server say to each other. See docs/protocol.md.
 
 Values only: ``codec`` turns them into text and back. A frame's ``type`` is its tag on the wire; optional fields that
 are None are left out there. What a client sends is checked as its types say; what a server sends is trusted more.
 docs/protocol.md tells what the fields mean.
 """
 
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 import attrs
 
 from klaw.convert import Bounds
-from klaw.domain.attachment import MAX_FILES, Named
+from klaw.domain import context_used
+from klaw.domain.attachment import MAX_FILES, Named, files_of
 from klaw.domain.context_used import ContextUsed
+from klaw.domain.message import Kind, Message
 from klaw.errors import ProtocolError
-from klaw.wire.files import Fetch, Fetched, File, Upload, Uploaded
+from klaw.wire.files import FetchedFrame, FetchFrame, FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.values import ChatName, MessageId, Ref, Seq
 
-PROTOCOL_VERSION = 1
-HISTORY_LIMIT = 200
-"""Messages that one ``history`` may ask for."""
+PROTOCOL_VERSION = 2
+MAX_RESULT_CHARS = 8_000_000
+"""Longest text of a ``result``: more than the longest message has as JSON. For a longer result the client asks for a
+smaller page, or over HTTP."""
 
 
 # -- from the client -----------------------------------------------------------------------------------------------
@@ -57,27 +60,12 @@ class Send:
 
 
 @attrs.frozen(kw_only=True)
-class GetHistory:
-    """Ask for a page: before a seq (newest first cut), after one, or with neither the newest."""
+class CallFrame:
+    """Carry out an operation, as the HTTP API does: its name and its arguments."""
 
-    type: ClassVar[str] = "history"
-    chat: ChatName
-    before: Seq | None = None
-    after: Seq | None = None
-    limit: Annotated[int, Bounds(1, HISTORY_LIMIT)] = 50
-    ref: Ref | None = None
-
-    def __attrs_post_init__(self) -> None:
-        if self.before is not None and self.after is not None:
-            raise ProtocolError("bad_frame", "before: cannot stand beside after")
-
-
-@attrs.frozen(kw_only=True)
-class GetChats:
-    """Ask for the user's chats: for those that are not archived, or with ``archived`` for the others."""
-
-    type: ClassVar[str] = "chats"
-    archived: bool = False
+    type: ClassVar[str] = "call"
+    operation: Annotated[str, Bounds(1, 64)]
+    args: dict[str, Any] = attrs.field(factory=dict, repr=False)
     ref: Ref | None = None
 
 
@@ -87,25 +75,6 @@ class Stop:
 
     type: ClassVar[str] = "stop"
     chat: ChatName
-    ref: Ref | None = None
-
-
-@attrs.frozen(kw_only=True)
-class GetReceipt:
-    """Ask for the receipt of a turn; without an id of the chat's last one."""
-
-    type: ClassVar[str] = "receipt"
-    chat: ChatName
-    turn: str | None = None
-    ref: Ref | None = None
-
-
-@attrs.frozen(kw_only=True)
-class GetStatus:
-    """Ask what a chat does, or without one how the server is."""
-
-    type: ClassVar[str] = "status"
-    chat: ChatName | None = None
     ref: Ref | None = None
 
 
@@ -130,7 +99,7 @@ class Approve:
 
 
 @attrs.frozen(kw_only=True)
-class Degraded:
+class DegradedPart:
     """A part of the server that does not work as it should."""
 
     code: str
@@ -138,7 +107,7 @@ class Degraded:
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
+class ServerLimits:
     """What the server accepts."""
 
     max_frame_bytes: int
@@ -160,8 +129,8 @@ class Welcome:
     server: str
     user: str
     session: str
-    degraded: list[Degraded]
-    limits: Limits
+    degraded: list[DegradedPart]
+    limits: ServerLimits
 
 
 @attrs.frozen(kw_only=True)
@@ -175,7 +144,7 @@ class Ack:
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class StoredCall:
     """A tool call of a stored message."""
 
     id: str
@@ -186,9 +155,22 @@ class Call:
     """Where its result is."""
 
 
+def _calls(message: Message) -> list[StoredCall]:
+    metadata = message.metadata
+    match message.type:
+        case Kind.TOOL_CALL:
+            calls = metadata.get("calls", ())
+            return [StoredCall(id=each["id"], name=each["name"], arguments=str(each["arguments"])) for each in calls]
+        case Kind.TOOL_RESULT:
+            call, name, failed = (metadata.get(each) for each in ("call", "name", "error"))
+            return [StoredCall(id=str(call), name=str(name), failed=bool(failed))]
+        case _:
+            return []
+
+
 @attrs.frozen(kw_only=True)
 class StoredMessage:
-    """One message in a ``history``. ``role`` is user, assistant, tool or system, ``turn`` the one that made it."""
+    """One message on a page of a chat. ``role`` is user, assistant, tool or system, ``turn`` the one that made it."""
 
     seq: int
     id: str
@@ -200,20 +182,48 @@ class StoredMessage:
     """ISO-8601 UTC; empty for what a client sent itself and was told no more about than its ``seq``."""
     turn: str | None = None
     task: str | None = None
-    files: list[File] | None = None
-    calls: list[Call] | None = None
+    files: list[FileOfMessage] | None = None
+    calls: list[StoredCall] | None = None
     """Of a tool_call those it makes, of a tool_result the one whose it is."""
     context_used: ContextUsed | None = None
     """Of an answer in a chat that is bound to knowledge bases: what its marks ``[n]`` refer to, without the texts."""
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is what a turn had to say."""
+        """Whether it is the text of an answer."""
         return self.role == "assistant" and self.kind == "text"
+
+    @classmethod
+    def of(cls, message: Message, **more: Any) -> Self:
+        """A message as the store has it. ``more``: further fields of the frame."""
+        texts = {name: message.metadata.get(name) for name in ("turn", "task")}
+        return cls(
+            seq=message.seq,
+            id=message.id,
+            role=message.role,
+            kind=message.type,
+            content=message.content,
+            created_at=message.created_at,
+            files=[FileOfMessage.of(each) for each in files_of(message.metadata)] or None,
+            calls=_calls(message) or None,
+            context_used=context_used.read(message.metadata),
+            **{name: text for name, text in texts.items() if isinstance(text, str)},
+            **more,
+        )
 
 
 @attrs.frozen(kw_only=True)
-class ChatMessage(StoredMessage):
+class MessagePage:
+    """Messages of a chat, oldest first."""
+
+    chat: str
+    messages: list[StoredMessage]
+    more: bool
+    """There are further messages in the direction that was asked for."""
+
+
+@attrs.frozen(kw_only=True)
+class MessageFrame(StoredMessage):
     """A message of a watched chat, in the order of ``seq`` and each once."""
 
     type: ClassVar[str] = "message"
@@ -222,8 +232,8 @@ class ChatMessage(StoredMessage):
     """Stored before the watch began, or while the connection was down."""
 
     @classmethod
-    def of(cls, chat: str, stored: StoredMessage) -> "ChatMessage":
-        """A message of a chat's history, as if it were sent again."""
+    def on_page(cls, chat: str, stored: StoredMessage) -> "MessageFrame":
+        """A message on a page of a chat, as if it were sent again."""
         return cls(**attrs.asdict(stored, recurse=False), chat=chat, replayed=True)
 
 
@@ -252,7 +262,7 @@ class Tool:
 
 
 @attrs.frozen(kw_only=True)
-class Approval:
+class ApprovalFrame:
     """A tool call waits for the user to allow it. Sent when it is asked, and to whoever begins to watch meanwhile."""
 
     type: ClassVar[str] = "approval"
@@ -266,7 +276,7 @@ class Approval:
 
 
 @attrs.frozen(kw_only=True)
-class ApprovalEnded:
+class ApprovalEndedFrame:
     """An ``approval`` is open no more."""
 
     type: ClassVar[str] = "approval_ended"
@@ -278,77 +288,29 @@ class ApprovalEnded:
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """What a chat does now (with ``chat``), or how the server is (without)."""
+    """What a chat does now."""
 
     type: ClassVar[str] = "status"
     state: str
-    """Of a chat: idle, waiting, thinking, answering, failed. Of the server: ok, degraded."""
-    chat: str | None = None
+    """idle, waiting, thinking, answering or failed."""
+    chat: str
     turn: str | None = None
     doing: str | None = None
     ended: str | None = None
-    degraded: list[Degraded] | None = None
     details: dict[str, Any] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ResultFrame:
+    """The answer to a ``call``: what the operation answers, the same as over HTTP."""
+
+    type: ClassVar[str] = "result"
+    result: dict[str, Any]
     ref: str | None = None
 
 
 @attrs.frozen(kw_only=True)
-class History:
-    """A page of a chat, oldest first."""
-
-    type: ClassVar[str] = "history"
-    chat: str
-    messages: list[StoredMessage]
-    more: bool
-    """There are further messages in the direction that was asked for."""
-    ref: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class ChatInfo:
-    """One chat in ``chats``."""
-
-    name: str
-    last_seq: int
-    segment: int
-    updated_at: str
-    title: str | None = None
-    bases: list[str] | None = None
-    """Ids of the knowledge bases that it is bound to."""
-
-
-@attrs.frozen(kw_only=True)
-class ChatList:
-    """The user's chats, the last used first."""
-
-    type: ClassVar[str] = "chats"
-    chats: list[ChatInfo]
-    ref: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class Receipt:
-    """The account of one turn."""
-
-    type: ClassVar[str] = "receipt"
-    chat: str
-    turn: str
-    status: str
-    model: str
-    segment: int
-    first_seq: int
-    last_seq: int
-    started_at: str
-    ended_at: str
-    receipt: dict[str, Any]
-    usage: dict[str, Any]
-    timings: dict[str, Any]
-    error: str | None = None
-    ref: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class Stopped:
+class StoppedFrame:
     """The answer to ``stop``; whether a turn was running."""
 
     type: ClassVar[str] = "stopped"
@@ -368,6 +330,14 @@ class CaughtUp:
 
 
 @attrs.frozen(kw_only=True)
+class FieldError:
+    """What is wrong with one argument."""
+
+    field: str
+    message: str
+
+
+@attrs.frozen(kw_only=True)
 class Error:
     """A frame was refused, or a turn failed. ``message`` never quotes what the client wrote; of the user's own turn it
     may quote what the provider of the model said, on one line and without keys."""
@@ -375,6 +345,8 @@ class Error:
     type: ClassVar[str] = "error"
     code: str
     message: str
+    errors: list[FieldError] | None = None
+    """The arguments of a ``call`` that are wrong."""
     retryable: bool = False
     retry_after_ms: int | None = None
     id: str | None = None
@@ -393,12 +365,10 @@ class Notice:
     details: dict[str, Any] | None = None
 
 
-RequestFrame: TypeAlias = GetHistory | GetChats | Stop | GetReceipt | GetStatus
-"""What a chat or the server answers with one frame of the same ``ref``."""
-FileFrame: TypeAlias = Upload | Fetch
-"""Likewise, of files."""
-ClientFrame: TypeAlias = Hello | Send | RequestFrame | FileFrame | Watch | Approve
+RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame | FetchFrame
+"""Is answered with one frame of the same ``ref``."""
+ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
-    Welcome | Ack | ChatMessage | Delta | Tool | Approval | ApprovalEnded | Status | History | ChatList | Receipt
-    | Stopped | Uploaded | Fetched | CaughtUp | Error | Notice
+    Welcome | Ack | MessageFrame | Delta | Tool | ApprovalFrame | ApprovalEndedFrame | Status | ResultFrame
+    | StoppedFrame | UploadedFrame | FetchedFrame | CaughtUp | Error | Notice
 )  # fmt: skip

@@ -8,7 +8,7 @@ import trio
 
 from klaw.client.questions import READ_S
 from klaw.toolbox.exec.host_exec import RISK
-from klaw.wire.frames import Approval, ApprovalEnded, Approve, Tool
+from klaw.wire.frames import ApprovalEndedFrame, ApprovalFrame, Approve, Tool
 from tests.actors.client.test_chat_command import desk
 from tests.support import llm_server
 from tests.support.llm_server import serve_llm, text_reply, tool_reply
@@ -39,16 +39,16 @@ async def test_user_allows_a_command_from_a_second_client(tmp_path):
         llm.replies += [command("sh -c 'echo привет > made.txt; cat made.txt'"), text_reply("Готово")]
         async with talking(server.url) as first:
             await first.send("Создай файл / make the file")
-            (asked,) = await first.until(lambda: seen(first, Approval))
+            (asked,) = await first.until(lambda: seen(first, ApprovalFrame))
         assert asked.what.startswith(f"[NOT in a sandbox{RISK}] sh -c ")
         assert not list(tmp_path.rglob("made.txt"))
         async with talking(server.url) as second, talking(server.url) as third:
             for talk in (second, third):
                 await talk.client.watch("main", 0)
-                assert (await talk.until(lambda talk=talk: seen(talk, Approval)))[0] == asked
+                assert (await talk.until(lambda talk=talk: seen(talk, ApprovalFrame)))[0] == asked
             ended = await second.client.request(Approve(id=asked.id, allow=True))
             assert (ended.id, ended.outcome) == (asked.id, "allowed")
-            (told,) = await third.until(lambda: seen(third, ApprovalEnded))
+            (told,) = await third.until(lambda: seen(third, ApprovalEndedFrame))
             assert told.outcome == "allowed"
             await third.until(lambda: [entry for entry in third.entries if entry.content == "Готово"])
             assert seen(third, Tool)[-1].state == "done"
@@ -95,7 +95,7 @@ async def test_shutdown_does_not_wait_for_an_answer(tmp_path):
         llm.replies += [command("touch made.txt"), text_reply("So it goes")]
         async with talking(server.url) as talk:
             await talk.send("do it")
-            await talk.until(lambda: seen(talk, Approval))
+            await talk.until(lambda: seen(talk, ApprovalFrame))
             with trio.fail_after(HANG_S):
                 assert await server.terminate() == 0
         assert not list(tmp_path.rglob("made.txt"))
@@ -112,4 +112,4 @@ async def test_sandboxed_command_of_a_real_server(tmp_path):
         if "bubblewrap does not work here" in result:
             pytest.skip("bubblewrap is not permitted on this machine: the sandbox is not tested")
         assert result.startswith("[exit code 2")
-        assert "engine.json" not in result
+        assert "engine.yaml" not in result

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from klaw.client.connection import connect
+from klaw.client.streams import messages_of
 from klaw.errors import RequestRefused
-from klaw.gateway.auth import add_token, tokens_file
-from klaw.wire.files import Fetch, Fetched
-from klaw.wire.frames import GetHistory, History
+from klaw.gateway.tokens import add_token, tokens_file
+from klaw.wire.files import FetchedFrame, FetchFrame
 from tests.actors.client.test_chat_command import desk
 from tests.e2e.test_http import http
 from tests.support.llm_server import serve_llm
@@ -40,13 +40,12 @@ async def test_an_acknowledged_message_has_its_files_after_kill_9(tmp_path):
                 await server.kill()
             await server.start()
             async with connect(server.url) as client:
-                page = await client.request(GetHistory(chat="main"))
-                assert isinstance(page, History)
+                page = messages_of(await client.call("chats_messages", chat="main"))
                 assert page.messages[0].files == files
                 got = b""
                 while len(got) < len(PNG):
-                    piece = await client.request(Fetch(sha256=files[0].sha256, offset=len(got)))
-                    assert isinstance(piece, Fetched)
+                    piece = await client.request(FetchFrame(sha256=files[0].sha256, offset=len(got)))
+                    assert isinstance(piece, FetchedFrame)
                     got += piece.data
                 assert got == PNG
                 await until(lambda: llm.requests)

@@ -255,7 +255,7 @@ async def test_a_client_that_goes_away_stops_its_turn(http, llm, door, stream):
         return (await http.get(f"/api/v1/chats/{chat}/messages")).json().get("messages") and len(llm.requests) == 1
 
     async def is_stopped():
-        found = await http.get(f"/api/v1/chats/{chat}/receipt")
+        found = await http.get(f"/api/v1/receipt?chat={chat}")
         return found.status_code == 200 and found.json().get("status") == "stopped"
 
     await goes()

@@ -87,7 +87,7 @@ async def test_users_who_hold_all_their_places_leave_some_to_others(server):
 
     def log_in(stack, token):
         ws = stack.enter_context(connect(server.url, compression=None, proxy=None, open_timeout=HANG_S))
-        ws.send(json.dumps({"type": "hello", "version": 1, "token": token}))
+        ws.send(json.dumps({"type": "hello", "version": 2, "token": token}))
         return json.loads(ws.recv(HANG_S))["type"]
 
     def hold():

@@ -9,7 +9,7 @@ import httpx
 import trio
 
 from klaw.api import rest
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from tests.support.server import clean_environ, served, write_home
 from tests.support.waiting import HANG_S
 

@@ -63,14 +63,17 @@ def frames(text):
                 yield {"type": cls.type, **whole, "files": [{"sha256": text}]}
             elif isinstance(value, str) and not (cls is Send and name == "text"):
                 yield {"type": cls.type, **whole, name: text}
+            elif name == "args":
+                yield {"type": cls.type, **whole, "args": {text: text}}
+                yield {"type": cls.type, **whole, "operation": "search", "args": {"query": text}}
     yield {"type": text}
-    yield {"type": "status", text: 1}
+    yield {"type": "watch", "chat": "main", text: 1}
 
 
 GOOD = {
-    "version": 1, "client": "test", "token": "t", "chats": {}, "id": "m1", "chat": "main", "text": "x", "before": None,
-    "after": 1, "limit": 5, "ref": "r", "turn": "t", "seq": 0, "allow": True,
-    "archived": True, "files": None, "name": "a.txt", "offset": 0, "data": "YQ==", "last": False, "sha256": "0" * 64,
+    "version": 2, "client": "test", "token": "t", "chats": {}, "id": "m1", "chat": "main", "text": "x",
+    "ref": "r", "seq": 0, "allow": True, "files": None, "operation": "health", "args": {}, "name": "a.txt", "offset": 0,
+    "data": "YQ==", "last": False, "sha256": "0" * 64,
 }  # fmt: skip
 
 
@@ -88,13 +91,15 @@ async def test_no_frame_before_hello_holds_up_the_event_loop(tmp_path):
 async def test_no_frame_after_hello_holds_up_the_event_loop(tmp_path):
     told = 0
     async with measured(tmp_path) as server, bare_socket(server.url) as socket:
-        await socket.send_message(encoded({"type": "hello", "version": 1}))
+        await socket.send_message(encoded({"type": "hello", "version": 2}))
         plain, ended = (tuple(carried((end,))) for end in ("", "龍"))
         for number, texts in enumerate(zip(plain, ended, strict=True)):
             # In each place every text, and every other one with an end that it is not made of.
             for place, both in enumerate(zip(*(frames(text) for _, text in texts), strict=True)):
                 await socket.send_message(encoded(both[(number + place) % 2]))
-                await socket.send_message(encoded({"type": "status", "ref": str(told := told + 1)}))
+                told += 1
+                mark = {"type": "call", "operation": "chats_list", "args": {"limit": 1}, "ref": str(told)}
+                await socket.send_message(encoded(mark))
                 while json.loads(await socket.get_message()).get("ref") != str(told):
                     pass
     assert told > 1_000

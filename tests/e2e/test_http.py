@@ -12,7 +12,7 @@ import httpx2
 import pytest
 import trio
 
-from klaw.gateway.auth import add_token, revoke_tokens, tokens_file
+from klaw.gateway.tokens import add_token, revoke_tokens, tokens_file
 from tests.support.llm_server import Cut, Text, Wait, error_reply, serve_llm, text_reply
 from tests.support.repository import REPOSITORY
 from tests.support.server import clean_environ, klaw_command, served, write_home
@@ -109,8 +109,8 @@ async def test_a_message_is_answered_once_however_often_it_is_sent(tmp_path):
             assert (told["status"], told["message"]["id"], told["answer"]["content"]) == ("done", "once", "Hello")
         history = (await client.get("/api/v1/chats/main/messages")).json()
         assert [each["content"] for each in history["messages"]] == ["Hi", "Hello"]
-        receipt = (await client.get("/api/v1/chats/main/receipt")).json()
-        assert receipt["turn"] == told["turn"]
+        receipt = (await client.get("/api/v1/receipt?chat=main")).json()
+        assert receipt["id"] == told["turn"]
 
 
 async def test_a_message_that_need_not_be_waited_for(tmp_path):
@@ -170,7 +170,7 @@ async def test_users_see_only_their_own_and_operators_all(tmp_path):
                 ("GET", f"/api/v1/facts/{fact}/history"),
                 ("DELETE", f"/api/v1/facts/{fact}"),
                 ("GET", "/api/v1/chats/diary/messages"),
-                ("GET", "/api/v1/chats/diary/receipt"),
+                ("GET", "/api/v1/receipt?chat=diary"),
             ):
                 assert (await boris.request(method, path)).status_code == 404, path
             assert (await boris.get("/api/v1/facts", params={"user": "anna"})).status_code == 403
@@ -291,7 +291,7 @@ async def test_a_client_that_breaks_off_leaves_nothing_and_the_chat_goes_on(tmp_
         gate.set()
         for chat in ("whole", "events"):
             await until(lambda chat=chat: is_answered(client, chat, "Привет"))
-        receipt = (await client.get("/api/v1/chats/v1/receipt")).json()
+        receipt = (await client.get("/api/v1/receipt?chat=v1")).json()
         assert receipt["status"] == "stopped"  # programs of other protocols do not come back for an answer
         assert server.events("request_failed") == []
         assert [each for each in server.events() if each["level"] == "error"] == []

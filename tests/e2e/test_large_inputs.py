@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from klaw.errors import RequestRefused
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.repository import REPOSITORY
 from tests.support.server import clean_environ, served, write_home

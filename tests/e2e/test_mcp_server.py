@@ -11,7 +11,7 @@ from mcp import MCPError, StdioServerParameters
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from tests.support.llm_server import serve_llm
 from tests.support.repository import REPOSITORY
 from tests.support.server import clean_environ, served, write_home

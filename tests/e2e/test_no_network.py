@@ -107,7 +107,7 @@ async def test_start_embed_and_chat_look_up_no_name_and_leave_no_file(tmp_path: 
         localModel={"parallel": 1},
         mcp={"servers": {"notes": program()}},
     )
-    engine = home / "config" / "engine.json"
+    engine = home / "config" / "engine.yaml"
     engine.write_text(json.dumps({**json.loads(engine.read_text()), "llm": {"maxReplyTokens": 16}}))
     environ = plain_environ(user)
     async with served(home, start=False) as server:

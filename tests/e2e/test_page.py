@@ -5,7 +5,7 @@ import json
 import httpx2
 import trio
 
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from tests.support.browser import in_browser, needs_chromium
 from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home

@@ -2,7 +2,7 @@
 
 import json
 
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from tests.e2e.test_page import base
 from tests.support.browser import in_browser, needs_chromium
 from tests.support.llm_server import serve_llm, text_reply
@@ -94,8 +94,8 @@ async def test_tasks_and_what_they_used(tmp_path):
 
     async with serve_llm() as llm:
         home = write_home(tmp_path, llm=llm.url)
-        config = json.loads((home / "config" / "engine.json").read_text())
-        (home / "config" / "engine.json").write_text(json.dumps({**config, "llm": {"dailyTokens": 1_000_000}}))
+        config = json.loads((home / "config" / "engine.yaml").read_text())
+        (home / "config" / "engine.yaml").write_text(json.dumps({**config, "llm": {"dailyTokens": 1_000_000}}))
         llm.respond = lambda _: text_reply("Ничего <i>нового</i>.")
         async with served(home) as server:
             await in_browser(look, base(server), locale="en-US")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from klaw.wire.frames import GetStatus, Status, Watch
+from klaw.wire.frames import Status, Watch
 from tests.support.llm_server import error_reply, serve_llm, text_reply
 from tests.support.reindexing import differing, run
 from tests.support.server import run_klaw, served, write_home
@@ -86,8 +86,8 @@ async def test_the_reason_is_kept_with_the_turn(tmp_path, prompt):
     message was forgotten that says just the same."""
     async with serve_llm() as llm:
         home = home_of(tmp_path, llm.url)
-        config = json.loads((home / "config" / "engine.json").read_text())
-        (home / "config" / "engine.json").write_text(json.dumps({**config, "recovery": {"answerPendingSeconds": 0}}))
+        config = json.loads((home / "config" / "engine.yaml").read_text())
+        (home / "config" / "engine.yaml").write_text(json.dumps({**config, "recovery": {"answerPendingSeconds": 0}}))
         llm.respond = lambda request: error_reply(
             401, "invalid_api_key", f"Incorrect API key provided: {KEY}. Prompt: {request.last_user}"
         )
@@ -97,15 +97,16 @@ async def test_the_reason_is_kept_with_the_turn(tmp_path, prompt):
             await server.terminate()
             await server.start()
             async with talking(server.url) as talk:
-                status = await talk.client.request(GetStatus(chat="main"))
-                assert (status.state, status.details["code"]) == ("failed", "llm_refused")
-                why, _, rest = status.details["message"].partition(". Your message is kept")
+                status = await talk.client.call("chats_status", chat="main")
+                assert (status["state"], status["code"]) == ("failed", "llm_refused")
+                why, _, rest = status["message"].partition(". Your message is kept")
                 assert why.startswith(f"stub/gpt-none at {llm.url}: the LLM provider answered with status 401")
                 assert "Incorrect API key provided" in why
                 assert rest.endswith("/retry to try again.")
                 assert all(each not in why for each in (*prompt.split()[-1:], KEY, KEY[:6]))
                 watched = await watched_status(talk)
-                assert (watched.state, watched.details) == (status.state, status.details)
+                assert watched.state == status["state"]
+                assert watched.details == {name: status[name] for name in ("code", "message")}
                 await failed(talk, why.partition(" (invalid")[0])
             code, told, _ = await run_klaw("receipt", "--home", str(home))
             assert code == 0
@@ -116,8 +117,8 @@ async def test_the_reason_is_kept_with_the_turn(tmp_path, prompt):
             async with talking(server.url) as talk:
                 await talk.send("/retry")
                 await talk.until(lambda: any(each.role == "assistant" for each in talk.entries))
-                status = await talk.client.request(GetStatus(chat="main"))
-                assert (status.state, status.details) == ("idle", None)
+                status = await talk.client.call("chats_status", chat="main")
+                assert (status["state"], status["code"]) == ("idle", None)
             await server.terminate()
         assert differing(await trio.to_thread.run_sync(run, server.data)) == set()
 

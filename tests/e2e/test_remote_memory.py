@@ -2,7 +2,6 @@
 
 import json
 
-from klaw.wire.frames import GetStatus
 from tests.support.llm_server import Recorded, Reply, echo_reply, error_reply, serve_llm
 from tests.support.memory.endpoints import answer, asked
 from tests.support.server import run_klaw, served, write_home
@@ -69,9 +68,8 @@ async def test_both_from_a_provider(tmp_path):
                 llm.respond = respond
                 await server.status_when(lambda now: not now["embedder"]["waiting"])
                 await until(lambda: "embeddings_failing" not in talk.degraded)
-                assert not [
-                    each for each in (await talk.client.request(GetStatus())).degraded if "embeddings" in each.code
-                ]
+                health = await talk.client.call("health")
+                assert not [each for each in health["degraded"] if "embeddings" in each["code"]]
                 turn = await talk.ask(QUESTIONS[1][0])
                 assert turn.receipt["recall"]["degraded"] == []
                 _, found, _ = await run_klaw("receipt", turn.turn, "--home", str(home))

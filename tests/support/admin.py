@@ -11,14 +11,18 @@ import pytest
 import trio
 import trio.testing
 
-from klaw.actor.supervisor import ActorSpec
 from klaw.admin import socket as admin_socket
+from klaw.api.app import make_app
+from klaw.api.request_auth import Api
+from klaw.api.server import HttpServer
 from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.events import Noticed, TurnEnded
 from klaw.domain.names import UserId, chat_id
 from klaw.gateway.hub import ChatEvent, StoredOnce
+from klaw.gateway.services import Services
+from klaw.gateway.tokens import Authenticator, tokens_file
 from klaw.operations.handler import OPERATOR, Listeners, Parts
 from klaw.operations.perform import Call, perform
 from tests.support.waiting import HANG_S
@@ -71,10 +75,21 @@ def commands(app: App) -> Commands:
 async def served(app: App, commands: Commands) -> AsyncIterator[None]:
     """The admin socket under the server's own supervisor."""
 
-    async def run(vitals: Any, started: Any) -> None:
-        await admin_socket.run(vitals, started, path=app.core.paths.admin_socket, perform=commands.run)
+    async def never(*_: object) -> dict[str, Any]:
+        raise AssertionError("there are no WebSockets")
 
-    await app.core.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
+    services = Services(
+        config=app.core.config.gateway,
+        chats=app.chats,
+        hub=app.hub,
+        auth=Authenticator(tokens_file(app.core.paths.config_dir)),
+        approvals=app.tools.approvals,
+        attachments=app.core.attachments,
+        clock=app.core.clock,
+        perform=never,
+    )
+    http = HttpServer(lambda: make_app(Api(core=app.core, services=services, parts=commands.parts)))
+    await app.core.supervisor.start(admin_socket.spec(app.core.paths.admin_socket, http.serve_operator))
     yield
     await app.core.supervisor.stop(admin_socket.ACTOR_NAME, "the test is over")
 

@@ -1,13 +1,11 @@
 """Asking an operation over parts, also in a chat, and what a terminal shows of a search."""
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from klaw.actor.clock import Clock
-from klaw.admin.socket import parse
 from klaw.cli.main import main
 from klaw.cli.output import written
 from klaw.domain.names import ChatId
@@ -15,14 +13,14 @@ from klaw.memory.forget.forget import Forgetter
 from klaw.operations import search
 from klaw.operations.explain import receipt_text
 from klaw.operations.handler import OPERATOR, Parts
-from klaw.operations.perform import operations, perform, read
+from klaw.operations.perform import operations, perform, read, read_call
 from klaw.operations.slash import OperationCommands
 from tests.support.admin import Commands
 
 
 async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
     """What the admin socket answers."""
-    return await commands.run(parse(json.dumps({"command": command, "args": args}).encode()))
+    return await commands.run(read_call(command, args))
 
 
 async def ask_operation(name: str, parts: Parts, **args: Any) -> dict[str, Any]:

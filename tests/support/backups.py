@@ -33,7 +33,7 @@ def home_with_a_past(root: Path) -> Paths:
     found = Paths.resolve(root)
     trio.run(live, found.data_dir)
     found.config_dir.mkdir()
-    (found.config_dir / "engine.json").write_text("{}")
+    (found.config_dir / "engine.yaml").write_text("{}")
     (found.config_dir / "tokens.json").write_text('{"tokens": []}')
     (found.config_dir / ".tokens.json.new").write_text("of a kill")
     (found.config_dir / "klaw.env").write_text("KEY=1")

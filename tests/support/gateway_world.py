@@ -3,6 +3,7 @@
 import json
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import attrs
 import trio
@@ -15,14 +16,13 @@ from klaw.config.schema import AttachmentsConfig, GatewayConfig
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, chat_id, name_of, user_of
-from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import IdConflict
-from klaw.gateway.auth import Authenticator
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
+from klaw.gateway.tokens import Authenticator
+from klaw.operations import chat as operations
 from klaw.store.attachments import Attachments
-from klaw.store.kinds.chats import Chat
 from klaw.store.kinds.messages import Appended, Session
 from klaw.toolbox.approvals import Approvals
 from tests.support.waiting import HANG_S
@@ -133,17 +133,6 @@ class FakeChats:
         chat = chat_id(user, name)
         return self._session(chat) if chat in self.rows else None
 
-    async def listed(self, user, limit, *, archived):
-        await trio.lowlevel.checkpoint()
-        found = [self._session(chat) for chat, rows in self.rows.items() if rows[0].user == user][:limit]
-        return [
-            Chat(
-                chat=each.chat, user=user, name=each.name, title="Сад", last_seq=each.last_seq, segment=0,
-                archived=archived, created_at=each.created_at, updated_at=each.updated_at,
-            )
-            for each in found if not archived
-        ]  # fmt: skip
-
     async def after(self, chat, seq, limit):
         self.reads += 1
         found = [row for row in self.rows.get(chat, []) if row.seq > seq][: min(limit, self.page)]
@@ -156,15 +145,20 @@ class FakeChats:
         await trio.lowlevel.checkpoint()
         return [row for row in self.rows.get(chat, []) if row.seq < seq][-limit:]
 
-    async def receipt(self, user, name, turn):
+    async def perform(self, call, caller):
+        """The operations on one chat, and one that tests make slow, large or broken by ``answer``."""
+        match call.operation.name:
+            case "chats_messages":
+                return await operations.messages(call.asked, caller, SimpleNamespace(chats=self))
+            case "chats_stop":
+                return await operations.stop_answer(call.asked, caller, SimpleNamespace(chats=self))
+            case "chats_list":
+                return await self.answer()
+        return {"state": "ok", "user": caller.user, "operator": caller.operator}
+
+    async def answer(self):
         await trio.lowlevel.checkpoint()
-        if turn not in (None, "t1"):
-            return None
-        return TurnRecord(
-            id="t1", chat=chat_id(user, name), user=user, segment=0, status=TurnStatus.DONE, model="local/small",
-            first_seq=1, last_seq=1, started_at="2026-11-21T12:00:00.000Z", ended_at="2026-11-21T12:00:01.000Z",
-            error=None, receipt={"recalled": []}, usage={}, timings={"llm": 1.5},
-        )  # fmt: skip
+        return {"chats": []}
 
     def chat_status(self, chat):
         return {"state": "thinking", "turn": "t1"} if chat in self.running else {"state": "idle"}
@@ -204,8 +198,16 @@ class Client:
     async def get(self, kind, **fields):
         return (await self.until(kind, **fields))[-1]
 
+    async def call(self, operation, ref="c", **args):
+        """The result of a call, or its error."""
+        await self.say("call", operation=operation, args=args, ref=ref)
+        while True:
+            frame = await self.hear()
+            if frame.get("ref") == ref:
+                return frame
+
     async def hello(self, **fields):
-        await self.say("hello", version=1, **fields)
+        await self.say("hello", version=2, **fields)
         return await self.hear()
 
     async def closed(self):
@@ -297,6 +299,7 @@ async def world(
         approvals=approvals,
         attachments=Attachments(tmp_path, files, SystemClock()),
         clock=SystemClock(),
+        perform=chats.perform,
     )
     gateway = Gateway(services, on_listening)
     assert isinstance(gateway.mailbox, Mailbox)

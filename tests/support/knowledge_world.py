@@ -13,7 +13,7 @@ import trio
 from klaw.actor.clock import SystemClock, iso
 from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import Supervisor
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.knowledge import KnowledgeConfig
 from klaw.config.tools import WebToolConfig
 from klaw.domain.knowledge import Base, BaseId, Document, DocumentState, Source, SourceId, SourceKind
@@ -68,7 +68,7 @@ class World:
 
     async def upload(self, name: str, data: bytes, base: Base | None = None) -> Source:
         """An uploaded file; one that ends with .ttl is a graph."""
-        guarded.replace(self.store_dir, f"knowledge/{_id(name)}", data)
+        safe_open.replace(self.store_dir, f"knowledge/{_id(name)}", data)
         kind = SourceKind.RDF if name.endswith(".ttl") else SourceKind.FILE
         return await self._put(kind, name, base, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 

@@ -53,14 +53,14 @@ def free_port() -> int:
 def write_home(
     home: Path, *, llm: str | None = None, models: Path | None = None, **sections: Mapping[str, Any]
 ) -> Path:
-    """Make a home folder with an engine.json that suits tests, and return it. Recall has the time of a busy machine: no
+    """Make a home folder with an engine.yaml that suits tests, and return it. Recall has the time of a busy machine: no
     test depends on whether it was quick.
 
     Args:
-        home: made if it is not there; an engine.json in it is replaced.
+        home: made if it is not there; an engine.yaml in it is replaced.
         llm: base URL of the stub LLM; without one nothing listens there.
         models: folder of pulled models, linked into the home; without one embeddings are off.
-        sections: engine.json's sections by their names there (``autoRag={"topK": 5}``); what they say wins.
+        sections: engine.yaml's sections by their names there (``autoRag={"topK": 5}``); what they say wins.
     """
     config: dict[str, Any] = {
         "gateway": {"port": free_port(), "messagesPerSecond": 10_000, "burst": 10_000, **UNLIMITED},
@@ -74,7 +74,7 @@ def write_home(
     for name, section in sections.items():
         config[name] = {**config.get(name, {}), **section}
     (home / "config").mkdir(parents=True, exist_ok=True, mode=0o700)
-    (home / "config" / "engine.json").write_text(json.dumps(config, indent=1))
+    (home / "config" / "engine.yaml").write_text(json.dumps(config, indent=1))
     if models is not None and not (home / "models").exists():
         (home / "models").symlink_to(models)
     return home
@@ -99,7 +99,7 @@ class Server:
 
     def __init__(self, home: Path, nursery: trio.Nursery, environ: Mapping[str, str]) -> None:
         self.home = home
-        self.config: dict[str, Any] = json.loads((home / "config" / "engine.json").read_text())
+        self.config: dict[str, Any] = json.loads((home / "config" / "engine.yaml").read_text())
         self.stdout = b""
         """Of all processes so far."""
         self.process: trio.Process | None = None

@@ -2,22 +2,48 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import attrs
 import trio
 from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection, wrap_client_stream
 
 from klaw.actor.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
-from klaw.client.events import Connected, Event
+from klaw.client.events import ConnectedEvent, Event
+from klaw.client.streams import messages_of
 from klaw.errors import ConnectionLost, RequestRefused
-from klaw.wire.frames import ChatMessage, Error, GetHistory, GetReceipt, History, Notice, Receipt, StoredMessage
+from klaw.wire.frames import Error, MessageFrame, Notice, StoredMessage
 from tests.support.waiting import HANG_S
 
 T = TypeVar("T")
 BACKOFF = Backoff(0.02, 0.2)
+
+
+@attrs.frozen(kw_only=True)
+class Receipt:
+    """What the operation ``receipt`` answers."""
+
+    turn: str
+    chat: str
+    user: str
+    status: str
+    model: str
+    segment: int
+    first_seq: int
+    last_seq: int
+    started_at: str
+    ended_at: str
+    receipt: dict[str, Any]
+    usage: dict[str, Any]
+    timings: dict[str, Any]
+    error: str | None = None
+
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> "Receipt":
+        return cls(turn=answer.pop("id"), **answer)
 
 
 class Talk:
@@ -29,8 +55,8 @@ class Talk:
         self._news = trio.Event()
 
     @property
-    def entries(self) -> list[ChatMessage]:
-        return [event for event in self.events if isinstance(event, ChatMessage)]
+    def entries(self) -> list[MessageFrame]:
+        return [event for event in self.events if isinstance(event, MessageFrame)]
 
     @property
     def errors(self) -> list[Error]:
@@ -41,7 +67,7 @@ class Talk:
         """What the server has said is degraded: at the welcome, and in notices since."""
         problems: dict[str, str] = {}
         for event in self.events:
-            if isinstance(event, Connected):
+            if isinstance(event, ConnectedEvent):
                 problems = {each.code: each.text for each in event.welcome.degraded}
             elif isinstance(event, Notice) and (event.details or {}).get("state") == "degraded":
                 problems[event.code] = event.text
@@ -77,7 +103,7 @@ class Talk:
                 news = self._news
                 try:
                     await self.client.watch(chat, 0)  # no effect on a watched chat
-                    receipt = await self.client.request(GetReceipt(chat=chat))
+                    receipt = Receipt.of(await self.client.call("receipt", chat=chat))
                 except ConnectionLost:
                     await self.client.reconnected()
                     continue
@@ -93,8 +119,7 @@ class Talk:
         with trio.fail_after(HANG_S):
             while True:
                 after = found[-1].seq if found else 0
-                page = await self.client.request(GetHistory(chat=chat, after=after, limit=200))
-                assert isinstance(page, History)
+                page = messages_of(await self.client.call("chats_messages", chat=chat, after=after, limit=200))
                 found += page.messages
                 if not page.more:
                     return found

@@ -9,14 +9,12 @@ import apsw
 from klaw.actor.clock import iso
 from klaw.domain.names import UserId, chat_id
 from klaw.store.engine import connect
-from klaw.store.kinds import messages, topic_edits, topic_vectors
+from klaw.store.kinds import messages, soundness, topic_edits
 from klaw.store.kinds.topic_edits import TopicDraft
-from klaw.store.kinds.topic_vectors import Flaws
 from klaw.store.store import Store
 from tests.support.stores import START, new
 
 ANNA = UserId("anna")
-NO_FLAWS = Flaws(vectors=0, homeless=0, strangers=0, spans=0)
 AT = iso(START + 5_000)
 
 
@@ -36,11 +34,11 @@ async def archive(store: Store, *groups: Sequence[int], user: str = "anna", chat
     return await store.writer.run(topic_edits.store, UserId(user), chat_id(UserId(user), chat), drafts, AT)
 
 
-def flaws_of(file: Path) -> Flaws:
+def flaws_of(file: Path) -> dict[str, int]:
     """What must never be, of a database that is not in use."""
     connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connect.prepare_writer(connection)
-        return topic_vectors.flaws(connection)
+        return soundness.faults(connection, "topics")
     finally:
         connection.close()

@@ -116,9 +116,9 @@ class Machine:
         return self.active() and self.klaw("status", "--json", check=False).returncode in (0, 3)
 
     def configure(self, **sections: Any) -> None:
-        """Write engine.json; the next start takes it."""
+        """Write engine.yaml; the next start takes it."""
         config = {"gateway": {"port": self.port}, "processing": {"debounceMs": 20}, "embedding": {"enabled": False}}
-        path = self.root / HOME.lstrip("/") / "config" / "engine.json"
+        path = self.root / HOME.lstrip("/") / "config" / "engine.yaml"
         path.parent.mkdir(mode=0o700, exist_ok=True)
         path.write_text(json.dumps({**config, **sections}))
         self.run("chown", "-R", "klaw:klaw", f"{HOME}/config")

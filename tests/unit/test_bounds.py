@@ -15,8 +15,8 @@ import pytest
 
 from klaw.actor.threads import ON_LOOP_BYTES, read_input
 from klaw.api import ollama, openai, page, rags
-from klaw.api.messages import NewMessage
-from klaw.api.transcript import Said, read_transcript
+from klaw.api.messages import MessageBody
+from klaw.api.transcript import TranscriptMessage, read_transcript
 from klaw.chats import commands
 from klaw.convert import FRAMES, JOURNAL, MOST_ENTRIES, MOST_PROBLEMS, REQUESTS, Bounds, Check, Converter, Form
 from klaw.domain.attachment import MAX_FILES
@@ -100,10 +100,10 @@ def test_only_a_few_short_unknown_names_are_compared(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(difflib, "get_close_matches", lambda name, *_, **__: asked.append(name) or [])
     fields = {"text": "x", **{"n" * 41 + str(at): 1 for at in range(500)}, "filez": 1, "tex": 1, "wai": 1, "strea": 1}
     with pytest.raises(BadValue, match="unknown field; known are"):
-        REQUESTS.read(fields, NewMessage)
+        REQUESTS.read(fields, MessageBody)
     assert asked == ["filez", "strea", "tex"]
     with pytest.raises(BadValue, match=r"must have at most .* members"):
-        REQUESTS.read({str(at): 1 for at in range(MANY)}, NewMessage)
+        REQUESTS.read({str(at): 1 for at in range(MANY)}, MessageBody)
     with pytest.raises(TaskError) as raised:
         subagent_order({f"n{at}": 1 for at in range(MANY)})
     assert len(raised.value.problems) <= MOST_PROBLEMS + 5
@@ -117,12 +117,12 @@ def test_only_a_few_short_unknown_names_are_compared(monkeypatch: pytest.MonkeyP
 _CLASSES: dict[str, Any] = {
     **{f"frame {each.type}": each for each in get_args(ClientFrame)},
     **{f"operation {name}": each for name, each in operations().items()},
-    "send": NewMessage,
+    "send": MessageBody,
     "render": page.ToRender,
-    "ask a base": rags.Question,
-    "/v1 chat": openai.ChatRequest,
+    "ask a base": rags.RagQuestion,
+    "/v1 chat": openai.OpenAIChatRequest,
     "/v1 embeddings": openai.EmbeddingRequest,
-    "/api chat": ollama.ChatRequest,
+    "/api chat": ollama.OllamaChatRequest,
 }
 
 
@@ -162,8 +162,8 @@ def _reading(of: Any, tree: dict[str, Any]) -> Callable[[], object]:
     if isinstance(of, Operation):
         return lambda: read(of, tree)
     if of in get_args(ClientFrame):
-        return lambda: decode_client(json.dumps({"type": of.type, "version": 1, **tree}), 2 * SHARE)
-    return lambda: (REQUESTS if of in (NewMessage, page.ToRender, rags.Question) else FRAMES).read(tree, of)
+        return lambda: decode_client(json.dumps({"type": of.type, "version": 2, **tree}), 2 * SHARE)
+    return lambda: (REQUESTS if of in (MessageBody, page.ToRender, rags.RagQuestion) else FRAMES).read(tree, of)
 
 
 @pytest.mark.parametrize("of", _CLASSES.values(), ids=_CLASSES)
@@ -217,7 +217,7 @@ def test_arguments_of_calls_are_bounded() -> None:
 def test_an_open_fence_is_looked_through_once() -> None:
     """It took the square of the lines: hours for these."""
     with pytest.raises(ValueError, match="is not JSON"):
-        read_answer("```" + "\n" * (MAX_ANSWER_CHARS - 3), NewMessage)
+        read_answer("```" + "\n" * (MAX_ANSWER_CHARS - 3), MessageBody)
 
 
 def test_what_an_mcp_server_answers_is_cut_before_it_is_checked() -> None:
@@ -232,11 +232,11 @@ def test_what_an_mcp_server_answers_is_cut_before_it_is_checked() -> None:
 
 def test_a_transcript_has_few_pictures_in_its_last_message() -> None:
     with pytest.raises(BadValue, match=f"at most {MAX_FILES} pictures"):
-        read_transcript([Said(role="user", content="x", images=[""] * (MAX_FILES + 1))])
+        read_transcript([TranscriptMessage(role="user", content="x", images=[""] * (MAX_FILES + 1))])
     with pytest.raises(BadValue, match="entries"):
-        FRAMES.read({"messages": [{"role": "user", "images": [""] * MANY}]}, ollama.ChatRequest)
+        FRAMES.read({"messages": [{"role": "user", "images": [""] * MANY}]}, ollama.OllamaChatRequest)
     picture = "QUJD" * 700_000  # more than is decoded at once
-    said = Said(role="user", content="x", images=[picture])
+    said = TranscriptMessage(role="user", content="x", images=[picture])
     assert read_transcript([said]).question.files == (b"ABC" * 700_000,)
     for wrong in ("QQ==" + picture, picture + "Q", picture[:-1] + "é", "Q Q="):
         with pytest.raises(BadValue, match="base64"):

@@ -104,7 +104,7 @@ def test_getting_started_names_every_slash_command():
 
 
 def test_shown_configurations_are_valid():
-    """Every engine.json of the README can be used as it stands."""
+    """Every engine.yaml of the README can be used as it stands."""
     text = (REPOSITORY / "README.md").read_text("utf-8")
     blocks = [block for language, block in _FENCE.findall(text) if language == "yaml"]
     assert len(blocks) == 2

@@ -20,9 +20,9 @@ from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.actor.threads import Threads
-from klaw.config import guarded
-from klaw.config.guarded import NotPlain
+from klaw.config import safe_open
 from klaw.config.paths import below_of_user
+from klaw.config.safe_open import NotPlain
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import MEMORY_FILE as TOP
 from klaw.domain.prompt_files import MEMORY_FOLDER as FOLDER
@@ -124,7 +124,7 @@ def find(workspace: Path, users: list[UserId]) -> list[MemoryFile]:
 def read(workspace: Path, file: MemoryFile) -> str | None:
     """A file's text; None when it is not the one of the stamp any more, or cannot be read. Blocks."""
     try:
-        with guarded.opened(workspace, below_of_user(file.user, file.path)) as opened:
+        with safe_open.opened(workspace, below_of_user(file.user, file.path)) as opened:
             if _stamp(opened.info) != file.stamp:
                 return None
             return opened.head(MAX_BYTES).decode("utf-8", "replace").replace("\0", "\ufffd")
@@ -160,7 +160,7 @@ def _opened(workspace: Path, below: str) -> Iterator[int | None]:
     """A folder's descriptor for a while; None when there is none."""
     with ExitStack() as stack:
         try:
-            folder = stack.enter_context(guarded.opened_folder(workspace, below))
+            folder = stack.enter_context(safe_open.opened_folder(workspace, below))
         except (FileNotFoundError, NotPlain):
             folder = None
         except OSError as error:

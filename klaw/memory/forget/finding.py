@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import attrs
 
 from klaw.actor.threads import Threads
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.domain.fact import FactId
 from klaw.domain.forget import MARK, Thing, beginning
@@ -23,16 +23,16 @@ from klaw.domain.person import PersonId, normal_name
 from klaw.domain.task import Run, TaskName, run_folder, task_name
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidName, KlawError, NoSuchChat
-from klaw.store import overview
 from klaw.store.changes import MEMORY
 from klaw.store.engine.database import Readers
 from klaw.store.engine.log_files import record_of
 from klaw.store.forget import quoting
 from klaw.store.forget.derived import FileMade, TaskMade, effects_of, runs_of_tasks
 from klaw.store.forget.scope import Wanted
-from klaw.store.kinds import chats, facts, imports, messages, people, tasks, topics
+from klaw.store.kinds import chats, facts, imports, messages, pending, people, tasks, topics
 from klaw.store.kinds.messages import CONVERSATIONS
-from klaw.store.overview import Target
+from klaw.store.search import whereabouts
+from klaw.store.search.whereabouts import Target
 
 MAX_BYTES = 1_100_000
 """Tools write files up to 1 MB."""
@@ -82,7 +82,7 @@ def remove(workspace: Path, user: UserId, files: Sequence[FileMade], *, with_fac
     for file in files:
         if file.path in going:
             folder, _, name = file.path.rpartition("/")
-            with guarded.opened_folder(workspace, below_of_user(user, folder)) as parent:
+            with safe_open.opened_folder(workspace, below_of_user(user, folder)) as parent:
                 os.unlink(name, dir_fd=parent)
 
 
@@ -95,7 +95,7 @@ def _read(workspace: Path, user: UserId, path: str) -> bytes | None:
     ):
         return None
     try:
-        return guarded.read(workspace, below_of_user(user, path), MAX_BYTES)
+        return safe_open.read(workspace, below_of_user(user, path), MAX_BYTES)
     except OSError:
         return None
 
@@ -139,7 +139,7 @@ async def find(
         return Wanted(user=user, facts=(FactId(rest),))
     if colon and kind == "person":
         return await _person(readers, rest, user, with_messages=with_messages)
-    found = await readers.run(overview.find_message, _message_target(text, user))
+    found = await readers.run(whereabouts.find_message, _message_target(text, user))
     if not found and "#" not in text and await _who(readers, text, user):
         return await _person(readers, text, user, with_messages=with_messages)
     if len(found) != 1:
@@ -153,7 +153,7 @@ async def newest(readers: Readers, chat: ChatId, count: int) -> Wanted:
     """The newest messages of a chat that were said in it. Raises NothingToForget."""
     session = await readers.run(messages.session, chat)
     start = session.segment_start if session is not None else 1
-    found = await readers.run(messages.newest_of_segment, chat, start, count)
+    found = await readers.run(pending.newest_of_segment, chat, start, count)
     if not found:
         raise NothingToForget("there are no messages in this segment")
     return Wanted(user=user_of(chat), rowids=tuple(message.rowid for message in found))

@@ -15,7 +15,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.supervisor import Vitals
 from klaw.actor.threads import Threads
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.schema import EngineConfig
 from klaw.context.inputs import Budget
 from klaw.domain import tokens
@@ -74,7 +74,7 @@ def settle(data_dir: Path, summaries: Iterable[Summary]) -> None:
                 with suppress(FileNotFoundError):
                     path.unlink()
             elif not path.exists():
-                guarded.replace(data_dir, copy_path(summary.chat, summary.number), text_of(summary).encode("utf-8"))
+                safe_open.replace(data_dir, copy_path(summary.chat, summary.number), text_of(summary).encode("utf-8"))
         except OSError as error:
             log.warning("summary_copy_failed", error=error_class(error))
 

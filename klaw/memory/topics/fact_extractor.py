@@ -34,6 +34,7 @@ from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import facts as sql
 from klaw.store.kinds import messages, topic_vectors, usage
+from klaw.store.kinds import turns as stored_turns
 from klaw.store.search import passages
 
 PROMPT = "facts"
@@ -198,7 +199,7 @@ class FactExtractor:
             return
         # Calls stand before the answer of their turn, maybe in the topic before.
         first, last = own[0].seq - MOST_CALLS, own[-1].seq
-        turns = await self.readers.run(messages.turns_with_tools, own[0].chat, _turns(own), first, last)
+        turns = await self.readers.run(stored_turns.with_tools, own[0].chat, _turns(own), first, last)
         left = [message for message in own if is_source(message, turns)]
         while any(message.role is Role.USER for message in left):
             left = left[await self._draw(topic, left) :]

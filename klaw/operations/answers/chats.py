@@ -1,7 +1,7 @@
 """Chats, what is forgotten of them, imports, receipts, usage."""
 
 from collections.abc import Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypeAlias, TypedDict
 
 import attrs
 
@@ -11,9 +11,13 @@ from klaw.domain.summary import Summary
 from klaw.domain.turn import TurnRecord
 from klaw.domain.usage import Spent
 from klaw.llm.budget import BudgetReport
+from klaw.operations.answers.server import Degraded
 from klaw.store.kinds.chats import Chat
 from klaw.store.kinds.imports import Import
 from klaw.store.kinds.messages import Session
+from klaw.wire.frames import MessagePage
+
+Messages: TypeAlias = MessagePage
 
 
 class SaidMessage(TypedDict):
@@ -137,6 +141,26 @@ class ChatState(TypedDict):
     actor: ActorReport | None
     coverage: dict[str, int] | None
     last_turn: dict[str, Any] | None
+
+
+class ChatNow(TypedDict):
+    """What a chat does; ``code`` and ``message`` say why its last message has no answer."""
+
+    name: str
+    state: str
+    turn: str | None
+    doing: str | None
+    code: str | None
+    message: str | None
+    messages: int
+    segment: int
+    model: str
+    degraded: list[Degraded]
+
+
+class Stopping(TypedDict):
+    chat: str
+    running: bool
 
 
 class KeptFile(TypedDict):

@@ -17,7 +17,8 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.reasons import place_of, ranking, reason, remedy
 from klaw.memory.recall.recall import CONSIDERED, Recall
 from klaw.store.engine.database import Readers
-from klaw.store.overview import StoredRecall, Turn
+from klaw.store.kinds.turns import TurnOfMessage
+from klaw.store.search.stored_recalls import StoredRecall
 
 SEARCH_BUDGET_MS = 3_000
 """For a search that is done again: nobody waits for a reply, and it looks deeper."""
@@ -70,7 +71,7 @@ def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
     return {**told, "place": place, "rank": at + 1, "candidate": candidate, "text": [said, *ranked, remedy(recall, at)]}
 
 
-def what_became(turn: TurnRecord | Turn, message: Message) -> str:
+def what_became(turn: TurnRecord | TurnOfMessage, message: Message) -> str:
     """What a turn of the message's user did with it, as a code. Its receipt may be of any version; it is empty when no
     context was put together."""
     receipt = turn.receipt
@@ -97,7 +98,7 @@ def what_became(turn: TurnRecord | Turn, message: Message) -> str:
     return "not_found" if recall["guard"] == Guard.SEARCH.value else f"guard_{recall['guard']}"
 
 
-def candidate_at(turn: TurnRecord | Turn, message: Message) -> int:
+def candidate_at(turn: TurnRecord | TurnOfMessage, message: Message) -> int:
     """The place of the message among the candidates, from 0. Raises StopIteration when it is none of them."""
     return next(at for at, each in enumerate(turn.receipt["recall"]["candidates"]) if each["seq"] == message.seq)
 

@@ -22,8 +22,9 @@ from klaw.memory.recall.stopwords import content_words
 from klaw.operations.explain.message_outcome import candidate_at, what_became
 from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows
-from klaw.store.overview import Turn, Whereabouts
+from klaw.store.kinds.turns import TurnOfMessage
 from klaw.store.search.candidates import Scope
+from klaw.store.search.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
     from klaw.operations.answers.memory import WhyAnswer
@@ -209,7 +210,7 @@ def _place(found: Found, config: EngineConfig) -> str:
     return "unwanted" if found.about.unwanted else "auto_rag"
 
 
-def _in_turn(turn: Turn, message: Message) -> dict[str, Any]:
+def _in_turn(turn: TurnOfMessage, message: Message) -> dict[str, Any]:
     """What a turn did with the message."""
     code = what_became(turn, message)
     said = {"turn": turn.id, "last_seq": turn.last_seq, "ended_at": turn.ended_at, "as": code}

@@ -66,11 +66,6 @@ class CommitLog:
             self.close()
             raise
 
-    @property
-    def is_removed(self) -> bool:
-        """Whether no folder names it any more: what is written goes with its descriptor."""
-        return os.fstat(self._descriptor).st_nlink == 0
-
     def append(self, group: Sequence[Entry]) -> None:
         """Make a group durable; until ``keep`` it may be taken back.
 

@@ -138,6 +138,20 @@ DAMAGE = (
 """Errors of SQLite, and of whoever reads what stands in damaged rows."""
 
 
+MAX_COMPLAINTS = 100
+
+
+def complaints(connection: apsw.Connection, *, whole: bool) -> list[str]:
+    """What SQLite finds wrong with the file and with the structure of full text; empty when all is well.
+
+    Args:
+        whole: also compare every index with its table, which reads everything.
+    """
+    check = "integrity_check" if whole else "quick_check"
+    found = [str(row[0]) for row in connection.execute(f"PRAGMA {check}({MAX_COMPLAINTS})")]
+    return [] if found == ["ok"] else found
+
+
 @contextmanager
 def snapshot(connection: apsw.Connection) -> Iterator[None]:
     """A read transaction: all queries of the body see the same state of the database."""

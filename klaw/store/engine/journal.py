@@ -13,13 +13,13 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import structlog
 
 from klaw import atomic_file
 from klaw.config.paths import ensure_private_dir, open_private
-from klaw.store.engine.commit_log import COMMIT_LOG, CommitLog, Entry, read_groups
+from klaw.store.engine.commit_log import CommitLog, Entry, read_groups
 from klaw.store.engine.log_rewrite import LogRewrite
 
 LOCK_FILE = "klaw.lock"
@@ -108,8 +108,6 @@ class Journal:
             OSError: nothing of the group stays in any file.
         """
         self._undo = []
-        if self._commit.is_removed:
-            self._renew_commit_log()
         self._commit.keep()
         try:
             lines_of: dict[str, list[bytes]] = {}
@@ -240,14 +238,6 @@ class Journal:
         assert self._commit_log is not None, "call lock() first"
         return self._commit_log
 
-    def _renew_commit_log(self) -> None:
-        """Somebody removed it: what it kept is made durable in the logs, and what follows goes into a new one."""
-        log.error("log_removed", file=COMMIT_LOG)
-        self._checkpoint_logs()
-        self._commit.close()
-        self._commit_log = CommitLog(self._root, self._fsync)
-        atomic_file.sync(self._root, self._fsync)
-
     def _size(self, path: str) -> int:
         return (self._root / path).stat().st_size
 
@@ -264,10 +254,6 @@ class Journal:
 
     def _descriptor(self, path: str) -> int:
         descriptor = self._files.get(path)
-        if descriptor is not None and _is_removed(descriptor):
-            log.error("log_removed", file=PurePosixPath(path).name)
-            os.close(self._files.pop(path))
-            descriptor = None
         if descriptor is None:
             descriptor = self._open_log(path)
             self._files[path] = descriptor
@@ -334,8 +320,3 @@ class Journal:
         self._dirty.add(path)
         self._new_folders.update((full.parent, full.parent.parent, self._root))
         return len(missing)
-
-
-def _is_removed(descriptor: int) -> bool:
-    """Whether no folder names the file any more: what is written to it goes with its last descriptor."""
-    return os.fstat(descriptor).st_nlink == 0

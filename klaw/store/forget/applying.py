@@ -179,7 +179,7 @@ def _drop_vectors(connection: apsw.Connection, own: Sequence[Message]) -> None:
         session = messages.session(connection, chat)
         if session is not None:
             vector_codes.erase(connection, session.key, [each.rowid for each in own if each.chat == chat])
-    for message in own if coverage.has_vector_table(connection) else ():
+    for message in own:
         vector = connection.execute("SELECT length(embedding) FROM vec_messages WHERE rowid = ?", (message.rowid,)).get
         if vector is not None:
             zeros = (bytes(vector), message.rowid)

@@ -15,7 +15,7 @@ import apsw
 import attrs
 import structlog
 
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.forget import Quotes
 from klaw.domain.names import LOCAL_USER, UserId
@@ -163,7 +163,7 @@ def _count(root: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
     if name.startswith("klaw.db") and not name.endswith("-wal"):
         return _most(connect.chunks(root / name, CHUNK_BYTES), wanted)
     # Read, not mapped: whoever makes a mapped file shorter ends the process.
-    with guarded.opened(root, name) as found, os.fdopen(found.fd, "rb", closefd=False) as file:
+    with safe_open.opened(root, name) as found, os.fdopen(found.fd, "rb", closefd=False) as file:
         if is_log(name):
             return sum(any(each in line for each in wanted) and _is_of(line, user) for line in file)
         return _most(iter(partial(file.read, CHUNK_BYTES), b""), wanted)

@@ -21,7 +21,7 @@ from klaw.store.forget import derived as derivation
 from klaw.store.forget.derived import CoreMade, Derived, Effects, FileMade, TaskMade
 from klaw.store.forget.quoting import Named
 from klaw.store.kinds import attachments, messages, topic_changes
-from klaw.store.kinds.last_numbers import last_numbers
+from klaw.store.kinds.inventory import last_numbers
 
 _TOPICS = """
 WITH RECURSIVE mine (id) AS (

@@ -15,7 +15,7 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.config import guarded
+from klaw.config import safe_open
 from klaw.config.paths import below_of_user
 from klaw.convert import Wire
 from klaw.domain import core_memory as core
@@ -107,7 +107,7 @@ def current(connection: apsw.Connection, data_dir: Path, user: UserId) -> CoreFi
     """
     row = _ROWS.one(connection, "WHERE user_id = ?", user)
     try:
-        data = guarded.read(data_dir, _name(user), MAX_BYTES)
+        data = safe_open.read(data_dir, _name(user), MAX_BYTES)
         if row is not None and _is_stale(row, data):
             return CoreFile(row.document, _digest(data))
         return CoreFile(parse(data) if data is not None else {}, _digest(data))
@@ -130,9 +130,9 @@ def settle(connection: apsw.Connection, data_dir: Path) -> int:
     failed = 0
     for row in _ROWS.all(connection, "ORDER BY user_id"):
         try:
-            data = guarded.read(data_dir, _name(row.user), MAX_BYTES)
+            data = safe_open.read(data_dir, _name(row.user), MAX_BYTES)
             if _is_stale(row, data):
-                guarded.replace(data_dir, _name(row.user), dump(row.document))
+                safe_open.replace(data_dir, _name(row.user), dump(row.document))
             if row.pending:
                 written(connection, row.user)
         except (OSError, ValueError) as error:

@@ -58,7 +58,7 @@ def read(record: Mapping[str, Any]) -> Change[Any]:
 
 
 def clear(connection: apsw.Connection) -> None:
-    """Remove all that is made from the journal; for a database that is being made from the logs."""
+    """Remove all but the messages; for a database that is being made from the logs."""
     for kind in KINDS:
         for statement in kind.clear:
             connection.execute(statement)

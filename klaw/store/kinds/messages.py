@@ -17,6 +17,7 @@ from klaw.domain.notes import Quotes
 from klaw.domain.turn import TurnRecord
 from klaw.errors import IdConflict
 from klaw.store import changes, rows
+from klaw.store.engine.tables import full_text, table
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import turns
 
@@ -91,7 +92,12 @@ MESSAGE: changes.Kind[Message] = changes.Kind(
     changed="rowid",
     full_text=True,
     vectors="vec_messages",
+    tables=(
+        table("messages", "messages", "rowid", ", ".join(ORDER), bound="rowid"),
+        full_text("full text", "messages_fts", bound="rowid"),
+    ),
 )
+_CONTENT = "chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
 SESSION: changes.Kind[Session] = changes.Kind(
     what="session",
     plural="chats",
@@ -101,34 +107,15 @@ SESSION: changes.Kind[Session] = changes.Kind(
     changed="",
     on_purpose=True,
     key_of=name_of,
+    tables=(table("sessions", "sessions", "chat_id", _CONTENT, first="", small=True),),
 )
 MESSAGES = rows.Rows(Message, "messages")
 SESSIONS = rows.Rows(Session, "sessions")
 
 
-def count_messages(connection: apsw.Connection) -> int:
-    """How many messages there are, of all users."""
-    return int(connection.execute("SELECT count(*) FROM messages").get)
-
-
 def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message | None:
     """A user's message by its id."""
     return MESSAGES.one(connection, "WHERE user_id = ? AND id = ?", user, message_id)
-
-
-_TURNS_WITH_TOOLS = """
-SELECT DISTINCT metadata ->> 'turn' FROM messages
-WHERE chat_id = ?1 AND seq BETWEEN ?3 AND ?4 AND type = 'tool_result'
-    AND metadata ->> 'turn' IN (SELECT value FROM json_each(?2))
-"""
-
-
-def turns_with_tools(
-    connection: apsw.Connection, chat: ChatId, turns: Sequence[str], first_seq: int, last_seq: int
-) -> set[str]:
-    """Which of a chat's turns called tools, between two messages."""
-    bound = (chat, json.dumps(list(turns)), first_seq, last_seq)
-    return {row[0] for row in connection.execute(_TURNS_WITH_TOOLS, bound)}
 
 
 _ADD_SESSION = "INSERT INTO sessions (chat_id, user_id, name, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)"
@@ -297,40 +284,6 @@ def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> l
     return MESSAGES.all(connection, "WHERE chat_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?", chat, seq, limit)[::-1]
 
 
-_SHOWN = """
-WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
-    OR type = 'tool_call' AND content <> ''
-    OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
-ORDER BY seq DESC LIMIT ?
-"""
-
-
-def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
-    """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: questions and
-    answers, what an answer said before it called tools, and what is forgotten."""
-    return MESSAGES.all(connection, _SHOWN, chat, limit)[::-1]
-
-
-MAX_TOOL_ROWS = 400
-"""Tool calls and results that are read along with the dialogue."""
-
-_NEWEST = f"""
-WHERE chat_id = ?1 AND role <> 'system' AND type NOT IN ('command', 'session_break')
-    AND seq >= coalesce(
-        (SELECT min(seq) FROM (
-            SELECT seq FROM messages
-            WHERE chat_id = ?1 AND seq >= ?2 AND role <> 'system' AND type IN ('text', 'scheduled')
-            ORDER BY seq DESC LIMIT ?3)),
-        ?2)
-ORDER BY seq DESC LIMIT ?3 + {MAX_TOOL_ROWS}
-"""  # noqa: S608 - constant columns
-
-
-def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
-    """The newest ``limit`` messages that were said in a segment, with the tool messages among them, oldest first."""
-    return MESSAGES.all(connection, _NEWEST, chat, segment_start, limit)[::-1]
-
-
 _DIALOGUE = """
 WHERE chat_id = ?1 AND seq > ?2 AND seq < ?3 AND role <> 'system' AND type NOT IN ('command', 'session_break')
 ORDER BY seq DESC LIMIT ?4
@@ -353,27 +306,10 @@ def by_rowids(connection: apsw.Connection, rowids: Sequence[int]) -> list[Messag
     return [MESSAGES.read(row) for row in connection.execute(_BY_ROWIDS, (json.dumps(list(rowids)),))]
 
 
-_HERE = f"channel NOT GLOB '{ORIGIN}*'"
+HERE = f"channel NOT GLOB '{ORIGIN}*'"
 """Condition of a message that was said here: nothing that was imported is ever answered."""
-_PENDING_CHATS = f"""
-SELECT s.chat_id FROM sessions s
-WHERE s.updated_at >= ?1 AND EXISTS (
-    SELECT 1 FROM messages m
-    WHERE m.chat_id = s.chat_id AND m.seq >= s.segment_start
-        AND m.seq > coalesce(
-            (SELECT max(t.last_seq) FROM turns t WHERE t.chat_id = s.chat_id AND t.status IN ('done', 'stopped')), 0)
-        AND m.role = 'user' AND m.type = 'text' AND m.created_at >= ?1 AND m.{_HERE})
-ORDER BY s.updated_at
-"""  # noqa: S608 - a constant
-
-
-def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
-    """Chats with a user message since then that no turn has dealt with."""
-    return [ChatId(row[0]) for row in connection.execute(_PENDING_CHATS, (since,))]
-
-
 PENDING = f"""
-WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2 AND {_HERE}
+WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2 AND {HERE}
     AND seq > coalesce(
         (SELECT max(last_seq) FROM turns WHERE chat_id = ?1 AND status IN ('done', 'stopped')), 0)
 """  # noqa: S608 - a constant
@@ -383,6 +319,19 @@ WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2 AND {_HERE}
 def pending(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
     """User messages of the segment that no turn has dealt with, oldest first."""
     return MESSAGES.all(connection, f"{PENDING} ORDER BY seq DESC LIMIT ?3", chat, segment_start, limit)[::-1]
+
+
+_TEXTS = "SELECT content FROM messages WHERE chat_id = ? AND seq IN (SELECT value FROM json_each(?)) ORDER BY seq"
+
+
+def texts(connection: apsw.Connection, chat: ChatId, seqs: Sequence[int]) -> list[str]:
+    """What messages of a chat say, in order."""
+    return [str(text) for (text,) in connection.execute(_TEXTS, (chat, json.dumps(list(seqs))))]
+
+
+def first_of_segment(connection: apsw.Connection, chat: ChatId, segment: int) -> Message | None:
+    """The first message of a chat's segment; of all but the first segment it is its ``/new``."""
+    return MESSAGES.one(connection, "WHERE chat_id = ? AND segment = ? ORDER BY seq LIMIT 1", chat, segment)
 
 
 _ROWID_BOUNDS = """

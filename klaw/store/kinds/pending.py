@@ -1,4 +1,4 @@
-"""SQL of a turn's rows: what is pending in a chat and the newest of its segment, in one transaction."""
+"""What a turn reads of a chat: what is pending and the newest of its segment, in one transaction."""
 
 from collections.abc import Sequence
 
@@ -34,6 +34,64 @@ class ChatRows:
     """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
     bound: Bound | None = None
     """The knowledge bases that the chat is answered from; None: none."""
+
+
+MAX_TOOL_ROWS = 400
+"""Tool calls and results that are read along with the dialogue."""
+
+_NEWEST = f"""
+WHERE chat_id = ?1 AND role <> 'system' AND type NOT IN ('command', 'session_break')
+    AND seq >= coalesce(
+        (SELECT min(seq) FROM (
+            SELECT seq FROM messages
+            WHERE chat_id = ?1 AND seq >= ?2 AND role <> 'system' AND type IN ('text', 'scheduled')
+            ORDER BY seq DESC LIMIT ?3)),
+        ?2)
+ORDER BY seq DESC LIMIT ?3 + {MAX_TOOL_ROWS}
+"""  # noqa: S608 - constant columns
+
+
+def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
+    """The newest ``limit`` messages that were said in a segment, with the tool messages among them, oldest first."""
+    return messages.MESSAGES.all(connection, _NEWEST, chat, segment_start, limit)[::-1]
+
+
+_SHOWN = """
+WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
+    OR type = 'tool_call' AND content <> ''
+    OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
+ORDER BY seq DESC LIMIT ?
+"""
+
+
+def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
+    """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: questions and
+    answers, what an answer said before it called tools, and what is forgotten."""
+    return messages.MESSAGES.all(connection, _SHOWN, chat, limit)[::-1]
+
+
+_PENDING_CHATS = f"""
+SELECT s.chat_id FROM sessions s
+WHERE s.updated_at >= ?1 AND EXISTS (
+    SELECT 1 FROM messages m
+    WHERE m.chat_id = s.chat_id AND m.seq >= s.segment_start
+        AND m.seq > coalesce(
+            (SELECT max(t.last_seq) FROM turns t WHERE t.chat_id = s.chat_id AND t.status IN ('done', 'stopped')), 0)
+        AND m.role = 'user' AND m.type = 'text' AND m.created_at >= ?1 AND m.{messages.HERE})
+ORDER BY s.updated_at
+"""  # noqa: S608 - a constant
+
+
+def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
+    """Chats with a user message since then that no turn has dealt with."""
+    return [ChatId(row[0]) for row in connection.execute(_PENDING_CHATS, (since,))]
+
+
+def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
+    """How many user messages of the chat's segment no turn has dealt with."""
+    session = messages.session(connection, chat)
+    query = f"SELECT count(*) FROM messages {messages.PENDING}"  # noqa: S608 - a constant condition
+    return int(connection.execute(query, (chat, session.segment_start)).get) if session is not None else 0
 
 
 def read_rows(
@@ -72,7 +130,7 @@ def read_next(
     start = max(session.segment_start, covered + 1)
     # One more than the window shows, to know whether the segment has older ones.
     wanted = sliding_window + len(pending) + 1
-    newest = messages.newest_of_segment(connection, session.chat, start, wanted)
+    newest = newest_of_segment(connection, session.chat, start, wanted)
     unfinished = _unfinished(connection, newest, pending)
     elsewhere = {message.rowid for message in (*pending, *unfinished)}
     said = sum(message.type not in _TOOL_KINDS for message in newest)
@@ -80,9 +138,7 @@ def read_next(
         session=session,
         pending=tuple(pending),
         history=tuple(message for message in newest if message.rowid not in elsewhere),
-        has_older=bool(newest)
-        and (said == wanted or len(newest) == wanted + messages.MAX_TOOL_ROWS)
-        and newest[0].seq > start,
+        has_older=bool(newest) and (said == wanted or len(newest) == wanted + MAX_TOOL_ROWS) and newest[0].seq > start,
         unfinished=unfinished,
         summaries=tuple(summaries.live(connection, session.chat, session.segment)) if covered else (),
         summarised_to=covered,

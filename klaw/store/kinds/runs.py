@@ -16,6 +16,7 @@ from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName, notice_id, run_folder
 from klaw.store import changes, rows
+from klaw.store.engine.tables import table
 from klaw.store.kinds import messages
 from klaw.store.kinds.messages import CONVERSATIONS, message_line
 from klaw.store.rows import dumps
@@ -125,7 +126,17 @@ def parse_transcript(record: dict[str, Any]) -> Spoken:
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 
-RUN: changes.Kind[Run] = changes.Kind(what="run", plural="runs", cls=Run, table="runs", changed="change")
+_CONTENT = f"id, change, {rows.columns(Run).removeprefix('id, ')}"
+_AFTER = "SELECT id FROM runs WHERE change > ?"
+RUN: changes.Kind[Run] = changes.Kind(
+    what="run",
+    plural="runs",
+    cls=Run,
+    table="runs",
+    changed="change",
+    clear=("DELETE FROM runs",),
+    tables=(table("runs", "runs", "id", _CONTENT, first="", bound="change", changed=_AFTER),),
+)
 _RUNS = rows.Rows(Run, "runs")
 
 

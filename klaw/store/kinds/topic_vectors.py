@@ -124,35 +124,6 @@ def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) 
     return int(page[-1][0])
 
 
-_DANGLING = """
-SELECT (SELECT count(*) FROM vec_topics WHERE rowid NOT IN (SELECT id FROM topics)),
-    (SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND topic_id NOT IN (SELECT id FROM topics)),
-    (SELECT count(*) FROM messages AS m JOIN topics AS t ON t.id = m.topic_id
-        WHERE m.user_id <> t.user_id OR m.chat_id <> t.chat_id),
-    (SELECT count(*) FROM topics AS t WHERE (t.messages, t.chars, t.first_rowid, t.last_rowid) IS NOT (
-        SELECT count(*), sum(length(m.content)), min(m.rowid), max(m.rowid) FROM messages AS m WHERE m.topic_id = t.id))
-"""
-
-
-@attrs.frozen
-class Flaws:
-    """What must never be. All counts are 0."""
-
-    vectors: int
-    """Of topics that are gone."""
-    homeless: int
-    """Messages of topics that are gone."""
-    strangers: int
-    """Messages in a topic of another user or chat."""
-    spans: int
-    """Topics whose row does not say what their messages are."""
-
-
-def flaws(connection: apsw.Connection) -> Flaws:
-    """Look at all topics of all users; reads everything."""
-    return Flaws(*connection.execute(_DANGLING).get)
-
-
 _COSINES = """
 SELECT s.value, 1 - vec_distance_cosine(v.embedding, ?3) FROM json_each(?2) AS s
 CROSS JOIN vec_topics AS v ON v.rowid = s.value

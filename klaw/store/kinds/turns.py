@@ -2,18 +2,19 @@
 
 import json
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import apsw
 import attrs
 
-from klaw.convert import JOURNAL
+from klaw.convert import JOURNAL, Wire
 from klaw.domain import context_used
+from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.store import rows
 from klaw.store.changes import Kind
-from klaw.store.engine.tables import Table
+from klaw.store.engine.tables import Table, table
 
 TURNS = "turns"
 
@@ -32,8 +33,25 @@ def parse(record: dict[str, Any]) -> TurnRecord:
     return JOURNAL.read(record, TurnRecord)
 
 
+_USED_ROWS = """
+SELECT turn_id, (
+    SELECT json_group_array(json_array(document_id, base_id, chat_id, seq, cited))
+    FROM (SELECT * FROM kb_used AS u WHERE u.turn_id = t.turn_id ORDER BY document_id))
+FROM (SELECT DISTINCT turn_id FROM kb_used) AS t WHERE turn_id > :after ORDER BY turn_id LIMIT :limit
+"""
+_AFTER = "SELECT turn_id FROM turns WHERE rowid > ?"
 TURN: Kind[TurnRecord] = Kind(
-    what="turn", plural="receipts", cls=TurnRecord, table="turns", id="turn_id", changed="rowid"
+    what="turn",
+    plural="receipts",
+    cls=TurnRecord,
+    table="turns",
+    id="turn_id",
+    changed="rowid",
+    clear=("DELETE FROM turns", "DELETE FROM kb_used"),
+    tables=(
+        table("turns", "turns", "turn_id", rows.columns(TurnRecord), first="", bound="turn", changed=_AFTER),
+        Table(name="uses of documents", statement=_USED_ROWS, first="", bound="turn", changed=_AFTER),
+    ),
 )
 _TURNS = rows.Rows(TurnRecord, "turns")
 _INSERT = rows.insert("turns", TurnRecord).replace("INSERT", "INSERT OR IGNORE", 1)
@@ -90,21 +108,6 @@ def forget_used(connection: apsw.Connection, answers: Sequence[tuple[ChatId, int
     connection.executemany("DELETE FROM kb_used WHERE chat_id = ? AND seq = ?", answers)
 
 
-_USED_ROWS = """
-SELECT turn_id, (
-    SELECT json_group_array(json_array(document_id, base_id, chat_id, seq, cited))
-    FROM (SELECT * FROM kb_used AS u WHERE u.turn_id = t.turn_id ORDER BY document_id))
-FROM (SELECT DISTINCT turn_id FROM kb_used) AS t WHERE turn_id > :after ORDER BY turn_id LIMIT :limit
-"""
-USED = Table(
-    name="uses of documents",
-    statement=_USED_ROWS,
-    first="",
-    bound="turn",
-    changed="SELECT turn_id FROM turns WHERE rowid > ?",
-)
-
-
 def exists(connection: apsw.Connection, turn_id: str) -> bool:
     return bool(connection.execute("SELECT count(*) FROM turns WHERE turn_id = ?", (turn_id,)).get)
 
@@ -145,3 +148,78 @@ def answering(connection: apsw.Connection, chat: ChatId, seq: int) -> TurnRecord
 def last(connection: apsw.Connection, chat: ChatId) -> TurnRecord | None:
     """The newest turn of a chat."""
     return _TURNS.one(connection, "WHERE chat_id = ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1", chat)
+
+
+def find(connection: apsw.Connection, turn: str | None, chat: ChatId | None, user: UserId | None) -> TurnRecord | None:
+    """A turn of a user, or of any: by its id, else the newest of a chat, else the one that ended last."""
+    if turn is None and chat is not None:
+        return last(connection, chat)
+    query = "SELECT turn_id FROM turns WHERE ?1 IS NULL OR user_id = ?1 ORDER BY ended_at DESC, turn_id DESC LIMIT 1"
+    found = turn if turn is not None else connection.execute(query, (user,)).get
+    owner = connection.execute("SELECT user_id FROM turns WHERE turn_id = ?", (found,)).get
+    return get(connection, UserId(owner), found) if owner is not None and user in (None, owner) else None
+
+
+_NEWEST = """
+SELECT turn_id FROM turns WHERE (?1 IS NULL OR chat_id = ?1) AND (?2 IS NULL OR user_id = ?2)
+ORDER BY ended_at DESC, turn_id DESC LIMIT ?3
+"""
+
+
+def newest(connection: apsw.Connection, chat: ChatId | None, user: UserId | None, limit: int) -> list[str]:
+    """Ids of the newest turns of a chat, of a user, or of all, oldest first."""
+    return [row[0] for row in connection.execute(_NEWEST, (chat, user, limit))][::-1]
+
+
+_TURNS_WITH_TOOLS = """
+SELECT DISTINCT metadata ->> 'turn' FROM messages
+WHERE chat_id = ?1 AND seq BETWEEN ?3 AND ?4 AND type = 'tool_result'
+    AND metadata ->> 'turn' IN (SELECT value FROM json_each(?2))
+"""
+
+
+def with_tools(
+    connection: apsw.Connection, chat: ChatId, turns: Sequence[str], first_seq: int, last_seq: int
+) -> set[str]:
+    """Which of a chat's turns called tools, between two messages."""
+    bound = (chat, json.dumps(list(turns)), first_seq, last_seq)
+    return {row[0] for row in connection.execute(_TURNS_WITH_TOOLS, bound)}
+
+
+# -- as far as they concern one message -------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class TurnOfMessage:
+    """A turn and its receipt, as far as it concerns one message."""
+
+    id: Annotated[str, Wire("turn_id")]
+    chat: Annotated[ChatId, Wire("chat_id")]
+    segment: int
+    status: str
+    last_seq: int
+    ended_at: str
+    receipt: dict[str, Any]
+
+
+_OF_MESSAGE = rows.Rows(TurnOfMessage, "turns")
+_FROM = "WHERE chat_id = ? AND last_seq >= ? ORDER BY last_seq DESC, ended_at DESC LIMIT ?"
+ELSEWHERE = 200
+"""So many of a user's newest turns in other chats are looked through."""
+_SHOWN_ELSEWHERE = f"""
+SELECT {_OF_MESSAGE.columns}
+FROM (SELECT * FROM turns WHERE user_id = ?1 AND chat_id <> ?2 ORDER BY rowid DESC LIMIT ?4) AS t
+WHERE EXISTS (SELECT 1 FROM json_each(t.receipt, '$.topics.candidates') AS c, json_each(c.value, '$.rowids') AS r
+        WHERE r.value = ?3)
+    OR EXISTS (SELECT 1 FROM json_each(t.receipt, '$.topics.candidates') AS c, json_each(c.value, '$.shortened') AS r
+        WHERE r.value = ?3)
+ORDER BY ended_at DESC LIMIT ?5
+"""  # noqa: S608 - constant columns
+
+
+def of_message(connection: apsw.Connection, message: Message, limit: int) -> list[TurnOfMessage]:
+    """The newest turns of a message's chat from it on, the newest first; then those of its user's other chats that
+    showed it in a topic."""
+    found = _OF_MESSAGE.all(connection, _FROM, message.chat, message.seq, limit)
+    elsewhere = (message.user, message.chat, message.rowid, ELSEWHERE, limit)
+    return [*found, *map(_OF_MESSAGE.read, connection.execute(_SHOWN_ELSEWHERE, elsewhere))]

@@ -27,7 +27,8 @@ from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.database import Readers
 from klaw.store.engine.tables import Bound
 from klaw.store.engine.writer import Writer
-from klaw.store.rebuild import documents, logs
+from klaw.store.kinds.knowledge import document_copies
+from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room
@@ -255,7 +256,8 @@ class _Job:
     async def _take_over(self, building: Building) -> None:
         """All documents and vectors that the database in use has now. The few that it gets later are made again."""
         assert self._live is not None
-        await self._steps(documents.take_over(building.connection, self._live, slice_s=self.reindexer.slice_s))
+        copying = document_copies.take_over(building.connection, self._live, slice_s=self.reindexer.slice_s)
+        await self._steps(Progress("documents", *step) for step in copying)
         model = await self._threads.run(vector_model.current, self._live)
         if model is not None:
             await self._threads.run(_prepare_vectors, building, model)

@@ -12,14 +12,11 @@ from operator import itemgetter
 
 import apsw
 
-from klaw.domain.task import Run
-from klaw.domain.turn import TurnRecord
 from klaw.store.engine import vector_model
-from klaw.store.engine.tables import Bound, Row, Table, full_text, table
-from klaw.store.kinds import messages, turns
+from klaw.store.engine.tables import Bound, Row, Table
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.rebuild.values import Progress, Side, TableComparison
-from klaw.store.rows import columns, dumps
+from klaw.store.rows import dumps
 from klaw.store.search import vectors
 
 EXAMPLES = 5
@@ -33,19 +30,7 @@ _REPORT_EVERY = 100
 
 Steps = Generator[Progress, None, TableComparison]
 
-_SESSIONS = "chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
-_RUNS = f"id, change, {columns(Run).removeprefix('id, ')}"
-_TURNS_AFTER = "SELECT turn_id FROM turns WHERE rowid > ?"
-
-TABLES: tuple[Table, ...] = (
-    table("messages", "messages", "rowid", ", ".join(messages.ORDER), bound="rowid"),
-    table("sessions", "sessions", "chat_id", _SESSIONS, first="", small=True),
-    table("turns", "turns", "turn_id", columns(TurnRecord), first="", bound="turn", changed=_TURNS_AFTER),
-    turns.USED,
-    table("runs", "runs", "id", _RUNS, first="", bound="change", changed="SELECT id FROM runs WHERE change > ?"),
-    full_text("full text", "messages_fts", bound="rowid"),
-    *(each for kind in KINDS for each in kind.tables),
-)
+TABLES: tuple[Table, ...] = tuple(each for kind in KINDS for each in kind.tables)
 
 _WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"
 

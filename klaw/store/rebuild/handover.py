@@ -17,8 +17,9 @@ from klaw.store.engine import meta, vector_model
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.tables import Bound
 from klaw.store.engine.transaction import Stopped
-from klaw.store.kinds.last_numbers import last_numbers
-from klaw.store.rebuild import documents, logs
+from klaw.store.kinds.inventory import last_numbers
+from klaw.store.kinds.knowledge import document_copies
+from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.compare import compare_tail
 from klaw.store.rebuild.files import Places, decide, exchange
@@ -84,7 +85,7 @@ def hand_over(
             pass
         if compared is not None and not compare_tail(stopped.connection, building.connection, compared):
             return "the newest rows, the chats or the tasks are not the same in both databases"
-        documents.hand_over(building.connection, stopped.connection)
+        document_copies.hand_over(building.connection, stopped.connection)
         building.finish()
         # What running readers do not need is brought into the file; the rest stays in the log that moves with it.
         stopped.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

@@ -2,10 +2,12 @@
 
 import os
 from array import array
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from sys import intern
 
+import apsw
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +15,14 @@ from numpy.typing import NDArray
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.store import changes, rows
-from klaw.store.engine import set_aside
+from klaw.store.engine import meta, set_aside
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
 from klaw.store.kinds import memory_journal
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import turns as stored_turns
+from klaw.store.kinds.inventory import LoggedMessage, last_numbers, unknown_messages
 from klaw.store.rebuild.line_inserter import FARTHEST
 
 TAIL_LINES = 100
@@ -71,17 +74,6 @@ class Numbers:
         return int(np.count_nonzero(self._sorted()[0] > self.last(0)))
 
 
-@attrs.frozen(kw_only=True)
-class Told:
-    """A message that a log tells of."""
-
-    chat: ChatId
-    user: UserId
-    id: str
-    seq: int
-    rowid: int
-
-
 @attrs.define(kw_only=True)
 class LogReport:
     """What was found. Logs are named relative to the data folder."""
@@ -93,7 +85,7 @@ class LogReport:
     torn: list[str] = attrs.Factory(list)
     """Logs whose last line has no end."""
     unreadable: list[str] = attrs.Factory(list)
-    messages: list[Told] = attrs.Factory(list)
+    messages: list[LoggedMessage] = attrs.Factory(list)
     last_seqs: dict[ChatId, int] = attrs.Factory(dict)
     """The highest number that was read, by chat."""
     turns: list[str] = attrs.Factory(list)
@@ -133,6 +125,38 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
     return report
 
 
+@attrs.frozen(kw_only=True)
+class Lacking:
+    """What of the logs a database lacks."""
+
+    messages: Mapping[ChatId, int]
+    """By chat; chats without any are left out."""
+    others: Mapping[str, int]
+    """How many turns, runs and changes of memory, by their word."""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.messages) or any(self.others.values())
+
+
+def lacking(connection: apsw.Connection, report: LogReport) -> Lacking:
+    """What the database lacks of what was read, and can take: not what has a number that Klaw never gave."""
+    last, entry = last_numbers(connection), meta.last_entry(connection)
+    runs = (
+        stored_runs.change_of(connection, run) < change
+        for run, change in report.runs.items()
+        if change <= last["change"] + FARTHEST
+    )
+    return Lacking(
+        messages=unknown_messages(connection, report.messages, last["rowid"] + FARTHEST),
+        others={
+            "turn": sum(not stored_turns.exists(connection, turn) for turn in report.turns),
+            "run": sum(runs),
+            "memory change": report.entries.last(entry) - entry,
+        },
+    )
+
+
 def _take(report: LogReport, log: str, line: bytes) -> bool:
     """Note what a line of a log tells. False when it is no record of the log's kind."""
     try:
@@ -159,7 +183,7 @@ def _take(report: LogReport, log: str, line: bytes) -> bool:
 def _take_message(report: LogReport, message: Message) -> None:
     # Interned: a million lines name a few chats.
     chat, user = ChatId(intern(message.chat)), UserId(intern(message.user))
-    report.messages.append(Told(chat=chat, user=user, id=message.id, seq=message.seq, rowid=message.rowid))
+    report.messages.append(LoggedMessage(chat=chat, user=user, id=message.id, seq=message.seq, rowid=message.rowid))
     report.seqs.setdefault(chat, Numbers()).add(message.seq, message.id)
     report.rowids.add(message.rowid, message.id)
     report.last_seqs[message.chat] = max(message.seq, report.last_seqs.get(message.chat, 0))

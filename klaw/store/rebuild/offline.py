@@ -20,7 +20,8 @@ from klaw.store.engine import connect, vector_model
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.rebuild import documents, logs
+from klaw.store.kinds.knowledge import document_copies
+from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
@@ -190,7 +191,8 @@ class _Offline:
     def _fill(self, built: apsw.Connection) -> Generator[Progress, None, Vectors]:
         """Take over the documents and vectors that there are, and make the rest of the vectors."""
         if self._live is not None:
-            yield from documents.take_over(built, self._live, slice_s=SLICE_S)
+            for step in document_copies.take_over(built, self._live, slice_s=SLICE_S):
+                yield Progress("documents", *step)
         stored, model = None, None
         try:
             stored = vector_model.current(self._live) if self._live is not None else None

@@ -1,24 +1,160 @@
-"""SQL of the ``covered`` invariant: what the indexes have of each message, where the window begins, and repairs.
+"""The ``covered`` invariant: every message is in the window, in a live summary, or can be found by search; else it is
+counted and shown. What the indexes have of each message, where the window begins, and repairs.
 
 Reads the shadow tables of full text (one row a document, with its number of words) and of vec0 (one row a vector):
 plain b-trees, so a range of messages costs a few look-ups each and no search.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import apsw
 import attrs
 
-from klaw.domain.coverage import Damage, IndexRow, damage_of
+from klaw.actor.failure import error_class
 from klaw.domain.message import Kind, Role, is_searchable
 from klaw.domain.names import ChatId
+from klaw.errors import StorageError
 from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.tokenizer import words
+from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages, summaries
+from klaw.store.search import vectors
 
 LAST_ROWID = (1 << 63) - 1
+NAMED = 1_000
+"""Messages of a chat that are kept by number; of more only the count. At least as many as a window can show."""
+BATCH_ROWS = 2_000
+"""Of one step of a whole look."""
+
+
+@attrs.frozen(kw_only=True)
+class IndexRow:
+    """A message as the indexes know it."""
+
+    rowid: int
+    chat: ChatId
+    seq: int
+    searchable: bool
+    """``domain.message.is_searchable``; the others are not searched by design."""
+    words: int | None
+    """Words that full text has of it; None when it has no row there."""
+    vector: bool
+    """Whether it has a vector."""
+    marked: bool
+    """Whether it is marked ``embedded``."""
+    silent: bool = False
+    """Neither index finds it, and it holds no word that could ("…", a picture of a smile)."""
+
+    @property
+    def findable(self) -> bool:
+        return bool(self.words) or self.vector
+
+    @property
+    def lost(self) -> bool:
+        """Whether it should be found and cannot be."""
+        return self.searchable and not self.findable and not self.silent
+
+
+@attrs.frozen(kw_only=True)
+class Damage:
+    """Rows (by rowid) where index and messages disagree."""
+
+    missing_texts: tuple[int, ...] = ()
+    """Searchable messages without a row in full text."""
+    lost_vectors: tuple[int, ...] = ()
+    """Marked as embedded, and without a vector: nothing would ever make it again."""
+    unmarked_vectors: tuple[int, ...] = ()
+    """With a vector, and not marked: making it again would fail."""
+    orphan_vectors: tuple[int, ...] = ()
+    """Vectors without a message."""
+    orphan_texts: tuple[int, ...] = ()
+    """Rows of full text without a message, or of one that is not searched by design."""
+
+    @property
+    def repairable(self) -> bool:
+        """Whether there is something that the writer can repair by itself; orphans of full text it cannot."""
+        return bool(self.missing_texts or self.lost_vectors or self.unmarked_vectors or self.orphan_vectors)
+
+    def pieces(self, size: int) -> Iterator["Damage"]:
+        """The same in parts of at most ``size`` rows each, without what cannot be repaired."""
+        for field in attrs.fields(Damage):
+            rows = getattr(self, field.name) if field.name != "orphan_texts" else ()
+            for start in range(0, len(rows), size):
+                yield Damage(**{field.name: rows[start : start + size]})
+
+    def __add__(self, other: "Damage") -> "Damage":
+        fields = [field.name for field in attrs.fields(Damage)]
+        return Damage(**{name: getattr(self, name) + getattr(other, name) for name in fields})
+
+
+def damage_of(rows: Iterable[IndexRow]) -> Damage:
+    """What is wrong with the rows that are there."""
+    known = list(rows)
+    return Damage(
+        missing_texts=tuple(row.rowid for row in known if row.searchable and row.words is None),
+        lost_vectors=tuple(row.rowid for row in known if row.marked and not row.vector),
+        unmarked_vectors=tuple(row.rowid for row in known if row.vector and not row.marked),
+        orphan_texts=tuple(row.rowid for row in known if not row.searchable and row.words is not None),
+    )
+
+
+@attrs.define(kw_only=True)
+class ChatTally:
+    """Counts of one chat; messages are added in the order of their numbers."""
+
+    messages: int = 0
+    not_searchable: int = 0
+    """Commands, their answers, marks of ``/new``, tool rows: not searched by design."""
+    in_text: int = 0
+    with_vector: int = 0
+    wordless: int = 0
+    """Searchable, without a word and without a vector: no question can name them."""
+    lost: int = 0
+    """Messages that search cannot find, in the window or not."""
+    newest_lost: deque[int] = attrs.Factory(lambda: deque(maxlen=NAMED))
+    """Their numbers; of many the newest."""
+
+    def add(self, row: IndexRow) -> None:
+        self.messages += 1
+        self.not_searchable += not row.searchable
+        self.in_text += row.searchable and bool(row.words)
+        self.with_vector += row.vector
+        self.wordless += row.searchable and row.silent
+        if row.lost:
+            self.lost += 1
+            self.newest_lost.append(row.seq)
+
+    def uncovered(self, window_start: int, summarised: Sequence[tuple[int, int]] = ()) -> int:
+        """How many messages can neither be found nor stand in the window or in a live summary.
+
+        Args:
+            window_start: the number at which the window begins.
+            summarised: first and last number of each range that a live summary holds.
+        """
+        return self.lost - sum(
+            seq >= window_start or any(first <= seq <= last for first, last in summarised) for seq in self.newest_lost
+        )
+
+    def uncovered_seqs(self, window_start: int) -> list[int]:
+        """The numbers of those, as far as they were kept."""
+        return [seq for seq in self.newest_lost if seq < window_start]
+
+
+Tallies: TypeAlias = dict[ChatId, ChatTally]
+
+
+def add_rows(tallies: Tallies, rows: Iterable[IndexRow]) -> None:
+    """Count rows, which come in ascending order."""
+    for row in rows:
+        if row.chat not in tallies:
+            tallies[row.chat] = ChatTally()
+        tallies[row.chat].add(row)
+
+
+# -- what the indexes have ---------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
@@ -31,21 +167,12 @@ class Batch:
     """Of the range; the next one begins after it."""
 
 
-def has_vector_table(connection: apsw.Connection) -> bool:
-    """Whether vectors are stored at all; there are none until an embedding model was first loaded."""
-    return bool(connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'vec_messages_rowids'").get)
-
-
 _ROWS = """
-SELECT m.rowid, m.chat_id, m.seq, m.role, m.type, m.embedded, d.sz, {vector},
-    CASE WHEN (d.sz IS NULL OR substr(d.sz, 1, 1) = x'00') AND NOT {vector} THEN m.content END
-FROM messages m LEFT JOIN messages_fts_docsize d ON d.id = m.rowid {join}
+SELECT m.rowid, m.chat_id, m.seq, m.role, m.type, m.embedded, d.sz, v.rowid IS NOT NULL,
+    CASE WHEN (d.sz IS NULL OR substr(d.sz, 1, 1) = x'00') AND v.rowid IS NULL THEN m.content END
+FROM messages m LEFT JOIN messages_fts_docsize d ON d.id = m.rowid LEFT JOIN vec_messages_rowids v ON v.rowid = m.rowid
 WHERE m.rowid > ? AND m.rowid <= ? ORDER BY m.rowid LIMIT ?
 """
-_ROWS_WITH_VECTORS = _ROWS.format(
-    vector="(v.rowid IS NOT NULL)", join="LEFT JOIN vec_messages_rowids v ON v.rowid = m.rowid"
-)
-_ROWS_WITHOUT_VECTORS = _ROWS.format(vector="0", join="")
 _ORPHAN_VECTORS = """
 SELECT v.rowid FROM vec_messages_rowids v LEFT JOIN messages m ON m.rowid = v.rowid
 WHERE v.rowid > ? AND v.rowid <= ? AND m.rowid IS NULL
@@ -61,18 +188,16 @@ def read(connection: apsw.Connection, after_rowid: int, last_rowid: int, limit: 
     with snapshot(connection):
         found = rows(connection, after_rowid, last_rowid, limit)
         end = found[-1].rowid if len(found) == limit else last_rowid
-        reach = (after_rowid, end)
-        with_vectors = has_vector_table(connection)
-        vectors_ = [row[0] for row in connection.execute(_ORPHAN_VECTORS, reach)] if with_vectors else []
-        texts = [row[0] for row in connection.execute(_ORPHAN_TEXTS, reach)]
-    orphans = Damage(orphan_vectors=tuple(vectors_), orphan_texts=tuple(texts))
+        orphans = Damage(
+            orphan_vectors=tuple(row[0] for row in connection.execute(_ORPHAN_VECTORS, (after_rowid, end))),
+            orphan_texts=tuple(row[0] for row in connection.execute(_ORPHAN_TEXTS, (after_rowid, end))),
+        )
     return Batch(rows=found, damage=damage_of(found) + orphans, last_rowid=end)
 
 
 def rows(connection: apsw.Connection, after_rowid: int, last_rowid: int, limit: int) -> list[IndexRow]:
     """The next messages after a rowid, as the indexes know them."""
-    statement = _ROWS_WITH_VECTORS if has_vector_table(connection) else _ROWS_WITHOUT_VECTORS
-    return [_row(row) for row in connection.execute(statement, (after_rowid, last_rowid, limit)).fetchall()]
+    return [_row(row) for row in connection.execute(_ROWS, (after_rowid, last_rowid, limit)).fetchall()]
 
 
 def _row(row: Sequence[Any]) -> IndexRow:
@@ -162,22 +287,24 @@ class Repaired:
 _HAS_VECTOR = "SELECT count(*) FROM vec_messages_rowids WHERE rowid = ?"
 
 
-def repair(connection: apsw.Connection, damage: Damage) -> Repaired:
-    """Put right what of a damage is still there.
+def repair(tx: Transaction, damage: Damage) -> Repaired:
+    """Put right what of a damage is still there. A damaged index must not end the process at every start: what cannot
+    be repaired is refused and shown.
 
     Missing rows of full text are made. What should have a vector and has none is unmarked, so that the embedder finds
     it; a vector without its mark, or without its message, is dropped.
 
     Raises:
-        apsw.Error: an index is damaged itself.
+        StorageError: an index is damaged itself.
     """
-    missing = (rowid for rowid in damage.missing_texts if not has_text(connection, rowid))
-    texts = sum(messages.index_again(connection, rowid) for rowid in missing)
-    if not has_vector_table(connection):
-        # Without the table there is nothing to be marked for; the embedder makes it with the model's first load.
-        return Repaired(texts=texts)
-    found = sum(_forget_lost(connection, rowid) for rowid in damage.lost_vectors)
-    found += sum(_drop_stray(connection, rowid) for rowid in (*damage.unmarked_vectors, *damage.orphan_vectors))
+    connection = tx.connection
+    try:
+        missing = (rowid for rowid in damage.missing_texts if not has_text(connection, rowid))
+        texts = sum(messages.index_again(connection, rowid) for rowid in missing)
+        found = sum(_forget_lost(connection, rowid) for rowid in damage.lost_vectors)
+        found += sum(_drop_stray(connection, rowid) for rowid in (*damage.unmarked_vectors, *damage.orphan_vectors))
+    except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
+        raise StorageError(f"the index could not be repaired ({error_class(error)})") from error
     return Repaired(texts=texts, vectors=found)
 
 
@@ -224,9 +351,42 @@ def stray_texts(connection: apsw.Connection) -> int:
 
 def stray_vectors(connection: apsw.Connection) -> int:
     """Vectors that stand under a chat that is not their message's."""
-    return int(connection.execute(_STRAY_VECTORS).get) if has_vector_table(connection) else 0
+    return int(connection.execute(_STRAY_VECTORS).get)
 
 
-def vector_table_missing(connection: apsw.Connection) -> bool:
-    """Whether a model is on record and its table is gone."""
-    return vector_model.current(connection) is not None and not has_vector_table(connection)
+@attrs.frozen(kw_only=True)
+class WholeLook:
+    """The invariant over the whole database."""
+
+    tallies: Tallies
+    window_starts: Mapping[ChatId, int]
+    """Of the chats that have messages which search cannot find."""
+    damage: Damage
+    stray_texts: int
+    stray_vectors: int
+    model: str | None
+    """Id of the model whose vectors are stored."""
+    waiting: int
+    """Messages that wait for their vector."""
+
+
+def look_at_all(connection: apsw.Connection, sliding_window: int, min_tokens: int) -> WholeLook:
+    """Look at every message. In steps, so that the database can be written meanwhile."""
+    tallies: Tallies = {}
+    damage, at = Damage(), 0
+    while at < LAST_ROWID:
+        batch = read(connection, at, LAST_ROWID, BATCH_ROWS)
+        add_rows(tallies, batch.rows)
+        damage += batch.damage
+        at = batch.last_rowid
+    with snapshot(connection):
+        lost = [chat for chat, tally in tallies.items() if tally.lost]
+        return WholeLook(
+            tallies=tallies,
+            window_starts={chat: window_start(connection, chat, sliding_window) for chat in lost},
+            damage=damage,
+            stray_texts=stray_texts(connection),
+            stray_vectors=stray_vectors(connection),
+            model=vector_model.current_id(connection) or None,
+            waiting=vectors.count_unembedded(connection, min_tokens),
+        )

@@ -77,28 +77,7 @@ class Coded:
     item: codes.Item
 
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS vec_blocks (
-    block    INTEGER PRIMARY KEY,
-    chat_key INTEGER NOT NULL,
-    user_id  TEXT NOT NULL,
-    used     INTEGER NOT NULL,
-    capacity INTEGER NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS vec_blocks_by_chat ON vec_blocks (chat_key);
-CREATE INDEX IF NOT EXISTS vec_blocks_by_user ON vec_blocks (user_id);
--- Apart from the counts: changing a row would write the whole block again.
-CREATE TABLE IF NOT EXISTS vec_block_data (
-    block   INTEGER PRIMARY KEY,
-    records BLOB NOT NULL
-) STRICT;
-"""
 _CLEAR = "DELETE FROM vec_blocks; DELETE FROM vec_block_data; DELETE FROM meta WHERE key = 'vector_codes'"
-
-
-def create(connection: apsw.Connection) -> None:
-    """Make the tables, if they are not there."""
-    connection.execute(_TABLES)
 
 
 def clear(connection: apsw.Connection) -> None:

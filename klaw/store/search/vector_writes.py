@@ -1,17 +1,12 @@
-"""Vectors of messages and passages, their codes, and repairs of what indexes messages."""
+"""Vectors of messages and passages, and their codes: what the writer runs."""
 
 from collections.abc import Mapping, Sequence
 
-import apsw
-
-from klaw.actor.failure import error_class
-from klaw.domain.coverage import Damage
 from klaw.errors import StorageError
 from klaw.store.engine import vector_model
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
-from klaw.store.search import coverage, passages, token_codes, vector_codes, vectors
-from klaw.store.search.coverage import Repaired
+from klaw.store.search import passages, token_codes, vector_codes, vectors
 from klaw.store.search.passages import PassageVector
 from klaw.store.search.vectors import Prepared
 
@@ -107,16 +102,3 @@ def encode(tx: Transaction) -> bool:
     """Make codes for some vectors that have none; returns whether there may be more to do."""
     with tx.touching_vectors():
         return vector_model.current(tx.connection) is not None and vector_codes.advance(tx.connection)
-
-
-def repair(tx: Transaction, damage: Damage) -> Repaired:
-    """Put right what full text and vectors lack or have too much of. A damaged index must not end the process at every
-    start: what cannot be repaired is refused and shown.
-
-    Raises:
-        StorageError: an index is damaged itself.
-    """
-    try:
-        return coverage.repair(tx.connection, damage)
-    except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
-        raise StorageError(f"the index could not be repaired ({error_class(error)})") from error

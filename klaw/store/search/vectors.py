@@ -43,6 +43,11 @@ class Unembedded:
     """Content of the nearest earlier message of the session that is searched, if there is one."""
 
 
+def has_table(connection: apsw.Connection) -> bool:
+    """Whether the vector table is there; only damage takes it away."""
+    return bool(connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'vec_messages_rowids'").get)
+
+
 def reembedding(connection: apsw.Connection) -> int | None:
     """While vectors are being made again for another model: how many the old one had. None otherwise."""
     total = meta.get(connection, _REEMBEDDING_KEY)
@@ -79,7 +84,6 @@ def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
     For a database that nobody waits for; the writer goes by ``prepare_some``.
     """
     if vector_model.current(connection) == (model_id, dimension):
-        vector_codes.create(connection)
         return False
     while not (step := prepare_some(connection, model_id, dimension)).done:
         pass
@@ -92,7 +96,6 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
     From the first step on no model is known (``model`` is None), so nothing is searched or stored, and a step that
     never comes because of a crash is taken at the next start.
     """
-    vector_codes.create(connection)
     if vector_model.current(connection) != (model_id, dimension):
         if meta.get(connection, _CLEARED_KEY) is None:
             meta.put(connection, _CLEARED_KEY, "0")
@@ -141,7 +144,6 @@ _SHADOWS = tuple(f"vec_messages_{name}" for name in ("info", "chunks", "rowids",
 
 def make_anew(connection: apsw.Connection, model_id: str, dimension: int) -> None:
     """Drop a damaged table with all its vectors, and let every message be embedded again."""
-    vector_codes.create(connection)
     _create(connection, dimension)
     connection.execute("UPDATE messages SET embedded = 0 WHERE embedded <> 0")
     meta.put(connection, vector_model.MODEL_KEY, model_id)

@@ -17,9 +17,9 @@ import structlog
 from klaw import atomic_file
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
-from klaw.config import guarded
-from klaw.config.guarded import NotPlain
+from klaw.config import safe_open
 from klaw.config.paths import USERS_FOLDER, below_of_user
+from klaw.config.safe_open import NotPlain
 from klaw.config.tools import ExecToolConfig
 from klaw.convert import Bounds
 from klaw.domain.names import LOCAL_USER, UserId
@@ -136,18 +136,18 @@ def _ready(workspace: Path, user: UserId, sandboxed: bool) -> Path:
     For the sandbox the prompt files are made, too: only what exists can be read-only there. Raises OSError.
     """
     below = below_of_user(user, "")
-    with guarded.opened_folder(workspace, below or USERS_FOLDER, make=True):
+    with safe_open.opened_folder(workspace, below or USERS_FOLDER, make=True):
         folder = workspace.resolve() / below
     if sandboxed:
         for name in prompt_folders(user):
-            with guarded.opened_folder(folder, name, make=True):
+            with safe_open.opened_folder(folder, name, make=True):
                 pass
         for name in prompt_files(user):
             try:
-                with guarded.opened(folder, name):
+                with safe_open.opened(folder, name):
                     pass
             except FileNotFoundError:
-                with guarded.opened_folder(folder) as opened, suppress(FileExistsError):
+                with safe_open.opened_folder(folder) as opened, suppress(FileExistsError):
                     atomic_file.create(name, b"", folder=opened)
             except NotPlain as error:
                 raise NotPlain(f"{name} {error}") from None

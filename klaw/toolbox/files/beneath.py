@@ -1,7 +1,7 @@
 """Which paths a model may name, and how one is resolved inside a folder, so that nothing outside of it is ever opened.
 
 Where links and ``..`` lead is looked up first. What is found is then opened name by name and never through a link
-(``klaw.config.guarded``), so what is exchanged meanwhile is refused and not followed: a link that stays inside works,
+(``klaw.config.safe_open``), so what is exchanged meanwhile is refused and not followed: a link that stays inside works,
 and one that leads out is refused.
 
 Everything that opens something blocks; run it in a thread.
@@ -18,9 +18,9 @@ from typing import NoReturn
 
 import attrs
 
-from klaw.config import guarded
-from klaw.config.guarded import FOLDER, NotPlain, open_plain
+from klaw.config import safe_open
 from klaw.config.paths import USERS_FOLDER, encode_name
+from klaw.config.safe_open import FOLDER, NotPlain, open_plain
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import NotThere, ToolRefused
 
@@ -146,7 +146,7 @@ class Root:
         with ExitStack() as stack:
             try:
                 below = "/".join((*self.below, *names[:-1]))
-                folder = stack.enter_context(guarded.opened_folder(self.folder, below, make=make))
+                folder = stack.enter_context(safe_open.opened_folder(self.folder, below, make=make))
             except OSError as error:
                 refuse(path, error)
             yield FilePlace(folder=folder, name=names[-1] if names else "", path="/".join(names))

@@ -41,12 +41,12 @@ export class Socket extends EventTarget {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     const socket = new WebSocket(`${scheme}://${location.host}/ws`);
     this.socket = socket;
-    socket.onopen = () => this.raw({ type: "hello", version: 1, client: "page", chats: Object.fromEntries(this.chats) });
+    socket.onopen = () => this.raw({ type: "hello", version: 2, client: "page", chats: Object.fromEntries(this.chats) });
     socket.onmessage = (event) => this.take(JSON.parse(event.data));
     socket.onclose = (event) => {
       if (this.socket !== socket) return;
       this.setOnline(false);
-      if (event.code === 4401) return this.say("unauthorized");
+      if (event.code === 4401 || event.code === 4406) return this.say("unauthorized"); // 4406: the server was updated
       this.attempt += 1;
       this.timer = setTimeout(() => this.connect(), Math.min(5000, 250 * 2 ** this.attempt) * (0.5 + Math.random()));
     };

@@ -15,7 +15,7 @@ import trio.testing
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
 from klaw.admin import notify
-from klaw.admin.notify import Check, Notifier, accepts, watchdog_interval_s
+from klaw.admin.notify import LifeCheck, Notifier, accepts, watchdog_interval_s
 from klaw.app.app import App
 from klaw.app.serve import _tell
 from klaw.errors import ActorStopped
@@ -106,15 +106,15 @@ class Part:
     def __init__(self) -> None:
         self.prove: Callable[[], Any] = trio.lowlevel.checkpoint
 
-    def check(self, name: str) -> Check:
+    def check(self, name: str) -> LifeCheck:
         async def prove() -> None:
             await self.prove()
 
-        return Check(name=name, prove=prove)
+        return LifeCheck(name=name, prove=prove)
 
 
 @asynccontextmanager
-async def watching(notifier: Notifier, *checks: Check) -> AsyncIterator[Supervisor]:
+async def watching(notifier: Notifier, *checks: LifeCheck) -> AsyncIterator[Supervisor]:
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
         await supervisor.start(notify.spec(notifier, INTERVAL_S, checks))
@@ -170,7 +170,7 @@ async def test_the_listener_proves_its_life_by_accepting() -> None:
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
             port = listener.socket.getsockname()[1]
-            check = Check(name="listener", prove=partial(accepts, lambda: ("0.0.0.0", port)))
+            check = LifeCheck(name="listener", prove=partial(accepts, lambda: ("0.0.0.0", port)))
             with trio.move_on_after(0.1) as stuck:
                 await check.prove()
             assert stuck.cancelled_caught

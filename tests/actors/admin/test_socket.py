@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-import attrs
 import pytest
 import trio
 import trio.testing
@@ -19,42 +18,42 @@ import trio.testing
 import klaw.admin.socket as admin_socket
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import State, Supervisor, Vitals
-from klaw.admin.socket import Perform, SocketTaken
-from klaw.errors import ActorStopped, StorageError
-from klaw.operations.perform import Call, operations
+from klaw.admin.socket import SocketTaken
+from klaw.api.server import SEND_S, HttpServer
 from tests.support.waiting import HANG_S
 
 ANYBODY = 65534
 
 
-class Answers:
-    """Answers by what is asked, so that each kind of outcome can be had."""
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Answers by the path, so that each kind of outcome can be had."""
+    match scope["path"]:
+        case "/slow":
+            await trio.sleep_forever()
+        case "/broken":
+            raise ZeroDivisionError("secret text")
+        case "/much":
+            body = b"x" * 10_000_000
+        case path:
+            operator = scope["state"]["connection"].operator
+            body = f"{path[1:]} for {'the operator' if operator else 'somebody'}".encode()
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
-    async def run(self, request: Call) -> dict[str, Any]:
-        match request.operation.name, *getattr(request.asked, "names", ()):
-            case ["tasks"]:
-                await trio.sleep_forever()
-            case ["log"]:
-                raise ZeroDivisionError("secret text")
-            case ["mcp", "storage"]:
-                raise StorageError("the disk is full")
-            case ["mcp", "stopped"]:
-                raise ActorStopped("gone")
-            case ["mcp", "slow"]:
-                raise trio.TooSlowError
-        return {"asked": request.operation.name, "name": "Ж\x1b\n\u2028"}
+
+HTTP = HttpServer(lambda: app)
 
 
 @asynccontextmanager
 async def serving(
-    path: Path, perform: Perform | None = None, *, uids: frozenset[int] | None = None, guard_s: float = HANG_S
+    path: Path, *, uids: frozenset[int] | None = None, guard_s: float = HANG_S
 ) -> AsyncIterator[Supervisor]:
     """The actor under a real supervisor."""
     with trio.fail_after(guard_s):
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(nursery, SystemClock())
-            spec = admin_socket.spec(path, perform or Answers().run, uids)
-            await supervisor.start(spec)
+            await supervisor.start(admin_socket.spec(path, HttpServer(lambda: app).serve_operator, uids))
             yield supervisor
             await supervisor.stop(admin_socket.ACTOR_NAME, "the test is over")
 
@@ -74,18 +73,26 @@ class Peer:
         cls.opened.append(peer)
         return peer
 
-    async def ask(self, line: bytes) -> dict[str, Any]:
-        await self.stream.send_all(line + b"\n")
+    async def ask(self, path: str = "/status") -> bytes:
+        await self.stream.send_all(f"GET {path} HTTP/1.1\r\nHost: klaw\r\n\r\n".encode())
         return await self.answer()
 
-    async def answer(self) -> dict[str, Any]:
-        while b"\n" not in self._buffer:
-            part = await self.stream.receive_some(65_536)
-            assert part, "the server hung up"
-            self._buffer += part
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        assert line.isascii()
-        return dict(json.loads(line))
+    async def answer(self) -> bytes:
+        """The body of an answer."""
+        head = b""
+        while b"\r\n\r\n" not in self._buffer:
+            await self._read()
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+        while len(self._buffer) < length:
+            await self._read()
+        body, self._buffer = self._buffer[:length], self._buffer[length:]
+        return body
+
+    async def _read(self) -> None:
+        part = await self.stream.receive_some(65_536)
+        assert part, "the server hung up"
+        self._buffer += part
 
     async def hung_up(self) -> bool:
         try:
@@ -110,48 +117,25 @@ async def test_folder_and_socket_are_private_and_the_socket_goes_in_the_end(path
     assert not path.exists()
 
 
-async def test_many_requests_on_one_connection(path: Path) -> None:
-    """Answers come in order, also to requests that were sent together and in pieces."""
+async def test_many_requests_on_one_connection_are_the_operators(path: Path) -> None:
     async with serving(path):
         peer = await Peer.connect(path)
-        assert (await peer.ask(b'{"command": "actors"}')) == {
-            "ok": True,
-            "result": {"asked": "actors", "name": "Ж\x1b\n\u2028"},
-        }
-        await peer.stream.send_all(b'{"command": "status"}\n{"command": "hea')
-        assert (await peer.answer())["result"]["asked"] == "status"
-        await peer.stream.send_all(b'lth"}\n')
-        assert (await peer.answer())["result"]["asked"] == "health"
+        assert await peer.ask("/actors") == b"actors for the operator"
+        assert await peer.ask("/status") == b"status for the operator"
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        (b"", "bad_json"),
-        (b"\xff\x00", "bad_json"),
-        (b'{"command": "shell"}', "unknown_command"),
-        (b'{"command": "log", "args": {"level": 1}}', "bad_args"),
-        (b"x" * 1_048_577, "line_too_long"),
-        (b"x" * 3_000_000, "line_too_long"),
-        (b"x" * 1_048_576, "bad_json"),
-        (b'{"command": "tasks"}', "too_slow"),
-        (b'{"command": "log"}', "internal"),
-        (b'{"command": "mcp", "args": {"names": ["storage"]}}', "storage"),
-        (b'{"command": "mcp", "args": {"names": ["stopped"]}}', "unavailable"),
-        (b'{"command": "mcp", "args": {"names": ["slow"]}}', "too_slow"),
-    ],
-)
-async def test_the_connection_survives_every_bad_request(
-    path: Path, line: bytes, code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(operations(), "tasks", attrs.evolve(operations()["tasks"], deadline_s=0.05))  # type: ignore[arg-type]
+async def test_an_older_command_is_told_that_it_is_older(path: Path) -> None:
+    """It sends JSON in lines, and shows the message of what it is answered."""
     async with serving(path):
         peer = await Peer.connect(path)
-        refused = await peer.ask(line)
-        assert refused["ok"] is False
-        assert refused["error"]["code"] == code
-        assert "secret" not in refused["error"]["message"]
-        assert (await peer.ask(b'{"command": "actors"}'))["ok"]
+        await peer.stream.send_all(b'{"command": "status", "args": {}}\n')
+        line = b""
+        while not line.endswith(b"\n"):
+            line += await peer.stream.receive_some()
+        told = json.loads(line)
+        assert (told["ok"], told["error"]["code"]) == (False, "wrong_version")
+        assert "older than the running server" in told["error"]["message"]
+        assert await peer.hung_up()
 
 
 async def test_a_stale_socket_is_replaced(path: Path) -> None:
@@ -160,21 +144,25 @@ async def test_a_stale_socket_is_replaced(path: Path) -> None:
     with stdlib_socket.socket(stdlib_socket.AF_UNIX) as left_behind:
         left_behind.bind(str(path))
     async with serving(path):
-        assert (await (await Peer.connect(path)).ask(b'{"command": "actors"}'))["ok"]
+        assert await (await Peer.connect(path)).ask()
 
 
 async def test_a_live_server_is_left_alone(path: Path) -> None:
     async with serving(path):
         with pytest.raises(SocketTaken, match="another Klaw server answers"):
-            await admin_socket.run(Vitals(SystemClock()), Unstarted(), path=path, perform=Answers().run)
-        assert (await (await Peer.connect(path)).ask(b'{"command": "actors"}'))["ok"]
+            await admin_socket.run(
+                Vitals(SystemClock()), Unstarted(), path=path, serve=HttpServer(lambda: app).serve_operator
+            )
+        assert await (await Peer.connect(path)).ask()
 
 
 async def test_a_file_that_is_no_socket_is_not_removed(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("mine")
     with pytest.raises(SocketTaken, match="is not a socket"):
-        await admin_socket.run(Vitals(SystemClock()), Unstarted(), path=path, perform=Answers().run)
+        await admin_socket.run(
+            Vitals(SystemClock()), Unstarted(), path=path, serve=HttpServer(lambda: app).serve_operator
+        )
     assert path.read_text() == "mine"
 
 
@@ -202,7 +190,7 @@ async def test_a_process_of_another_user_gets_nothing(home: Path, path: Path) ->
     """Even where somebody opened folder and socket to all."""
     script = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
-        's.sendall(b\'{"command": "actors"}\\n\'); sys.stdout.buffer.write(s.recv(99))'
+        "s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); sys.stdout.buffer.write(s.recv(99))"
     )
     async with serving(path):
         home.chmod(0o711)
@@ -230,40 +218,37 @@ async def test_too_many_connections_are_told_so(path: Path) -> None:
     async with serving(path):
         peers = [await Peer.connect(path) for _ in range(admin_socket.MAX_CONNECTIONS)]
         for peer in peers:
-            assert (await peer.ask(b'{"command": "actors"}'))["ok"]
+            assert await peer.ask()
         extra = await Peer.connect(path)
-        assert (await extra.answer())["error"]["code"] == "busy"
+        assert b"at most 8 connections" in await extra.answer()
         assert await extra.hung_up()
         await peers[0].stream.aclose()
         await trio.testing.wait_all_tasks_blocked()
-        assert (await (await Peer.connect(path)).ask(b'{"command": "actors"}'))["ok"]
+        assert await (await Peer.connect(path)).ask()
 
 
 async def test_an_idle_connection_is_closed(path: Path, autojump_clock: trio.testing.MockClock) -> None:
-    async with serving(path, guard_s=2 * admin_socket.IDLE_S):
+    async with serving(path, guard_s=10 * admin_socket.FIRST_S):
         assert await (await Peer.connect(path)).hung_up()
 
 
 async def test_a_peer_that_takes_no_answer_is_closed(path: Path, autojump_clock: trio.testing.MockClock) -> None:
-    async def much(_request: Call) -> dict[str, Any]:
-        return {"much": "x" * 10_000_000}
-
-    async with serving(path, much, guard_s=2 * admin_socket.IDLE_S) as supervisor:
+    async with serving(path, guard_s=10 * SEND_S) as supervisor:
         deaf = await Peer.connect(path)
-        await deaf.stream.send_all(b'{"command": "actors"}\n')
-        await trio.sleep(admin_socket.WRITE_S + 1)
+        await deaf.stream.send_all(b"GET /much HTTP/1.1\r\nHost: klaw\r\n\r\n")
+        await trio.sleep(2 * SEND_S)
         (report,) = supervisor.report()
         assert report.activity == "0 connections"
 
 
-async def test_a_peer_that_goes_in_the_middle_of_a_line_is_no_error(
+async def test_a_peer_that_goes_in_the_middle_of_a_request_is_no_error(
     path: Path, log_events: list[dict[str, Any]]
 ) -> None:
     async with serving(path) as supervisor:
         peer = await Peer.connect(path)
-        await peer.stream.send_all(b'{"command"')
+        await peer.stream.send_all(b"GET /sta")
         await peer.stream.aclose()
-        assert (await (await Peer.connect(path)).ask(b'{"command": "actors"}'))["ok"]
+        assert await (await Peer.connect(path)).ask()
         assert supervisor.state(admin_socket.ACTOR_NAME) is State.RUNNING
     assert not [event for event in log_events if event["log_level"] == "error"]
 
@@ -272,7 +257,7 @@ async def test_a_stop_ends_running_commands(path: Path) -> None:
     """A cancelled actor leaves neither socket nor connection."""
     async with serving(path):
         peer = await Peer.connect(path)
-        await peer.stream.send_all(b'{"command": "tasks"}\n')
+        await peer.stream.send_all(b"GET /slow HTTP/1.1\r\nHost: klaw\r\n\r\n")
         await trio.testing.wait_all_tasks_blocked()
     assert await peer.hung_up()
     assert not path.exists()

@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from klaw.actor.failure import let_go
 from klaw.api.server import HttpServer
-from klaw.gateway.access import Place
-from klaw.gateway.admission import Connection, TokenBucket
+from klaw.gateway.connection_limits import Connection, TokenBucket
+from klaw.gateway.origin_check import Endpoints
 from klaw.gateway.services import HttpConnection
 from tests.support.waiting import HANG_S
 
@@ -24,7 +24,7 @@ async def hello(_request: Request) -> Response:
 
 
 def connection() -> HttpConnection:
-    place = Place(loopback=True, own_hosts=frozenset())
+    place = Endpoints(loopback=True, own_hosts=frozenset())
     admitted = Connection("127.0.0.1", lambda: None, lambda: False, 0.0, 0.0)
     return HttpConnection("c1", place, lambda _: None, TokenBucket(1000, 1000, 0), admitted)
 

@@ -13,7 +13,7 @@ from klaw.actor import log as logging
 from klaw.admin import socket as admin_socket
 from klaw.app.app import App, running
 from klaw.cli import operations
-from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.main import main
 from klaw.config.load import parse
 from klaw.config.paths import Paths
@@ -49,7 +49,7 @@ async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: p
         assert json.loads(await said("receipt", "--chat", "anna:Работа", "--json")) == newest
         assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "nothing") == 1
         assert "there is no such turn" in capsys.readouterr().err
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedByServer) as caught:
             await trio.to_thread.run_sync(lambda: call(app.core.paths, "chat", chat="anna:nowhere"))
         assert caught.value.code == "unknown_chat"
 
@@ -100,13 +100,15 @@ def test_a_stale_socket_is_no_server(home: Path) -> None:
         call(paths, "status")
 
 
-async def answering(home: Path, answer: bytes, *, timeout_s: float | None = None) -> str:
+async def answering(
+    home: Path, answer: bytes, *, timeout_s: float | None = None, error: type[Exception] = NoServer
+) -> str:
     """Ask somebody who answers this to everything; returns the error's text."""
     paths = Paths.resolve(home, {})
     paths.runtime_dir.mkdir()
 
     async def ask() -> str:
-        with pytest.raises(NoServer) as caught:
+        with pytest.raises(error) as caught:
             await trio.to_thread.run_sync(partial(call, paths, "status", timeout_s=timeout_s))
         return str(caught.value)
 
@@ -138,12 +140,19 @@ async def answering(home: Path, answer: bytes, *, timeout_s: float | None = None
     [
         (b"HTTP/1.1 400\n", "is not a Klaw server"),
         (b"[]\n", "is not a Klaw server"),
-        (b'{"ok": true, "result": 5}\n', "is not a Klaw server"),
-        (b'{"ok": true', "hung up without an answer"),
+        (b"220 mail.example ESMTP\r\n", "is not a Klaw server"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"version": ', "hung up in its answer"),
+        (b"", "hung up without an answer"),
     ],
 )
 async def test_somebody_else_on_the_socket(home: Path, answer: bytes, says: str) -> None:
     assert says in await answering(home, answer)
+
+
+async def test_an_older_server_is_named(home: Path) -> None:
+    """It speaks JSON in lines, and takes each line of a request for a bad one."""
+    answer = b'{"ok": false, "error": {"code": "bad_json", "message": "a request is one JSON object"}}\n'
+    assert "older than this klaw command: restart it" in await answering(home, answer, error=RefusedByServer)
 
 
 async def test_a_server_that_does_not_answer(home: Path) -> None:

@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from klaw.wire.frames import Approval, Approve, Delta, Send, Status, Tool
+from klaw.wire.frames import ApprovalFrame, Approve, Delta, Send, Status, Tool
 from tests.actors.client.test_chat_command import COMMAND, chat_in_pipe, desk, echoing, environment
 from tests.support.programs.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until
 
-ASKED = Approval(chat="main", id="a1", tool="host_exec", what="rm дом.txt", until="2026-11-22T12:00:05.000Z", turn="t")
+ASKED = ApprovalFrame(
+    chat="main", id="a1", tool="host_exec", what="rm дом.txt", until="2026-11-22T12:00:05.000Z", turn="t"
+)
 
 
 @asynccontextmanager
@@ -126,7 +128,7 @@ async def test_without_a_terminal_permission_is_refused_with_a_word_about_it() -
     server = FakeServer()
     async with server.serving(), started(server, "clean up") as process:
         await until(lambda: bool(server.sends))
-        await server.tell(Approval(chat="main", id="a0", tool="web", what="x", until=ASKED.until), "main")
+        await server.tell(ApprovalFrame(chat="main", id="a0", tool="web", what="x", until=ASKED.until), "main")
         await server.tell(ASKED, "main")
         await until(lambda: bool(server.approvals))
         text = await told(process.stderr, "дом.txt\n")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import trio
 
-from klaw.wire.frames import ChatMessage, Degraded, Delta, Error, Send, Status, Tool
+from klaw.wire.frames import DegradedPart, Delta, Error, MessageFrame, Send, Status, Tool
 from tests.support.programs.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until
 from tests.unit.client.small_terminal import SmallTerminal
@@ -263,7 +263,7 @@ async def test_a_conversation_at_a_terminal() -> None:
     server = echoing()
     server.store("main", "user", "раньше")
     server.store("main", "assistant", "old answer")
-    server.degraded = [Degraded(code="no_model", text="full-text only: no embedding model")]
+    server.degraded = [DegradedPart(code="no_model", text="full-text only: no embedding model")]
     async with server.serving(), desk(server) as person:
         await person.see("> раньше")
         await person.see("old answer")
@@ -348,7 +348,7 @@ async def test_messages_of_other_clients_appear_while_one_types() -> None:
         await person.see("> ")
         person.type("мой текст")
         await person.see("мой текст")
-        message: ChatMessage = await server.say("main", "user", "\x1b[2Jfrom the phone")
+        message: MessageFrame = await server.say("main", "user", "\x1b[2Jfrom the phone")
         assert message.seq == 1
         await person.see("> ␛[2Jfrom the phone")
         await person.see("> мой текст")

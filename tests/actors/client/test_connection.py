@@ -8,23 +8,23 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
-from klaw.client.events import Connected, Disconnected, Event
+from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event
 from klaw.client.streams import CAPACITY
 from klaw.errors import ClientClosed, ConnectionLost, InvalidName, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.frames import ChatMessage, Delta, Error, GetStatus, Notice, Status
+from klaw.wire.frames import Delta, Error, MessageFrame, Notice, Status, Stop
 from tests.support.programs.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until
 
 FAST = Backoff(0.001, 0.005)
 
 
-async def take(client: Client, count: int) -> list[ChatMessage]:
+async def take(client: Client, count: int) -> list[MessageFrame]:
     """The next ``count`` entries."""
-    entries: list[ChatMessage] = []
+    entries: list[MessageFrame] = []
     with trio.fail_after(HANG_S):
         while len(entries) < count:
             event = await client.next_event()
-            if isinstance(event, ChatMessage):
+            if isinstance(event, MessageFrame):
                 entries.append(event)
     return entries
 
@@ -134,8 +134,8 @@ async def test_a_cancelled_send_is_not_sent_again() -> None:
             await until(lambda: len(server.sends) == 1)
             nursery.cancel_scope.cancel()
         await server.cut_all()
-        await next_of(client, Disconnected)
-        await next_of(client, Connected)
+        await next_of(client, DisconnectedEvent)
+        await next_of(client, ConnectedEvent)
         server.on_send = None
         await client.send("main", "y")
         assert [frame.text for frame in server.sends] == ["x", "y"]
@@ -249,14 +249,13 @@ async def test_a_message_that_has_become_too_long_is_given_back() -> None:
 async def test_a_request_fails_with_its_connection() -> None:
     server = FakeServer()
     async with server.serving(), connect(server.url, backoff=Backoff(30, 30)) as client:
-        status = await client.request(GetStatus())
-        assert isinstance(status, Status)
+        assert await client.call("health") == {"state": "idle"}
         server.frame_budget = lambda: 0
         server.links[0].frames_left = 0
         with pytest.raises(ConnectionLost):
-            await client.request(GetStatus())
+            await client.call("health")
         with pytest.raises(ConnectionLost):
-            client.post(GetStatus())
+            client.post(Stop(chat="main"))
 
 
 async def test_no_server_is_said_at_once() -> None:

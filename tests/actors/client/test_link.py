@@ -9,7 +9,7 @@ import trio.testing
 
 from klaw.actor.backoff import Backoff
 from klaw.client.connection import connect
-from klaw.client.events import Connected, Disconnected
+from klaw.client.events import ConnectedEvent, DisconnectedEvent
 from klaw.errors import ServerRefused, ServerUnreachable
 from tests.support.programs.fake_server import FakeServer
 from tests.support.waiting import HANG_S, until
@@ -59,7 +59,7 @@ async def test_a_silent_server_is_left_and_another_connection_made(
         monkeypatch.setattr(server.links[0].websocket._wsproto, "receive_data", lambda data: None)
         events = []
         with trio.fail_after(HANG_S):
-            while len(server.hellos) < 2 or not any(isinstance(each, Connected) and each.again for each in events):
+            while len(server.hellos) < 2 or not any(isinstance(each, ConnectedEvent) and each.again for each in events):
                 events.append(await client.next_event())
-        assert {each.code for each in events if isinstance(each, Disconnected)} == {"silent"}
+        assert {each.code for each in events if isinstance(each, DisconnectedEvent)} == {"silent"}
         assert await client.send("main", "again") == 1

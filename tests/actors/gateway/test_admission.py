@@ -14,10 +14,10 @@ from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.supervisor import Vitals
 from klaw.config.schema import AttachmentsConfig
 from klaw.errors import CannotListen, ConfigError
-from klaw.gateway.auth import Authenticator, add_token, allow_local, revoke_tokens
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
+from klaw.gateway.tokens import Authenticator, add_token, allow_local, revoke_tokens
 from klaw.store.attachments import Attachments
 from klaw.toolbox.approvals import Approvals
 from tests.support.gateway_world import QUICK, UPGRADE, FakeChats, _Started, world
@@ -31,7 +31,7 @@ async def test_welcome_says_who_one_is_and_what_is_degraded(tmp_path):
     async with world(tmp_path) as w, w.client(hello=False) as c:
         w.chats.degraded = {"no_model": "full text only"}
         welcome = await c.hello(client="test 1")
-        assert (welcome["type"], welcome["version"], welcome["user"]) == ("welcome", 1, "local")
+        assert (welcome["type"], welcome["version"], welcome["user"]) == ("welcome", 2, "local")
         assert welcome["degraded"] == [{"code": "no_model", "text": "full text only"}]
         assert welcome["limits"]["max_frame_bytes"] == 65_536
         report = w.gateway.connections()[0]
@@ -46,10 +46,10 @@ async def test_welcome_says_who_one_is_and_what_is_degraded(tmp_path):
         ("nonsense", "bad_json", 4400),
         ('{"type": "hello"}', "bad_frame", 4400),
         ('{"type": "hello", "version": true}', "bad_frame", 4400),
-        ('{"type": "hello", "version": 1, "chats": {"../x": 0}}', "bad_chat", 4400),
-        ('{"type": "hello", "version": 1, "chats": {"main": -1}}', "bad_frame", 4400),
-        ('{"type": "hello", "version": 2}', "wrong_version", 4406),
-        ('{"type": "hello", "version": 1, "token": "wrong"}', "unauthorized", 4401),
+        ('{"type": "hello", "version": 2, "chats": {"../x": 0}}', "bad_chat", 4400),
+        ('{"type": "hello", "version": 2, "chats": {"main": -1}}', "bad_frame", 4400),
+        ('{"type": "hello", "version": 1}', "wrong_version", 4406),
+        ('{"type": "hello", "version": 2, "token": "wrong"}', "unauthorized", 4401),
         (b"hello", "binary_frame", 1003),
     ],
 )
@@ -85,9 +85,16 @@ async def test_with_tokens_every_connection_needs_one(tmp_path):
         bearer = [(b"Authorization", b"Bearer " + boris.encode())]
         async with w.client(headers=bearer, hello=False) as c:
             assert (await c.hello())["user"] == "boris"
-            await c.say("history", chat="main")
-            assert (await c.hear())["code"] == "unknown_chat"
+            assert (await c.call("chats_messages", chat="main"))["code"] == "unknown_chat"
         assert await w.upgrade_status((b"Authorization", b"Bearer wrong")) == 401
+
+
+@pytest.mark.parametrize(("version", "old"), [(1, "client"), (3, "server")])
+async def test_another_version_is_told_what_to_update(tmp_path, version, old):
+    async with world(tmp_path) as w, w.client(hello=False) as c:
+        await c.say("hello", version=version)
+        assert (await c.hear())["message"] == f"the server speaks protocol version 2, not {version}: update the {old}"
+        assert await c.closed() == 4406
 
 
 async def test_a_revoked_token_closes_at_the_next_frame(tmp_path):
@@ -109,7 +116,7 @@ async def test_a_revoked_token_closes_at_the_next_frame(tmp_path):
 async def test_a_connection_without_token_ends_when_the_first_token_is_made_and_is_told_what_to_do(tmp_path):
     async with world(tmp_path) as w, w.client() as c:
         add_token(w.tokens, "anna", NOW)
-        await c.say("chats")
+        await c.say("call", operation="chats_list")
         refused = await c.hear()
         assert refused["code"] == "unauthorized"
         assert "klaw token add local" in refused["message"]
@@ -129,7 +136,7 @@ async def test_the_revocation_of_the_last_token_opens_nothing(tmp_path):
         allow_local(w.tokens, allowed=True)
         async with w.client() as c:
             allow_local(w.tokens, allowed=False)
-            await c.say("chats")
+            await c.say("call", operation="chats_list")
             assert (await c.hear())["code"] == "unauthorized"
 
 
@@ -248,8 +255,7 @@ async def test_a_user_with_too_many_connections_is_told_so_and_others_are_not(tm
                 assert await c.closed() == 4429
             async with w.client(token=boris):
                 pass
-            await second.say("status")
-            assert (await second.hear())["state"] == "ok"
+            assert (await second.call("health"))["result"]["state"] == "ok"
 
 
 async def test_the_frames_of_a_user_are_limited_on_all_connections_together(tmp_path):
@@ -270,7 +276,7 @@ async def test_a_flood_of_frames_is_read_no_faster_than_it_may_be(tmp_path):
 
         async def flood():
             for _ in range(200):
-                await c.say("status")
+                await c.say("call", operation="health")
 
         nursery.start_soon(flood)
         begin = trio.current_time()
@@ -294,12 +300,11 @@ async def test_frames_that_are_no_messages_are_read_at_a_pace_too(tmp_path, monk
     async with world(tmp_path, config) as w, await w.raw_tcp() as stream, w.client() as other:
         await stream.send_all(UPGRADE)
         await stream.receive_some()
-        await stream.send_all(framed(TEXT, b'{"type":"hello","version":1}') + framed(TEXT, b"", fin=False))
+        await stream.send_all(framed(TEXT, b'{"type":"hello","version":2}') + framed(TEXT, b"", fin=False))
         with trio.move_on_after(1.0):
             while True:
                 await stream.send_all(flood * 1_000)
-        await other.say("status")
-        assert (await other.hear())["state"] == "ok"
+        assert (await other.call("health"))["result"]["state"] == "ok"
     assert sum(given) < 20_000, "a second's worth and one reading, of a megabyte and more"
 
 
@@ -316,8 +321,7 @@ async def test_a_silent_client_is_pinged_and_stays(tmp_path, monkeypatch):
     async with world(tmp_path, attrs.evolve(QUICK, ping_s=0.02)) as w, w.client() as c:
         with trio.fail_after(HANG_S):
             await thrice.wait()
-        await c.say("status")
-        assert (await c.hear())["state"] == "ok"
+        assert (await c.call("health"))["result"]["state"] == "ok"
 
 
 async def test_a_client_that_answers_no_ping_is_dropped(tmp_path, quick_clock):
@@ -325,7 +329,7 @@ async def test_a_client_that_answers_no_ping_is_dropped(tmp_path, quick_clock):
         async with await w.raw_tcp() as stream:
             await stream.send_all(UPGRADE)
             await stream.receive_some()
-            hello = b'{"type":"hello","version":1}'
+            hello = b'{"type":"hello","version":2}'
             await stream.send_all(bytes([0x81, 0x80 | len(hello), 0, 0, 0, 0]) + hello)
             with trio.fail_after(HANG_S):
                 received = b""
@@ -363,6 +367,7 @@ async def start(tmp_path, **changes):
         approvals=Approvals(events=hub, clock=SystemClock(), new_id=new_id, wait_s=60, watchers=hub.watchers),
         attachments=Attachments(tmp_path, AttachmentsConfig(), SystemClock()),
         clock=SystemClock(),
+        perform=FakeChats(hub).perform,
     )
 
     def stop(host, port):

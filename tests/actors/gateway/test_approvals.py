@@ -4,7 +4,7 @@ import trio
 import trio.testing
 
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
-from klaw.gateway.auth import add_token
+from klaw.gateway.tokens import add_token
 from tests.support.gateway_world import world
 from tests.support.waiting import HANG_S
 
@@ -84,8 +84,8 @@ async def test_nobody_there_is_no(tmp_path):
         assert await Asking(w, nursery).end() == "expired"
         async with w.client(chats={"main": 0}) as late:
             heard = await late.until("status")
-            await late.say("chats", ref="c")
-            heard += await late.until("chats")
+            await late.say("call", operation="chats_list")
+            heard += await late.until("result")
             assert "approval" not in [frame["type"] for frame in heard]
 
 
@@ -101,8 +101,8 @@ async def test_nobody_answers_for_another_user(tmp_path):
             assert "approval" not in [frame["type"] for frame in heard]
             await hers.say("approve", id=asked["id"], allow=False)
             await hers.get("approval_ended", outcome="denied")
-            await his.say("chats", ref="c")
-            assert "approval_ended" not in [frame["type"] for frame in await his.until("chats")]
+            await his.say("call", operation="chats_list")
+            assert "approval_ended" not in [frame["type"] for frame in await his.until("result")]
         assert await question.end() == "denied"
 
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from klaw.config.schema import AttachmentsConfig
-from klaw.gateway.auth import add_token
+from klaw.gateway.tokens import add_token
 from tests.support.gateway_world import QUICK, world
 from tests.support.waiting import until
 

@@ -3,7 +3,7 @@
 import gc
 
 from klaw.gateway.link import WebSocketLink
-from klaw.gateway.session import Session
+from klaw.gateway.session import ClientSession
 from tests.support.gateway_world import world
 from tests.support.waiting import until
 
@@ -17,6 +17,6 @@ async def test_a_closed_connection_is_freed_at_once(tmp_path):
                 await c.until("caught_up")
                 await c.raw("no frame")
                 await c.until("error")
-            await until(lambda: not [each for each in gc.get_objects() if type(each) in (Session, WebSocketLink)])
+            await until(lambda: not [each for each in gc.get_objects() if type(each) in (ClientSession, WebSocketLink)])
         finally:
             gc.enable()

@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from klaw.api.server import _Begun
+from klaw.api.server import _StartedStream
 
 
 async def test_what_is_sent_while_the_stream_ends_breaks_off():
@@ -13,5 +13,5 @@ async def test_what_is_sent_while_the_stream_ends_breaks_off():
         nursery.start_soon(ours.send_all, b"a" * 4_000_000)
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(trio.BrokenResourceError):
-            await _Begun(ours, b"").send_all(b"b")
+            await _StartedStream(ours, b"").send_all(b"b")
         nursery.cancel_scope.cancel()

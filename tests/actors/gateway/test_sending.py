@@ -100,17 +100,20 @@ BAD = [
     ('{"type": "send", "id": "m1", "chat": "../x", "text": "x"}', "bad_chat"),
     ('{"type": "send", "id": "m1", "chat": "", "text": "x"}', "bad_chat"),
     ('{"type": "send", "id": "-", "chat": "main", "text": "x"}', "bad_id"),
-    ('{"type": "history", "chat": "nowhere"}', "unknown_chat"),
-    ('{"type": "history", "chat": "main", "limit": 201}', "bad_frame"),
-    ('{"type": "history", "chat": "main", "limit": 0}', "bad_frame"),
-    ('{"type": "history", "chat": "main", "limit": 1.0}', "bad_frame"),
-    ('{"type": "history", "chat": "main", "before": 99999999999999999999}', "bad_frame"),
-    ('{"type": "history", "chat": "main", "before": 1, "after": 1}', "bad_frame"),
     ('{"type": "stop", "chat": "nowhere"}', "unknown_chat"),
-    ('{"type": "status", "chat": "nowhere"}', "unknown_chat"),
-    ('{"type": "receipt", "chat": "nowhere"}', "unknown_chat"),
-    ('{"type": "receipt", "chat": "main", "turn": "nope"}', "unknown_turn"),
-    ('{"type": "hello", "version": 1}', "hello_again"),
+    ('{"type": "history", "chat": "main"}', "unknown_type"),
+    ('{"type": "call"}', "bad_frame"),
+    ('{"type": "call", "operation": 5}', "bad_frame"),
+    ('{"type": "call", "operation": "health", "args": []}', "bad_frame"),
+    ('{"type": "call", "operation": "nonsense"}', "unknown_operation"),
+    ('{"type": "call", "operation": "chat_context"}', "unknown_operation"),
+    ('{"type": "call", "operation": "health", "args": {"x": 1}}', "bad_args"),
+    ('{"type": "call", "operation": "chats_messages", "args": {"chat": "nowhere"}}', "unknown_chat"),
+    ('{"type": "call", "operation": "chats_messages", "args": {"chat": "main", "limit": 201}}', "bad_args"),
+    ('{"type": "call", "operation": "chats_messages", "args": {"chat": "main", "limit": 1.0}}', "bad_args"),
+    ('{"type": "call", "operation": "chats_messages", "args": {"chat": "main", "before": 1e99}}', "bad_args"),
+    ('{"type": "call", "operation": "chats_messages", "args": {"chat": "main", "before": 1, "after": 1}}', "bad_args"),
+    ('{"type": "hello", "version": 2}', "hello_again"),
 ]
 
 
@@ -120,16 +123,15 @@ async def test_bad_input_gets_its_error_and_the_connection_lives(tmp_path, raw, 
         w.chats.append(LOCAL_USER, "main", "x")
         await c.raw(raw)
         assert (await c.hear())["code"] == code
-        await c.say("status", ref="r")
-        assert (await c.hear())["state"] == "ok"
+        assert (await c.call("health"))["result"]["state"] == "ok"
 
 
 async def test_errors_carry_the_marks_of_the_frame(tmp_path):
     async with world(tmp_path) as w, w.client() as c:
-        await c.say("history", chat="nowhere", ref="r1")
+        await c.say("stop", chat="nowhere", ref="r1")
         error = await c.hear()
         assert (error["ref"], error["chat"]) == ("r1", "nowhere")
-        await c.say("history", chat="nowhere", limit="5", ref="r2")
+        await c.say("watch", chat="nowhere", seq="5", ref="r2")
         assert (await c.hear())["ref"] == "r2"
         await c.say("send", id="m7", chat="main", text="")
         assert (await c.hear())["id"] == "m7"

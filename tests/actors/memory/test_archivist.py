@@ -21,7 +21,7 @@ from klaw.store.store import Store
 from tests.support.reindexing import DIMENSION, MODEL, unit
 from tests.support.scripted import Scripted, TestClock, archiving, lines_of, one_topic, split_answer
 from tests.support.stores import START, new, running_store
-from tests.support.topics import ANNA, NO_FLAWS, flaws_of
+from tests.support.topics import ANNA, flaws_of
 from tests.support.waiting import HANG_S
 
 LATER = START + 1_000_000
@@ -85,7 +85,7 @@ async def test_a_finished_session_becomes_topics_with_all_its_messages(tmp_path:
             assert metrics.size_chars.count == 2
             assert metrics.splitter_s.count == 1
             assert archivist.status.unarchived == 0
-    assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+    assert flaws_of(tmp_path / "klaw.db") == {}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ async def test_two_interleaved_chats_and_two_users_are_kept_apart(tmp_path: Path
                     (f"{user}:b", 2),
                 ]
         assert not any("text 1" in line and "text 0" in line for each in scripted.requests for line in lines_of(each))
-    assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+    assert flaws_of(tmp_path / "klaw.db") == {}
 
 
 async def test_a_session_of_only_tool_calls_asks_no_model(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ async def test_a_new_topic_is_merged_with_one_that_the_model_names(tmp_path: Pat
             assert not any(
                 "чужой" in each.messages[1].content and "дача" in each.messages[1].content for each in scripted.requests
             )
-    assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+    assert flaws_of(tmp_path / "klaw.db") == {}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 import trio
 
 import klaw.operations
-from klaw.admin.socket import parse
 from klaw.app.app import App, running
 from klaw.chats.commands import SlashAnswer
 from klaw.cli.main import main
@@ -22,7 +21,7 @@ from klaw.domain.names import ChatId
 from klaw.operations import perform as table
 from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.operation import OperationError, Scope, told, without_none
-from klaw.operations.perform import Call, perform, read
+from klaw.operations.perform import Call, perform, read, read_call
 from klaw.operations.slash import OperationCommands
 from tests.support.admin import SETTINGS, Commands, parts_of, served
 
@@ -72,7 +71,7 @@ def one_more_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 async def asked(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
-    return await commands.run(parse(json.dumps({"command": command, "args": args}).encode()))
+    return await commands.run(read_call(command, args))
 
 
 async def stop(_reason: str) -> bool:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import trio
 
-from klaw.admin.socket import parse
 from klaw.app.app import App, running
 from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
@@ -15,13 +14,14 @@ from klaw.config.paths import Paths
 from klaw.domain.fact import MAX_TEXT
 from klaw.domain.names import UserId
 from klaw.operations.operation import OperationError
+from klaw.operations.perform import read_call
 from klaw.store.kinds import facts
 from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.facts import fact
 
 
 async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
-    return await commands.run(parse(json.dumps({"command": command, "args": args}).encode()))
+    return await commands.run(read_call(command, args))
 
 
 async def add(commands: Commands, text: str, user: str = "local", **fields: Any) -> dict[str, Any]:

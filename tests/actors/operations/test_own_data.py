@@ -1,17 +1,18 @@
-"""``fetch`` is about nobody else's data, and as whom the admin socket asks."""
+"""``fetch`` is about nobody else's data, and on whose behalf the operator asks."""
 
-import json
+from functools import partial
 from typing import Any
 
 import pytest
+import trio
 
-from klaw.admin.socket import parse
 from klaw.app.app import App
+from klaw.cli.admin_call import RefusedByServer, call
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, perform, read
 from tests.conftest import CANARY
-from tests.support.admin import ANNA, BORIS, Commands, fail_a_turn, parts_of
+from tests.support.admin import ANNA, BORIS, Commands, fail_a_turn, parts_of, served
 
 
 async def asked(app: App, caller: Caller, name: str, **args: Any) -> dict[str, Any]:
@@ -35,31 +36,24 @@ async def test_fetch_shows_what_is_the_users_own_and_nothing_else(app: App) -> N
     assert told[3]["fact"]["text"] == f"Знает {CANARY}"
 
 
-async def test_the_admin_socket_asks_as_a_user(app: App) -> None:
-    """Who then may no more than that user may; what a program saves is named after it."""
-    commands = Commands(parts_of(app))
+async def test_the_operator_asks_on_behalf_of_a_user(app: App, commands: Commands) -> None:
+    """With that user's rights only; what a program saves is named after it."""
 
     async def ask(command: str, whom: Any, **args: Any) -> dict[str, Any]:
-        return await commands.run(parse(json.dumps({"command": command, "args": args, "as": whom}).encode()))
+        return await trio.to_thread.run_sync(partial(call, app.core.paths, command, asker=whom, **args))
 
     program = {"user": "anna", "client": "mcp:desk"}
-    fact = (await ask("fact_add", program, fields={"text": "Любит чай"}))["fact"]
-    assert (fact["user"], fact["client"], fact["origin"]) == ("anna", "mcp:desk", "tool")
-    edited = (await ask("fact_edit", {"user": "anna"}, fact=fact["id"], fields={"text": "Любит кофе"}))["fact"]
-    assert (edited["client"], edited["origin"]) == (None, "user")
-    assert (await ask("fact_list", program))["count"] == 1
-    for command, args in (("status", {}), ("fact_list", {"user": "boris"})):
-        with pytest.raises(OperationError) as caught:
-            await ask(command, program, **args)
-        assert caught.value.code == "forbidden"
-    for wrong in (
-        "anna",
-        {},
-        {"user": "a b"},
-        {"user": "anna", "operator": True},
-        {"user": "anna", "client": ""},
-        None,
-    ):
-        with pytest.raises(OperationError, match="as") as caught:
-            await ask("fact_list", wrong)
-        assert caught.value.code == "bad_request"
+    async with served(app, commands):
+        fact = (await ask("fact_add", program, fields={"text": "Любит чай"}))["fact"]
+        assert (fact["user"], fact["client"], fact["origin"]) == ("anna", "mcp:desk", "tool")
+        edited = (await ask("fact_edit", {"user": "anna"}, fact=fact["id"], fields={"text": "Любит кофе"}))["fact"]
+        assert (edited["client"], edited["origin"]) == (None, "user")
+        assert (await ask("fact_list", program))["count"] == 1
+        for command, args in (("status", {}), ("fact_list", {"user": "boris"})):
+            with pytest.raises(RefusedByServer) as caught:
+                await ask(command, program, **args)
+            assert caught.value.code == "forbidden"
+        for wrong in ("anna", {}, {"user": "a b"}, {"user": "anna", "operator": True}, {"user": "anna", "client": ""}):
+            with pytest.raises(RefusedByServer, match="as") as caught:
+                await ask("fact_list", wrong)
+            assert caught.value.code == "bad_args"

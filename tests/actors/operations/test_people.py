@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 import trio
 
-from klaw.admin.socket import parse
 from klaw.app.app import App
 from klaw.cli.main import main
 from klaw.domain.person import MAX_NAME, MAX_RELATION
 from klaw.operations.operation import OperationError
+from klaw.operations.perform import read_call
 from tests.support.admin import Commands, served
 
 
 async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
-    return await commands.run(parse(json.dumps({"command": command, "args": args}).encode()))
+    return await commands.run(read_call(command, args))
 
 
 async def add(commands: Commands, name: str, user: str = "local", **fields: Any) -> str:

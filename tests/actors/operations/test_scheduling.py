@@ -1,14 +1,13 @@
 """Tasks and runs by the admin socket's commands, with the real scheduler and store; there is no model, so runs fail."""
 
-import json
 from typing import Any
 
 import pytest
 
 from klaw.actor.clock import iso
-from klaw.admin.socket import parse
 from klaw.app.app import App
 from klaw.operations.operation import OperationError
+from klaw.operations.perform import read_call
 from tests.support.admin import Commands
 from tests.support.waiting import until
 
@@ -26,7 +25,7 @@ RUN_FIELDS = {
 def asked(command: str, **args: Any) -> Any:
     """The request as the socket reads it."""
     given = {name: value for name, value in args.items() if value is not None}
-    return parse(json.dumps({"command": command, "args": given}).encode())
+    return read_call(command, given)
 
 
 async def add(commands: Commands, name: str = "day", user: str | None = None, **fields: Any) -> dict[str, Any]:

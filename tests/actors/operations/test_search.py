@@ -10,7 +10,6 @@ import pytest
 import trio
 
 from klaw.actor.clock import SystemClock
-from klaw.admin.socket import parse
 from klaw.app.app import App, running
 from klaw.cli.fields import again
 from klaw.cli.main import main, parser
@@ -22,7 +21,7 @@ from klaw.domain.names import UserId
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import operations
+from klaw.operations.perform import operations, read_call
 from klaw.operations.search import notes
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
@@ -51,7 +50,7 @@ async def fill(app: App) -> None:
 
 async def ask(commands: Commands, query: str, **given: Any) -> dict[str, Any]:
     args = {"query": query, **given}
-    return await commands.run(parse(json.dumps({"command": "search", "args": args}).encode()))
+    return await commands.run(read_call("search", args))
 
 
 def found(answer: dict[str, Any]) -> list[str]:
@@ -124,9 +123,8 @@ async def test_filters(app: App, commands: Commands, given: dict[str, Any], expe
 )
 async def test_bad_arguments_are_named(app: App, commands: Commands, args: dict[str, Any], said: str) -> None:
     await fill(app)
-    line = json.dumps({"command": "search", "args": {"query": "x", **args} if args else {}}).encode()
     with pytest.raises(OperationError) as refused:
-        await commands.run(parse(line))
+        await commands.run(read_call("search", {"query": "x", **args} if args else {}))
     assert str(refused.value).startswith(said)
 
 
@@ -145,7 +143,7 @@ async def test_the_same_with_and_without_a_server(home: Path, capsys: pytest.Cap
     config, _ = parse_config(SETTINGS, {})
     paths = Paths.resolve(home, {})
     (home / "config").mkdir()
-    (home / "config" / "engine.json").write_text('{"embedding": {"enabled": false}}')
+    (home / "config" / "engine.yaml").write_text('{"embedding": {"enabled": false}}')
     async with running(config, paths) as app:
         await fill(app)
         async with served(app, Commands(parts_of(app))):
@@ -210,7 +208,7 @@ async def test_exit_codes(
 ) -> None:
     config, _ = parse_config(SETTINGS, {})
     (home / "config").mkdir()
-    (home / "config" / "engine.json").write_text('{"embedding": {"enabled": false}}')
+    (home / "config" / "engine.yaml").write_text('{"embedding": {"enabled": false}}')
     async with running(config, Paths.resolve(home, {})) as app:
         await fill(app)
         async with served(app, Commands(parts_of(app))):

@@ -1,18 +1,17 @@
 """``klaw topics merge|split|rebuild|history|undo`` of a real server without a model."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from klaw.admin.socket import parse
 from klaw.app.app import App, running
 from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.operations.operation import OperationError
+from klaw.operations.perform import read_call
 from klaw.operations.topics import MOST_TOLD
 from klaw.store.kinds import topics
 from tests.support.admin import SETTINGS, Commands, parts_of, served
@@ -21,7 +20,7 @@ from tests.support.waiting import HANG_S
 
 
 async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
-    return await commands.run(parse(json.dumps({"command": command, "args": args}).encode()))
+    return await commands.run(read_call(command, args))
 
 
 async def refused(commands: Commands, command: str, **args: Any) -> tuple[str, str]:

@@ -9,7 +9,6 @@ import attrs
 import pytest
 import trio
 
-from klaw.admin.socket import parse
 from klaw.app.app import App, running
 from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
@@ -18,7 +17,7 @@ from klaw.domain.message import Kind
 from klaw.domain.usage import NANO, Spent, record
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import perform
+from klaw.operations.perform import perform, read_call
 from klaw.store.kinds import messages
 from klaw.store.kinds.usage import UsageFilters, total
 from tests.support.admin import ANNA, SETTINGS, Commands, parts_of, served
@@ -34,7 +33,7 @@ def arguments(home: Path, **values: Any) -> argparse.Namespace:
 
 
 def asked(**args: Any) -> Any:
-    return parse(json.dumps({"command": "usage", "args": args}).encode())
+    return read_call("usage", args)
 
 
 def usage_command(given: argparse.Namespace) -> int:
@@ -88,7 +87,7 @@ async def test_sums_by_every_key(app: App, commands: Commands) -> None:
 )
 def test_a_wrong_request_names_the_field(args: dict[str, Any], said: str) -> None:
     with pytest.raises(OperationError, match="args") as caught:
-        parse(json.dumps({"command": "usage", "args": args}).encode())
+        read_call("usage", args)
     assert said in str(caught.value)
 
 

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from klaw.wire.frames import ChatList, GetChats
 from tests.support.forgetting import holding
 from tests.support.llm_server import serve_llm
 from tests.support.server import Server, run_klaw, served, write_home
@@ -16,9 +15,8 @@ TITLE = "Дача и сейф"
 async def listed(server: Server, *, archived: bool = False) -> dict[str, str | None]:
     """Names and titles as a client is told."""
     async with talking(server.url) as talk:
-        answer = await talk.client.request(GetChats(archived=archived))
-    assert isinstance(answer, ChatList)
-    return {each.name: each.title for each in answer.chats}
+        answer = await talk.client.call("chats_list", archived=archived)
+    return {each["name"]: each["title"] or None for each in answer["chats"]}
 
 
 async def test_over_kills(tmp_path: Path) -> None:

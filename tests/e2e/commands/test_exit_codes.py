@@ -28,7 +28,7 @@ def serve(home: Path) -> tuple[int, str]:
 
 
 def broken_configuration(home: Path) -> None:
-    (home / "config" / "engine.json").write_text('{"gateway": {"port": "eighty"}}')
+    (home / "config" / "engine.yaml").write_text('{"gateway": {"port": "eighty"}}')
 
 
 def broken_tokens(home: Path) -> None:

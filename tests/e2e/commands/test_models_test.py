@@ -93,7 +93,7 @@ async def test_a_running_server_asks_with_its_own_keys(tmp_path):
     async with serve_llm() as llm:
         llm.respond = answer
         home = home_of(tmp_path, "openai", llm.url)
-        file = home / "config" / "engine.json"
+        file = home / "config" / "engine.yaml"
         file.write_text(file.read_text().replace("sk-canary-31c9f0", "${OTHER_KEY}"))
         async with served(home, environ={"OTHER_KEY": "sk-of-the-server"}):
             code, out, _ = await run_klaw("models", "test", "--home", str(home))

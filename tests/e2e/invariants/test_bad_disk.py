@@ -11,7 +11,6 @@ import trio
 
 from klaw.cli.output import EX_CONFIG
 from klaw.errors import RequestRefused
-from klaw.wire.frames import GetStatus
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import talking
@@ -171,7 +170,7 @@ async def test_second_server_on_one_folder_is_refused(tmp_path):
         assert "another Klaw server, a reindex or an import is using this folder" in errors
         async with talking(server.url) as talk:
             await talk.ask("still there?")
-            await talk.client.request(GetStatus())
+            await talk.client.call("health")
 
 
 async def test_configuration_errors_are_all_listed(tmp_path):
@@ -191,7 +190,7 @@ async def test_configuration_errors_are_all_listed(tmp_path):
         assert sum(path in line for line in lines) == 1, errors
     assert len(lines) == len(paths)
     assert "sk-secret-value" not in errors
-    (home / "config" / "engine.json").write_text("{ not: [ yaml")
+    (home / "config" / "engine.yaml").write_text("{ not: [ yaml")
     code, _, errors = await run_klaw("serve", "--home", str(home))
     assert code == EX_CONFIG
     assert "Traceback" not in errors

@@ -6,7 +6,6 @@ import threading
 import trio
 
 from klaw.memory.embed import worker
-from klaw.wire.frames import GetStatus, Status
 from tests.support.inside import inside, kept
 from tests.support.llm_server import echo_reply, error_reply, serve_llm, text_reply
 from tests.support.server import run_klaw, served, write_home
@@ -39,7 +38,7 @@ async def test_degraded_to_full_text_without_a_model(tmp_path):
                     assert receipt.receipt["recall"]["degraded"] == ["embedding_no_model"]
                     assert wanted in receipt.receipt["recall"]["kept"]
                     assert TALK[wanted // 2] in str(llm.requests[-1].messages)
-                status = await talk.client.request(GetStatus())
+                status = await talk.client.call("health")
             async with talking(server.url) as late:
                 degraded = {each.code: each.text for each in late.client.welcome.degraded}
             code, out, _ = await run_klaw("status", "--home", str(home), "--json")
@@ -48,9 +47,8 @@ async def test_degraded_to_full_text_without_a_model(tmp_path):
     assert list(degraded) == ["no_embeddings"]
     assert "full-text" in degraded["no_embeddings"]
     assert "klaw models pull" in degraded["no_embeddings"]
-    assert isinstance(status, Status)
-    assert status.state == "degraded"
-    assert [each.code for each in status.degraded] == ["no_embeddings"]
+    assert status["state"] == "degraded"
+    assert [each["code"] for each in status["degraded"]] == ["no_embeddings"]
     assert json.loads(out)["embedder"]["state"] == "no_model"
     assert events[-1]["state"] == "no_model"
 
@@ -97,12 +95,12 @@ async def test_degraded_model_of_the_wrong_dimension_is_named(tmp_path, embeddin
             for text in TALK:
                 await talk.ask(text)
             receipt = await talk.ask(QUESTIONS[0][0])
-            status = await talk.client.request(GetStatus())
+            status = await talk.client.call("health")
             assert receipt.receipt["recall"]["degraded"] == ["embedding_no_model"]
             assert 1 in receipt.receipt["recall"]["kept"]
-            (problem,) = status.degraded
-            assert "123" in problem.text
-            assert "384" in problem.text
+            (problem,) = status["degraded"]
+            assert "123" in problem["text"]
+            assert "384" in problem["text"]
             assert server.events("actor_crashed") == []
 
 
@@ -160,9 +158,9 @@ async def test_llm_down_keeps_the_message_and_retry_answers_it(tmp_path):
                     "Is anybody there? Есть кто?"
                 ]
             await server.terminate()
-        config = json.loads((home / "config" / "engine.json").read_text())
+        config = json.loads((home / "config" / "engine.yaml").read_text())
         config["providers"]["stub"]["baseUrl"] = llm.url
-        (home / "config" / "engine.json").write_text(json.dumps(config))
+        (home / "config" / "engine.yaml").write_text(json.dumps(config))
         llm.respond = lambda _request: error_reply(503)
         async with served(home) as server, talking(server.url, {"main": 0}) as talk:
             error = await talk.until(lambda: talk.errors)

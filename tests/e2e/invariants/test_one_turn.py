@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import trio
 
-from klaw.wire.frames import Stop, Stopped
+from klaw.wire.frames import Stop, StoppedFrame
 from tests.support.llm_server import Hang, Pause, Reply, Text, Wait, serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.support.talking import talking
@@ -119,7 +119,7 @@ async def test_stop_cancels_within_the_stub(tmp_path):
                 await talk.send("/stop")
             else:
                 stopped = await talk.client.request(Stop(chat="main"))
-                assert isinstance(stopped, Stopped)
+                assert isinstance(stopped, StoppedFrame)
                 assert stopped.running
             with trio.fail_after(HANG_S):
                 await llm.requests[number].gone.wait()

@@ -30,7 +30,7 @@ FAILURES = (
 
 async def _bad_frames(url):
     """Everything that a broken or hostile client may send, with canaries in it."""
-    hello = json.dumps({"type": "hello", "version": 1})
+    hello = json.dumps({"type": "hello", "version": 2})
     frames = (
         BOTH,
         f"{{{BOTH}",
@@ -41,8 +41,8 @@ async def _bad_frames(url):
         json.dumps({"type": "send", "id": "x", "chat": f"../{BOTH}", "text": BOTH}),
         json.dumps({"type": "send", "id": "x", "chat": [BOTH], "text": {BOTH: BOTH}}),
         json.dumps({"type": "send", "id": "x", "chat": "main", "text": f"{BOTH} \ud800 \x00"}),
-        json.dumps({"type": "receipt", "chat": "main", "turn": BOTH, "ref": BOTH}),
-        json.dumps({"type": "history", "chat": BOTH, "ref": ENGLISH}),
+        json.dumps({"type": "call", "operation": "receipt", "args": {"turn": BOTH, BOTH: BOTH}, "ref": BOTH}),
+        json.dumps({"type": "call", "operation": "chats_messages", "args": {"chat": BOTH}, "ref": ENGLISH}),
         BOTH.encode(),
         BOTH * 3_000,
     )
@@ -50,7 +50,7 @@ async def _bad_frames(url):
         async with bare_socket(url) as socket:
             await socket.send_message(hello)
             await socket.send_message(frame)
-            await socket.send_message(json.dumps({"type": "status", "ref": "last"}))
+            await socket.send_message(json.dumps({"type": "call", "operation": "health", "ref": "last"}))
             while json.loads(await socket.get_message()).get("ref") != "last":
                 pass
     async with bare_socket(url, [("X-Note", ENGLISH.encode())]) as socket:

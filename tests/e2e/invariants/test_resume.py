@@ -71,7 +71,7 @@ async def _watch_without_mercy(url, seqs, heads, watched):
     while not heads or seqs[-1] < heads[0]:
         with suppress(OSError):
             async with bare_socket(url, handshake_s=3.0) as socket:
-                hello = {"type": "hello", "version": 1, "chats": {"main": seqs[-1] if seqs else 0}}
+                hello = {"type": "hello", "version": 2, "chats": {"main": seqs[-1] if seqs else 0}}
                 await socket.send_message(json.dumps(hello))
                 while True:
                     frame = json.loads(await socket.get_message())

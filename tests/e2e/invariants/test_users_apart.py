@@ -10,10 +10,10 @@ from klaw.api import mcp
 from klaw.api.rest import doors
 from klaw.domain.knowledge import document_id
 from klaw.domain.names import ChatId
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from klaw.operations.model_tools import tools
 from klaw.wire.codec import _CLIENT_FRAMES
-from klaw.wire.frames import Hello
+from klaw.wire.frames import CallFrame, Hello
 from tests.e2e.test_http import http
 from tests.support.inside import inside
 from tests.support.llm_server import serve_llm, text_reply
@@ -136,20 +136,27 @@ async def speak(url, token, frames, answers):
         trio.open_nursery() as nursery,
     ):
         over = trio.Event()
+        places = trio.Semaphore(AT_ONCE)
+        """So many calls wait at the same time: more would be refused as busy."""
 
         async def listen():
             try:
                 while True:
                     text = await socket.get_message()
                     answers.append(("frame", text))
-                    if json.loads(text).get("ref") == "the end":
+                    ref = json.loads(text).get("ref")
+                    if ref == "the end":
                         break
+                    if ref == "call":
+                        places.release()
             except ConnectionClosed:
                 pass
             over.set()
 
         nursery.start_soon(listen)
-        for frame in [*frames, {"type": "status", "ref": "the end"}]:
+        for frame in [*frames, {"type": "call", "operation": "chats_list", "ref": "the end"}]:
+            if frame["type"] == "call":
+                await places.acquire()
             await socket.send_message(json.dumps(frame))
         with trio.fail_after(HANG_S):
             await over.wait()
@@ -172,10 +179,13 @@ def mcp_requests(known):
 
 
 def frames(known):
-    """All frames but hello."""
+    """All frames but hello, and all operations."""
     for name, cls in _CLIENT_FRAMES.items():
-        if cls is not Hello:
+        if cls not in (Hello, CallFrame):
             yield from ({**given, "type": name} for given in known.calls(cls))
+    for door in doors():
+        for args in known.calls(door.operation.arguments):
+            yield {"type": "call", "operation": door.operation.name, "args": args, "ref": "call"}
 
 
 async def test_users_apart_whatever_one_asks_by_whatever_door(tmp_path):
@@ -205,9 +215,9 @@ async def test_users_apart_whatever_one_asks_by_whatever_door(tmp_path):
             async with http(server, his) as boris:
                 await ask_all(boris, requests(known), answers)
                 await ask_all(boris, mcp_requests(known), answers)
-            await speak(server.url, his, [{"type": "hello", "version": 1}, *frames(known)], answers)
+            await speak(server.url, his, [{"type": "hello", "version": 2}, *frames(known)], answers)
             for word in known.words:
-                await speak(server.url, his, [{"type": "hello", "version": 1, "chats": {word: 0}}], answers)
+                await speak(server.url, his, [{"type": "hello", "version": 2, "chats": {word: 0}}], answers)
             told = [each for each in answers if any(secret in str(each[-1]) for secret in secrets)]
             assert not told, told[:5]
             failed = [each for each in answers if len(each) == 5 and each[3] == 500]

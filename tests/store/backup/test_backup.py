@@ -56,7 +56,7 @@ def test_secrets_are_not_in_it_under_other_names_either(paths: Paths) -> None:
     for name in (*kept, *secret):
         (paths.config_dir / name).write_text("sk-secret-1")
     root, found = made(paths)
-    assert {each.name for each in (root / "config").iterdir()} == {"engine.json", *kept}
+    assert {each.name for each in (root / "config").iterdir()} == {"engine.yaml", *kept}
     assert len(made(paths, secrets=True)[1].items) == len(found.items) + len(secret) + 3
 
 
@@ -67,7 +67,7 @@ def test_what_is_in_it(paths: Paths) -> None:
         root, found = made(paths)
     assert {each.partition(":")[0] for each in found.left_out} == {"workspace/pipe", "workspace/socket"}
     in_config = {each for each in names(found) if each.startswith("config/")}
-    assert in_config == {"config/engine.json"}
+    assert in_config == {"config/engine.yaml"}
     assert {"workspace/SOUL.md", "workspace/skills/run.sh", "workspace/outside"} <= names(found)
     of_data = {each.split("/")[1] for each in names(found) if each.startswith("data/")}
     assert of_data == {"conversations", "turns", "users"}

@@ -30,24 +30,6 @@ async def test_a_second_server_is_refused_after_commit_log_was_removed(tmp_path:
     assert (tmp_path / LOCK_FILE).exists(), "the lock's file stays: another one of its name would be another lock"
 
 
-async def test_what_is_written_after_a_removal_survives(tmp_path: Path) -> None:
-    """A removed log takes with it what is written to it afterwards: so a new one is begun."""
-    async with running_store(tmp_path) as store:
-        await store.writer.run(messages.append, [new("before", at=2e9)])
-        (log,) = (tmp_path / "conversations").rglob("*.jsonl")
-        log.unlink()
-        (tmp_path / COMMIT_LOG).unlink()
-        (stored,) = await store.writer.run(messages.append, [new("after", at=2e9)])
-        assert b"after" in log.read_bytes()
-        assert b"after" in (tmp_path / COMMIT_LOG).read_bytes()
-        (tmp_path / COMMIT_LOG).unlink()
-    for name in ("klaw.db", "klaw.db-wal", "klaw.db-shm"):
-        (tmp_path / name).unlink(missing_ok=True)
-    async with running_store(tmp_path) as store:
-        (found,) = await store.readers.run(messages.after, new().chat, 0, 9)
-        assert found == stored.message
-
-
 def test_private_files_lose_a_looser_mode(tmp_path: Path) -> None:
     names = (LOCK_FILE, COMMIT_LOG, "conversations/a/2025-01-01.jsonl")
     (tmp_path / "conversations/a").mkdir(parents=True)

@@ -13,7 +13,7 @@ from klaw.doctor.judge import Level
 from klaw.doctor.places import Server
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.kinds import messages
-from klaw.store.kinds.messages import count_messages
+from klaw.store.kinds.inventory import count_messages
 from tests.support.forgetting import forgetter
 from tests.support.memory.unreadable_lines import HALF, LINES, changed, copied, dumped, logs, make_home, put
 from tests.support.reindexing import run

@@ -26,7 +26,7 @@ from tests.support.forgetting import files_of, forgetter, holding, lose_database
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, talk, unit
 from tests.support.repository import REPOSITORY
 from tests.support.stores import running_store
-from tests.support.topics import ANNA, AT, NO_FLAWS, archive, flaws_of, say
+from tests.support.topics import ANNA, AT, archive, flaws_of, say
 from tests.support.writing import Real, instead
 
 MAIN = chat_id(ANNA, "main")
@@ -67,7 +67,7 @@ async def test_no_file_holds_it_any_more(tmp_path: Path, text: str, vectors: boo
         assert [each.number for each in await store.readers.run(summaries.of_chat, MAIN)] == [2]
         assert await store.readers.run(topics.count, ANNA) == 1
         assert await store.readers.run(facts.count, ANNA) == 0
-    assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+    assert flaws_of(tmp_path / "klaw.db") == {}
     before = digests_of(tmp_path / "klaw.db")
     assert differing(run(tmp_path)) == set()
     assert digests_of(tmp_path / "klaw.db") == before
@@ -221,7 +221,7 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int) -> None:
     before = digests_of(tmp_path / "klaw.db")
     assert differing(run(tmp_path)) == set()
     assert digests_of(tmp_path / "klaw.db") == before
-    assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+    assert flaws_of(tmp_path / "klaw.db") == {}
 
 
 async def test_a_lost_database_is_made_without_it(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_after_any_sequence_nothing_dangles(steps: list[tuple[str, int]]) -> Non
     with tempfile.TemporaryDirectory() as folder:
         trio.run(_live, Path(folder), steps)
         before = digests_of(Path(folder) / "klaw.db")
-        assert flaws_of(Path(folder) / "klaw.db") == NO_FLAWS
+        assert flaws_of(Path(folder) / "klaw.db") == {}
         assert differing(run(Path(folder))) == set()
         assert digests_of(Path(folder) / "klaw.db") == before
 

@@ -12,7 +12,7 @@ import pytest
 from klaw.domain.message import Kind
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.imports import claude, openclaw, telegram, whatsapp
-from klaw.store.kinds import messages, turns
+from klaw.store.kinds import messages, pending, turns
 from tests.support.exports import FIRST, SECOND, THIRD, Read, imported, zipped
 from tests.support.stores import new, running_store
 from tests.support.turns import record
@@ -94,7 +94,7 @@ async def test_what_is_said_below_an_imported_chat_is_answered(tmp_path: Path) -
         (mine,) = await store.writer.run(messages.append, [new("And now?", chat="Анна")])
         chat, read = mine.message.chat, store.readers.run
         assert await read(messages.pending, chat, 1, 100) == [mine.message]
-        assert await read(messages.pending_chats, "2020-01-01") == [chat]
+        assert await read(pending.pending_chats, "2020-01-01") == [chat]
         await store.writer.run(messages.append, [], record(mine.message))
         assert await read(messages.pending, chat, 1, 100) == []
         assert await read(turns.last, chat) is not None

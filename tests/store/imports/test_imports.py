@@ -16,7 +16,7 @@ from klaw.memory.forget.finding import NothingToForget
 from klaw.operations.handler import OPERATOR
 from klaw.operations.perform import operations, perform, read
 from klaw.store.forget import applying, forgetting
-from klaw.store.kinds import chats, imports, messages, summaries, topics
+from klaw.store.kinds import chats, imports, messages, pending, summaries, topics
 from klaw.store.search import fulltext_renewal, vectors
 from klaw.store.store import Store
 from tests.store.forget.test_forget import KILLED, REPOSITORY
@@ -25,7 +25,7 @@ from tests.support.exports import FIRST, SECOND, THIRD, chatgpt_export, imported
 from tests.support.forgetting import forgetter, holding
 from tests.support.reindexing import differing, digests_of, run
 from tests.support.stores import new, running_store
-from tests.support.topics import NO_FLAWS, flaws_of
+from tests.support.topics import flaws_of
 
 LOCAL, ANNA = UserId("local"), UserId("anna")
 SECRET = "Ключ от сейфа называется Kanarienvogel8842, запомни это"
@@ -111,7 +111,7 @@ async def test_nobody_answers_summarises_or_archives_what_was_imported(tmp_path:
     async with running_store(tmp_path / "data") as store:
         await imported(store, "chatgpt", path)
         chat, read = chat_id(LOCAL, "Сад"), store.readers.run
-        assert await read(messages.pending_chats, "2000-01-01") == []
+        assert await read(pending.pending_chats, "2000-01-01") == []
         assert await read(messages.pending, chat, 1, 100) == []
         assert await read(summaries.candidates, 1, 100) == []
         assert await read(topics.unarchived, LOCAL, 0, 100) == []
@@ -192,7 +192,7 @@ async def test_a_large_import_goes_and_others_stay_found(tmp_path: Path, monkeyp
             _tables, "messages_fts_[cdi]*"
         )
         assert (await imported(store, "chatgpt", path, SECOND)).added == 28
-    assert flaws_of(data / "klaw.db") == NO_FLAWS
+    assert flaws_of(data / "klaw.db") == {}
     live = digests_of(data / "klaw.db")
     assert differing(run(data)) == set()
     assert digests_of(data / "klaw.db") == live
@@ -245,7 +245,7 @@ async def test_a_kill_while_a_large_import_is_undone(
         await tool.compact_files(vacuum=True)
         assert holding(data, SECRET, "Kanarienvogel8842", "Тайна: 0", "Тайна: 3") == {}
         assert await store.readers.run(_tables, "messages_fts_[no]*") == []
-    assert flaws_of(data / "klaw.db") == NO_FLAWS
+    assert flaws_of(data / "klaw.db") == {}
     live = digests_of(data / "klaw.db")
     assert differing(run(data)) == set()
     assert digests_of(data / "klaw.db") == live

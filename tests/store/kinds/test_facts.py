@@ -203,7 +203,7 @@ async def main():
         if point == "line":
             store.journal.keep = die
         elif point == "file":
-            core_memory.guarded.replace = die
+            core_memory.safe_open.replace = die
         elif point == "renamed":
             core_memory.written = die
         async with trio.open_nursery() as nursery:

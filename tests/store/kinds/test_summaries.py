@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from klaw.actor.clock import iso
 from klaw.context.assemble import assemble, plan
 from klaw.context.inputs import Budget, Settings, Snapshot
-from klaw.domain.coverage import ChatTally
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary, SummaryState, ToolNote
@@ -29,6 +28,7 @@ from klaw.store.kinds import memory_journal, messages, summaries
 from klaw.store.kinds.pending import read_rows
 from klaw.store.rebuild.values import Options
 from klaw.store.search import coverage
+from klaw.store.search.coverage import ChatTally
 from klaw.store.store import Store
 from tests.support.memory.summaries import CHAT, begin_segment, say
 from tests.support.reindexing import differing, digests_of, ended, reindexing_store, run

@@ -218,7 +218,7 @@ async def test_a_result_is_delivered_with_the_run_in_one_piece(tmp_path: Path) -
         assert rows is not None
         assert [message.content for message in rows.pending] == ["Вопрос без ответа"]
         assert appended.message in rows.history
-        assert await store.readers.run(messages.pending_chats, iso(0)) == [MAIN]
+        assert await store.readers.run(pending.pending_chats, iso(0)) == [MAIN]
         assert (await store.readers.run(fulltext.scores, ["дождя"], "c1", (0, 99), 99)).best(5)
         again = await store.writer.run(run_edits.save, final, transcript=last, delivery=result(run, "Дождь на даче"))
         assert again.repeated

@@ -19,7 +19,7 @@ from klaw.errors import NoSuchChange, TopicChanged, TopicRefused
 from klaw.llm.errors import ProviderNetworkError
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
-from klaw.store.kinds import messages, topic_changes, topic_edits, topic_vectors, topics
+from klaw.store.kinds import messages, soundness, topic_changes, topic_edits, topics
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.rebuild.values import Options
 from klaw.store.search import vector_writes as stored_vectors
@@ -29,7 +29,7 @@ from tests.support.memory.topic_control import controlling
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
 from tests.support.scripted import Scripted, split_answer
 from tests.support.stores import running_store
-from tests.support.topics import ANNA, AT, NO_FLAWS, archive, draft, flaws_of, say
+from tests.support.topics import ANNA, AT, archive, draft, flaws_of, say
 from tests.support.waiting import HANG_S
 
 MAIN = chat_id(ANNA, "main")
@@ -45,7 +45,7 @@ async def state_of(store: Store, user: str = "anna") -> dict[int, tuple[str, tup
 
 
 def rebuilt_the_same(root: Path) -> None:
-    assert flaws_of(root / "klaw.db") == NO_FLAWS
+    assert flaws_of(root / "klaw.db") == {}
     before = digests_of(root / "klaw.db")
     assert differing(run(root)) == set()
     assert digests_of(root / "klaw.db") == before
@@ -228,7 +228,7 @@ async def test_a_topic_that_is_being_merged_is_merged_by_one_of_the_two(tmp_path
         # Whether the second had read the topic before the first ended it depends on the readers' threads.
         assert refused in (["topic_changed"], ["unknown_topic"])
         assert sum(len(members) for _, members in (await state_of(store)).values()) == 3
-    assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+    assert flaws_of(tmp_path / "klaw.db") == {}
 
 
 async def test_a_message_is_forgotten_while_the_model_divides_its_topic(tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ async def test_an_undo_beside_a_reindex(tmp_path: Path) -> None:
         assert status.report is not None, status
         assert status.report.swapped
         assert differing(status.report) == set()
-    assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+    assert flaws_of(tmp_path / "klaw.db") == {}
 
 
 def test_lines_of_before_there_was_a_history_make_none(tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def seq(chance: random.Random) -> int:
 
 
 async def _sound(store: Store) -> None:
-    assert await store.readers.run(topic_vectors.flaws) == NO_FLAWS
+    assert await store.readers.run(soundness.faults, "topics") == {}
     for user in ("anna", "boris"):
         owner = UserId(user)
         homes = [rowid for _, members in (await state_of(store, user)).values() for rowid in members]

@@ -19,7 +19,7 @@ import trio
 from klaw.errors import StorageFull
 from klaw.store.engine import vector_model
 from klaw.store.kinds import messages
-from klaw.store.kinds.messages import count_messages
+from klaw.store.kinds.inventory import count_messages
 from klaw.store.rebuild import building
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.handover import hand_over

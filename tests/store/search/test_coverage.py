@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
-from klaw.domain.coverage import Damage, Tallies, add_rows
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
@@ -27,6 +26,7 @@ from klaw.store.kinds import messages
 from klaw.store.search import coverage as sql
 from klaw.store.search import fulltext, vectors
 from klaw.store.search import vector_writes as stored_vectors
+from klaw.store.search.coverage import Damage, Tallies, add_rows
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.stores import new, running_store
@@ -277,7 +277,7 @@ async def test_a_repair_of_a_damaged_index_is_refused_alone(tmp_path: Path) -> N
         await spoil(store, "DELETE FROM messages_fts_data")
         damage = (await store.readers.run(sql.read, 0, sql.LAST_ROWID, 10)).damage
         with pytest.raises(StorageError, match="could not be repaired"):
-            await store.writer.run(stored_vectors.repair, damage)
+            await store.writer.run(sql.repair, damage)
         await put(store, new("/help", kind=Kind.COMMAND))
 
 
@@ -304,7 +304,7 @@ async def test_orphans_are_seen(tmp_path: Path) -> None:
         await spoil(store, "DELETE FROM messages WHERE rowid = ?", stored[0].rowid)
         batch = await store.readers.run(sql.read, 0, sql.LAST_ROWID, 100)
         assert batch.damage.orphan_vectors == batch.damage.orphan_texts == (stored[0].rowid,)
-        repaired = await store.writer.run(stored_vectors.repair, batch.damage)
+        repaired = await store.writer.run(sql.repair, batch.damage)
         assert repaired.vectors == 1
         batch = await store.readers.run(sql.read, 0, sql.LAST_ROWID, 100)
         assert batch.damage.orphan_vectors == ()
@@ -328,7 +328,7 @@ async def test_a_vector_without_its_mark_is_replaced_or_dropped(tmp_path: Path) 
         await spoil(store, "UPDATE messages SET embedded = 0")
         damage = (await store.readers.run(sql.read, 0, sql.LAST_ROWID, 10)).damage
         assert damage.unmarked_vectors == (stored.rowid,)
-        assert (await store.writer.run(stored_vectors.repair, damage)).vectors == 1
+        assert (await store.writer.run(sql.repair, damage)).vectors == 1
         await embed(store, stored.rowid)
         await spoil(store, "UPDATE messages SET embedded = 0")
         await embed(store, stored.rowid)
@@ -366,8 +366,7 @@ async def change(store: Store, stored: list[Message], what: str, which: int) -> 
             if row[0].words is not None:
                 await spoil(store, DROP_TEXT, rowid)
         case "lose vector":
-            if await store.readers.run(sql.has_vector_table):
-                await spoil(store, "DELETE FROM vec_messages WHERE rowid = ?", rowid)
+            await spoil(store, "DELETE FROM vec_messages WHERE rowid = ?", rowid)
         case _:
             await spoil(store, "UPDATE messages SET embedded = 0 WHERE rowid = ?", rowid)
 

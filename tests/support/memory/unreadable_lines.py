@@ -69,7 +69,7 @@ async def make_home(root: Path, *, vectors: bool = False) -> Paths:
     """A stopped server's home with messages, turns, facts, tasks, runs and a transcript."""
     paths = Paths.resolve(root, {})
     paths.config_dir.mkdir(parents=True)
-    (paths.config_dir / "engine.json").write_text(
+    (paths.config_dir / "engine.yaml").write_text(
         json.dumps({"embedding": {"enabled": False}, "routing": {"default": "test/x"}, "providers": []})
     )
     async with running_store(paths.data_dir) as store:

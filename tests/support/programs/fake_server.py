@@ -8,24 +8,24 @@ from contextlib import asynccontextmanager
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
 
-from klaw.wire.codec import decode_client, encode
+from klaw.wire.codec import decode_client, encode, tree_of
 from klaw.wire.frames import (
     Ack,
     Approve,
+    CallFrame,
     CaughtUp,
-    ChatMessage,
-    Degraded,
+    DegradedPart,
     Error,
-    GetHistory,
-    GetStatus,
     Hello,
-    History,
-    Limits,
+    MessageFrame,
+    MessagePage,
+    ResultFrame,
     Send,
     ServerFrame,
+    ServerLimits,
     Status,
     Stop,
-    Stopped,
+    StoppedFrame,
     StoredMessage,
     Watch,
     Welcome,
@@ -65,13 +65,13 @@ class FakeServer:
     """Chats in memory. Tests change its attributes to make it behave."""
 
     def __init__(self) -> None:
-        self.chats: dict[str, list[ChatMessage]] = defaultdict(list)
+        self.chats: dict[str, list[MessageFrame]] = defaultdict(list)
         self.links: list[Link] = []
         self.hellos: list[Hello] = []
         self.sends: list[Send] = []
         self.stops = 0
         self.approvals: list[Approve] = []
-        self.degraded: list[Degraded] = []
+        self.degraded: list[DegradedPart] = []
         self.frame_budget: Callable[[], int] = lambda: 1_000_000
         self.max_frame_bytes = MAX_FRAME_BYTES
         self.on_hello: Callable[[Link, Hello], Awaitable[bool]] | None = None
@@ -92,8 +92,8 @@ class FakeServer:
 
     # -- what tests do ---------------------------------------------------------------------------------------------
 
-    def store(self, chat: str, role: str, content: str, kind: str = "text", **more: str) -> ChatMessage:
-        message = ChatMessage(
+    def store(self, chat: str, role: str, content: str, kind: str = "text", **more: str) -> MessageFrame:
+        message = MessageFrame(
             chat=chat,
             seq=len(self.chats[chat]) + 1,
             id=more.get("id", f"m{next(self._ids)}"),
@@ -106,7 +106,7 @@ class FakeServer:
         self.chats[chat].append(message)
         return message
 
-    async def say(self, chat: str, role: str, content: str, kind: str = "text", **more: str) -> ChatMessage:
+    async def say(self, chat: str, role: str, content: str, kind: str = "text", **more: str) -> MessageFrame:
         """Store a message and send it to all who watch."""
         message = self.store(chat, role, content, kind, **more)
         if message.seq not in self.hide:
@@ -161,9 +161,9 @@ class FakeServer:
         self.hellos.append(hello)
         if self.on_hello is not None and await self.on_hello(link, hello):
             return
-        limits = Limits(max_frame_bytes=self.max_frame_bytes, messages_per_second=100, burst=100, history=200)
+        limits = ServerLimits(max_frame_bytes=self.max_frame_bytes, messages_per_second=100, burst=100, history=200)
         await link.give(
-            Welcome(version=1, server="fake 1", user="local", session="s", degraded=self.degraded, limits=limits)
+            Welcome(version=2, server="fake 1", user="local", session="s", degraded=self.degraded, limits=limits)
         )
         self.links.append(link)
         for chat, seq in hello.chats.items():
@@ -182,7 +182,9 @@ class FakeServer:
             at += 1
             message = self.chats[chat][at - 1]
             await link.give(
-                ChatMessage(**{name: getattr(message, name) for name in _FIELDS}, replayed=True if at <= head else None)
+                MessageFrame(
+                    **{name: getattr(message, name) for name in _FIELDS}, replayed=True if at <= head else None
+                )
             )
         link.watched.add(chat)
         await link.give(CaughtUp(chat=chat, seq=at, ref=ref))
@@ -193,19 +195,19 @@ class FakeServer:
         match frame:
             case Send():
                 await self._send(link, frame)
-            case GetHistory():
-                await self._history(link, frame)
+            case CallFrame(operation="chats_messages"):
+                await self._page(link, frame)
             case Watch():
                 await self._resume(
                     link, frame.chat, len(self.chats[frame.chat]) if frame.seq is None else frame.seq, frame.ref
                 )
             case Stop():
                 self.stops += 1
-                await link.give(Stopped(chat=frame.chat, running=True, ref=frame.ref))
+                await link.give(StoppedFrame(chat=frame.chat, running=True, ref=frame.ref))
             case Approve():
                 self.approvals.append(frame)
-            case GetStatus():
-                await link.give(Status(state=self.state, chat=frame.chat, ref=frame.ref))
+            case CallFrame(operation="health"):
+                await link.give(ResultFrame(result={"state": self.state}, ref=frame.ref))
             case _:
                 raise AssertionError(frame)
 
@@ -230,16 +232,18 @@ class FakeServer:
         if self.after_send is not None:
             await self.after_send(link, frame, message.seq)
 
-    async def _history(self, link: Link, frame: GetHistory) -> None:
-        stored = self.chats.get(frame.chat)
+    async def _page(self, link: Link, frame: CallFrame) -> None:
+        chat, after, limit = (frame.args.get(name) for name in ("chat", "after", "limit"))
+        stored = self.chats.get(chat or "")
         if not stored:
-            await link.give(Error(code="unknown_chat", message="there is no such chat", chat=frame.chat, ref=frame.ref))
+            await link.give(Error(code="unknown_chat", message="there is no such chat", ref=frame.ref))
             return
-        chosen = stored[frame.after :][: frame.limit] if frame.after is not None else stored[-frame.limit :]
+        chosen = stored[after:][:limit] if after is not None else stored[-(limit or 50) :]
         messages = [
             StoredMessage(**{name: getattr(each, name) for name in _FIELDS if name != "chat"}) for each in chosen
         ]
-        await link.give(History(chat=frame.chat, messages=messages, more=False, ref=frame.ref))
+        page = MessagePage(chat=chat or "", messages=messages, more=False)
+        await link.give(ResultFrame(result=tree_of(page), ref=frame.ref))
 
 
 _FIELDS = ("chat", "seq", "id", "role", "kind", "content", "created_at", "turn")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from klaw.api.transcript import NamedChat, Said, named_chat, read_transcript
+from klaw.api.transcript import NamedChat, TranscriptMessage, named_chat, read_transcript
 from klaw.errors import BadValue
 
 
 def said(*pairs):
-    return [Said(role=role, content=content) for role, content in pairs]
+    return [TranscriptMessage(role=role, content=content) for role, content in pairs]
 
 
 def test_what_came_before_the_last_message_is_its_history():
@@ -25,7 +25,7 @@ def test_rounds_of_a_clients_tools_are_told_in_words():
     found = read_transcript(
         [
             *said(("user", "weather?")),
-            Said(role="assistant", tool_calls=[call]),
+            TranscriptMessage(role="assistant", tool_calls=[call]),
             *said(("tool", "SUNNY 21"), ("assistant", "It is sunny."), ("user", "thanks")),
         ]
     )
@@ -48,11 +48,11 @@ def test_without_a_question_at_its_end_it_is_refused(messages):
 )
 def test_a_picture_that_does_not_come_with_the_message_is_refused(address):
     with pytest.raises(BadValue, match="messages: must be a picture in base64"):
-        Said(role="user", content="look", pictures=[address]).files()
+        TranscriptMessage(role="user", content="look", pictures=[address]).files()
 
 
 def test_pictures_of_the_last_message():
-    found = read_transcript([Said(role="user", pictures=["data:image/png;base64,YWI="], images=["Yw=="])])
+    found = read_transcript([TranscriptMessage(role="user", pictures=["data:image/png;base64,YWI="], images=["Yw=="])])
     assert (found.question.content, found.question.files) == ("", (b"ab", b"c"))
 
 

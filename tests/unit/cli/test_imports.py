@@ -18,7 +18,7 @@ from klaw.operations.operation import OperationError
 def test_a_file_without_a_message_is_refused(tmp_path: Path, source: str) -> None:
     file = tmp_path / "settings.json"
     file.write_text('{"theme": "dark", "people": 1}')
-    asked = (imports.Claude if source == "claude" else imports.People)(file=str(file), dry_run=True)
+    asked = (imports.Claude if source == "claude" else imports.ImportPeople)(file=str(file), dry_run=True)
     with pytest.raises(ImportRefused, match=f"settings.json: there is no message of {source} in it"):
         getattr(imports, source)(asked, Paths.resolve(tmp_path, {}), ProgressLine(io.StringIO()))
 

@@ -113,9 +113,9 @@ def test_ctrl_c_when_the_server_has_just_gone_does_not_begin_a_rebuild_here(
         with listener:
             for _ in range(2):
                 connection, _ = listener.accept()
-                with connection, connection.makefile("rb") as lines:
-                    lines.readline()
-                    connection.sendall(json.dumps({"ok": True, "result": running}).encode() + b"\n")
+                with connection:
+                    connection.recv(65_536)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps(running).encode())
 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(paths.admin_socket))
@@ -129,4 +129,4 @@ def test_ctrl_c_when_the_server_has_just_gone_does_not_begin_a_rebuild_here(
 
     monkeypatch.setattr(reindex.time, "sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        reindex._on_server(paths, reindex.Reindex(), lambda *_: None)
+        reindex._on_server(paths, reindex.ReindexArguments(), lambda *_: None)

@@ -1,17 +1,17 @@
 """Which event is the answer to a message in a pipe."""
 
-from klaw.client.ask import Failed, Waiter
-from klaw.wire.frames import ChatMessage, Delta, Error, Status
+from klaw.client.ask import NoAnswer, Waiter
+from klaw.wire.frames import Delta, Error, MessageFrame, Status
 
-MINE = ChatMessage(chat="main", seq=5, id="mine", role="user", kind="text", content="question")
-
-
-def answer(turn: str | None, seq: int = 6) -> ChatMessage:
-    return ChatMessage(chat="main", seq=seq, id=f"a{seq}", role="assistant", kind="text", content="x", turn=turn)
+MINE = MessageFrame(chat="main", seq=5, id="mine", role="user", kind="text", content="question")
 
 
-def reply(text: str) -> ChatMessage:
-    return ChatMessage(chat="main", seq=6, id="s", role="system", kind="command", content=text)
+def answer(turn: str | None, seq: int = 6) -> MessageFrame:
+    return MessageFrame(chat="main", seq=seq, id=f"a{seq}", role="assistant", kind="text", content="x", turn=turn)
+
+
+def reply(text: str) -> MessageFrame:
+    return MessageFrame(chat="main", seq=6, id="s", role="system", kind="command", content=text)
 
 
 def test_the_answer_of_a_turn_that_ran_before_is_not_it() -> None:
@@ -29,22 +29,24 @@ def test_answers_before_the_message_and_in_other_chats_do_not_count() -> None:
     assert waiter.see(answer("t", 4)) is None
     waiter.see(MINE)
     assert (
-        waiter.see(ChatMessage(chat="b", seq=9, id="q", role="assistant", kind="text", content="x", turn="t2")) is None
+        waiter.see(MessageFrame(chat="b", seq=9, id="q", role="assistant", kind="text", content="x", turn="t2")) is None
     )
 
 
 def test_failed_and_stopped_turns_give_no_answer() -> None:
     waiter = Waiter("main", "mine")
     waiter.see(MINE)
-    assert waiter.see(Error(code="llm_timeout", message="slow", chat="main", turn="t")) == Failed("llm_timeout", "slow")
+    assert waiter.see(Error(code="llm_timeout", message="slow", chat="main", turn="t")) == NoAnswer(
+        "llm_timeout", "slow"
+    )
     stopped = waiter.see(Status(chat="main", state="idle", turn="t", ended="stopped"))
-    assert isinstance(stopped, Failed)
+    assert isinstance(stopped, NoAnswer)
 
 
 def test_a_command_is_answered_by_its_reply() -> None:
     waiter = Waiter("main", "mine")
     waiter.see(MINE)
-    session_break = ChatMessage(chat="main", seq=6, id="b", role="system", kind="session_break", content="")
+    session_break = MessageFrame(chat="main", seq=6, id="b", role="system", kind="session_break", content="")
     assert waiter.see(session_break) is None
     assert waiter.see(reply("done")) == reply("done")
 
@@ -67,6 +69,6 @@ def test_an_idle_chat_after_a_reconnect_raises_doubt() -> None:
     waiter.see(MINE)
     waiter.see(Status(chat="main", state="idle"))
     assert waiter.in_doubt
-    assert isinstance(waiter.settle(), Failed)
+    assert isinstance(waiter.settle(), NoAnswer)
     waiter.see(Status(chat="main", state="thinking", turn="t"))
     assert not waiter.in_doubt

@@ -3,17 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.client.streams import MAX_EARLY, Cursor
-from klaw.wire.frames import ChatMessage
+from klaw.client.streams import MAX_EARLY, ChatCursor
+from klaw.wire.frames import MessageFrame
 
 
-def entry(seq: int, content: str = "x", created_at: str = "t") -> ChatMessage:
-    return ChatMessage(
+def entry(seq: int, content: str = "x", created_at: str = "t") -> MessageFrame:
+    return MessageFrame(
         chat="main", seq=seq, id=f"i{seq}", role="user", kind="text", content=content, created_at=created_at
     )
 
 
-def take_all(cursor: Cursor) -> list[int]:
+def take_all(cursor: ChatCursor) -> list[int]:
     taken = []
     while (each := cursor.take()) is not None:
         taken.append(each.seq)
@@ -22,7 +22,7 @@ def take_all(cursor: Cursor) -> list[int]:
 
 @given(st.lists(st.integers(1, 30), max_size=200), st.integers(0, 20))
 def test_taken_seqs_are_consecutive_whatever_comes(arrivals: list[int], last: int) -> None:
-    cursor = Cursor(last)
+    cursor = ChatCursor(last)
     taken: list[int] = []
     for seq in arrivals:
         cursor.place(entry(seq))
@@ -37,14 +37,14 @@ def test_taken_seqs_are_consecutive_whatever_comes(arrivals: list[int], last: in
 
 
 def test_the_first_entry_decides_where_an_unplaced_cursor_begins() -> None:
-    cursor = Cursor(None)
+    cursor = ChatCursor(None)
     assert not cursor.has_gap
     cursor.place(entry(7))
     assert take_all(cursor) == [7]
 
 
 def test_a_message_says_more_than_an_early_acknowledgement() -> None:
-    cursor = Cursor(0)
+    cursor = ChatCursor(0)
     cursor.place(entry(2, "", created_at=""))
     cursor.place(entry(2, "whole"))
     cursor.place(entry(1))
@@ -52,7 +52,7 @@ def test_a_message_says_more_than_an_early_acknowledgement() -> None:
 
 
 def test_what_a_page_lacks_does_not_exist() -> None:
-    cursor = Cursor(3)
+    cursor = ChatCursor(3)
     cursor.place(entry(9))
     cursor.place_page([entry(6), entry(7)])
     assert take_all(cursor) == [6, 7]
@@ -63,7 +63,7 @@ def test_what_a_page_lacks_does_not_exist() -> None:
 
 
 def test_only_a_server_that_has_less_than_was_asked_for_is_behind() -> None:
-    cursor = Cursor(10)
+    cursor = ChatCursor(10)
     cursor.resume()
     assert not cursor.caught_up(10)
     cursor.resume()
@@ -75,7 +75,7 @@ def test_only_a_server_that_has_less_than_was_asked_for_is_behind() -> None:
 
 
 def test_too_many_early_entries_are_left_to_be_fetched() -> None:
-    cursor = Cursor(0)
+    cursor = ChatCursor(0)
     for seq in range(2, MAX_EARLY + 50):
         cursor.place(entry(seq))
     cursor.place_page([entry(1)])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.client.editor import Key, LineEditor, Submitted
+from klaw.client.editor import EditorKey, LineEditor, SubmittedLine
 from klaw.client.text_width import width
 
 UP, DOWN, LEFT, RIGHT, HOME, END, DELETE = b"\x1b[A", b"\x1b[B", b"\x1b[D", b"\x1b[C", b"\x1b[H", b"\x1b[F", b"\x1b[3~"
@@ -41,7 +41,7 @@ def test_editing(typed: bytes, line: str) -> None:
 
 def test_enter_submits_and_up_brings_back() -> None:
     editor = LineEditor(["earlier"])
-    assert list(editor.feed(b"first\rsecond\n")) == [Submitted("first"), Submitted("second")]
+    assert list(editor.feed(b"first\rsecond\n")) == [SubmittedLine("first"), SubmittedLine("second")]
     list(editor.feed(b"draft" + UP + UP))
     assert editor.text == "first"
     list(editor.feed(UP + UP))
@@ -52,7 +52,7 @@ def test_enter_submits_and_up_brings_back() -> None:
 
 def test_control_d_ends_only_an_empty_line() -> None:
     editor = LineEditor()
-    assert list(editor.feed(b"ab\x01\x04\x04\x04\x0c\x03")) == [Key.END, Key.REDRAW, Key.INTERRUPT]
+    assert list(editor.feed(b"ab\x01\x04\x04\x04\x0c\x03")) == [EditorKey.END, EditorKey.REDRAW, EditorKey.INTERRUPT]
 
 
 def test_the_view_follows_the_cursor() -> None:

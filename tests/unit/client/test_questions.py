@@ -5,11 +5,11 @@ import time
 import pytest
 
 from klaw.client.questions import READ_S, Questions, question_text
-from klaw.wire.frames import Approval, ApprovalEnded, Approve
+from klaw.wire.frames import ApprovalEndedFrame, ApprovalFrame, Approve
 
 
-def approval(number: int) -> Approval:
-    return Approval(
+def approval(number: int) -> ApprovalFrame:
+    return ApprovalFrame(
         chat="main",
         id=f"a{number}",
         tool="host_exec",
@@ -27,10 +27,10 @@ def test_one_question_is_shown_at_a_time() -> None:
     assert questions.next(0.0) == approval(1)
     assert questions.next(1.0) is None
     assert questions.answer("y", 10.0) == Approve(id="a1", allow=True)
-    assert questions.ended(ApprovalEnded(chat="main", id="a1", outcome="allowed"))
+    assert questions.ended(ApprovalEndedFrame(chat="main", id="a1", outcome="allowed"))
     assert questions.answer("y", 10.0) is None
     assert questions.next(10.0) == approval(2)
-    assert not questions.ended(ApprovalEnded(chat="main", id="a1", outcome="allowed"))
+    assert not questions.ended(ApprovalEndedFrame(chat="main", id="a1", outcome="allowed"))
     assert questions.answer("n", 10.0) == Approve(id="a2", allow=False)
     questions.forget()
     assert questions.next(11.0) is None

@@ -8,24 +8,35 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from klaw.client.editor import View
-from klaw.client.events import Connected, Disconnected
+from klaw.client.events import ConnectedEvent, DisconnectedEvent
 from klaw.client.screen import Foot, Screen
 from klaw.client.terminal import Interrupts, Press
 from klaw.client.text_width import wrap
-from klaw.client.transcript import Transcript
+from klaw.client.transcript import ScreenTranscript
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.knowledge import Used
-from klaw.wire.frames import ChatMessage, Degraded, Delta, Error, Limits, Notice, Status, Stopped, Tool, Welcome
+from klaw.wire.frames import (
+    DegradedPart,
+    Delta,
+    Error,
+    MessageFrame,
+    Notice,
+    ServerLimits,
+    Status,
+    StoppedFrame,
+    Tool,
+    Welcome,
+)
 from tests.unit.client.small_terminal import SmallTerminal
 
-LIMITS = Limits(max_frame_bytes=1000, messages_per_second=1, burst=1, history=200)
+LIMITS = ServerLimits(max_frame_bytes=1000, messages_per_second=1, burst=1, history=200)
 
 
 class Stage:
     def __init__(self, columns: int = 40) -> None:
         self.terminal = SmallTerminal(columns)
         self.screen = Screen(self.terminal, self.terminal.size, colours=True)
-        self.transcript = Transcript(self.screen, "main")
+        self.transcript = ScreenTranscript(self.screen, "main")
 
     def show(self, *events: object) -> list[str]:
         for event in events:
@@ -37,8 +48,8 @@ class Stage:
         return self.terminal.picture
 
 
-def entry(content: str, *, role: str = "assistant", kind: str = "text", **more: object) -> ChatMessage:
-    return ChatMessage(chat="main", seq=1, id=str(more.pop("id", "i")), role=role, kind=kind, content=content, **more)
+def entry(content: str, *, role: str = "assistant", kind: str = "text", **more: object) -> MessageFrame:
+    return MessageFrame(chat="main", seq=1, id=str(more.pop("id", "i")), role=role, kind=kind, content=content, **more)
 
 
 def delta(offset: int, text: str, turn: str = "t1") -> Delta:
@@ -46,7 +57,7 @@ def delta(offset: int, text: str, turn: str = "t1") -> Delta:
 
 
 def welcome(*texts: str) -> Welcome:
-    degraded = [Degraded(code=text, text=text) for text in texts]
+    degraded = [DegradedPart(code=text, text=text) for text in texts]
     return Welcome(version=1, server="s", user="u", session="1", degraded=degraded, limits=LIMITS)
 
 
@@ -212,10 +223,10 @@ def test_what_is_degraded_is_said_once() -> None:
     stage = Stage(columns=80)
     text = "full-text only: no embedding model"
     picture = stage.show(
-        Connected(welcome=welcome(text), again=False),
+        ConnectedEvent(welcome=welcome(text), again=False),
         Notice(code=text, text=text),
-        Disconnected(code="closed_1001"),
-        Connected(welcome=welcome(text), again=True),
+        DisconnectedEvent(code="closed_1001"),
+        ConnectedEvent(welcome=welcome(text), again=True),
     )
     assert picture == [f"[{text}]", "[connection lost; trying to get it back]", "[connected again]", ""]
 
@@ -228,7 +239,7 @@ def test_busy_follows_the_turn() -> None:
         delta(0, "x"),
         Status(chat="main", state="idle", turn="t1", ended="stopped"),
         Status(chat="main", state="answering", turn="t2"),
-        Stopped(chat="main", running=True),
+        StoppedFrame(chat="main", running=True),
         Status(state="ok"),
     ):
         stage.show(event)

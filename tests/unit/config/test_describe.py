@@ -14,7 +14,7 @@ from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
 from tests.support.repository import REPOSITORY
 
-SHIPPED = (REPOSITORY / "conf" / "engine.json").read_text(encoding="utf-8")
+SHIPPED = (REPOSITORY / "conf" / "engine.yaml").read_text(encoding="utf-8")
 PAGE = (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
@@ -158,17 +158,17 @@ def test_a_file_that_is_named_has_to_be_there(home, capsys):
 
 def test_check_says_ok_and_where(home, capsys):
     assert run("check", home) == 0
-    assert capsys.readouterr().out == f"ok: {home}/config/engine.json (no such file; the defaults apply)\n"
-    (home / "config" / "engine.json").write_text("context: {subagentWindow: 3}")
+    assert capsys.readouterr().out == f"ok: {home}/config/engine.yaml (no such file; the defaults apply)\n"
+    (home / "config" / "engine.yaml").write_text("context: {subagentWindow: 3}")
     assert run("check", home) == 0
     assert capsys.readouterr().out.splitlines() == [
         "warning: context.subagentWindow: is deprecated; call it context.subagentHistory",
-        f"ok: {home}/config/engine.json",
+        f"ok: {home}/config/engine.yaml",
     ]
 
 
 def test_check_prints_every_problem_on_its_line(home, capsys):
-    (home / "config" / "engine.json").write_text("chats: {idleSeconds: -1}\nx: 1")
+    (home / "config" / "engine.yaml").write_text("chats: {idleSeconds: -1}\nx: 1")
     assert run("check", home) == 1
     assert capsys.readouterr().out.splitlines() == [
         "error: chats.idleSeconds: must be > 0, got -1",
@@ -177,11 +177,11 @@ def test_check_prints_every_problem_on_its_line(home, capsys):
 
 
 def test_check_for_scripts(home, capsys):
-    (home / "config" / "engine.json").write_text("x: 1")
+    (home / "config" / "engine.yaml").write_text("x: 1")
     assert run("check", home, as_json=True) == 1
     assert json.loads(capsys.readouterr().out) == {
         "ok": False,
-        "file": f"{home}/config/engine.json",
+        "file": f"{home}/config/engine.yaml",
         "exists": True,
         "problems": [{"path": "x", "message": "unknown key"}],
         "warnings": [],
@@ -201,7 +201,7 @@ def test_show_prints_yaml_or_json(home, capsys):
 
 
 def test_show_refuses_a_broken_file(home, capsys):
-    (home / "config" / "engine.json").write_text("[")
+    (home / "config" / "engine.yaml").write_text("[")
     assert run("show", home) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -230,12 +230,13 @@ def test_every_key_is_described_in_words(capsys):
     assert (code, "did you mean gateway.port" in errors) == (1, True)
 
 
-def test_a_configuration_may_be_called_engine_yaml(tmp_path, capsys):
+def test_the_old_name_is_read_and_the_new_one_wins(tmp_path, capsys):
     (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "engine.yaml").write_text("context: {slidingWindow: 6}")
+    (tmp_path / "config" / "engine.json").write_text("context: {slidingWindow: 6}")
     assert run("check", tmp_path) == 0
-    assert "engine.yaml" in capsys.readouterr().out
+    assert capsys.readouterr().out == f"ok: {tmp_path}/config/engine.json\n"
+    (tmp_path / "config" / "engine.yaml").write_text("{}")
     assert Paths.resolve(tmp_path).config_file.name == "engine.yaml"
-    (tmp_path / "config" / "engine.json").write_text("{}")
     assert run("check", tmp_path) == 0
-    assert "warning: engine.yaml: is not read: engine.json is there too; keep one of them" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.splitlines().count("warning: engine.json: is not read: engine.yaml is there too; keep one of them") == 1

@@ -351,7 +351,7 @@ def file_problem(path):
 
 
 def test_a_missing_file_means_the_defaults(tmp_path):
-    assert load(tmp_path / "none" / "engine.json", {}) == (EngineConfig(), [])
+    assert load(tmp_path / "none" / "engine.yaml", {}) == (EngineConfig(), [])
 
 
 def test_unreadable_files_are_named(tmp_path):
@@ -359,7 +359,7 @@ def test_unreadable_files_are_named(tmp_path):
     binary = tmp_path / "latin"
     binary.write_bytes("host: caf\u00e9".encode("latin-1"))
     assert "latin is not UTF-8 text (byte 9)" in file_problem(binary)
-    assert "Not a directory" in file_problem(binary / "engine.json")
+    assert "Not a directory" in file_problem(binary / "engine.yaml")
     large = tmp_path / "large"
     large.write_bytes(b"#" * 1_048_577)
     assert "larger than 1048576 bytes" in file_problem(large)
@@ -367,7 +367,7 @@ def test_unreadable_files_are_named(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_a_file_without_permission_is_named(tmp_path):
-    closed = tmp_path / "engine.json"
+    closed = tmp_path / "engine.yaml"
     closed.write_text("{}")
     closed.chmod(0)
     assert f"cannot read {closed}: Permission denied" in file_problem(closed)
@@ -378,14 +378,14 @@ def test_a_refused_open_is_named(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert "engine.json: Permission denied" in file_problem(tmp_path / "engine.json")
+    assert "engine.yaml: Permission denied" in file_problem(tmp_path / "engine.yaml")
 
 
 @pytest.mark.parametrize(
     ("mode", "key", "warned"), [(0o644, "sk-1", True), (0o600, "sk-1", False), (0o644, "${KEY}", False)]
 )
 def test_a_key_in_a_file_that_others_may_read_gives_a_warning(tmp_path, mode, key, warned):
-    file = tmp_path / "engine.json"
+    file = tmp_path / "engine.yaml"
     file.write_text(json.dumps({"providers": {"c": {"baseUrl": URL, "apiKey": key}}}))
     file.chmod(mode)
     _, warnings = load(file, {"KEY": "sk-2"})

@@ -14,7 +14,7 @@ from klaw.errors import ConfigError
 
 def test_home_puts_everything_under_one_folder():
     paths = Paths.resolve("/srv/k", {"KLAW_WORKSPACE": "/other", "KLAW_HOME": "/no", "XDG_DATA_HOME": "/no"})
-    assert paths.config_file == Path("/srv/k/config/engine.json")
+    assert paths.config_file == Path("/srv/k/config/engine.yaml")
     assert paths.data_dir == Path("/srv/k/data")
     assert paths.database == Path("/srv/k/data/klaw.db")
     assert paths.conversations == Path("/srv/k/data/conversations")
@@ -32,7 +32,7 @@ def test_klaw_home_works_like_home_but_leaves_the_workspace_to_its_variable():
 
 def test_xdg_defaults():
     paths = Paths.resolve(None, {"HOME": "/home/anna"})
-    assert paths.config_file == Path("/home/anna/.config/klaw/engine.json")
+    assert paths.config_file == Path("/home/anna/.config/klaw/engine.yaml")
     assert paths.data_dir == Path("/home/anna/.local/share/klaw")
     assert paths.state_dir == Path("/home/anna/.local/state/klaw")
     assert paths.models_dir == Path("/home/anna/.cache/klaw/models")

@@ -24,7 +24,7 @@ from klaw.doctor.places import Server
 from klaw.domain.message import Kind
 from klaw.domain.names import UserId
 from klaw.domain.task import RunStatus
-from klaw.gateway.auth import add_token, tokens_file
+from klaw.gateway.tokens import add_token, tokens_file
 from klaw.store.backup_mark import mark_offline
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import facts, messages, run_edits, tasks

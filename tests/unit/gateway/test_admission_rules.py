@@ -4,7 +4,15 @@ import attrs
 import pytest
 
 from klaw.config.schema import GatewayConfig
-from klaw.gateway.admission import FRESH_S, MAX_ADDRESSES, OWN_PLACES, Admission, Arrival, Connection, UserAllowance
+from klaw.gateway.connection_limits import (
+    FRESH_S,
+    MAX_ADDRESSES,
+    OWN_PLACES,
+    Admission,
+    Arrival,
+    Connection,
+    UserAllowance,
+)
 
 CONFIG = attrs.evolve(
     GatewayConfig(), max_connections=4, max_pending=3, max_per_address=6, max_per_user=2, connects_per_second=1000.0

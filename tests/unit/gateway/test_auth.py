@@ -7,7 +7,7 @@ import pytest
 
 from klaw.cli.main import main
 from klaw.errors import ConfigError, InvalidName
-from klaw.gateway.auth import Authenticator, add_token, allow_local, load_access, revoke_tokens
+from klaw.gateway.tokens import Authenticator, add_token, allow_local, load_access, revoke_tokens
 
 NOW = "2026-11-21T12:00:00.000Z"
 

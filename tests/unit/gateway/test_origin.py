@@ -2,10 +2,10 @@
 
 import pytest
 
-from klaw.gateway.access import Place, is_loopback, session_of, written
+from klaw.gateway.origin_check import Endpoints, is_loopback, session_of, written
 
 ALLOWED = ("https://chat.example", "app://obsidian.md", "chrome-extension://abcdef")
-PLACE = Place(loopback=False, own_hosts=frozenset({"192.168.1.5", "klaw.lan"}))
+PLACE = Endpoints(loopback=False, own_hosts=frozenset({"192.168.1.5", "klaw.lan"}))
 
 
 @pytest.mark.parametrize(

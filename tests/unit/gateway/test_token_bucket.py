@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.gateway.admission import TokenBucket
+from klaw.gateway.connection_limits import TokenBucket
 
 
 def test_a_burst_passes_and_then_the_rate_holds():

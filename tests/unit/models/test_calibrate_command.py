@@ -191,6 +191,6 @@ def test_a_providers_model_is_not_calibrated_by_hand(tmp_path: Path, capsys: pyt
     (tmp_path / "config").mkdir(mode=0o700)
     cloud = {"cloud": {"baseUrl": "http://127.0.0.1:9/v1"}}
     settings = {"providers": cloud, "embedding": {"provider": "cloud", "model": "m"}}
-    (tmp_path / "config" / "engine.json").write_text(json.dumps(settings))
+    (tmp_path / "config" / "engine.yaml").write_text(json.dumps(settings))
     assert _run(tmp_path) == 1
     assert "embedding.provider is set" in capsys.readouterr().err

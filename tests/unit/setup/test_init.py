@@ -58,7 +58,7 @@ def test_a_new_workspace_and_configuration(tmp_path, language, said):
     assert not read.problems
     assert stat.S_IMODE(workspace.stat().st_mode) == 0o700
     assert stat.S_IMODE((workspace / "SOUL.md").stat().st_mode) == 0o600
-    config, warnings = load(tmp_path / "home" / "config" / "engine.json", {})
+    config, warnings = load(tmp_path / "home" / "config" / "engine.yaml", {})
     assert (config.routing.default_provider, warnings) == ("local", [])
     assert not config.topics.enabled
     assert "made     SOUL.md" in done.stdout
@@ -74,7 +74,7 @@ def test_twice_is_as_once_and_nothing_is_overwritten(tmp_path):
     init(tmp_path, "--yes")
     (tmp_path / "workspace" / "SOUL.md").write_text("my own")
     (tmp_path / "workspace" / "USER.md").unlink()
-    (tmp_path / "config" / "engine.json").write_text("{}")
+    (tmp_path / "config" / "engine.yaml").write_text("{}")
     before = snapshot(tmp_path)
     report = json.loads(init(tmp_path, "--yes", "--language", "ru", "--json").stdout)
     outcomes = {step["path"]: step["outcome"] for step in report["files"]}
@@ -94,11 +94,11 @@ def test_a_dry_run_writes_nothing(tmp_path):
 def test_a_provider_with_a_key_keeps_the_key_in_the_environment(tmp_path):
     done = init(tmp_path, "--yes", "--provider", "openrouter", "--model", "qwen/qwen3-32b")
     assert "  export OPENROUTER_API_KEY=YOUR-KEY\n" in done.stdout
-    config, _ = load(tmp_path / "config" / "engine.json", {"OPENROUTER_API_KEY": "secret"})
+    config, _ = load(tmp_path / "config" / "engine.yaml", {"OPENROUTER_API_KEY": "secret"})
     assert config.routing.default == "openrouter/qwen/qwen3-32b"
     assert config.topics.enabled
     assert config.providers["openrouter"].base_url == answers.PRESETS["openrouter"].base_url
-    assert "secret" not in (tmp_path / "config" / "engine.json").read_text()
+    assert "secret" not in (tmp_path / "config" / "engine.yaml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_questions_on_a_terminal(tmp_path):
     assert code == 0, asked
     assert "Name of the assistant [Klaw]: " in asked
     assert "Анна" in (tmp_path / "workspace" / "USER.md").read_text()
-    config, _ = load(tmp_path / "config" / "engine.json", {"ZAI_API_KEY": "x"})
+    config, _ = load(tmp_path / "config" / "engine.yaml", {"ZAI_API_KEY": "x"})
     assert config.routing.default == "zai/glm-4.6"
 
 
@@ -181,7 +181,7 @@ def test_after_a_bad_answer_it_asks_again_and_choices_have_numbers(tmp_path):
     assert "  9  custom" in asked
     assert "did you mean ollama?" in asked
     assert (asked.count("Your name"), asked.count("Address of its API"), asked.count("Model, as")) == (2, 2, 2)
-    config, _ = load(tmp_path / "home" / "config" / "engine.json", {})
+    config, _ = load(tmp_path / "home" / "config" / "engine.yaml", {})
     assert (config.routing.default, config.providers["custom"].base_url) == ("custom/m", "http://127.0.0.1:1/v1")
     assert "Анна" in (tmp_path / "home" / "workspace" / "USER.md").read_text()
 
@@ -333,7 +333,7 @@ def test_a_small_board_gets_a_small_configuration_and_no_built_in_model(tmp_path
     assert snapshot(tmp_path) == {}
     options = ["--provider", "ollama", "--model", "qwen3:0.6b"]
     assert "multilingual-e5-small" in init(tmp_path / "klaw", "--yes", "--small", *options).stdout
-    config, warnings = load_text((tmp_path / "klaw" / "config" / "engine.json").read_text(encoding="utf-8"))
+    config, warnings = load_text((tmp_path / "klaw" / "config" / "engine.yaml").read_text(encoding="utf-8"))
     assert (config.embedding.threads, config.embedding.batch_tokens, config.store.readers) == (1, 64, 1)
     assert config.routing.default == "ollama/qwen3:0.6b"
     assert not warnings
@@ -348,7 +348,7 @@ def test_a_configuration_that_nobody_changed_gets_the_model(tmp_path, first):
     if first:
         init(tmp_path, *first)
     done = init(tmp_path, *OLLAMA)
-    assert load(tmp_path / "config" / "engine.json", {})[0].routing.default == "ollama/qwen3:8b"
+    assert load(tmp_path / "config" / "engine.yaml", {})[0].routing.default == "ollama/qwen3:8b"
     assert "OLLAMA_CONTEXT_LENGTH=8192" in done.stdout
     again = json.loads(init(tmp_path, *OLLAMA, "--json").stdout)
     assert (again["config"]["outcome"], again["config"]["model"]) == ("kept", "set")
@@ -357,7 +357,7 @@ def test_a_configuration_that_nobody_changed_gets_the_model(tmp_path, first):
 @pytest.mark.parametrize("text", ['{"context": {"slidingWindow": 6}}', "context: {slidingWindow: 6}\n", "{"])
 def test_another_configuration_stays_and_the_command_fails_with_what_to_write(tmp_path, text):
     """26.D2"""
-    file = tmp_path / "config" / "engine.json"
+    file = tmp_path / "config" / "engine.yaml"
     file.parent.mkdir(mode=0o700)
     file.write_text(text)
     done = init(tmp_path, *OLLAMA, fails=True)
@@ -376,7 +376,7 @@ def test_the_lines_that_are_to_be_written_make_a_configuration(tmp_path):
 
 
 def test_nothing_is_set_where_nothing_was_asked_for(tmp_path):
-    file = tmp_path / "config" / "engine.json"
+    file = tmp_path / "config" / "engine.yaml"
     file.parent.mkdir(mode=0o700)
     file.write_text("{}")
     assert json.loads(init(tmp_path, "--yes", "--json").stdout)["config"]["model"] == "not asked"

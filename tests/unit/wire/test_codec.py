@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from klaw.errors import ProtocolError
 from klaw.wire.codec import decode_client, decode_server, encode
-from klaw.wire.frames import Delta, Error, GetHistory, Hello, Send, Status, Watch
+from klaw.wire.frames import Delta, Error, Hello, Send, Status, Watch
 
 LIMIT = 65_536
 
@@ -83,7 +83,7 @@ def test_of_duplicate_keys_the_last_counts():
 
 
 def test_null_is_the_same_as_absent_for_optional_fields():
-    assert decode_client('{"type":"history","chat":"main","before":null}', LIMIT) == GetHistory(chat="main")
+    assert decode_client('{"type":"watch","chat":"main","seq":null}', LIMIT) == Watch(chat="main")
 
 
 def test_names_are_normalised():
@@ -98,7 +98,7 @@ def test_lone_surrogates_and_nul_are_refused_wherever_they_stand():
         assert refused(type="send", id="m1", chat="main", text=bad).code == "bad_text"
         assert refused(type="send", id="m1", chat=bad, text="x").code == "bad_text"
         assert refused(type="hello", version=1, chats={bad: 1}).code == "bad_text"
-        assert refused(type="status", ref=bad).code == "bad_text"
+        assert refused(type="call", operation="health", ref=bad).code == "bad_text"
 
 
 def test_an_error_never_quotes_the_frame():
@@ -147,5 +147,5 @@ def test_numbers_that_json_does_not_have_are_refused_in_frames_of_the_server_too
 
 
 def test_frames_that_are_written_can_be_read_again():
-    frame = Status(state="degraded", details={"depth": 3, "share": 0.5})
+    frame = Status(chat="main", state="failed", details={"depth": 3, "share": 0.5})
     assert decode_server(encode(frame)) == frame

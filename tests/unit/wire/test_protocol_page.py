@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from klaw.errors import ProtocolError
-from klaw.gateway.answers import _REFUSALS
 from klaw.gateway.link import Close
+from klaw.gateway.refusals import _BY_CLASS
 from klaw.wire.codec import decode_client, decode_server
 from klaw.wire.frames import ClientFrame, ServerFrame
 from tests.support.repository import REPOSITORY
@@ -41,7 +41,7 @@ def test_every_error_and_close_code_is_listed():
     rooms = ("gateway", "wire", "store", "store/kinds")
     source = "".join(path.read_text() for room in rooms for path in (REPOSITORY / "klaw" / room).glob("*.py"))
     codes = set(re.findall(r'(?:Error\(\s*code=|(?:ProtocolError|Refused)\(\s*|_named\()"([a-z_]+)"', source))
-    codes |= {code for _, code, _, _ in _REFUSALS}
+    codes |= {refusal.code for _, refusal in _BY_CLASS}
     assert len(codes) > 20
     table = PAGE.split("## Errors")[1].split("## Close codes")[0]
     assert {code for code in codes if f"`{code}`" not in table} == set()

@@ -25,7 +25,7 @@ from tests.support.memory.summaries import CHAT, summarising
 from tests.support.people import add, people_drawer
 from tests.support.scripted import Scripted, TestClock, archiving, one_topic, split_answer
 from tests.support.stores import START, running_store
-from tests.support.topics import ANNA, NO_FLAWS, archive, flaws_of, say
+from tests.support.topics import ANNA, archive, flaws_of, say
 from tests.support.waiting import HANG_S
 
 CANARY = "Kanarienvogel8842"
@@ -118,7 +118,7 @@ async def test_topics_of_a_session_that_quotes_what_is_forgotten_are_made_anew(t
             await settled(archivist)
         assert [topic.summary for topic in await known(store)] == ["about a quotation"]
         assert holding(tmp_path, CANARY) == {}
-    assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+    assert flaws_of(tmp_path / "klaw.db") == {}
 
 
 async def test_no_fact_is_drawn_of_what_is_forgotten_meanwhile(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.replay import Replayed, replay, totals
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.overview import newest_recalls as newest
-from klaw.store.overview import recalls_of as named
-from klaw.store.overview import stored_recall
 from klaw.store.search import vector_writes
+from klaw.store.search.stored_recalls import newest_recalls as newest
+from klaw.store.search.stored_recalls import recalls_of as named
+from klaw.store.search.stored_recalls import stored_recall
 from klaw.store.store import Store
 from tests.support.stores import START, new, running_store
 from tests.support.turns import record

@@ -20,7 +20,7 @@ from tests.support.memory.topic_control import controlling
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run
 from tests.support.scripted import Scripted, TestClock, archiving, lines_of, split_answer
 from tests.support.stores import START, running_store
-from tests.support.topics import ANNA, NO_FLAWS, flaws_of
+from tests.support.topics import ANNA, flaws_of
 
 MAIN = chat_id(ANNA, "main")
 
@@ -80,7 +80,7 @@ async def test_both_at_once(tmp_path: Path, seed: int) -> None:
         async with archiving(store, Scripted(eager), TestClock(LATER), embedder) as (archivist, _):
             await settled(archivist)
             assert sorted((await store.readers.run(placed))[0]) == rowids
-    assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+    assert flaws_of(tmp_path / "klaw.db") == {}
     before = digests_of(tmp_path / "klaw.db")
     assert differing(run(tmp_path)) == set()
     assert digests_of(tmp_path / "klaw.db") == before

@@ -8,7 +8,7 @@ from klaw.memory.recall.query import read_query
 from klaw.memory.recall.replay import Replayed
 from klaw.memory.topics.chooser import judge, worths
 from klaw.store.engine.tokenizer import stem
-from klaw.store.overview import StoredRecall
+from klaw.store.search.stored_recalls import StoredRecall
 from tests.support.stores import stored
 from tests.support.turns import record
 from tests.unit.context.test_assemble import recalled

@@ -1,7 +1,7 @@
 """The arithmetic of the ``covered`` invariant."""
 
-from klaw.domain.coverage import NAMED, ChatTally, Damage, IndexRow, Tallies, add_rows, damage_of, joined
 from klaw.domain.names import ChatId
+from klaw.store.search.coverage import NAMED, ChatTally, Damage, IndexRow, Tallies, add_rows, damage_of
 
 MAIN = ChatId("local:main")
 
@@ -43,18 +43,6 @@ def test_of_very_many_the_number_is_right_and_the_newest_are_named():
     counted = tally(*[row(seq, words=None) for seq in range(1, NAMED + 501)])
     assert counted.uncovered(window_start=NAMED + 491) == NAMED + 490
     assert counted.uncovered_seqs(NAMED + 491)[0] == 501
-
-
-def test_two_counts_of_different_messages_are_added():
-    other = ChatId("anna:Работа")
-    earlier: Tallies = {}
-    later: Tallies = {}
-    add_rows(earlier, [row(1, words=None), row(2)])
-    add_rows(later, [row(3, words=None), row(4, chat=other)])
-    both = joined(earlier, later)
-    assert (both[MAIN].messages, both[MAIN].lost, list(both[MAIN].newest_lost)) == (3, 2, [1, 3])
-    assert both[other].messages == 1
-    assert earlier[MAIN].messages == 2
 
 
 def test_damage():

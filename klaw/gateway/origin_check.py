@@ -13,7 +13,7 @@ import attrs
 
 from klaw.config.schema import GatewayConfig
 from klaw.errors import HttpRefusal
-from klaw.gateway.auth import Authenticator, Grant
+from klaw.gateway.tokens import Authenticator, Grant
 
 COOKIE = "klaw_session"
 _FORWARDED = frozenset(
@@ -29,7 +29,7 @@ _FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x
 
 
 @attrs.frozen(kw_only=True)
-class Place:
+class Endpoints:
     """Where a connection comes from and where it ends."""
 
     loopback: bool
@@ -38,7 +38,7 @@ class Place:
     """Names and addresses of this server in lower case, besides loopback."""
 
     @classmethod
-    def of(cls, config: GatewayConfig, *, peer: str, local: str) -> "Place":
+    def of(cls, config: GatewayConfig, *, peer: str, local: str) -> "Endpoints":
         """Of a connection from the address ``peer`` to our address ``local``."""
         name = socket.gethostname().lower()
         return cls(loopback=is_loopback(peer), own_hosts=frozenset({config.host.lower(), local, name, f"{name}.local"}))
@@ -73,7 +73,7 @@ class Place:
         return is_loopback(name) or name in self.own_hosts
 
 
-def admit(headers: Mapping[str, str], auth: Authenticator, allowed: Collection[str], place: Place) -> Grant | None:
+def admit(headers: Mapping[str, str], auth: Authenticator, allowed: Collection[str], place: Endpoints) -> Grant | None:
     """What a request may do; None if it brought nothing that allows anything.
 
     Args:
@@ -95,7 +95,7 @@ def admit(headers: Mapping[str, str], auth: Authenticator, allowed: Collection[s
     return grant
 
 
-def check_origin(headers: Mapping[str, str], allowed: Collection[str], place: Place) -> None:
+def check_origin(headers: Mapping[str, str], allowed: Collection[str], place: Endpoints) -> None:
     """Raises HttpRefusal: the page behind a request may not ask."""
     if not place.allows(headers.get("origin"), headers.get("host"), allowed, headers.get("sec-fetch-site")):
         raise HttpRefusal(403, "this origin is not allowed; see gateway.allowedOrigins")

@@ -8,10 +8,10 @@ import trio
 import trio.testing
 from starlette.requests import Request
 
-from klaw.api.asker import BODY_S, Api
+from klaw.api.request_auth import BODY_S, Api
 from klaw.config.schema import GatewayConfig
 from klaw.errors import HttpRefusal
-from klaw.gateway.admission import UserAllowance
+from klaw.gateway.connection_limits import UserAllowance
 
 
 def request(pieces: int, *headers: tuple[bytes, bytes]) -> Request:

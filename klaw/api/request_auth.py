@@ -14,18 +14,20 @@ from starlette.requests import Request
 from klaw.actor.threads import read_input
 from klaw.convert import FRAMES, Converter
 from klaw.core import Core
-from klaw.domain.names import UserId
+from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import HttpRefusal
-from klaw.gateway.access import Place, admit, passed_on
-from klaw.gateway.auth import Grant
+from klaw.gateway.origin_check import Endpoints, admit, passed_on
 from klaw.gateway.services import HttpConnection, Services
+from klaw.gateway.tokens import Grant
 from klaw.json_input import MOST_VALUES, read_json
-from klaw.operations.handler import Caller, Parts
+from klaw.operations.handler import OPERATOR, Caller, Parts
 from klaw.wire.values import MessageId
 
 QUERY = Converter(forbid_unknown=True, lenient=True)
 """Reads what stands in a URL, where all values are texts."""
 T = TypeVar("T")
+OPERATOR_BODY_BYTES = 1 << 20
+"""The commands of this machine send so much whatever the configuration says."""
 BODY_S = 60.0
 """A body must have come within this time."""
 
@@ -49,7 +51,7 @@ class Api:
     placing: dict[UserId, trio.Lock] = attrs.field(factory=partial(defaultdict, trio.Lock), init=False)
     """Of each user: who finds the chat of a transcript stores its question there before the next one looks."""
 
-    def asker(self, request: Request, *, body_counts: bool = True) -> Grant:
+    def grant(self, request: Request, *, body_counts: bool = True) -> Grant:
         """Who asks.
 
         Args:
@@ -60,6 +62,8 @@ class Api:
             HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections of the user.
             TooFast
         """
+        if connection_of(request).operator:
+            return Grant(user=LOCAL_USER, token=None, operator=True)
         headers, place = headers_of(request), place_of(request)
         if place.loopback and not self.services.auth.has_tokens:
             # Programs of others cannot but send a token; while there is none, theirs says nothing.
@@ -73,10 +77,19 @@ class Api:
         self._count(connection_of(request), grant.user, length)
         return grant
 
+    def caller(self, request: Request, *, body_counts: bool = True) -> Caller:
+        """Who asks, for operations. Arguments and errors are those of ``grant``."""
+        grant = self.grant(request, body_counts=body_counts)
+        if connection_of(request).operator:
+            return OPERATOR
+        return Caller(user=grant.user, operator=grant.operator)
+
     async def body(self, request: Request, at_most: int | None = None) -> bytes:
         """A request's body; of one that does not tell its length each piece counts as a frame. Raises HttpRefusal: too
         long, or too slow."""
         most, body = at_most or self.services.config.http.max_body_bytes, bytearray()
+        if connection_of(request).operator:
+            most = max(most, OPERATOR_BODY_BYTES)
         counted = "content-length" in request.headers
         setting = " (gateway.http.maxBodyBytes)" if at_most is None else ""
         too_long = HttpRefusal(413, f"a body has at most {most} bytes here{setting}")
@@ -133,11 +146,6 @@ class Api:
             raise TooFast(wait_s)
 
 
-def caller(grant: Grant) -> Caller:
-    """Who asks, for operations."""
-    return Caller(user=grant.user, operator=grant.operator)
-
-
 def connection_of(request: Request) -> HttpConnection:
     """The connection that a request came on."""
     found: HttpConnection = request.scope["state"]["connection"]
@@ -158,7 +166,7 @@ def message_id(headers: Mapping[str, str], api: Api) -> str:
     return api.core.new_id() if given is None else FRAMES.read(given, MessageId)
 
 
-def place_of(request: Request) -> Place:
+def place_of(request: Request) -> Endpoints:
     """Where a request comes from; what a proxy on this machine passes on is not from this machine."""
     place = connection_of(request).place
     return attrs.evolve(place, loopback=False) if passed_on(headers_of(request)) else place

@@ -3,7 +3,7 @@ database in use. What cannot be taken over the indexer reads again."""
 
 import time
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import apsw
 import attrs
@@ -16,10 +16,11 @@ from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.full_text import index_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds.knowledge import document_steps
-from klaw.store.rebuild.values import Progress
 
 log = structlog.get_logger("klaw.reindex")
 
+Step: TypeAlias = tuple[int, int]
+"""How many documents are done, and of how many."""
 _PAGE = 50
 _DOCUMENTS = rows.Rows(Document, "kb_documents", "d")
 _PUT = rows.upsert("kb_documents", Document, "id")
@@ -37,7 +38,7 @@ _STATES = "SELECT id, source_id, base_id, title, state, sha256, digest, stamp FR
 _SEQUENCE = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'kb_passages'"
 
 
-def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) -> Generator[Progress, None, int]:
+def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) -> Generator[Step, None, int]:
     """Make the documents of the new database those of the live one, with their passages, whose row ids stay, and the
     full text. Can be done again: what is the same stays. Returns how many were copied.
 
@@ -49,23 +50,23 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
         begin = time.monotonic()
         for mine in _all(built):
             if mine != _get(live, mine.id) or built.execute(_COUNT, (mine.id,)).get != mine.passages:
-                yield from _remove(built, mine.id, Progress("documents", 0, total), slice_s)
+                yield from _remove(built, mine.id, (0, total), slice_s)
             if time.monotonic() - begin >= slice_s:
-                yield Progress("documents", 0, total)
+                yield (0, total)
                 begin = time.monotonic()
         for theirs in _all(live):
             done += 1
             has_source = built.execute(_HAS_SOURCE, (theirs.source, theirs.base)).get
             if has_source and _is_whole(theirs) and _get(built, theirs.id) is None:
-                copied += yield from _copy(built, live, theirs, Progress("documents", done, total), slice_s)
+                copied += yield from _copy(built, live, theirs, (done, total), slice_s)
             if time.monotonic() - begin >= slice_s:
-                yield Progress("documents", done, total)
+                yield (done, total)
                 begin = time.monotonic()
         _keep_sequence(built, live)
     except DAMAGE as error:
         log.warning("documents_unreadable", error=error_class(error), count=done)
     if total:
-        yield Progress("documents", total, total)
+        yield (total, total)
     return copied
 
 
@@ -106,19 +107,17 @@ def _get(connection: apsw.Connection, document: DocumentId) -> Document | None:
     return _DOCUMENTS.one(connection, "WHERE d.id = ?", document)
 
 
-def _remove(
-    built: apsw.Connection, document: DocumentId, progress: Progress, slice_s: float
-) -> Generator[Progress, None, None]:
+def _remove(built: apsw.Connection, document: DocumentId, step: Step, slice_s: float) -> Generator[Step, None, None]:
     more = True
     while more:
         with built:
             more = document_steps.remove_some(Transaction(built), document, slice_s)
-        yield progress
+        yield step
 
 
 def _copy(
-    built: apsw.Connection, live: apsw.Connection, document: Document, progress: Progress, slice_s: float
-) -> Generator[Progress, None, bool]:
+    built: apsw.Connection, live: apsw.Connection, document: Document, step: Step, slice_s: float
+) -> Generator[Step, None, bool]:
     """Returns whether it is there as a whole. Until it is, it waits to be read."""
     unfinished = attrs.evolve(document, state=DocumentState.WAITING, digest="")
     with built:
@@ -136,7 +135,7 @@ def _copy(
                 more = bool(found)
                 if time.monotonic() - begin >= slice_s:
                     break
-        yield progress
+        yield step
     same = _get(live, document.id) == document and built.execute(_COUNT, (document.id,)).get == document.passages
     if same:
         with built:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from klaw import atomic_file
-from klaw.config import guarded
-from klaw.config.guarded import NotPlain
+from klaw.config import safe_open
 from klaw.config.paths import below_of_user
+from klaw.config.safe_open import NotPlain
 from klaw.domain.names import LOCAL_USER, UserId
 
 LIMIT = 1000
@@ -55,7 +55,7 @@ def test_what_is_no_plain_file_is_refused_at_once_and_says_why(tmp_path: Path, n
     make(tmp_path / "it.md")
 
     with pytest.raises(NotPlain, match=why):
-        guarded.read(tmp_path, "it.md", LIMIT)
+        safe_open.read(tmp_path, "it.md", LIMIT)
 
 
 @pytest.mark.parametrize("link", ["users", "users/anna", "users/anna/deep"])
@@ -70,9 +70,9 @@ def test_no_folder_on_the_way_may_be_a_link(tmp_path: Path, link: str) -> None:
 
     for path in below:
         with pytest.raises((NotPlain, FileNotFoundError)):
-            guarded.opened(root, path).__enter__()
+            safe_open.opened(root, path).__enter__()
         with pytest.raises(NotPlain):
-            guarded.replace(root, path, b"changed")
+            safe_open.replace(root, path, b"changed")
     assert {file.read_text() for file in outside.rglob("*.md")} == {"secret"}
 
 
@@ -81,15 +81,15 @@ def test_a_plain_file_is_read_and_the_way_to_the_root_may_be_a_link(tmp_path: Pa
     (tmp_path / "real" / "users" / "it.md").write_text("text")
     (tmp_path / "root").symlink_to(tmp_path / "real")
 
-    assert guarded.read(tmp_path / "root", "users/it.md", 4) == b"text"
-    assert guarded.read(tmp_path / "root", "users/no.md", 4) is None
+    assert safe_open.read(tmp_path / "root", "users/it.md", 4) == b"text"
+    assert safe_open.read(tmp_path / "root", "users/no.md", 4) is None
     with pytest.raises(NotPlain, match="upwards"):
-        guarded.read(tmp_path / "root", "users/../users/it.md", 4)
+        safe_open.read(tmp_path / "root", "users/../users/it.md", 4)
 
 
 def test_files_of_the_system_that_say_they_are_empty_are_bounded() -> None:
     with pytest.raises(NotPlain, match="larger"):
-        guarded.read(Path("/proc/self"), "status", 10)
+        safe_open.read(Path("/proc/self"), "status", 10)
 
 
 def test_writing_replaces_a_link_and_never_what_it_leads_to(tmp_path: Path) -> None:
@@ -100,14 +100,14 @@ def test_writing_replaces_a_link_and_never_what_it_leads_to(tmp_path: Path) -> N
     for name in ("it.md", ".it.md.new"):  # the file itself, and the draft that stands beside it for a moment
         (root / name).symlink_to(victim)
 
-    guarded.replace(root, "it.md", b"new")
+    safe_open.replace(root, "it.md", b"new")
 
     assert victim.read_text() == "kept"
     assert (root / "it.md").read_bytes() == b"new"
     assert not (root / "it.md").is_symlink()
     assert [file.name for file in root.iterdir()] == ["it.md"]
     (root / "more").symlink_to(victim)
-    with guarded.opened_folder(root) as folder, pytest.raises(FileExistsError):
+    with safe_open.opened_folder(root) as folder, pytest.raises(FileExistsError):
         atomic_file.create("more", b"x", folder=folder)
     assert victim.read_text() == "kept"
 
@@ -130,7 +130,7 @@ def test_a_file_that_is_exchanged_all_the_time_never_shows_what_a_link_leads_to(
     try:
         for _ in range(3000):
             try:
-                seen.add(guarded.read(tmp_path, "it.md", LIMIT))
+                seen.add(safe_open.read(tmp_path, "it.md", LIMIT))
             except OSError as error:
                 seen.add(type(error).__name__.encode())
     finally:

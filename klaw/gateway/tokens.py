@@ -36,7 +36,7 @@ log = structlog.get_logger("klaw.auth")
 
 
 @attrs.frozen(kw_only=True)
-class Token:
+class StoredToken:
     """One entry of the tokens file."""
 
     id: str
@@ -69,10 +69,10 @@ class Grant:
 
 
 @attrs.frozen(kw_only=True)
-class Access:
+class TokenTable:
     """What the tokens file says."""
 
-    tokens: tuple[Token, ...] = ()
+    tokens: tuple[StoredToken, ...] = ()
     local: bool = True
     """Whether a connection from this machine needs no token: it is the user ``local``'s."""
 
@@ -81,7 +81,7 @@ def tokens_file(config_dir: Path) -> Path:
     return config_dir / FILE_NAME
 
 
-def load_access(path: Path) -> Access:
+def load_access(path: Path) -> TokenTable:
     """Read the tokens file; no tokens, and this machine allowed in, if it was never made.
 
     Raises:
@@ -94,9 +94,9 @@ def load_access(path: Path) -> Access:
             raise _broken(path, f"has more than {MAX_FILE_BYTES:,} bytes, too many for tokens: restore it")
         tree = json.loads(data)
         tokens = tuple(_token(entry) for entry in tree["tokens"])
-        return Access(tokens=tokens, local=tree.get("allow_local") is True)
+        return TokenTable(tokens=tokens, local=tree.get("allow_local") is True)
     except FileNotFoundError:
-        return Access()
+        return TokenTable()
     except OSError as error:
         raise _broken(path, error.strerror or "cannot be read") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -104,8 +104,8 @@ def load_access(path: Path) -> Access:
         raise _broken(path, text) from error
 
 
-def _token(entry: dict[str, Any]) -> Token:
-    token = Token(
+def _token(entry: dict[str, Any]) -> StoredToken:
+    token = StoredToken(
         id=entry["id"],
         user=user_id(entry["user"]),
         sha256=entry["sha256"],
@@ -123,7 +123,7 @@ def _broken(path: Path, why: str) -> ConfigError:
     return ConfigError([Problem(path="", message=f"{path}: {why}")])
 
 
-def add_token(path: Path, user: str, created_at: str, *, operator: bool = False) -> tuple[Token, str]:
+def add_token(path: Path, user: str, created_at: str, *, operator: bool = False) -> tuple[StoredToken, str]:
     """Make a token for a user and store it. Returns its entry and the token itself, which is not kept.
 
     Raises:
@@ -132,7 +132,9 @@ def add_token(path: Path, user: str, created_at: str, *, operator: bool = False)
     """
     name = user_id(user)
     secret = _PREFIX + secrets.token_urlsafe(32)
-    token = Token(id=secrets.token_hex(4), user=name, sha256=_digest(secret), created_at=created_at, operator=operator)
+    token = StoredToken(
+        id=secrets.token_hex(4), user=name, sha256=_digest(secret), created_at=created_at, operator=operator
+    )
     _change(path, lambda access: attrs.evolve(access, tokens=(*access.tokens, token)))
     return token, secret
 
@@ -145,7 +147,7 @@ def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str
         ConfigError: the file cannot be read or written.
     """
     secret = _PREFIX + secrets.token_urlsafe(32)
-    login = Token(
+    login = StoredToken(
         id=secrets.token_hex(4),
         user=grant.user,
         sha256=_digest(secret),
@@ -155,7 +157,7 @@ def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str
         expires_at=expires_at,
     )
 
-    def with_login(access: Access) -> Access:
+    def with_login(access: TokenTable) -> TokenTable:
         kept = [each for each in access.tokens if each.expires_at is None or each.expires_at > created_at]
         logins = [each for each in kept if each.login_of is not None and each.user == grant.user]
         gone = logins[: max(0, len(logins) - MAX_LOGINS + 1)]
@@ -165,15 +167,15 @@ def add_login(path: Path, grant: Grant, created_at: str, expires_at: str) -> str
     return secret
 
 
-def revoke_tokens(path: Path, name: str) -> tuple[Token, ...]:
+def revoke_tokens(path: Path, name: str) -> tuple[StoredToken, ...]:
     """Remove the token of this id with its logins, or all tokens of the user of this name. Returns what was removed.
 
     Raises:
         ConfigError: the file cannot be read or written.
     """
-    revoked: list[Token] = []
+    revoked: list[StoredToken] = []
 
-    def without(access: Access) -> Access:
+    def without(access: TokenTable) -> TokenTable:
         revoked[:] = [token for token in access.tokens if name in (token.id, token.user, token.login_of)]
         left = tuple(token for token in access.tokens if token not in revoked)
         return attrs.evolve(access, tokens=left) if revoked else access
@@ -182,7 +184,7 @@ def revoke_tokens(path: Path, name: str) -> tuple[Token, ...]:
     return tuple(revoked)
 
 
-def allow_local(path: Path, *, allowed: bool) -> Access:
+def allow_local(path: Path, *, allowed: bool) -> TokenTable:
     """Let connections from this machine in without a token, as the user ``local``, or no longer. Returns what holds.
 
     Raises:
@@ -191,14 +193,14 @@ def allow_local(path: Path, *, allowed: bool) -> Access:
     return _change(path, lambda access: attrs.evolve(access, local=allowed))
 
 
-def _change(path: Path, change: Callable[[Access], Access]) -> Access:
+def _change(path: Path, change: Callable[[TokenTable], TokenTable]) -> TokenTable:
     """Change the file under a lock; it is written, private and at once, unless the same comes back. A new file does not
     let this machine in by itself."""
     ensure_private_dir(path.parent)
     try:
         with os.fdopen(open_private(path.with_suffix(".lock"), os.O_RDWR), "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            before = load_access(path) if path.exists() else Access(local=False)
+            before = load_access(path) if path.exists() else TokenTable(local=False)
             access = change(before)
             if access is before:
                 return access
@@ -267,11 +269,11 @@ class Authenticator:
             return None
         return Grant(user=found.user, token=found.id, operator=found.operator)
 
-    def listed(self) -> Access:
+    def listed(self) -> TokenTable:
         """What the file says now. Raises ConfigError: it cannot be read."""
         return load_access(self.path)
 
-    def revoke(self, name: str) -> tuple[Token, ...]:
+    def revoke(self, name: str) -> tuple[StoredToken, ...]:
         """See ``revoke_tokens``."""
         return revoke_tokens(self.path, name)
 
@@ -285,7 +287,7 @@ class Authenticator:
             for token in self._access.tokens
         )
 
-    def _expired(self, token: Token) -> bool:
+    def _expired(self, token: StoredToken) -> bool:
         return token.expires_at is not None and token.expires_at <= iso(self._clock())
 
     def _refresh(self) -> None:
