@@ -222,7 +222,7 @@ class HttpClient:
         elif isinstance(error, ProviderRefused) and error.status == 404:
             error.hint = f"are the model's name and {keys}.baseUrl right?"
         elif isinstance(error, ProviderUnreachable):
-            error.hint = f"does it run, and is {keys}.baseUrl right?"
+            error.hint = f"is it running, and is {keys}.baseUrl right?"
 
 
 class HttpProvider(HttpClient):
