@@ -27,8 +27,7 @@ from klaw.imports.events import (
     other_form,
 )
 from klaw.imports.export_files import ExportEntry, OpenedExport
-from klaw.imports.json_stream import chats
-from klaw.imports.tree import way
+from klaw.imports.json_stream import chats, way
 
 _MARK = re.compile(
     r"( ?)(\ue200[^\ue200\ue201]*\ue201|【[^【】\n]{1,200}】|:contentReference\[oaicite:\d+\](?:\{index=\d+\})?"

@@ -32,8 +32,7 @@ from klaw.imports.events import (
     other_form,
 )
 from klaw.imports.export_files import UNREADABLE, OpenedExport, opened
-from klaw.imports.json_stream import chats
-from klaw.imports.tree import way
+from klaw.imports.json_stream import chats, way
 
 SOURCE = "claude"
 FILES = (
