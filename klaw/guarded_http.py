@@ -191,6 +191,10 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
                 failure = error
         raise failure
 
+    async def connect_unix_socket(self, path: str, *_args: Any, **_options: Any) -> httpcore2.AsyncNetworkStream:  # noqa: ARG002
+        """Raises ToolRefused: a URL names no socket file."""
+        raise ToolRefused("There is no server with this name.")
+
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from klaw.cli import imports
+from klaw.cli.here import Here
 from klaw.cli.main import main
 from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
@@ -19,8 +20,10 @@ def test_a_file_without_a_message_is_refused(tmp_path: Path, source: str) -> Non
     file = tmp_path / "settings.json"
     file.write_text('{"theme": "dark", "people": 1}')
     asked = (imports.Claude if source == "claude" else imports.ImportPeople)(file=str(file), dry_run=True)
+    paths, progress = Paths.resolve(tmp_path, {}), ProgressLine(io.StringIO())
+    here = Here(paths=paths, home=None, progress=progress, quiet=True, say=print, warn=print)
     with pytest.raises(ImportRefused, match=f"settings.json: there is no message of {source} in it"):
-        getattr(imports, source)(asked, Paths.resolve(tmp_path, {}), ProgressLine(io.StringIO()))
+        getattr(imports, source)(asked, here)
 
 
 @pytest.mark.parametrize(("zone", "at"), [("Europe/Berlin", "10:00"), ("Asia/Tokyo", "02:00")])

@@ -13,7 +13,7 @@ _KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
 from klaw import atomic_file
-from klaw.service.rollback import Kept
+from klaw.service.rollback import Rollback
 
 root, left, done = Path(sys.argv[1]), int(sys.argv[2]), 0
 
@@ -26,7 +26,7 @@ def around(function):
         return function(*args, **kwargs)
     return counted
 
-kept = Kept(root / "env", root / "klaw.db")
+kept = Rollback(root / "env", root / "klaw.db")
 for place, name in ((Path, "rename"), (Path, "replace"), (Path, "unlink"), (shutil, "copy2"), (atomic_file, "sync"),
                     (shutil, "rmtree"), (os, "mkdir"), (os, "link")):
     setattr(place, name, around(getattr(place, name)))

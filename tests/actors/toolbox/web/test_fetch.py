@@ -192,7 +192,7 @@ async def test_redirect_to_a_private_place_is_refused(to: str) -> None:
         with pytest.raises(ToolRefused) as refused:
             await fetcher.fetch(served.url("/"))
 
-        assert "no server of this name" not in str(refused.value)
+        assert "no server with this name" not in str(refused.value)
         assert len(served.heads) == 1
 
 
