@@ -23,7 +23,7 @@ _NO_KEY = {"chat": "(tasks)", "task": "(chats)"}
 
 
 @attrs.frozen(kw_only=True)
-class Usage:
+class UsageQuery:
     days: Annotated[int, Bounds(1, 3_660)] = argument(
         "so many UTC days, today included (default: 30)", default=30, metavar="N"
     )
@@ -122,8 +122,8 @@ def budget_json(report: "BudgetReport") -> Any:
     return {**attrs.asdict(report), "share": round(report.share, 4) if report.share is not None else None}
 
 
-@NOUN.operation("usage", Usage, cli="", show=_lines, offline=True)
-async def usage(asked: Usage, caller: Caller, parts: DatabaseParts) -> "UsageAnswer":
+@NOUN.operation("usage", UsageQuery, cli="", show=_lines, offline=True)
+async def usage(asked: UsageQuery, caller: Caller, parts: DatabaseParts) -> "UsageAnswer":
     """Show tokens and cost by day, chat, model, task or source."""
     from klaw.store.kinds import usage
     from klaw.store.kinds.usage import UsageFilters

@@ -7,6 +7,7 @@ slot is held meanwhile, because slots are taken for single LLM calls.
 
 from collections.abc import Callable
 
+import attrs
 import structlog
 import trio
 
@@ -26,6 +27,7 @@ MAX_WHAT_CHARS = 20_000
 log = structlog.get_logger("klaw.tools")
 
 
+@attrs.define(eq=False, kw_only=True)
 class Approvals:
     """The open questions.
 
@@ -35,22 +37,13 @@ class Approvals:
         watchers: how many clients watch a chat.
     """
 
-    def __init__(
-        self,
-        *,
-        events: EventSink,
-        clock: Clock,
-        new_id: Callable[[], str],
-        wait_s: float,
-        watchers: Callable[[ChatId], int],
-    ) -> None:
-        self._events = events
-        self._clock = clock
-        self._new_id = new_id
-        self._wait_s = wait_s
-        self._watchers = watchers
-        self._open: dict[str, tuple[Approval, Reply[Outcome]]] = {}
-        self._closed = False
+    _events: EventSink
+    _clock: Clock
+    _new_id: Callable[[], str]
+    _wait_s: float
+    _watchers: Callable[[ChatId], int]
+    _open: dict[str, tuple[Approval, Reply[Outcome]]] = attrs.field(factory=dict, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
 
     async def ask(self, chat: ChatId, tool: str, what: str, turn: str | None = None) -> Outcome | None:
         """Ask the user of a chat and wait for the answer. None when too many questions are open, or at shutdown.

@@ -94,8 +94,7 @@ log = structlog.get_logger("klaw.llm.local")
 
 
 class LocalProvider:
-    """Args:
-    ready_within_s: how long a call waits for a model that is loading or restarting."""
+    """``ready_within_s``: how long a call waits for a model that is loading or restarting."""
 
     def __init__(self, model: LocalModel, *, ready_within_s: float) -> None:
         self._model = model
