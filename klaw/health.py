@@ -38,7 +38,7 @@ _WORKS_AGAIN = {
     "clock": "the clock is set; scheduled tasks go on",
     "tasks_failed": "no task failed at its last run any more",
     "summaries_failing": "summaries can be made again",
-    "no_price_list": "the list of prices can be read again",
+    "no_price_list": "the price list can be read again",
 }
 
 

@@ -108,7 +108,7 @@ def read_json(path: Path) -> object:
     """None if there is none. Raises ModelError: it cannot be read, or is too large."""
     try:
         if not path.is_file() and path.exists():
-            raise ModelError(f"{path}: is no file")
+            raise ModelError(f"{path}: is not a file")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
@@ -149,7 +149,7 @@ def find_damage(folder: Path, manifest: ModelManifest, *, verify: bool) -> str |
         except FileNotFoundError:
             return f"{name} is missing"
         if not stat.S_ISREG(info.st_mode):
-            return f"{name} is no file"
+            return f"{name} is not a file"
         size = info.st_size
         if size != expected.bytes:
             return f"{name} has {size} bytes, expected {expected.bytes}"

@@ -135,7 +135,7 @@ def test_a_version_that_does_not_work_is_taken_back_with_its_database(
     bad = newer(wheel, tmp_path, **{"klaw/app/serve.py": "raise SystemExit('broken')\n"})
     done = klaw(python, home, "update", "apply", str(bad), "--wheels", str(tmp_path))
     assert done.returncode == 1, done.stdout
-    assert f"Klaw {NEW} ended when it was started (broken); Klaw {__version__} is in place again" in done.stderr
+    assert f"Klaw {NEW} ended when it was started (broken); Klaw {__version__} is restored" in done.stderr
     assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
     assert schema(home) == latest()
     assert "Аня живёт в Риге" in serving(python, home, "facts", "list")

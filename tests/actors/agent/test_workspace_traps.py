@@ -16,7 +16,7 @@ from klaw.domain.prompt_files import AGENT_FILES
 from klaw.runs import heartbeat
 from klaw.toolbox.builtin.skills import Catalogue
 from tests.support.chats_world import world
-from tests.unit.config.test_guarded_files import TRAPS
+from tests.unit.config.test_safe_open import TRAPS
 
 ANNA = UserId("anna")
 FILES = (*AGENT_FILES, "users/anna/USER.md", "users/anna/HEARTBEAT.md", "skills/light/SKILL.md")

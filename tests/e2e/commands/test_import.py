@@ -101,7 +101,7 @@ async def test_a_dry_run_an_import_its_list_and_undo(tmp_path: Path) -> None:
             )
         assert (done.returncode, b"2 messages in 1 chat" in done.stdout) == (0, True)
         code, out, err = await run_klaw("import", "chatgpt", "-", *where, stdin=path.read_bytes())
-        assert (code, "is no file" in err) == (1, True)
+        assert (code, "is not a file" in err) == (1, True)
         code, out, err = await run_klaw("import", "chatgpt", str(path), *where)
         assert (code, "2 added, 0 were here already" in out) == (0, True), err
         code, out, err = await run_klaw("search", "Kanarienvogel8842", *where)

@@ -34,7 +34,7 @@ def test_a_zip_that_holds_far_more_than_it_says(tmp_path: Path, monkeypatch: pyt
     assert path.stat().st_size < 100_000
     assert texts(path, chatgpt.read) == ["user: first"]
     (unread,) = (each for each in events(path, chatgpt.read) if isinstance(each, Unread))
-    assert "far larger unpacked" in unread.why
+    assert "far larger than its ZIP claims" in unread.why
 
 
 def test_a_value_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_what_never_ends_is_refused(tmp_path: Path, device: str) -> None:
     path = tmp_path / "export.json" if device == "fifo" else Path(device)
     if device == "fifo":
         os.mkfifo(path)
-    with pytest.raises(ImportRefused, match="is no file"):
+    with pytest.raises(ImportRefused, match="is not a file"):
         events(path, chatgpt.read)
 
 

@@ -63,5 +63,5 @@ def test_a_version_that_is_none_is_refused(tmp_path: Path, about: str) -> None:
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make) -> None:
     make(tmp_path / NAME)
-    with pytest.raises(UpdateRefused, match="is no file"):
+    with pytest.raises(UpdateRefused, match="is not a file"):
         read_wheel(tmp_path / NAME)
