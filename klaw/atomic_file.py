@@ -13,13 +13,11 @@ def create(path: str | Path, data: bytes, *, folder: int | None = None, mode: in
 
     Args:
         path: its path, or its name in ``folder``, an open folder.
-        data: its content.
         mode: permission bits; the umask does not count.
 
     Raises:
         FileExistsError: something has this name, be it a link or a pipe.
-        OSError: it cannot be written.
-    """
+        OSError: it cannot be written."""
     with os.fdopen(os.open(path, _NEW, 0o600, dir_fd=folder), "wb") as file:
         file.write(data)
         file.flush()
@@ -29,11 +27,7 @@ def create(path: str | Path, data: bytes, *, folder: int | None = None, mode: in
 
 
 def replace(path: str | Path, data: bytes, *, folder: int | None = None, mode: int = 0o600) -> None:
-    """Make ``data`` the content of a file; what has the name, also a link, is replaced. Arguments as of ``create``.
-
-    Raises:
-        OSError: nothing was changed.
-    """
+    """Like ``create``, but replaces what has the name, also a link. Raises OSError: nothing was changed."""
     path = Path(path)
     draft = path.with_name(f".{path.name}.new")
     with suppress(FileNotFoundError):

@@ -1,9 +1,8 @@
 """JSON values to attrs classes and back, strictly: what comes from files, sockets, tool calls and models. Pure.
 
-Nothing is coerced, ``True`` is no number, and every error is a ``BadValue`` that names the field by its path
-(``task.schedule.every``, ``topics[2].id``) and says what was expected, never what was there. A class needs nothing but
-its types; what they do not say stands in ``Annotated``, and ``attrs`` gives the defaults (a field with one may be
-missing)::
+Nothing is coerced, ``True`` is not a number, and every error is a ``BadValue`` that names the field by its path
+(``task.schedule.every``, ``topics[2].id``) and says what was expected, never what was there. A class needs only its
+types; ``Annotated`` adds what they do not say, and a field with a default may be missing::
 
     Chat = Annotated[str, Check(chat_name)]               # checked or normalised by a function: ValueError says why not
 
@@ -18,14 +17,13 @@ missing)::
     REQUESTS.read(tree, Remember)                         # raises BadValue
     JOURNAL.write(remember)                               # a dict, in the order of the fields
 
-The converters differ only in what they have to bear: ``JOURNAL`` and ``FRAMES`` ignore unknown fields, which a newer
-version wrote; ``JOURNAL`` takes all that SQLite can hold; ``REQUESTS`` refuses unknown fields; ``lenient`` is for
-what a language model wrote, where four mistakes have only one meaning: a number or a boolean in quotes, a whole number
-written as 5.0, a list or an object written as JSON in quotes, null for what has a default.
+``JOURNAL`` and ``FRAMES`` ignore unknown fields, which a newer version wrote; ``JOURNAL`` takes all that SQLite can
+hold; ``REQUESTS`` refuses unknown fields. ``lenient`` forgives language models four mistakes that have only one
+meaning: a number or a boolean in quotes, a whole number written as 5.0, a list or an object written as JSON in quotes,
+null for what has a default.
 
-The work is bounded by what is allowed, not by what was sent: the length of a text, a list or an object is checked
-before what is in it, also where no ``Bounds`` say how long it may be (``Converter.most``), and reading stops at problem
-``MOST_PROBLEMS``. The journal, which Klaw wrote, may have any length.
+Large input costs little: a length is checked before the content, and reading stops after ``MOST_PROBLEMS``. Only the
+journal, which Klaw wrote, may have any length.
 """
 
 import difflib
@@ -50,18 +48,19 @@ T = TypeVar("T")
 Hook: TypeAlias = Callable[[Any, Any], Any]
 
 OMIT = object()
-"""Of a field: it is not written while it has its default."""
+"""Marks a field that is not written while it has its default."""
 MAX_WHOLE = 2**53 - 1
 """Largest number that every JSON reader keeps exactly."""
 MAX_STORED = 2**62 - 1
 """Largest number of a log, whose sums SQLite has to hold."""
 BAD_TEXT = "must not hold NUL or half a surrogate pair"
+_HALF_PAIR = re.compile(r"[\ud800-\udfff]")
 MOST_ENTRIES = 1_000
-"""Of a list or an object from outside whose ``Bounds`` do not say how many it may have."""
+"""Limit for a list or an object from outside that has no ``Bounds`` of its own."""
 MOST_PROBLEMS = 20
-"""Are told of one value; what else is wrong with it is not looked for."""
+"""Reading stops after so many problems."""
 MOST_SUGGESTED, MOST_NAME = 3, 40
-"""For so many unknown fields, with names so long, it is told which one may be meant."""
+"""A similar name is suggested for at most so many unknown fields, with names of at most so many characters."""
 
 
 @attrs.frozen
@@ -73,8 +72,8 @@ class Wire:
 
 @attrs.frozen
 class Bounds:
-    """Of a number's value, or of the length of a text, a list or an object, both inclusive. A length is checked before
-    what is in it, and of what has a ``Form`` only that of a list or an object is."""
+    """Limits of a number's value, or of the length of a text, a list or an object, both inclusive. A length is checked
+    before the content; with a ``Form``, only that of a list or an object."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -111,12 +110,12 @@ _EXPECTED: dict[type, str] = {
 
 @attrs.frozen(eq=False)
 class Converter:
-    """See the module.
+    """Reads and writes values.
 
     Args:
-        forbid_unknown: whether a field that a class does not have is an error.
-        journal: NUL and larger numbers are taken, and free JSON objects are checked for what cannot be stored.
-        lenient: what models wrote; see the module.
+        forbid_unknown: refuse a field that a class does not have.
+        journal: accept NUL and larger numbers, and check free JSON objects for what cannot be stored.
+        lenient: accept what models write.
         most: entries of a list or an object without bounds of its own.
     """
 
@@ -155,33 +154,31 @@ class Converter:
         )
         inner.register_unstructure_hook_factory(_has_origin(Annotated), self._annotated_out)
 
-    # -- values ----------------------------------------------------------------------------------------------------
-
     def _typed(self, value: Any, kind: type) -> Any:
         if self.lenient:
             value = unquoted(value, kind)
         if type(value) is not kind:
-            raise _expected(_EXPECTED[kind])
+            raise ValueError(_EXPECTED[kind])
         return value
 
     def _text(self, value: Any, _: object) -> str:
         if type(value) is not str:
-            raise _expected(_EXPECTED[str])
-        if not (value.isascii() or _encodes(value)) or ("\0" in value and not self.journal):
-            raise _expected(BAD_TEXT)
+            raise ValueError(_EXPECTED[str])
+        if (not value.isascii() and _HALF_PAIR.search(value)) or ("\0" in value and not self.journal):
+            raise ValueError(BAD_TEXT)
         return value
 
     def _whole(self, value: Any, _: object) -> int:
         value = unquoted(value, int) if self.lenient else value
         most = MAX_STORED if self.journal else MAX_WHOLE
         if type(value) is not int or not -most <= value <= most:
-            raise _expected(f"must be a whole number below 2^{most.bit_length()}")
+            raise ValueError(f"must be a whole number below 2^{most.bit_length()}")
         return value
 
     def _number(self, value: Any, _: object) -> float:
         value = unquoted(value, float) if self.lenient else value
         if type(value) not in (int, float) or not abs(value) <= MAX_WHOLE:  # NaN is in no range
-            raise _expected("must be a number below 2^53")
+            raise ValueError("must be a number below 2^53")
         return value  # type: ignore[no-any-return]
 
     def _few(self, value: Any, bounds: Bounds) -> Any:
@@ -190,10 +187,7 @@ class Converter:
             bounds = attrs.evolve(bounds, at_most=self.most)
         return _within(bounds, value)
 
-    # -- what has parts --------------------------------------------------------------------------------------------
-
     def _made(self, cls: Any, bounds: Bounds) -> Hook:
-        """Of a list, a tuple of any length, or an object."""
         make = tuple if get_origin(cls) is tuple else list
         if is_object := get_origin(cls) in _OBJECTS:
             names, entry = get_args(cls)
@@ -211,7 +205,7 @@ class Converter:
                 named = _each(of_name, names, given, "[]")
                 return dict(zip(named, _each(of_entry, entry, given.values(), "[]"), strict=True))
             if self.journal and not _stores(given):
-                raise _expected("must hold nothing but valid JSON and text")
+                raise ValueError("must hold nothing but valid JSON and text")
             return given
 
         return members if is_object else entries
@@ -226,7 +220,7 @@ class Converter:
         def read(value: Any, _: object) -> Any:
             value = self._typed(value, dict)
             if self.forbid_unknown and len(value) > most:
-                raise _expected(f"must have at most {most} members")
+                raise ValueError(f"must have at most {most} members")
             if self.lenient:
                 nulls = [name for name in defaulted if name in value and value[name] is None]
                 value = {name: each for name, each in value.items() if name not in nulls} if nulls else value
@@ -236,17 +230,18 @@ class Converter:
 
     def _annotated(self, cls: Any) -> Hook:
         base, notes = cls.__origin__, cls.__metadata__
+        some = _without_none(base)
+        read = self._noted(some, notes)
+        return read if some is base else lambda value, _: None if value is None else read(value, some)
+
+    def _noted(self, base: Any, notes: Sequence[Any]) -> Hook:
         bounds = next((note for note in notes if isinstance(note, Bounds)), Bounds())
         for note in notes:
             if isinstance(note, Form):
                 return lambda value, _: note.read(self._few(value, bounds) if type(value) in (list, dict) else value)
-        many = _without_none(base)
-        is_text = getattr(many, "__supertype__", many) is str
-        if get_origin(many) in (*_LISTS, *_OBJECTS):
-            made = self._made(many, bounds)
-            hook: Hook = made if many is base else lambda value, _: None if value is None else made(value, base)
-        else:
-            hook = self._inner.get_structure_hook(base)
+        is_text = getattr(base, "__supertype__", base) is str
+        is_made = get_origin(base) in (*_LISTS, *_OBJECTS)
+        hook: Hook = self._made(base, bounds) if is_made else self._inner.get_structure_hook(base)
         checks = [
             note.function if isinstance(note, Check) else partial(_within, note)
             for note in notes
@@ -266,15 +261,8 @@ class Converter:
     def _annotated_out(self, cls: Any) -> Callable[[Any], Any]:
         for note in cls.__metadata__:
             if isinstance(note, Form):
-                return note.write
+                return lambda value: None if value is None else note.write(value)
         return self._inner.get_unstructure_hook(cls.__origin__)
-
-
-# -- parts that need no converter -------------------------------------------------------------------------------------
-
-
-def _expected(message: str) -> BadValue:
-    return BadValue((Problem(path="", message=message),))
 
 
 def _has_origin(*origins: object) -> Callable[[Any], bool]:
@@ -313,7 +301,7 @@ def _choice(values: tuple[Any, ...]) -> Hook:
     def read(value: Any, _: object) -> Any:
         found = made.get(value) if isinstance(value, str | int) else None
         if found is None or isinstance(value, bool) is not isinstance(found, bool):
-            raise _expected(f"must be one of {', '.join(map(str, values))}")
+            raise ValueError(f"must be one of {', '.join(map(str, values))}")
         return found
 
     return read
@@ -325,16 +313,14 @@ def _members(cls: type[enum.StrEnum]) -> Hook:
 
 
 def _within(bounds: Bounds, value: Any) -> Any:
-    if value is None:  # of a field that may be that
-        return value
     sized = isinstance(value, str | Sequence | Mapping)
     low, high, size = bounds.at_least, bounds.at_most, len(value) if sized else value
     if (low is not None and size < low) or (high is not None and size > high):
         limits = f"at most {high}" if low is None else f"at least {low}" if high is None else f"{low} to {high}"
         unit = " characters" if isinstance(value, str) else " entries" if sized else ""
-        raise _expected(f"must {'have' if sized else 'be'} {limits}{unit}")
+        raise ValueError(f"must {'have' if sized else 'be'} {limits}{unit}")
     if bounds.pattern is not None and not re.fullmatch(bounds.pattern, value):
-        raise _expected(f"must have the form {bounds.pattern}")
+        raise ValueError(f"must have the form {bounds.pattern}")
     return value
 
 
@@ -350,19 +336,10 @@ def unquoted(value: Any, kind: type) -> Any:
     return int(value) if kind is int and type(value) is float and value.is_integer() else value
 
 
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _stores(value: object) -> bool:
-    try:
-        return _encodes(json.dumps(value, ensure_ascii=False, allow_nan=False))
-    except (ValueError, TypeError, RecursionError):
-        return False
+    with suppress(ValueError, TypeError, RecursionError):
+        return not _HALF_PAIR.search(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    return False
 
 
 def _notes(field: "attrs.Attribute[Any]") -> tuple[Any, ...]:

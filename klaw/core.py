@@ -45,7 +45,6 @@ class Health:
         self._sources += sources
 
     def problems(self) -> Mapping[str, str]:
-        """See ``HasProblems``."""
         found = {code: text for source in self._sources for code, text in source().items()}
         now = self._clock.now()
         self.since = {code: self.since.get(code, now) for code in found}
@@ -54,8 +53,6 @@ class Health:
 
 @attrs.frozen(kw_only=True)
 class Core:
-    """See the module."""
-
     config: EngineConfig
     paths: Paths
     clock: Clock

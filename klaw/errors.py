@@ -4,7 +4,7 @@ Foreign exceptions are translated into these at one boundary each (``raise ... f
 message content, tokens or keys, because it may reach a log line or a client.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,9 +17,14 @@ class KlawError(Exception):
     """Base of all errors that Klaw raises on purpose."""
 
     code = ""
-    """For programs that ask by an operation; empty: it is told by its class."""
+    """For programs that call an operation; empty: it follows from the class."""
     argument = ""
-    """Name of the argument of an operation that it is about."""
+    """The argument of an operation that the error is about."""
+    text = ""
+    """The text of an error that is raised without one."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text or self.text)
 
 
 @attrs.frozen
@@ -62,27 +67,34 @@ class InvalidValue(ValueError):
     """A value breaks its rule; the text names the field, or the rule, and never quotes the value."""
 
 
-class ConfigError(KlawError):
-    """The configuration cannot be used. ``problems`` holds every broken rule, not the first only."""
+class CodedError(KlawError):
+    """``code`` says in a word what happened, the text in a sentence."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class ProblemsError(KlawError):
+    """Several rules may be broken; ``problems`` holds all of them, not only the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("; ".join(str(problem) for problem in self.problems))
+        super().__init__("; ".join(map(str, self.problems)))
+
+
+class ConfigError(ProblemsError):
+    """The configuration cannot be used."""
 
     @classmethod
     def of(cls, message: str, path: str = "") -> "ConfigError":
-        """Of one problem."""
         return cls([Problem(path, message)])
 
 
-class TaskError(KlawError):
-    """A task cannot be made or changed as asked. ``problems`` names every wrong field, not the first only."""
+class TaskError(ProblemsError):
+    """A task cannot be made or changed as asked."""
 
     code = "bad_task"
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("; ".join(str(problem) for problem in self.problems))
 
 
 class ModelError(KlawError):
@@ -142,18 +154,13 @@ class TooMuchToday(StorageError):
 
 
 class TaskExists(StorageError):
-    """The user has a task of this name already."""
-
     code = "task_exists"
-
-    def __init__(self) -> None:
-        super().__init__("there is a task of this name already: edit it, or remove it first")
+    text = "there is a task of this name already: edit it, or remove it first"
 
 
 class NoSuchTask(StorageError):
-    """The user has no task of this name."""
-
     code = "unknown_task"
+    text = "there is no task of this name"
 
 
 class NotStarted(KlawError):
@@ -185,21 +192,13 @@ class FactExists(StorageError):
 
 
 class NoSuchFact(StorageError):
-    """The user has no fact of this id, or it is history already."""
-
     code, argument = "unknown_fact", "fact"
-
-    def __init__(self) -> None:
-        super().__init__("there is no fact with this id, or it was replaced or removed")
+    text = "there is no fact with this id, or it was replaced or removed"
 
 
 class NoSuchPerson(StorageError):
-    """The user has no person of this id, or it is history already."""
-
     code, argument = "unknown_person", "person"
-
-    def __init__(self) -> None:
-        super().__init__("there is nobody with this id or name, or the person was merged or removed")
+    text = "there is nobody with this id or name, or the person was merged or removed"
 
 
 class SamePerson(KlawError):
@@ -215,10 +214,7 @@ class CannotUndo(KlawError):
 
 
 class NoSuchTopic(StorageError):
-    """The user has no topic of this id."""
-
-    def __init__(self) -> None:
-        super().__init__("there is no such topic")
+    text = "there is no such topic"
 
 
 class TopicChanged(StorageError):
@@ -239,7 +235,7 @@ class TopicRefused(KlawError):
 
 
 class CoreUnreadable(StorageError):
-    """The user's core_memory.json cannot be read, or is none."""
+    """The user's core_memory.json cannot be read, or is not valid."""
 
 
 class CoreNotChanged(StorageError):
@@ -257,53 +253,31 @@ class NoSuchChat(StorageError):
 
 
 class NoSuchBase(StorageError):
-    """There is no knowledge base of this id or name, or the user is not a member of it."""
-
     code, argument = "unknown_base", "base"
-
-    def __init__(self) -> None:
-        super().__init__("there is no knowledge base of this name that you may see")
+    text = "there is no knowledge base of this name that you may see"
 
 
 class BaseExists(StorageError):
-    """The user owns a knowledge base of this name already."""
-
     code, argument = "base_exists", "name"
-
-    def __init__(self) -> None:
-        super().__init__("you have a knowledge base of this name already")
+    text = "you have a knowledge base of this name already"
 
 
 class NoSuchSource(StorageError):
-    """There is no source of this id in the knowledge bases of which the user is a member."""
-
     code, argument = "unknown_source", "source"
-
-    def __init__(self) -> None:
-        super().__init__("there is no source of this id in a knowledge base that you may see")
+    text = "there is no source of this id in a knowledge base that you may see"
 
 
 class NoSuchDocument(StorageError):
-    """There is no document of this id in the knowledge bases of which the user is a member."""
-
     code, argument = "unknown_document", "document"
-
-    def __init__(self) -> None:
-        super().__init__("there is no document of this id in a knowledge base that you may see")
+    text = "there is no document of this id in a knowledge base that you may see"
 
 
-class GraphError(KlawError):
+class GraphError(CodedError):
     """A graph could not be asked, or did not answer as it should; the text is Klaw's own.
 
-    Attributes:
-        code: ``unknown_endpoint``, ``bad_address``, ``unreachable``, ``timeout``, ``refused``, ``malformed``,
-            ``too_large``, ``unreadable`` (a file), ``damaged`` (its store), ``full``, ``loading``, ``busy``,
-            ``crowded``, ``paused`` or ``bad_query``.
-    """
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code = code
+    ``code`` is ``unknown_endpoint``, ``bad_address``, ``unreachable``, ``timeout``, ``refused``, ``malformed``,
+    ``too_large``, ``unreadable`` (a file), ``damaged`` (its store), ``full``, ``loading``, ``busy``, ``crowded``,
+    ``paused`` or ``bad_query``."""
 
 
 class NotAllowed(StorageError):
@@ -320,13 +294,12 @@ class SourceForgotten(SummaryOutdated):
     """The user has forgotten something since what it is made of was read; it can be made again at once."""
 
 
-class ProtocolError(KlawError):
+class ProtocolError(CodedError):
     """A peer broke the wire protocol. ``code`` is what the error frame carries, ``marks`` what tells which frame it
     answers (``ref``, ``id``, ``chat``), as far as that could be read."""
 
     def __init__(self, code: str, message: str, *, close: bool = False) -> None:
-        super().__init__(message)
-        self.code = code
+        super().__init__(code, message)
         self.close = close
         self.marks: dict[str, Any] = {}
 
@@ -352,12 +325,11 @@ class BadAnswer(ValueError):
     """A model's answer cannot be used; the text says why."""
 
 
-class NoSummary(KlawError):
+class NoSummary(CodedError):
     """The model gave no summary. ``code`` is ``empty``, ``refused`` or ``too_long``."""
 
     def __init__(self, code: str) -> None:
-        super().__init__(f"the model gave no summary ({code})")
-        self.code = code
+        super().__init__(code, f"the model gave no summary ({code})")
 
 
 class McpError(KlawError):
@@ -378,19 +350,16 @@ class ActorTooSlow(KlawError):
 
 
 class HttpRefusal(KlawError):
-    """A request to the gateway that is answered with an HTTP status and the text."""
+    """A request to the gateway that is answered with an HTTP status, the text, and headers."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
         self.status = status
+        self.headers = headers or {}
 
 
-class AttachmentRefused(KlawError):
+class AttachmentRefused(CodedError):
     """A file of a message is not taken, or is not there; ``code`` says why in a word."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class TooManyChats(KlawError):
@@ -409,20 +378,15 @@ class ServerUnreachable(KlawError):
     """No connection to the server could be made for as long as the client was told to try."""
 
 
-class ServerRefused(KlawError):
+class ServerRefused(CodedError):
     """The server will not talk to this client (token, protocol version, origin); trying again cannot help."""
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
-
-class RequestRefused(KlawError):
+class RequestRefused(CodedError):
     """The server answered one frame with an error; the connection lives on."""
 
     def __init__(self, code: str, message: str, *, retryable: bool = False, retry_after_ms: int | None = None) -> None:
-        super().__init__(message)
-        self.code = code
+        super().__init__(code, message)
         self.retryable = retryable
         self.retry_after_ms = retry_after_ms
 

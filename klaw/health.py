@@ -5,7 +5,7 @@ from functools import partial
 
 import trio
 
-from klaw.actor.supervisor import ActorReport, ActorSpec, Started, State, Supervisor, Vitals
+from klaw.actor.supervisor import ActorReport, ActorSpec, ActorState, Supervisor, TaskStarted, Vitals
 from klaw.chats.directory import PARENT as CHATS
 from klaw.core import HasProblems
 from klaw.domain.events import EventSink, Noticed
@@ -50,7 +50,7 @@ def supervisor_problems(supervisor: Supervisor) -> Mapping[str, str]:
     return {
         f"actor:{_public_name(report)}": f"{_public_name(report)} crashed and will be tried again"
         for report in supervisor.report()
-        if report.state in (State.FAILED, State.BACKOFF)
+        if report.state in (ActorState.FAILED, ActorState.BACKOFF)
     }
 
 
@@ -63,7 +63,7 @@ def spec(health: HasProblems, events: EventSink) -> ActorSpec:
     return ActorSpec(name=ACTOR_NAME, run=partial(watch, health=health, events=events), stop_budget_s=1)
 
 
-async def watch(vitals: Vitals, task_status: Started, *, health: HasProblems, events: EventSink) -> None:
+async def watch(vitals: Vitals, task_status: TaskStarted, *, health: HasProblems, events: EventSink) -> None:
     """Emit a notice for every problem that comes or goes. Runs until cancelled."""
     known = dict(health.problems())
     task_status.started()

@@ -24,17 +24,17 @@ _BOUNDS = {
 
 
 @attrs.frozen
-class Told:
-    """In ``Annotated``: the type that a model is told of, where it is not the one that its answer is read as."""
+class SchemaType:
+    """In ``Annotated``: the type for the schema, where it is not the one that the value is read as."""
 
     kind: Any
-    """Also a tuple: one of these texts."""
+    """A tuple stands for one of its texts."""
 
 
 def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[str, Any]:
     """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``dict[str, Any]``,
     ``Literal``, an enum of texts, a ``NewType``, ``T | None``, an attrs class, or one of these in ``Annotated`` with a
-    description (a text), ``Bounds`` and ``Told``.
+    description (a text), ``Bounds`` and ``SchemaType``.
 
     Args:
         kind: the type.
@@ -49,7 +49,7 @@ def schema_of(kind: Any, *, closed: bool = False, exact: bool = False) -> dict[s
     origin, inner = get_origin(kind), get_args(kind)
     part = partial(schema_of, closed=closed, exact=exact)
     if origin is Annotated:
-        told = next((note.kind for note in inner[1:] if isinstance(note, Told)), inner[0])
+        told = next((note.kind for note in inner[1:] if isinstance(note, SchemaType)), inner[0])
         made = part(told)
         for note in inner[1:] if not closed else ():  # some refuse bounds in the form of an answer
             limits = note.form if exact and isinstance(note, Check) else note

@@ -16,7 +16,7 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.backup import folder as backups
 from klaw.core import Core
 from klaw.domain import tokens
@@ -99,7 +99,7 @@ class Notices:
         """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=2)
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """Look, and look again, until cancelled."""
         task_status.started()
         since: dict[str, float] = {}

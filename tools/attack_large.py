@@ -102,7 +102,9 @@ def _frames() -> Iterator[Large]:
         for shape in SHAPES:
             for token in (False, True):
                 for all_of in ([each] for each in (*wire_names(cls), "x")):
-                    known = {"id": "m1", "chat": "large", "text": "hi"} if kind == "send" else {}
+                    known = {"send": {"id": "m1", "chat": "large", "text": "hi"}, "call": {"operation": "search"}}.get(
+                        kind, {}
+                    )
                     known = {name: value for name, value in known.items() if name not in all_of}
                     yield Large(
                         name=f"{'frame' if token else 'first frame'} {kind} {all_of[0]} {shape}",

@@ -44,21 +44,22 @@ from klaw.domain.knowledge import (
     Document,
     DocumentId,
     DocumentState,
-    Passage,
+    PassageText,
     Source,
     SourceId,
     SourceKind,
     document_id,
 )
+from klaw.domain.knowledge_search import FoundPassage
 from klaw.domain.names import LOCAL_USER
-from klaw.knowledge.rank import FEATURES, PARTS, Pool
+from klaw.knowledge.passage_features import PASSAGES
 from klaw.knowledge.reading.passages import Cutter
-from klaw.knowledge.reading.reader import Reading
+from klaw.knowledge.reading.reader import DocumentReading
 from klaw.knowledge.search import KnowledgeSearch
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.passage import Passage as Text
+from klaw.memory.embed.passage import PassageText as Text
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.recall.ranker import built_in
+from klaw.memory.recall.ranker import Pool, built_in
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
 from klaw.store.search import passages
 from klaw.store.search import vector_writes as stored_vectors
@@ -94,15 +95,13 @@ class Asked:
     question: Question
     scope: str
     """``all`` documents, or the document is ``known``."""
-    pool: Pool
+    pool: Pool[FoundPassage]
 
     def group(self) -> Group:
         """For learning: a page counts once, whichever of its passages is found."""
-        there = [
-            each.document == self.question.document and each.first_page in self.question.pages
-            for each in self.pool.passages
-        ]
-        pages = [each.first_page for each in self.pool.passages]
+        found = [each.item for each in self.pool.entries]
+        there = [each.document == self.question.document and each.first_page in self.question.pages for each in found]
+        pages = [each.first_page for each in found]
         evidence = [
             float(hit) / sum(page == other and hit_too for other, hit_too in zip(pages, there, strict=True))
             if hit
@@ -133,7 +132,7 @@ async def new_base(store: Store, name: str) -> Source:
     return await store.writer.run(sources.put, LOCAL_USER, source)
 
 
-async def add(store: Store, source: Source, name: str, title: str, cut: Sequence[Passage]) -> DocumentId:
+async def add(store: Store, source: Source, name: str, title: str, cut: Sequence[PassageText]) -> DocumentId:
     """Store a document."""
     made = Document(
         id=document_id(source.id, name),
@@ -151,8 +150,8 @@ async def read_folder(store: Store, source: Source, folder: Path) -> dict[str, i
     """Read all documents of a folder. Returns the number of passages of each."""
     counts = {}
     for path in await trio.to_thread.run_sync(lambda: sorted(folder.iterdir())):
-        cutter, cut = Cutter(), list[Passage]()
-        async with Reading(path) as reading:
+        cutter, cut = Cutter(), list[PassageText]()
+        async with DocumentReading(path) as reading:
             async for block in reading:
                 cut += cutter.add(block)
         cut += cutter.finish()
@@ -178,7 +177,7 @@ async def embed(store: Store, model: CachedModel) -> None:
 
 def page_recall(asked: Asked, order: Sequence[int]) -> list[float]:
     """Share of the question's pages among the first pages of a ranking, for each of ``PLACES``."""
-    found = (asked.pool.passages[at] for at in order)
+    found = (asked.pool.entries[at].item for at in order)
     pages = list(dict.fromkeys((each.document, each.first_page) for each in found))
     wanted = {(asked.question.document, page) for page in asked.question.pages}
     return [len(wanted.intersection(pages[:places])) / len(wanted) for places in PLACES]
@@ -188,7 +187,7 @@ def by_rank(name: str) -> Callable[[Asked], list[int]]:
     """A ranking by one list."""
 
     def order(asked: Asked) -> list[int]:
-        ranks = [(getattr(each, name), at) for at, each in enumerate(asked.pool.ranks)]
+        ranks = [(getattr(each, name), at) for at, each in enumerate(asked.pool.entries)]
         return [at for rank, at in sorted((rank, at) for rank, at in ranks if rank is not None)]
 
     return order
@@ -199,7 +198,7 @@ def by_weights(weights: Mapping[str, Mapping[str, float]]) -> Callable[[Asked], 
 
     def order(asked: Asked) -> list[int]:
         own = weights[str(asked.question.document)]
-        scores = asked.pool.features @ np.array([own.get(name, 0.0) for name in FEATURES])
+        scores = asked.pool.features @ np.array([own.get(name, 0.0) for name in PASSAGES.names])
         return list(np.argsort(-scores, kind="stable"))
 
     return order
@@ -207,10 +206,10 @@ def by_weights(weights: Mapping[str, Mapping[str, float]]) -> Callable[[Asked], 
 
 def learned_apart(asked: Sequence[Asked], without: str = "") -> dict[str, dict[str, float]]:
     """Weights for each document, learned from the questions about the others; without a part of the features."""
-    left = [at for at, name in enumerate(FEATURES) if name not in PARTS.get(without, ())]
+    left = [at for at, name in enumerate(PASSAGES.names) if name not in PASSAGES.parts.get(without, ())]
     groups = [each.group() for each in asked if each.question.answerable]
     cut = [attrs.evolve(each, features=each.features[:, left]) for each in groups if each.evidence.any()]
-    names = [FEATURES[at] for at in left]
+    names = [PASSAGES.names[at] for at in left]
     known = {str(each.question.document) for each in asked}
     return {name: fit([each for each in cut if each.conversation != name], L2, names) if cut else {} for name in known}
 
@@ -228,7 +227,7 @@ def learn(path: Path, model: str, asked: Sequence[Asked], alone: Sequence[Asked]
         "l2": L2,
         "searches": len(groups["vectors"]),
     }
-    ranker = {"made": made, **{state: fit(found, L2, FEATURES) for state, found in groups.items()}}
+    ranker = {"made": made, **{state: fit(found, L2, PASSAGES.names) for state, found in groups.items()}}
     path.write_text(json.dumps(ranker, indent=1) + "\n", encoding="utf-8")
     built_in.cache_clear()
 
@@ -243,8 +242,8 @@ def table(asked: Sequence[Asked]) -> dict[str, dict[str, list[float]]]:
     steps: dict[str, Callable[[Asked], list[int]]] = {
         "vectors": by_rank("vector_rank"),
         "words": by_rank("text_rank"),
-        "fused": lambda each: list(range(len(each.pool.passages))),
-        **{f"ranked without {part}": by_weights(learned_apart(asked, part)) for part in PARTS},
+        "fused": lambda each: list(range(len(each.pool.entries))),
+        **{f"ranked without {part}": by_weights(learned_apart(asked, part)) for part in PASSAGES.parts},
         "ranked": by_weights(learned_apart(asked)),
         "ranked as shipped": by_weights(shipped),
     }
@@ -307,7 +306,7 @@ async def articles(store: Store, model: CachedModel, path: Path) -> dict[str, fl
     source, told = await new_base(store, "articles"), _json(path)
     for message in told["messages"]:
         text = message["content"]
-        cut = [Passage(ordinal=0, text=text, start=0, end=len(text), tokens=tokens.estimate(text))]
+        cut = [PassageText(ordinal=0, text=text, start=0, end=len(text), tokens=tokens.estimate(text))]
         await add(store, source, message["id"], "", cut)
     await embed(store, model)
     search = searching(store, ready_embedder(model))
@@ -340,7 +339,7 @@ async def scale(store: Store, model: CachedModel, source: Source, folder: Path, 
         cut = []
         for ordinal in range(min(500, count - start)):
             text = "\n".join(chance.choices(lines, k=max(1, 1_000 // 60)))[:1_000]
-            cut.append(Passage(ordinal=ordinal, text=text, first_page=ordinal, start=0, end=len(text), tokens=250))
+            cut.append(PassageText(ordinal=ordinal, text=text, first_page=ordinal, start=0, end=len(text), tokens=250))
         await add(store, large, f"report-{start}.pdf", "", cut)
         waiting = await store.readers.run(passages.unembedded, name, 500, ("document",))
         made = vectors[noise.integers(len(vectors), size=len(waiting))]

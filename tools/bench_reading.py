@@ -23,7 +23,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.knowledge.reading.passages import Cutter
-from klaw.knowledge.reading.reader import Reading
+from klaw.knowledge.reading.reader import DocumentReading
 from tests.support.documents import pdf
 
 WORDS = ("насос", "труба", "клапан", "договор", "платёж", "и", "the", "pump", "pressure", "contract", "tenant", "of")
@@ -35,7 +35,7 @@ async def read(path: Path) -> tuple[int, int, int, int]:
     """Pages, passages and characters of a document, none of which is kept, and the child's peak in MiB."""
     passages = characters = peak = 0
     cutter = Cutter()
-    async with Reading(path) as reading:
+    async with DocumentReading(path) as reading:
         async for block in reading:
             if reading._process is not None:
                 with suppress(OSError, StopIteration):  # it has just ended

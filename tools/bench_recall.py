@@ -44,11 +44,12 @@ from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.embed.model import EmbeddingModel
-from klaw.memory.embed.offline import ReadyEmbedder
-from klaw.memory.embed.passage import Passage, passage, vectors_id
+from klaw.memory.embed.offline import OfflineEmbedder
+from klaw.memory.embed.passage import PassageText, passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall import excerpt as pack_module
-from klaw.memory.recall import rank
+from klaw.memory.recall import message_features
+from klaw.memory.recall import ranker as ranker_module
 from klaw.memory.recall import recall as recall_module
 from klaw.memory.recall.excerpt import line_tokens, pack
 from klaw.memory.recall.gate import Gate
@@ -59,7 +60,7 @@ from klaw.memory.recall.stopwords import content_words
 from klaw.store.engine.tokenizer import stem
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.search import vector_writes as stored_vectors
-from klaw.store.search.candidates import Depth, Scope, read_messages, search_lists
+from klaw.store.search.chat_search import ChatScope, Depth, read_messages, search_chat
 from klaw.store.store import Store
 from tests.support.stores import running_store
 from tools.long_turns import is_shown, lengthen
@@ -81,7 +82,7 @@ class CachedModel:
         if cache is not None and cache.exists():
             self._known = pickle.loads(cache.read_bytes())
 
-    def read(self, texts: Sequence[str] | Sequence[Passage], kind: Any) -> list[Reading]:
+    def read(self, texts: Sequence[str] | Sequence[PassageText], kind: Any) -> list[Reading]:
         made_by = f"{self.model.model_id}\0{self.model.coder.id if self.model.coder else None}\0{kind}"
         keys = [hashlib.sha256(f"{made_by}\0{text}".encode()).hexdigest() for text in texts]
         missing = [(key, text) for key, text in zip(keys, texts, strict=True) if key not in self._known]
@@ -91,7 +92,7 @@ class CachedModel:
             self._known.update({key: reading for (key, _), reading in zip(part, readings, strict=True)})
         return [self._known[key] for key in keys]
 
-    def embed(self, texts: Sequence[str] | Sequence[Passage], kind: Any) -> list[bytes]:
+    def embed(self, texts: Sequence[str] | Sequence[PassageText], kind: Any) -> list[bytes]:
         return [reading.vector for reading in self.read(texts, kind)]
 
     def save(self) -> None:
@@ -128,12 +129,12 @@ def conversations(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
         yield {**json.loads(path.read_text(encoding="utf-8")), "set": path.stem.split("-")[0]}
 
 
-def ready_embedder(model: CachedModel) -> ReadyEmbedder:
+def ready_embedder(model: CachedModel) -> OfflineEmbedder:
     """The model behind the embedder's handle."""
-    return ReadyEmbedder(lambda text: model.read([text], "query")[0], model.model.random_cosine, SystemClock())
+    return OfflineEmbedder(lambda text: model.read([text], "query")[0], model.model.random_cosine, SystemClock())
 
 
-async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -> Scope:
+async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -> ChatScope:
     """Put a conversation with its vectors into one chat."""
     chat = chat_id(LOCAL_USER, conversation["name"].replace("_", "-"))
     made = [
@@ -160,7 +161,7 @@ async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -
     rows = [(rowid, reading.vector) for rowid, reading in readings.items()]
     codes = {rowid: reading.codes for rowid, reading in readings.items()} if TOKENS else None
     await store.writer.run(stored_vectors.store, vectors_id(model.model.model_id), rows, codes=codes)
-    return Scope(chat=chat, first_seq=1, end_seq=len(made) + 1)
+    return ChatScope(chat=chat, first_seq=1, end_seq=len(made) + 1)
 
 
 def _previous(message: Message, earlier: Message) -> str | None:
@@ -189,7 +190,7 @@ def single_list(messages: Sequence[Message], wanted: set[str]) -> list[Candidate
 
 
 WITHOUT: dict[str, list[tuple[Any, str, Any]]] = {
-    "shares": [(rank, "FROM_PREVIOUS", 0.0), (rank, "FROM_NEXT", 0.0)],
+    "shares": [(message_features, "FROM_PREVIOUS", 0.0), (message_features, "FROM_NEXT", 0.0)],
     "tokens": [(sys.modules[__name__], "TOKENS", False)],
     "context": [(sys.modules[__name__], "CONTEXT", False)],
     "depth": [(recall_module, "DEPTH", Depth(vectors=20, words=20, spreading=20))],
@@ -228,7 +229,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             for each in conversations(arguments.folders):
                 if apart:
                     ranker = JOURNAL.read(apart[each["name"]], Ranker)
-                    rank.built_in = lambda _package="", ranker=ranker: ranker  # type: ignore[assignment]
+                    ranker_module.built_in = lambda _package, ranker=ranker: ranker  # type: ignore[assignment]
                 conversation = lengthen(each, arguments.long) if arguments.long else each
                 scope = await load(store, model, conversation)
                 name = each["set"]
@@ -250,7 +251,7 @@ async def ask(
     store: Store,
     model: CachedModel,
     recall: Recall,
-    scope: Scope,
+    scope: ChatScope,
     question: dict[str, Any],
     sets: dict[str, dict[str, Scores]],
     name: str,
@@ -271,7 +272,7 @@ async def ask(
         each["whole"].add(ranked, ids_of(packed), evidence)
         if "passages" in question:
             each["whole"].add_passages(packed, question["passages"])
-    lists = await store.readers.run(search_lists, vector, asked, (), scope, DEPTH, 60.0)
+    lists = await store.readers.run(search_chat, vector, asked, (), scope, DEPTH, 60.0)
     for method, rowids in (
         ("vectors", [each.rowid for each in lists.neighbours]),
         ("text", [each.rowid for each in lists.hits]),

@@ -37,7 +37,7 @@ from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.embed.offline import ReadyEmbedder
+from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import MAX_WORDS
 from klaw.memory.recall.recall import DEPTH, Recall
@@ -48,7 +48,7 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.database import open_readers
 from klaw.store.kinds import messages
 from klaw.store.search import vector_codes, vector_search, vectors
-from klaw.store.search.candidates import Scope, search_lists
+from klaw.store.search.chat_search import ChatScope, search_chat
 from klaw.store.search.history_search import HistoryFilters, search_history
 
 CHATS = 50
@@ -263,7 +263,7 @@ def measure(path: Path, material: Material, size: int) -> dict[str, Any]:
     asked = [(content_words(text, MAX_WORDS), vector.astype("<f4").tobytes()) for text, vector in material.queries]
     texts = [(text, each) for (text, _), each in zip(material.queries, asked, strict=True)]
     result: dict[str, Any] = {}
-    scopes = [Scope(chat=chat_id(LOCAL_USER, f"chat{chat}"), first_seq=1, end_seq=size + 1) for chat in chats]
+    scopes = [ChatScope(chat=chat_id(LOCAL_USER, f"chat{chat}"), first_seq=1, end_seq=size + 1) for chat in chats]
     vectors_of = {text: vector for text, (_, vector) in texts}
     recalls = list(zip(vectors_of, scopes, strict=True))
 
@@ -279,7 +279,7 @@ def measure(path: Path, material: Material, size: int) -> dict[str, Any]:
         result[f"{name}, chats in turn"] = percentiles(trio.run(recall_all, path, read, recalls, before))
     recalled = []
     for (words, vector), scope, true in zip(asked, scopes, inside, strict=True):
-        near = search_lists(connection, vector, words, (), scope, DEPTH, seconds=60.0).neighbours
+        near = search_chat(connection, vector, words, (), scope, DEPTH, seconds=60.0).neighbours
         recalled.append(len({each.rowid for each in near[:20]} & true) / len(true))
     result["auto_rag"]["recall@20"] = round(statistics.mean(recalled), 4)
     since, until = (iso(START + part * size * SECONDS_APART) for part in (0.6, 0.9))
@@ -318,7 +318,7 @@ async def pages(path: Path, material: Material) -> dict[str, float]:
     spent = []
     async with open_readers(path, 1) as readers:
         search = MemorySearch(
-            readers, ReadyEmbedder(lambda text: material.reading(text, known[text]), 0.0, clock), clock
+            readers, OfflineEmbedder(lambda text: material.reading(text, known[text]), 0.0, clock), clock
         )
         for text in known:
             begin = time.perf_counter()
@@ -339,7 +339,7 @@ def waiting(seconds: float) -> Callable[[str], Awaitable[object]]:
 async def recall_all(
     path: Path,
     read: Callable[[str], Reading],
-    asked: Sequence[tuple[str, Scope]],
+    asked: Sequence[tuple[str, ChatScope]],
     before: Callable[[str], Awaitable[object]],
 ) -> list[Spent]:
     """What recall adds to the embedding of the question before each reply.
@@ -364,7 +364,7 @@ async def recall_all(
     return spent
 
 
-class KnownQueries(ReadyEmbedder):
+class KnownQueries(OfflineEmbedder):
     """Gives a known vector after something else; the search by words goes on meanwhile."""
 
     def __init__(

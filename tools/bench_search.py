@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor.clock import SystemClock
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
-from klaw.memory.embed.offline import ReadyEmbedder
+from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_search_words
-from klaw.memory.recall.rank import reciprocal_rank_fusion
+from klaw.memory.recall.ranker import reciprocal_rank_fusion
 from klaw.memory.search.search import DEPTH, MemorySearch
 from klaw.store.engine.database import Readers
 from klaw.store.search import vector_writes as stored_vectors
@@ -85,7 +85,7 @@ def questions(path: Path, conversation: dict[str, Any], model: CachedModel) -> l
 async def measure(readers: Readers, asked: Sequence[Asked], random_cosine: float) -> dict[str, Any]:
     vectors = {each.text: each.vector for each in asked}
     search = MemorySearch(
-        readers, ReadyEmbedder(lambda text: Reading(vectors[text]), random_cosine, SystemClock()), SystemClock()
+        readers, OfflineEmbedder(lambda text: Reading(vectors[text]), random_cosine, SystemClock()), SystemClock()
     )
     filters = HistoryFilters(user=LOCAL_USER)
     ids: Mapping[int, str] = dict(await readers.run(lambda c: list(c.execute("SELECT rowid, id FROM messages"))))

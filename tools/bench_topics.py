@@ -46,7 +46,7 @@ from klaw.domain.search import NOTHING
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.offline import ReadyEmbedder
+from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_query
@@ -57,7 +57,7 @@ from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.engine.tokenizer import stem, words
 from klaw.store.kinds import messages, topics
 from klaw.store.search import vector_writes as stored_vectors
-from klaw.store.search.candidates import Scope
+from klaw.store.search.chat_search import ChatScope
 from klaw.store.search.topic_search import TopicFilters
 from klaw.store.store import Store
 from tests.support.scripted import Scripted, TestClock, archiving, client, lines_of, one_topic, split_answer
@@ -70,7 +70,7 @@ SUMMARY_WORDS = 40
 _SESSION = re.compile(r"D(\d+):")
 
 
-class BackgroundEmbedder(ReadyEmbedder):
+class BackgroundEmbedder(OfflineEmbedder):
     """Also makes passages."""
 
     def __init__(self, model: CachedModel) -> None:
@@ -228,7 +228,7 @@ def _pack(own: Sequence[Any], query: str) -> list[Any]:
 class Prompts:
     """Puts prompts together as turns do, with an empty window: all that was said is long ago."""
 
-    def __init__(self, store: Store, embedder: Embedder, clock: TestClock, scope: Scope) -> None:
+    def __init__(self, store: Store, embedder: Embedder, clock: TestClock, scope: ChatScope) -> None:
         config = AutoRagConfig(time_budget_ms=60_000)
         metrics = TopicMetrics(Metrics())
         self._recall = Recall(store.readers, embedder, config, clock)

@@ -17,7 +17,7 @@ from klaw.doctor import judge
 from klaw.doctor.judge import Level
 from klaw.domain.person import normal_name
 from klaw.store.engine import connect, meta
-from klaw.store.forget import applying
+from klaw.store.forget import execute
 from klaw.store.kinds import inventory, soundness
 from klaw.store.rebuild.logcheck import lacking, read_logs
 from klaw.store.search import coverage
@@ -68,7 +68,7 @@ def check_database(data: Path) -> list[str]:
                 raise
             if found:
                 wrong.append(f"{name} ({found})")
-        if waiting := applying.pending(connection):
+        if waiting := execute.pending(connection):
             wrong.append(f"{len(waiting)} forgettings are not finished")
 
     file = data / "klaw.db"

@@ -30,7 +30,7 @@ from klaw.config.memory import AutoRagConfig
 from klaw.config.paths import Paths
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.recall.ranker import FEATURES
+from klaw.memory.recall.message_features import MESSAGES
 from klaw.memory.recall.recall import Recall
 from klaw.store.search import vector_writes as stored_vectors
 from tests.support.stores import running_store
@@ -84,7 +84,7 @@ def _ids(connection: Any, chat: str) -> list[tuple[int, str]]:
     return list(connection.execute("SELECT rowid, id FROM messages WHERE chat_id = ?", (chat,)))
 
 
-def fit(groups: Sequence[Group], l2: float, names: Sequence[str] = FEATURES) -> dict[str, float]:
+def fit(groups: Sequence[Group], l2: float, names: Sequence[str] = MESSAGES.names) -> dict[str, float]:
     """The weights that make the evidence likeliest, by the names of the features."""
     most = max(len(group.evidence) for group in groups)
     features = np.zeros((len(groups), most, len(names)))

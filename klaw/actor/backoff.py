@@ -1,4 +1,4 @@
-"""How long to wait before something that failed is tried again. Pure; times are of a clock that never goes back."""
+"""How long to wait before something that failed is tried again. Pure; times are those of a monotonic clock."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar

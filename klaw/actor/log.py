@@ -44,10 +44,10 @@ FIELDS = frozenset(
 EASY = frozenset({"client_disconnected", "client_gone", "client_too_slow", "request_refused"})
 """Events that a stranger can cause without effort, so that they could fill the disk."""
 FLOOD_LINES, FLOOD_S = 20, 10.0
-"""Of each of them so many lines are written in this time; the next one's ``count`` says how many were left out."""
+"""At most so many lines of one event are written in this time; the next one's ``count`` says how many were left out."""
 
 PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3}
-"""Of syslog, which the journal takes from the beginning of a line: ``<3>``."""
+"""Syslog priorities, which the journal takes from the beginning of a line: ``<3>``."""
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -81,16 +81,12 @@ def _mark(chat: str) -> str:
 
 
 class Floods:
-    """Structlog processor that drops ``EASY`` events when there are too many.
-
-    Args:
-        monotonic: seconds of a clock that only goes forward.
-    """
+    """Structlog processor that drops ``EASY`` events when there are too many."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._written: dict[str, tuple[float, int, int]] = {}
-        """Of each event since when, how many lines, and how many were left out."""
+        """For each event: since when, how many lines, and how many were left out."""
 
     def __call__(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         name, now = event["event"], self._monotonic()

@@ -103,7 +103,6 @@ class Mailbox(Generic[M]):
     """A bounded first-in first-out queue with one consumer.
 
     Args:
-        name: the actor's name, used in error messages.
         capacity: how many messages may wait; more make ``tell`` answer False and ``post`` wait.
     """
 
@@ -123,11 +122,8 @@ class Mailbox(Generic[M]):
     # -- senders ---------------------------------------------------------------------------------------------------
 
     def tell(self, message: M) -> bool:
-        """Put a message without waiting. False (and counted as dropped) when the mailbox is full.
-
-        Raises:
-            ActorStopped: the mailbox is closed.
-        """
+        """Put a message without waiting. False (and counted as dropped) when the mailbox is full. Raises ActorStopped:
+        the mailbox is closed."""
         self._refuse_if_closed()
         if self._at_once is not None and not self._queue and self._at_once(message):
             self._counts.handled += 1
@@ -188,8 +184,8 @@ class Mailbox(Generic[M]):
         """Take the next message; the one taken before counts as handled.
 
         Args:
-            at_once: handles what is told while this waits, in the turn of who tells it, if that needs no waiting and so
-                the actor need not be woken: returns whether it did. It does not raise.
+            at_once: handles a message while this waits, in the sender's task, without waking the actor; returns
+                whether it did. It neither waits nor raises.
 
         Raises:
             trio.EndOfChannel: closed and empty.
@@ -299,11 +295,7 @@ class Mailbox(Generic[M]):
 
 @contextmanager
 def answer_within(seconds: float, name: str) -> Iterator[None]:
-    """Bound an ``ask`` in time.
-
-    Raises:
-        ActorTooSlow: the body did not end in ``seconds``.
-    """
+    """Bound an ``ask`` in time. Raises ActorTooSlow: the body did not end in ``seconds``."""
     with trio.move_on_after(seconds) as scope:
         yield
     if scope.cancelled_caught:

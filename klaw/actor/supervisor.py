@@ -21,7 +21,7 @@ from klaw.actor.mailbox import Mailbox, MailboxReport
 from klaw.errors import ActorStopped, CannotListen, ConfigError
 
 
-class State(enum.StrEnum):
+class ActorState(enum.StrEnum):
     """Life cycle of a supervised actor."""
 
     STARTING = "starting"
@@ -40,7 +40,7 @@ class ActorReport:
 
     name: str
     parent: str | None
-    state: State
+    state: ActorState
     since: float
     activity: str
     activity_since: float
@@ -55,14 +55,14 @@ class Vitals:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.state = State.STARTING
+        self.state = ActorState.STARTING
         self.since = clock.now()
         self.activity = "starting"
         self.activity_since = self.since
         self.restarts = 0
         self.last_error: str | None = None
 
-    def enter(self, state: State) -> None:
+    def enter(self, state: ActorState) -> None:
         self.state = state
         self.since = self._clock.now()
         self.doing(state.value)
@@ -90,13 +90,13 @@ class Restart(enum.Enum):
     """End the process with an error."""
 
 
-class Started(Protocol):
+class TaskStarted(Protocol):
     """Passed to an actor's ``run`` as ``task_status``; called last, after every step of the start that can fail."""
 
     def started(self, value: object = None) -> None: ...
 
 
-Run = Callable[[Vitals, Started], Awaitable[None]]
+Run = Callable[[Vitals, TaskStarted], Awaitable[None]]
 """An actor's main coroutine: ends when its mailbox is closed and empty; raises when it crashes."""
 
 
@@ -133,7 +133,7 @@ class _Entry:
     def started(self, value: object = None) -> None:
         del value
         if not self.stopping.is_set():
-            self.vitals.enter(State.RUNNING)
+            self.vitals.enter(ActorState.RUNNING)
         self.settled.set()
 
 
@@ -167,7 +167,7 @@ class Supervisor:
         if entry is None:
             return True
         entry.stopping.set()
-        entry.vitals.enter(State.STOPPING)
+        entry.vitals.enter(ActorState.STOPPING)
         if entry.spec.mailbox is None:
             entry.scope.cancel(reason=reason)
         else:
@@ -189,7 +189,7 @@ class Supervisor:
     def alive(self, name: str) -> bool:
         return name in self._entries
 
-    def state(self, name: str) -> State | None:
+    def state(self, name: str) -> ActorState | None:
         entry = self._entries.get(name)
         return entry.vitals.state if entry else None
 
@@ -219,7 +219,7 @@ class Supervisor:
                 while await self._incarnation(entry):
                     await self._pause(entry)
         finally:
-            entry.vitals.enter(State.STOPPED)
+            entry.vitals.enter(ActorState.STOPPED)
             self._fail_waiters(entry, "stopped")
             if entry.spec.mailbox is not None:
                 entry.spec.mailbox.close("stopped")
@@ -257,7 +257,7 @@ class Supervisor:
         entry.crashes = [when for when in entry.crashes if now - when < WINDOW_S] + [now]
         mailbox = entry.spec.mailbox
         if len(entry.crashes) > MAX_RESTARTS:
-            entry.vitals.enter(State.FAILED)
+            entry.vitals.enter(ActorState.FAILED)
             log.error("actor_failed", actor=entry.spec.name, crashes=len(entry.crashes), retry_s=RETRY_FAILED_S)
             entry.settled.set()
             if mailbox is not None:
@@ -268,14 +268,14 @@ class Supervisor:
             if mailbox is not None and not entry.stopping.is_set():
                 mailbox.reopen()
         else:
-            entry.vitals.enter(State.BACKOFF)
+            entry.vitals.enter(ActorState.BACKOFF)
             entry.settled.set()
             await self._sleep(entry, BACKOFF.pause_s(len(entry.crashes)))
         if entry.stopping.is_set():
             entry.scope.cancel(reason="stopped while it was not running")
             await trio.lowlevel.checkpoint()
         entry.vitals.restarts += 1
-        entry.vitals.enter(State.STARTING)
+        entry.vitals.enter(ActorState.STARTING)
 
     async def _sleep(self, entry: _Entry, seconds: float) -> None:
         """Sleep, but wake for a stop."""

@@ -26,8 +26,6 @@ class Threads:
         """Run a blocking function in a thread.
 
         Args:
-            function: what to run.
-            args: its arguments.
             abandon: on cancellation leave the thread behind; only for functions without side effects.
 
         Cancellation: waits for the function unless ``abandon``.
@@ -48,10 +46,6 @@ _INPUT = Threads("input", 2)
 
 async def read_input(size: int, function: Callable[[*Args], T], *args: *Args) -> T:
     """What a function makes of input from outside: parsing, checks, decoding. It must change nothing.
-
-    Args:
-        size: of the input in bytes.
-        function, args: what is run.
 
     Cancellation: as ``Threads.run`` with ``abandon``.
     """

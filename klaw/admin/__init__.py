@@ -1,1 +1,1 @@
-"""For whoever runs the server: the admin socket with its commands, and systemd's notifications."""
+"""For the operator: the admin socket, and systemd's notifications."""

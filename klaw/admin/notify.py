@@ -13,7 +13,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 
 ACTOR_NAME = "systemd.watchdog"
 CHECK_S = 5.0
@@ -101,7 +101,7 @@ def spec(notifier: Notifier, interval_s: float, checks: Sequence[LifeCheck]) -> 
 
 
 async def run(
-    vitals: Vitals, task_status: Started, *, notifier: Notifier, interval_s: float, checks: Sequence[LifeCheck]
+    vitals: Vitals, task_status: TaskStarted, *, notifier: Notifier, interval_s: float, checks: Sequence[LifeCheck]
 ) -> None:
     """Feed the watchdog every ``interval_s`` seconds while all checks pass. Runs until cancelled.
 

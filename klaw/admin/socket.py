@@ -20,7 +20,7 @@ import trio
 
 from klaw import __version__
 from klaw.actor.failure import error_class, where
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.config.paths import ensure_private_dir
 from klaw.errors import KlawError
 from klaw.gateway.handshake import respond
@@ -51,7 +51,7 @@ def spec(path: Path, serve: Serve, uids: frozenset[int] | None = None) -> ActorS
 
 
 async def run(
-    vitals: Vitals, task_status: Started, *, path: Path, serve: Serve, uids: frozenset[int] | None = None
+    vitals: Vitals, task_status: TaskStarted, *, path: Path, serve: Serve, uids: frozenset[int] | None = None
 ) -> None:
     """Serve until cancelled. The socket's file is removed in the end.
 

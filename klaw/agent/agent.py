@@ -1,5 +1,4 @@
-"""What turns of chats and runs of tasks work with, and how both record tool calls: store each message at once, tell who
-watches, keep the account."""
+"""The parts that turns of chats and runs of tasks share, and the recorder of their tool calls."""
 
 import io
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,31 +26,26 @@ from klaw.toolbox.tools import Tools
 
 @attrs.frozen(kw_only=True)
 class Agent:
-    """See the module."""
-
     core: Core
     llm: Llm
     memory: Memory
     tools: Tools
-    """Those of all models that can use them."""
+    """For all models that can use tools."""
     workspace: Workspace
     composer: Composer
     dialogue: Dialogue
-    """What chats that are bound to knowledge bases are answered from."""
+    """Answers chats that are linked to knowledge bases."""
 
     async def keep_pictures(self, user: UserId, pictures: Sequence[bytes]) -> tuple[list[Named], list[str]]:
-        """Keep the pictures of an answer, so that its message can refer to them.
-
-        Returns:
-            Those that were kept; and for each other one a line that says why not.
-        """
+        """Keep the pictures of an answer, so that its message can refer to them. Returns those that were kept, and a
+        line for each other one that says why not."""
         kept: list[Named] = []
         problems: list[str] = []
         left = self.core.attachments.limits.max_message_bytes
         for number, data in enumerate(pictures, start=1):
             kind = sniff(data[:HEAD_BYTES])
             if kind not in PICTURES or len(data) > left:
-                why = "it is too large" if kind in PICTURES else "it is none that can be shown"
+                why = "it is too large" if kind in PICTURES else "its format cannot be shown"
                 problems.append(f"(A picture was not kept: {why}.)")
                 continue
             name = f"picture-{number}.{kind.rpartition('/')[2]}"
@@ -66,20 +60,17 @@ class Agent:
 
 
 @attrs.define(kw_only=True)
-class Recorder:
-    """Implements ``conversation.Hooks``."""
-
+class ToolCallRecorder:
     store: Callable[[Role, Kind, str, dict[str, Any]], Awaitable[None]]
     """Stores a message: role, type, text, metadata."""
     tell: Callable[[ToolCall, str, str], None] = lambda _call, _state, _what: None
-    """Tells who watches: the call, its state, and what it is about in short."""
+    """Reports a call to those who watch: the call, its state, its arguments in short."""
     count: int = 0
     calls: list[dict[str, Any]] = attrs.Factory(list)
     """For the receipt: name, round, and once it ended its state, length and time; no arguments and no results."""
     _by_id: dict[str, dict[str, Any]] = attrs.Factory(dict)
 
     async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
-        """See ``Hooks.called``."""
         own = [prepared.call for prepared in calls]
         told = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
         kept = {ECHO: attrs.asdict(echo)} if echo is not None else {}
@@ -90,11 +81,10 @@ class Recorder:
             self.calls.append(account)
 
     def started(self, call: PreparedCall) -> None:
-        """See ``Hooks.started``."""
         self.tell(call.call, "started", in_short(call.arguments))
 
     async def ended(self, result: CallResult) -> None:
-        """See ``Hooks.ended``. The origin of the text is kept where the role does not say it: the web."""
+        """The origin of the text is kept where the role does not show it: the web."""
         call, state = result.call, "failed" if result.failed else "done"
         self._by_id[call.id] |= {"state": state, "chars": result.chars, "duration_ms": round(result.duration_ms, 1)}
         metadata: dict[str, Any] = {"call": call.id, "name": call.name, "error": result.failed}
@@ -104,11 +94,7 @@ class Recorder:
         self.tell(call, state, "")
 
     def describe(self, offered: int, earlier: int) -> dict[str, Any]:
-        """The part of the receipt that is about tools.
-
-        Args:
-            offered: how many tools the model was offered.
-            earlier: rounds of an interrupted turn that this one went on with.
-        """
+        """The receipt's part about tools. ``offered``: how many the model had; ``earlier``: rounds of an interrupted
+        turn that this one continued."""
         told: dict[str, Any] = {"offered": offered, "rounds": self.count, "calls": self.calls}
         return {**told, "earlier_rounds": earlier} if earlier else told

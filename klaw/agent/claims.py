@@ -1,7 +1,7 @@
 """The save-claim guard: does an answer say that something was saved, remembered or scheduled just now? Pure.
 
-Asked only about a turn in which nothing was. A false alarm makes Klaw contradict a right answer, so in doubt it is
-none: no claim is found in questions, negations, conditions, offers and promises, in what somebody else said (quotes,
+Asked only about a turn in which nothing was. A false alarm makes Klaw contradict a right answer, so in doubt there is
+no claim: none is found in questions, negations, conditions, offers and promises, in what somebody else said (quotes,
 code), and in what was saved some time ago. English and Russian, by patterns: a model's judgement would cost a call for
 each answer.
 """
@@ -21,12 +21,12 @@ HINT = (
     "[Klaw: you say that you saved, remembered or scheduled something, but in this turn no tool has done so. If it is"
     " to be kept, call the tool for it now. If not, answer again without saying so.]"
 )
-"""What the model is told once. Not stored."""
+"""Sent to the model once, and not stored."""
 _NOTE = "(Nothing was saved.)"
 _NOTE_RU = "(Ничего не было сохранено.)"
 
 MAX_CHARACTERS = 20_000
-"""Of a longer answer only the beginning and the end are read."""
+"""Only the beginning and the end of a longer answer are read."""
 
 log = structlog.get_logger("klaw.turn")
 
@@ -49,18 +49,14 @@ def resumed_trail(unfinished: Iterable[Message], toolbox: Toolbox) -> Trail:
 
 @attrs.define
 class Claims:
-    """The save-claim guard of one turn.
-
-    Args:
-        trail: of its tools.
-    """
+    """The save-claim guard of one turn; ``trail`` says what its tools did."""
 
     trail: Trail
     account: Literal["corrected", "noted"] | None = None
     """For the receipt: an answer claimed a write that was not there, and was made again, or got a note."""
 
     def object_to(self, answer: str) -> str | None:
-        """What the model is told of an answer, which it may then make good by a tool; None: it may stand."""
+        """An objection that lets the model make good on its answer by calling a tool; None for an answer that may stand."""
         if self.trail.wrote or not claims_saving(answer):
             return None
         self.account = "corrected"

@@ -34,20 +34,20 @@ log = structlog.get_logger("klaw.turn")
 
 BAD_REQUEST = frozenset({400, 413, 415, 422})
 MAX_PICTURES = 8
-"""That tools bring in one conversation and the model is given."""
+"""The most pictures from tools that one conversation shows to the model."""
 PICTURES_OF = "[Klaw: the pictures of the result of {name}]"
 MAX_BAD_CALLS = 2
 BAD_CALL = (
     "[Klaw: you meant to call a tool, but the call could not be read. Call it again, with its arguments as one JSON"
     " object, or answer without it.]"
 )
-"""What the model is told of such a call. Not stored."""
+"""The reply to such a call. Not stored."""
 LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 """Stands behind the last result of the request that must be answered without tools. Not stored."""
 
 
 class Hooks(Protocol):
-    """What the caller does as the conversation goes on. What they raise ends it."""
+    """What the caller does as the conversation goes on. An exception of a hook ends it."""
 
     async def called(self, text: str, calls: tuple[PreparedCall, ...], echo: Echo | None) -> None:
         """The model said ``text`` and wants ``calls``; ``echo`` goes back to it. Store the message: the tools run when
@@ -64,8 +64,8 @@ class Hooks(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class Call:
-    """One call of a model that may be made."""
+class ModelCall:
+    """A call of a model that the limits allow."""
 
     answer_tokens: int
     """The longest answer that is within all limits."""
@@ -81,31 +81,23 @@ class Host(Protocol):
         prove too long."""
         ...
 
-    def call(self, estimated: int, most: int) -> AbstractAsyncContextManager[Call]:
-        """What is held while the model is asked: an LLM slot, a share of a limit.
-
-        Args:
-            estimated: tokens of the request.
-            most: longest answer without limits.
-        """
+    def call(self, estimated: int, most: int) -> AbstractAsyncContextManager[ModelCall]:
+        """What is held while the model is asked, for a request of ``estimated`` tokens: an LLM slot, a share of a
+        limit. ``most`` is the longest answer without limits."""
         ...
 
     def heard(self, delta: Delta) -> None:
-        """The model says a piece of its answer. Must not raise."""
+        """A piece of the model's answer arrived. Must not raise."""
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Prompt:
-    """What a conversation begins with.
-
-    Args:
-        messages: of the first request.
-        max_tokens: estimated tokens that the messages of any request may take; results of tools are shortened to it.
-    """
+    """The messages of the first request."""
 
     messages: tuple[ChatMessage, ...]
     max_tokens: int
+    """Estimated tokens that the messages of any request may take; results of tools are shortened to it."""
 
 
 class Ending(enum.StrEnum):
@@ -120,7 +112,7 @@ class Ending(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Outcome:
+class ConversationOutcome:
     """How a conversation ended.
 
     Args:
@@ -146,7 +138,7 @@ class Outcome:
 
 @attrs.define(kw_only=True)
 class Conversation:
-    """One turn's, or one run's.
+    """The conversation of one turn, or of one run.
 
     Args:
         route: who is asked; ``meter`` counts what it costs.
@@ -180,7 +172,7 @@ class Conversation:
     _rounds: int = attrs.field(init=False, default=0)
     _llm_calls: int = attrs.field(init=False, default=0)
     _pictures: int = attrs.field(init=False, default=0)
-    """That tools brought."""
+    """How many pictures tools brought."""
     _bad_calls: int = attrs.field(init=False, default=0)
     """How often what should have been a call could not be read."""
     _spent: int = attrs.field(init=False, default=0)
@@ -195,11 +187,8 @@ class Conversation:
         """What one answer may take."""
         return min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
 
-    async def run(self) -> Outcome:
-        """Ask the model until it answers without calling tools.
-
-        Raises ProviderError. Then, and when it is cancelled, what the hooks stored stays.
-        """
+    async def run(self) -> ConversationOutcome:
+        """Ask the model until it answers without calling tools. Raises ProviderError; what the hooks stored stays."""
         self._prompt = await self._begin(self.route)
         self._ids = {call.id for message in self._prompt.messages for call in message.tool_calls}
         while True:
@@ -328,7 +317,6 @@ class Conversation:
         return completion
 
     async def _carry_out(self, completion: Completion) -> None:
-        """One round of tool calls."""
         calls = prepare(completion.tool_calls, taken=self._ids, new_id=self.agent.core.new_id, most=MAX_CALLS)
         by_id = {prepared.call.id: prepared for prepared in calls}
         self._ids |= by_id.keys()
@@ -349,8 +337,8 @@ class Conversation:
                 told = PICTURES_OF.format(name=result.call.name)
                 self._tail.append(ChatMessage(role="user", content=told, images=pictures))
 
-    def _outcome(self, text: str, ending: Ending) -> Outcome:
-        return Outcome(
+    def _outcome(self, text: str, ending: Ending) -> ConversationOutcome:
+        return ConversationOutcome(
             text=text,
             ending=ending,
             rounds=self._rounds,

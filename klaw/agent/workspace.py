@@ -29,7 +29,7 @@ from klaw.toolbox.builtin.skills import Catalogue
 
 CORE_MEMORY_FILE = core_memory.FILE
 MAX_FILE_BYTES = 256 * 1024
-"""A larger file is no prompt; it is left out."""
+"""A larger file is left out."""
 READ_S = 15.0
 """A disk that has not answered by then is not waited for."""
 
@@ -40,7 +40,7 @@ log = structlog.get_logger("klaw.workspace")
 
 
 @attrs.frozen(kw_only=True)
-class Fixed:
+class PromptTexts:
     """The texts that stand at the beginning of every context."""
 
     system_prompt: str
@@ -58,13 +58,13 @@ class Workspace:
     skills: Catalogue | None = None
     """What the skill tools offer; a turn that offers tools refreshes it."""
     threads: Threads = attrs.Factory(lambda: Threads("prompt files", 2))
-    """Their own: a disk that does not answer must not hold back anything else."""
-    _last: dict[UserId, Fixed] = attrs.Factory(dict)
+    """A disk that does not answer holds back nothing else."""
+    _last: dict[UserId, PromptTexts] = attrs.Factory(dict)
     _cache: dict[tuple[Path, str], tuple[Stamp, str]] = attrs.Factory(dict)
 
-    async def fetch(self, user: UserId) -> Fixed:
-        """``read`` in a thread; what was read last, when the disk does not answer."""
-        last = self._last.get(user) or Fixed(system_prompt=prompt("default"), core_memory="", problems=())
+    async def fetch(self, user: UserId) -> PromptTexts:
+        """``read`` in a thread, or what was read last if the disk does not answer."""
+        last = self._last.get(user) or PromptTexts(system_prompt=prompt("default"), core_memory="", problems=())
         silent = attrs.evolve(last, problems=(*last.problems, "the workspace does not answer: its files may be older"))
         return await self.within(silent, self.read, user)
 
@@ -74,20 +74,15 @@ class Workspace:
             await self.within(self.skills.known, self.skills.refresh)
 
     async def within(self, otherwise: T, function: Callable[[*Args], T], *args: *Args) -> T:
-        """Run a function that reads in the workspace in a thread, for at most ``READ_S``; then give ``otherwise``.
-
-        Cancellation: a thread that still reads is left behind.
-        """
+        """Run a function that reads in the workspace in a thread, for at most ``READ_S``; then give ``otherwise``. A
+        cancelled thread is left behind."""
         with trio.move_on_after(READ_S):
             return await self.threads.run(function, *args, abandon=True)
         log.warning("workspace_does_not_answer", seconds=READ_S)
         return otherwise
 
-    def read(self, user: UserId) -> Fixed:
-        """Read the files for a user: the agent's own, and of USER.md and core memory only this user's.
-
-        Blocks; run it in a thread.
-        """
+    def read(self, user: UserId) -> PromptTexts:
+        """Read the agent's own files, and USER.md and core memory of one user. Blocks."""
         problems: list[str] = []
         if self.skills is not None:
             found_wrong = self.skills.known.problems
@@ -95,7 +90,7 @@ class Workspace:
         names = [*AGENT_FILES, below_of_user(user, USER_FILE)]
         texts = [self._text(self.folder, name, problems) for name in names]
         found = "\n\n".join(text.strip() for text in texts if text.strip())
-        self._last[user] = fixed = Fixed(
+        self._last[user] = fixed = PromptTexts(
             system_prompt=found or prompt("default"),
             core_memory=self._core_memory(below_of_user(user, CORE_MEMORY_FILE), problems),
             problems=tuple(problems),

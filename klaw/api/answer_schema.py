@@ -33,7 +33,6 @@ def schema_of_answer(kind: Any, named: dict[str, Schema], *, written: bool = Fal
     ``Literal``, an enum of texts, a ``NewType``, a union of these, or ``Any``.
 
     Args:
-        kind: the type.
         named: gets the schemas of the classes, to which ``$ref`` points, by their names.
         written: attrs classes are as their converter writes them: with the names outside, and what has a default may
             be left out.

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from klaw.actor.failure import error_class, let_go, where
 from klaw.api import files, login, mcp, messages, metrics, ollama, openai, openapi, page, rags, rest
 from klaw.api.problems import of_error, problem
-from klaw.api.request_auth import Api, TooFast, connection_of
+from klaw.api.request_auth import Api, connection_of, refuse_too_fast
 from klaw.errors import HttpRefusal
 from klaw.gateway.origin_check import written
 
@@ -99,14 +99,6 @@ async def _refused(request: Request, error: Exception) -> Response:
     return response
 
 
-class _TwoLengths(HttpRefusal):
-    """A request whose end a proxy before Klaw may see elsewhere, and behind it a request of somebody else (RFC 9112,
-    section 6.1)."""
-
-    def __init__(self) -> None:
-        super().__init__(400, "a request has Content-Length or Transfer-Encoding, not both")
-
-
 class _Outermost:
     """Limits a connection's requests, makes problems of errors, adds headers to every answer.
 
@@ -147,10 +139,6 @@ class _Outermost:
             log.info("client_gone")
         except Exception as error:  # noqa: BLE001  the boundary where every error becomes an answer
             response = of_error(error)
-            if isinstance(error, TooFast):
-                response.headers["retry-after"] = str(error.wait_s)
-            if isinstance(error, _TwoLengths):
-                response.headers["connection"] = "close"
             if begun:
                 log.error("response_broken_off", error=error_class(error), where=where(error))
                 raise ConnectionAbortedError from None
@@ -161,10 +149,10 @@ class _Outermost:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
-            raise _TwoLengths
-        wait_s = connection_of(Request(scope)).pace.take(trio.current_time())
-        if wait_s > 0:
-            raise TooFast(wait_s)
+            # A proxy before Klaw may see its end elsewhere, and behind it a request of somebody else (RFC 9112, 6.1).
+            text = "a request has Content-Length or Transfer-Encoding, not both"
+            raise HttpRefusal(400, text, {"Connection": "close"})
+        refuse_too_fast(connection_of(Request(scope)).pace.take(trio.current_time()))
         await self._app(scope, receive, send)
 
 

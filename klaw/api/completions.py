@@ -88,7 +88,7 @@ class Exchange:
     away."""
     headers: dict[str, str] = attrs.Factory(dict)
     finish_reason: str = "stop"
-    """Of the answer: ``stop``, ``length`` or ``content_filter``."""
+    """Why the answer ended: ``stop``, ``length`` or ``content_filter``."""
     _answer: str | None = None
     """The text, if what came in pieces was not all of it."""
 
@@ -101,7 +101,7 @@ class Exchange:
         messages: list[TranscriptMessage],
         named: str | None = None,
     ) -> "Exchange":
-        """Of a request. ``named``: what its body says of the chat. Raises BadValue, HttpRefusal."""
+        """Read a request. ``named``: the chat that its body names. Raises BadValue, HttpRefusal."""
         most = api.services.config.http.max_body_bytes  # a longer body is longer by its pictures
         transcript = read_transcript(messages, store=headers.get(STORE, "").strip().lower() != "false")
         if (

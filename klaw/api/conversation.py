@@ -39,7 +39,7 @@ class AnswerOutcome:
     turn: str | None = None
     answer: Message | None = None
     code: str | None = None
-    """Of a failure."""
+    """Error code of a failed turn."""
     text: str | None = None
 
 

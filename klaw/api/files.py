@@ -29,7 +29,7 @@ from klaw.wire.files import FileOfMessage
 SLOWEST = 4_096
 """Bytes a second that a body must bring on average, or after ``BODY_S`` it is given up."""
 PIECE_BYTES = 65_536
-"""Of a file that are read and sent at once."""
+"""Bytes of a file that are read and sent at once."""
 
 
 @attrs.frozen(kw_only=True)

@@ -21,7 +21,7 @@ from klaw.gateway import tokens
 from klaw.gateway.origin_check import COOKIE, check_origin, session_of
 
 MAX_LOGIN_BYTES = 2_048
-"""Of its body, which anybody may send: reading JSON takes a third of a second for each megabyte."""
+"""Longest body of a login, which anybody may send: reading JSON takes a third of a second for each megabyte."""
 _DAY_S = 86_400.0
 
 

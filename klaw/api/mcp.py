@@ -25,7 +25,7 @@ from klaw.operations.perform import perform, read
 
 PATH = "/mcp"
 MAX_BYTES = 65_536
-"""Of a request: more than the arguments of any tool have. The SDK reads it on the event loop, and without bounds."""
+"""Longest request, more than the arguments of any tool need: the SDK reads it on the event loop, without bounds."""
 VERSION_HEADER = "MCP-Protocol-Version"
 WITH_BATCHES = "2025-03-26"
 """The version that has batches; clients of it do not send the header yet."""

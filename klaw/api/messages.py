@@ -49,7 +49,7 @@ class TurnFailure(TypedDict):
 
 
 class SendAnswer(TypedDict):
-    """All but ``message`` only where the answer was waited for, ``error`` where there is none."""
+    """All but ``message`` only where the answer was waited for; ``error`` if there is no answer."""
 
     message: StoredMessage
     status: NotRequired[str]
@@ -59,7 +59,7 @@ class SendAnswer(TypedDict):
 
 
 def routes(api: Api) -> list[Route]:
-    """Of one chat's messages."""
+    """The route that sends a message."""
 
     async def send(request: Request) -> Response:
         user, services = api.grant(request).user, api.services

@@ -74,14 +74,14 @@ def status_of(code: str) -> int:
 def of_error(error: Exception) -> JSONResponse:
     """The problem that an exception means; what is not expected is logged (class and place only) and ``internal``."""
     match error:
-        case HttpRefusal(status=status):
-            headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(status)
-            return problem(status, _code(status), str(error), headers=headers)
+        case HttpRefusal(status=status, headers=headers):
+            more = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+            return problem(status, _code(status), str(error), headers={**headers, **more})
         case HTTPException(status_code=status, detail=detail):
             return problem(status, _code(status), detail, headers=error.headers)
     told = refusal_of(error)
-    headers = {"Retry-After": str(told.wait_s)} if told.wait_s is not None else None
-    return problem(status_of(told.code), told.code, told.text, told.problems, headers)
+    wait = {"Retry-After": str(told.wait_s)} if told.wait_s is not None else None
+    return problem(status_of(told.code), told.code, told.text, told.problems, wait)
 
 
 def _code(status: int) -> str:

@@ -17,7 +17,7 @@ from klaw.core import Core
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import HttpRefusal
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
-from klaw.gateway.services import HttpConnection, Services
+from klaw.gateway.services import GatewayConnection, Services
 from klaw.gateway.tokens import Grant
 from klaw.json_input import MOST_VALUES, read_json
 from klaw.operations.handler import OPERATOR, Caller, Parts
@@ -32,12 +32,11 @@ BODY_S = 60.0
 """A body must have come within this time."""
 
 
-class TooFast(HttpRefusal):
-    """More than may be asked in this time."""
-
-    def __init__(self, wait_s: float) -> None:
-        self.wait_s = math.ceil(wait_s)
-        super().__init__(429, f"too many requests: ask again in {self.wait_s} s")
+def refuse_too_fast(wait_s: float) -> None:
+    """Raises HttpRefusal, unless there is nothing to wait for."""
+    if wait_s > 0:
+        wait_s = math.ceil(wait_s)
+        raise HttpRefusal(429, f"too many requests: ask again in {wait_s} s", {"Retry-After": str(wait_s)})
 
 
 @attrs.frozen(kw_only=True)
@@ -47,26 +46,24 @@ class Api:
     core: Core
     services: Services
     parts: Parts
-    """Of the server, for operations."""
     placing: dict[UserId, trio.Lock] = attrs.field(factory=partial(defaultdict, trio.Lock), init=False)
-    """Of each user: who finds the chat of a transcript stores its question there before the next one looks."""
+    """By user: a request that finds the chat of a transcript stores its question before the next one looks."""
 
     def grant(self, request: Request, *, body_counts: bool = True) -> Grant:
         """Who asks.
 
         Args:
-            request: what is asked.
             body_counts: whether the whole body is taken from what the user may send before it has come.
 
         Raises:
-            HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections of the user.
-            TooFast
+            HttpRefusal: nobody who may; the origin or the host is not allowed; too many connections of the user, or
+                too much was asked in this time.
         """
         if connection_of(request).operator:
             return Grant(user=LOCAL_USER, token=None, operator=True)
         headers, place = headers_of(request), place_of(request)
         if place.loopback and not self.services.auth.has_tokens:
-            # Programs of others cannot but send a token; while there is none, theirs says nothing.
+            # Some programs always send a token; it means nothing while the server has none.
             headers.pop("authorization", None)
         grant = admit(headers, self.services.auth, self.services.config.allowed_origins, place)
         if grant is None:
@@ -119,13 +116,12 @@ class Api:
         """What a request's body says, a JSON object; without a body an empty one.
 
         Args:
-            request: what is asked.
             read: makes of the object what it says, in a thread if it is large.
             at_most: bytes; ``gateway.http.maxBodyBytes`` when left out.
             with_files: a file may stand in it too.
 
         Raises:
-            HttpRefusal: it is none, too long or too slow.
+            HttpRefusal: it is not a JSON object, too long or too slow.
             Exception: what ``read`` raised.
         """
         if with_files:
@@ -134,26 +130,26 @@ class Api:
         body = await self.body(request, at_most)
         return await read_input(len(body), lambda: read(_object(body)))
 
-    def _count(self, connection: HttpConnection, user: UserId, length: str) -> None:
+    def _count(self, connection: GatewayConnection, user: UserId, length: str) -> None:
         """Give the connection a place among the user's, and take from what the user may send."""
         if connection.user != user or connection.allowance is None:
             connection.allowance = connection.log_in(user)
             if connection.allowance is None:
-                raise HttpRefusal(503, "you have too many connections, or the server has; try again later")
+                text = "you have too many connections, or the server has; try again later"
+                raise HttpRefusal(503, text, {"Retry-After": "1"})
             connection.user = user
         size = int(length) if length.isdecimal() and len(length) < 16 else 0
-        if (wait_s := connection.allowance.take(size, trio.current_time())) > 0:
-            raise TooFast(wait_s)
+        refuse_too_fast(connection.allowance.take(size, trio.current_time()))
 
 
-def connection_of(request: Request) -> HttpConnection:
+def connection_of(request: Request) -> GatewayConnection:
     """The connection that a request came on."""
-    found: HttpConnection = request.scope["state"]["connection"]
+    found: GatewayConnection = request.scope["state"]["connection"]
     return found
 
 
 def headers_of(request: Request) -> dict[str, str]:
-    """Of a repeated header the first counts, as in ``gateway.handshake``."""
+    """The headers; the first of repeated ones counts, as in ``gateway.handshake``."""
     found: dict[str, str] = {}
     for name, value in request.headers.items():
         found.setdefault(name, value)

@@ -68,7 +68,7 @@ class Door:
 
 
 def doors() -> list[Door]:
-    """Of all operations that a running server is asked; fixed paths before those with parameters."""
+    """The routes of all operations that a running server carries out; fixed paths before those with parameters."""
     asked = [each for each in operations().values() if not each.alone and each.scope is not Scope.CHAT]
     return sorted(map(door, asked), key=lambda each: ("{" in each.path, each.path, each.method))
 

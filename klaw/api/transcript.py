@@ -36,7 +36,6 @@ ROWS_EACH, MORE_ROWS = 8, 32
 """So many rows are read of a chat for each message that came, and so many more: an answer may have several."""
 
 MAX_MESSAGES = 10_000
-"""Of a transcript."""
 _BASE64 = 1 << 20
 """Decoded at once, so that other threads have their turn."""
 

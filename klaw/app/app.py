@@ -63,19 +63,16 @@ async def running(
     report: Callable[[Progress], None] = lambda _step: None,
     clock: Clock | None = None,
 ) -> AsyncIterator[App]:
-    """Everything but the listeners, running; stopped in stages in the end.
+    """Run everything but the listeners, and stop it in stages.
 
     Args:
-        config: the configuration.
-        paths: where files are.
         fsync: what the journal calls; benchmarks imitate a slow disk with it.
         report: see ``open_store``.
         clock: instead of the system's.
 
     Raises:
         StorageError: the store cannot be opened.
-        ExceptionGroup: a vital actor failed.
-    """
+        ExceptionGroup: a vital actor failed."""
     clock, hub = clock or SystemClock(), Hub()
     ensure_private_dir(paths.data_dir)
     journal = Journal(paths.data_dir, checkpoint_bytes=config.store.checkpoint_bytes, fsync=fsync)

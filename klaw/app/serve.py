@@ -33,7 +33,7 @@ from klaw.operations.perform import perform
 from klaw.store.rebuild.values import Progress
 
 EXTEND_S = 120
-"""So long systemd waits for the next sign of a long start; it is told every few seconds."""
+"""How long systemd waits for the next sign of a long start; it gets one every few seconds."""
 GC_THRESHOLD = 20_000
 """New objects between two collections of the young ones; Python's own 700 is meant for small heaps."""
 GC_OLDER = 5
@@ -49,18 +49,11 @@ log = structlog.get_logger("klaw.serve")
 async def serve(
     config: EngineConfig, paths: Paths, *, on_ready: Callable[[str], None], fsync: Callable[[int], None] = os.fsync
 ) -> None:
-    """Run the server until a signal stops it.
-
-    Args:
-        config: the configuration.
-        paths: where files are.
-        on_ready: told the WebSocket address once everything listens.
-        fsync: see ``klaw.app.app.running``.
+    """Run the server until a signal stops it. ``on_ready`` gets the WebSocket address once everything listens.
 
     Raises:
         StorageError, ConfigError: it cannot start; possibly in an ExceptionGroup.
-        ExceptionGroup: a vital actor failed.
-    """
+        ExceptionGroup: a vital actor failed."""
     heap.use_one_arena()
     sys.setswitchinterval(SWITCH_S)
     auth = Authenticator(tokens_file(paths.config_dir))

@@ -17,7 +17,7 @@ from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.pinned_facts import standing
 from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.message import Message
-from klaw.domain.search import NOTHING, Recalled
+from klaw.domain.search import NOTHING, RecallOutcome
 from klaw.domain.topic import ChosenTopics
 from klaw.errors import AttachmentRefused, StorageFull
 from klaw.knowledge.citations import without_marks
@@ -28,13 +28,11 @@ from klaw.prompts import prompt
 from klaw.store.kinds import facts
 from klaw.store.kinds.chats import Bound
 from klaw.store.kinds.pending import ChatRows
-from klaw.store.search.candidates import Scope
+from klaw.store.search.chat_search import ChatScope
 
 
 @attrs.frozen(kw_only=True)
-class Gathered:
-    """A context, and the account of it."""
-
+class TurnContext:
     context: Context
     receipt: dict[str, Any]
 
@@ -86,15 +84,15 @@ def _unmarked(message: Message) -> Message:
 
 @attrs.define(kw_only=True)
 class Gatherer:
-    """Of one turn. Asked again when a prompt proves too long; topics are chosen, and bases searched, only once.
+    """Builds the context of one turn, and again when the prompt proves too long; topics are chosen, and bases searched,
+    only once.
 
     Args:
-        agent: of all turns.
         vitals: the chat's.
         rows: what the turn answers, and what came before.
-        meter: the turn's, for models that are asked meanwhile.
+        meter: counts what models cost that are asked meanwhile.
         sees: whether the model takes pictures.
-        instructions: of the program that asks; they stand behind the prompt files.
+        instructions: what the asking program adds behind the prompt files.
     """
 
     agent: Agent
@@ -107,15 +105,9 @@ class Gatherer:
     _chosen: ChosenTopics | None = None
     _looked_up: ContextUsed | None = None
 
-    async def gather(self, budget: Budget, tools_tokens: int) -> Gathered:
-        """Read, search and put it together. The caller holds an LLM slot when it asks for the first time.
-
-        Args:
-            budget: of the request.
-            tools_tokens: of its tool list, estimated.
-
-        Cancellation: nothing is changed.
-        """
+    async def gather(self, budget: Budget, tools_tokens: int) -> TurnContext:
+        """Read, search, and assemble the context of a request. The caller holds an LLM slot when it asks for the first
+        time. ``tools_tokens``: estimated, of the tool list."""
         agent, config, rows = self.agent, self.agent.core.config, self.rows
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)
@@ -130,7 +122,7 @@ class Gatherer:
         receipt = {**explain(planned, context), **core.describe()}
         if fixed.problems:
             receipt["problems"] = list(fixed.problems)
-        return Gathered(context=context, receipt=receipt)
+        return TurnContext(context=context, receipt=receipt)
 
     async def _read(self) -> Mapping[str, Image] | None:
         """The pictures for a model that takes them; one that cannot be read is left out, and its message says so."""
@@ -143,11 +135,11 @@ class Gatherer:
                     found[file.sha256] = Image(data=data, media_type=file.type)  # type: ignore[arg-type]  # one of them
         return self._pictures
 
-    async def _recall(self, planned: Plan) -> Recalled:
+    async def _recall(self, planned: Plan) -> RecallOutcome:
         if planned.guard is not Guard.SEARCH:
             return NOTHING
         session = self.rows.session
-        scope = Scope(chat=session.chat, first_seq=session.segment_start, end_seq=planned.search_end_seq)
+        scope = ChatScope(chat=session.chat, first_seq=session.segment_start, end_seq=planned.search_end_seq)
         recalled = await self.agent.memory.recall.search(self._question, scope, planned.recall_tokens, self.meter)
         shown = (
             attrs.evolve(each, text=without_marks(each.text)) if KEY in each.message.metadata else each
@@ -168,7 +160,7 @@ class Gatherer:
             self._looked_up = await self.agent.dialogue.look_up(asked, self.meter)
         return self._looked_up
 
-    async def _topics(self, recalled: Recalled) -> ChosenTopics | None:
+    async def _topics(self, recalled: RecallOutcome) -> ChosenTopics | None:
         if self.agent.memory.chooser is not None and self._chosen is None:
             self.vitals.doing("choosing topics")
             user = self.rows.session.user

@@ -15,16 +15,16 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.agent.agent import Agent
 from klaw.chats import commands
-from klaw.chats.commands import Command, Given, SlashAnswer, SlashCommands, Unknown
+from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
 from klaw.chats.debounce import Debounce
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.attachment import Named
 from klaw.domain.events import Progressed, Step
 from klaw.domain.message import Kind, NewMessage, Role
-from klaw.domain.names import ChatId, UserId, user_of
+from klaw.domain.names import ChatId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
 from klaw.store.kinds import attachments, message_quota, messages
@@ -33,10 +33,9 @@ from klaw.store.kinds.pending import read_rows
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
-
-
 WEBSOCKET = "websocket"
-"""The channel of people, who may write a thought in several messages; what comes over another one is whole."""
+"""The channel of people, who may write a thought in several messages. What comes over another channel is whole, and is
+answered without waiting for more."""
 
 log = structlog.get_logger("klaw.chat")
 
@@ -47,14 +46,14 @@ class Submit:
 
     id: str
     text: str
-    channel: str
-    reply: Reply[Appended]
+    reply: Reply[Appended] = attrs.Factory(Reply)
+    channel: str = WEBSOCKET
     files: tuple[Named, ...] = ()
     """A message with files is never a command."""
     instructions: str = ""
     """What a client's program adds to the system prompt of the turn that answers; not stored."""
     question: bool = False
-    """It is a message whatever it begins with."""
+    """It is a message even if it begins like a command."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +62,7 @@ class StopTurn:
 
     reply: Reply[bool]
     seq: int | None = None
-    """Only one whose last question this is, or that is still to read its questions."""
+    """Only a turn that answers up to this message, or has not read its messages yet."""
 
 
 @attrs.frozen(kw_only=True)
@@ -75,8 +74,6 @@ class Recover:
 
 @attrs.frozen(kw_only=True)
 class TurnOver:
-    """The chat's own turn has ended."""
-
     turn: Turn
     status: TurnStatus | None
 
@@ -103,7 +100,9 @@ class ChatHandle:
         return {"state": "thinking", "turn": self.turn.id, "doing": self.turn.step}
 
 
-async def run(vitals: Vitals, task_status: Started, *, handle: ChatHandle, agent: Agent, slash: SlashCommands) -> None:
+async def run(
+    vitals: Vitals, task_status: TaskStarted, *, handle: ChatHandle, agent: Agent, slash: SlashCommands
+) -> None:
     """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
     structlog.contextvars.bind_contextvars(user=user_of(handle.chat), chat=handle.chat)
     async with trio.open_nursery() as nursery:
@@ -128,11 +127,11 @@ class _ChatActor:
     waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     """While it waits for a message: until when."""
     storing: Reply[tuple[Appended, ...]] | None = attrs.field(default=None, init=False)
-    """The last plain message that was handed to the writer …"""
+    """The last plain message that was handed to the writer."""
     unstored: int = attrs.field(default=0, init=False)
-    """… and how many of them are not stored yet."""
+    """How many plain messages are not stored yet."""
     instructions: str = attrs.field(default="", init=False)
-    """See ``Submit``; of the next turn."""
+    """``Submit.instructions`` for the next turn."""
 
     def __attrs_post_init__(self) -> None:
         processing = self.agent.core.config.processing
@@ -147,12 +146,8 @@ class _ChatActor:
         return self.handle.chat
 
     @property
-    def user(self) -> UserId:
-        return user_of(self.chat)
-
-    @property
     def most_bytes(self) -> int:
-        """That the user may store in a day."""
+        """How much the user may store in a day."""
         return self.agent.core.config.chats.max_user_bytes_per_day
 
     async def loop(self) -> None:
@@ -277,13 +272,13 @@ class _ChatActor:
             with suppress(KlawError):
                 await self.storing.wait()
 
-    def _parse(self, submit: Submit) -> Given | Unknown | None:
+    def _parse(self, submit: Submit) -> SlashCommand | UnknownCommand | None:
         return None if submit.files or submit.question else commands.parse(submit.text, self.slash.meanings)
 
     def _is_plain(self, message: Msg) -> bool:
         return isinstance(message, Submit) and self._parse(message) is None
 
-    async def _command(self, submit: Submit, command: Given | Unknown) -> None:
+    async def _command(self, submit: Submit, command: SlashCommand | UnknownCommand) -> None:
         """Store the command, carry it out, store the answer. A repeated id is acknowledged and not carried out
         again."""
         self.vitals.doing("carrying out a command")
@@ -304,8 +299,8 @@ class _ChatActor:
         except KlawError as error:
             log.warning("command_failed", error=type(error).__name__)
 
-    async def _carry_out(self, asked: Given | Unknown) -> SlashAnswer:
-        if isinstance(asked, Unknown):
+    async def _carry_out(self, asked: SlashCommand | UnknownCommand) -> SlashAnswer:
+        if isinstance(asked, UnknownCommand):
             return SlashAnswer(commands.unknown_text(asked, self.slash.meanings))
         if asked.command in self.slash.meanings:
             return await self.slash.run(asked.command, self.chat, asked.rest, self._stop)
@@ -323,7 +318,7 @@ class _ChatActor:
 
     async def _retry(self) -> str:
         if self.turn is not None:
-            return "The answer is being made."
+            return "An answer is already being written."
         rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
         if rows is None:
             return "Nothing to retry."
@@ -362,8 +357,7 @@ class _ChatActor:
 
     async def _stop(self, reason: str) -> bool:
         """End the running turn, or drop what waits for one. Returns whether there was something to stop."""
-        if self.turn is not None:
-            turn = self.turn
+        if (turn := self.turn) is not None:
             turn.stop(reason)
             await turn.over.wait()
             if not turn.began:
@@ -383,8 +377,6 @@ class _ChatActor:
             self.vitals.doing("finishing the last turn")
             await turn.over.wait()
             self.handle.turn = None
-
-    # -- values ----------------------------------------------------------------------------------------------------
 
     def _show_state(self) -> None:
         if self.turn is not None:

@@ -11,16 +11,14 @@ from klaw.domain.message import NewMessage
 from klaw.domain.names import ChatId
 
 ALIKE = 0.9
-"""Of a command and what is taken for it with a typing error, as difflib counts: a letter is missing, or twice there."""
+"""How similar a mistyped word is to its command, by difflib's measure: one letter is missing or doubled."""
 
 
 MAX_WORD = 32
-"""Characters of a word that may be a command with a typing error."""
+"""Longer words are never taken for mistyped commands."""
 
 
 class Command(enum.StrEnum):
-    """What a message that begins with a slash can ask for."""
-
     NEW = "/new"
     STOP = "/stop"
     RETRY = "/retry"
@@ -28,29 +26,29 @@ class Command(enum.StrEnum):
 
 
 _MEANING: Mapping[str, str] = {
-    Command.NEW: "begin a new segment: what was said before is kept, but no longer recalled automatically",
-    Command.STOP: "stop the answer that is being made",
-    Command.RETRY: "try again to answer what has no answer yet",
+    Command.NEW: "start fresh: earlier messages are kept, but no longer recalled automatically",
+    Command.STOP: "stop the current answer",
+    Command.RETRY: "retry what has no answer yet",
     Command.HELP: "show this list",
 }
 
 
 @attrs.frozen
-class Unknown:
-    """A message that looks like a command and is none."""
+class UnknownCommand:
+    """A message that looks like a command but is not one."""
 
     word: str
 
 
 @attrs.frozen
-class Given:
+class SlashCommand:
     """A command with what stands behind it, without surrounding spaces. Commands that take nothing ignore it."""
 
     command: str
     rest: str = ""
 
 
-def parse(text: str, others: Collection[str] = ()) -> Given | Unknown | None:
+def parse(text: str, others: Collection[str] = ()) -> SlashCommand | UnknownCommand | None:
     """The command of a message; None for an ordinary message. ``others``: commands of other parts.
 
     Only a single word of letters after the slash counts, so that paths ("/etc/hosts is …") stay messages. With more
@@ -63,7 +61,7 @@ def parse(text: str, others: Collection[str] = ()) -> Given | Unknown | None:
     known = lowered in set(Command) or lowered in others
     if rest and not known and not _mistyped(lowered, [*map(str, Command), *others]):
         return None
-    return Given(lowered, rest.strip()) if known else Unknown(lowered)
+    return SlashCommand(lowered, rest.strip()) if known else UnknownCommand(lowered)
 
 
 def _mistyped(word: str, commands: Sequence[str]) -> bool:
@@ -79,7 +77,7 @@ def help_text(others: Mapping[str, str]) -> str:
     )
 
 
-def unknown_text(unknown: Unknown, others: Collection[str] = ()) -> str:
+def unknown_text(unknown: UnknownCommand, others: Collection[str] = ()) -> str:
     word = unknown.word[:MAX_WORD]
     close = difflib.get_close_matches(word, [*map(str, Command), *others], n=1)
     return f"There is no command {word}.{f' Did you mean {close[0]}?' if close else ''} /help lists all commands."
@@ -87,13 +85,11 @@ def unknown_text(unknown: Unknown, others: Collection[str] = ()) -> str:
 
 @attrs.frozen
 class SlashAnswer:
-    """What a slash command answers."""
-
     text: str
     metadata: dict[str, Any] = attrs.Factory(dict)
-    """Of the stored answer."""
+    """Metadata of the stored answer."""
     before: tuple[NewMessage, ...] = ()
-    """What is stored before it."""
+    """Messages that are stored before the answer."""
 
 
 class SlashCommands(Protocol):
@@ -105,12 +101,6 @@ class SlashCommands(Protocol):
         ...
 
     async def run(self, word: str, chat: ChatId, rest: str, stop: Callable[[str], Awaitable[bool]]) -> SlashAnswer:
-        """Carry one out. Never raises a KlawError: what goes wrong is said in the answer.
-
-        Args:
-            word: one of ``meanings``.
-            chat: where it was given; only its user's data is touched.
-            rest: what stands behind the word.
-            stop: ends the chat's running turn, for the reason given.
-        """
+        """Carry one out, given in a chat: one of ``meanings``, with what stands behind it. Never raises a KlawError:
+        the answer says what went wrong. ``stop`` ends the chat's running turn, for the reason given."""
         ...

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from klaw.actor.mailbox import Reply
-from klaw.actor.supervisor import ActorSpec, State
+from klaw.actor.supervisor import ActorSpec, ActorState
 from klaw.agent.agent import Agent
 from klaw.chats import chat as chat_actor
 from klaw.chats.chat import WEBSOCKET, ChatHandle, Recover, StopTurn, Submit
@@ -53,48 +53,19 @@ class ChatDirectory:
         return handle is not None and not handle.mailbox.closed and self._closing is None
 
     async def start(self, user: UserId, name: str) -> None:
-        """Have a chat run; a new name makes a new chat, which is stored with its first message.
-
-        Raises:
-            InvalidName: the chat's name breaks its rule.
-            TooManyChats, ActorStopped
-        """
+        """Have a chat run; the first message creates a chat of a new name. Raises InvalidName, TooManyChats,
+        ActorStopped."""
         await self._handle(names.chat_id(user, name))
 
     def submit(
-        self,
-        chat: ChatId,
-        message_id: str,
-        text: str,
-        reply: Reply[Appended],
-        files: tuple[Named, ...] = (),
-        channel: str = WEBSOCKET,
-        instructions: str = "",
-        *,
-        question: bool = False,
+        self, chat: ChatId, message_id: str, text: str, reply: Reply[Appended], files: tuple[Named, ...] = ()
     ) -> None:
-        """Hand a user's message, or a slash command, to a chat that runs; without waiting. One that comes over another
-        ``channel`` than the WebSocket is whole: it is answered without waiting for more. A ``question`` is never a
-        command, whatever it begins with.
+        """Hand a message, or a slash command, of the WebSocket to a chat that runs, without waiting. Raises ChatBusy,
+        ActorStopped: nothing was stored.
 
         The reply comes when it is durable, or with IdConflict, AttachmentRefused, StorageFull or ActorStopped.
-        ``MessageStored`` was emitted before, unless ``repeated``.
-
-        Raises:
-            ChatBusy, ActorStopped: nothing was stored.
-        """
-        self._refuse_if_closing()
-        submit = Submit(
-            id=message_id,
-            text=text,
-            channel=channel,
-            reply=reply,
-            files=files,
-            instructions=instructions,
-            question=question,
-        )
-        if not self._handles[chat].mailbox.tell(submit):
-            raise ChatBusy("too many messages wait for this chat: send again a little later")
+        ``MessageStored`` was emitted before, unless ``repeated``."""
+        self._hand_over(chat, Submit(id=message_id, text=text, reply=reply, files=files))
 
     async def send(
         self,
@@ -108,14 +79,22 @@ class ChatDirectory:
         *,
         question: bool = False,
     ) -> Appended:
-        """``start`` the chat, ``submit`` the message and wait until it is durable.
+        """``start`` the chat, hand it a message (see ``Submit``), and wait until it is durable. Raises as ``start`` and
+        ``submit``.
 
         Cancellation: it may or may not be stored; the id makes a repetition safe.
         """
         await self.start(user, name)
-        reply = Reply[Appended]()
-        self.submit(names.chat_id(user, name), message_id, text, reply, files, channel, instructions, question=question)
-        return await reply.wait()
+        submit = Submit(
+            id=message_id, text=text, files=files, channel=channel, instructions=instructions, question=question
+        )
+        self._hand_over(names.chat_id(user, name), submit)
+        return await submit.reply.wait()
+
+    def _hand_over(self, chat: ChatId, message: Submit) -> None:
+        self._refuse_if_closing()
+        if not self._handles[chat].mailbox.tell(message):
+            raise ChatBusy("too many messages wait for this chat: send again a little later")
 
     async def stop(self, user: UserId, name: str, seq: int | None = None) -> bool:
         """Cancel the chat's running turn; with a ``seq`` only if that message is the last that it answers, or waits to
@@ -150,7 +129,6 @@ class ChatDirectory:
         return await self._agent.core.readers.run(messages.before, chat, seq, limit)
 
     async def shown(self, chat: ChatId, limit: int) -> list[Message]:
-        """See ``pending.shown``."""
         return await self._agent.core.readers.run(pending.shown, chat, limit)
 
     async def receipt(self, user: UserId, name: str, turn: str | None) -> TurnRecord | None:
@@ -170,7 +148,7 @@ class ChatDirectory:
         handle = self._handles.get(chat)
         if handle is None or handle.mailbox.closed:
             return {"state": "idle"}
-        if self._supervisor.state(_actor_name(chat)) is State.FAILED:
+        if self._supervisor.state(_actor_name(chat)) is ActorState.FAILED:
             return {"state": "failed"}
         return handle.status()
 
@@ -213,7 +191,7 @@ class ChatDirectory:
             name = _actor_name(chat)
             if handle is not None and not handle.mailbox.closed:
                 return handle
-            if self._supervisor.state(name) is State.FAILED:
+            if self._supervisor.state(name) is ActorState.FAILED:
                 raise ActorStopped("this chat has failed too often; it is tried again in a few minutes")
             if self._supervisor.alive(name):
                 await self._supervisor.wait_ended(name)  # it is retiring

@@ -11,10 +11,9 @@ import trio
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import Vitals
-from klaw.agent.agent import Agent, Recorder
+from klaw.agent.agent import Agent, ToolCallRecorder
 from klaw.agent.claims import cut_because, resumed_trail, with_end
-from klaw.agent.conversation import Call, Conversation, describe_failure
-from klaw.agent.conversation import Outcome as ConversationOutcome
+from klaw.agent.conversation import Conversation, ConversationOutcome, ModelCall, describe_failure
 from klaw.chats.build_context import Gatherer
 from klaw.context.inputs import Budget
 from klaw.domain.attachment import Named
@@ -46,7 +45,7 @@ class Turn:
     agent: Agent
     vitals: Vitals
     instructions: str = ""
-    """Of the program that asks, for the system prompt."""
+    """What the asking program adds to the system prompt."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     over: trio.Event = attrs.Factory(trio.Event)
     stopped: bool = False
@@ -59,9 +58,9 @@ class Turn:
     _has_slot: bool = False
     _receipt: dict[str, Any] = attrs.Factory(dict)
     _used: ContextUsed | None = None
-    """What the model was given of knowledge bases; None: the chat is bound to none."""
+    """The passages that the model saw; None if the chat is bound to no knowledge base."""
     _trail: Trail = attrs.Factory(Trail)
-    """Of its tools."""
+    """What its tools did."""
     _timings: dict[str, float] = attrs.Factory(dict)
     _began: float = 0.0
     _begin_context: float = 0.0
@@ -72,7 +71,7 @@ class Turn:
     _meter: Meter | None = None
     _answered_by: str = ""
     _outcome: ConversationOutcome | None = None
-    """Of a conversation that came to its end."""
+    """None while the conversation goes on."""
 
     def stop(self, reason: str) -> None:
         """Cancel it on the user's wish: what was streamed is kept, its messages count as dealt with."""
@@ -94,16 +93,10 @@ class Turn:
         return bool(self._pieces)
 
     async def run(self) -> TurnStatus | None:
-        """Work through the turn and store its outcome. None when there was nothing to answer.
+        """Work through the turn and store its outcome; None when there was nothing to answer. Raises ActorStopped.
 
-        Expected failures (the LLM, a full disk) become a failed turn that the user is told of; its messages stay
-        pending.
-
-        Raises:
-            ActorStopped: the store is gone.
-
-        Cancellation: nothing is stored; the messages stay pending.
-        """
+        Expected failures (the LLM, a full disk) become a failed turn, which is reported to the user; its messages stay
+        pending. So they do on cancellation."""
         self._began = self.agent.core.clock.now()
         status: TurnStatus | None
         try:
@@ -120,7 +113,7 @@ class Turn:
                 status = None
         except ActorStopped:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever went wrong, the user is told and the chat goes on
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the user is notified and the chat goes on
             status = await self._fail(error)
         finally:
             self.over.set()
@@ -171,7 +164,7 @@ class Turn:
         self, rows: ChatRows, route: Route, meter: Meter, about: ToolContext, tools: tuple[ToolDescription, ...]
     ) -> str:
         earlier = sum(message.type is Kind.TOOL_CALL for message in rows.unfinished)
-        recorder = Recorder(store=self._keep, tell=self._tell_call)
+        recorder = ToolCallRecorder(store=self._keep, tell=self._tell_call)
         conversation = Conversation(
             agent=self.agent,
             host=self,
@@ -203,7 +196,6 @@ class Turn:
     # -- the host of the conversation ------------------------------------------------------------------------------
 
     async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
-        """See ``Host.context``."""
         assert self._gatherer is not None
         self._tell(Step.RECALLING)
         gathered = await self._gatherer.gather(budget, tools_tokens)
@@ -216,8 +208,8 @@ class Turn:
         return gathered.context.messages
 
     @asynccontextmanager
-    async def call(self, estimated: int, most: int) -> AsyncIterator[Call]:
-        """See ``Host.call``. The slot with which the turn began is for its first call; each later one takes its own."""
+    async def call(self, estimated: int, most: int) -> AsyncIterator[ModelCall]:
+        """Use the slot with which the turn began for its first call; each later call takes its own."""
         del estimated
         if not self._has_slot:
             await self._take_slot()
@@ -226,14 +218,13 @@ class Turn:
             self.vitals.doing("waiting for the model")
             self._tell(Step.THINKING)
             begin = trio.current_time()
-            yield Call(answer_tokens=most)
+            yield ModelCall(answer_tokens=most)
             self._timings["llm"] = self._timings.get("llm", 0.0) + (trio.current_time() - begin) * 1000
         finally:
             self._has_slot = False
             await self._slot.aclose()
 
     def heard(self, delta: Delta) -> None:
-        """See ``Host.heard``."""
         if isinstance(delta, ReasoningDelta):
             return
         if isinstance(delta, TakenBack):
@@ -330,15 +321,11 @@ class Turn:
 
     def _record(self, rows: ChatRows, status: TurnStatus, error: str | None) -> TurnRecord:
         now = self.agent.core.clock.now()
-        return TurnRecord(
+        return _turn_record(
+            rows,
             id=self.id,
-            chat=self.chat,
-            user=rows.session.user,
-            segment=rows.session.segment,
             status=status,
             model=self._answered_by,
-            first_seq=rows.pending[0].seq,
-            last_seq=rows.pending[-1].seq,
             started_at=iso(self._began),
             ended_at=iso(now),
             error=error,
@@ -362,15 +349,11 @@ async def leave_unanswered(agent: Agent, chat: ChatId) -> None:
     if rows is None:
         return
     now = iso(agent.core.clock.now())
-    record = TurnRecord(
+    record = _turn_record(
+        rows,
         id=agent.core.new_id(),
-        chat=chat,
-        user=rows.session.user,
-        segment=rows.session.segment,
         status=TurnStatus.STOPPED,
         model="",
-        first_seq=rows.pending[0].seq,
-        last_seq=rows.pending[-1].seq,
         started_at=now,
         ended_at=now,
         error=None,
@@ -379,3 +362,15 @@ async def leave_unanswered(agent: Agent, chat: ChatId) -> None:
         timings={},
     )
     await agent.core.writer.run(messages.append, [], record)
+
+
+def _turn_record(rows: ChatRows, **own: Any) -> TurnRecord:
+    session = rows.session
+    return TurnRecord(
+        chat=session.chat,
+        user=session.user,
+        segment=session.segment,
+        first_seq=rows.pending[0].seq,
+        last_seq=rows.pending[-1].seq,
+        **own,
+    )

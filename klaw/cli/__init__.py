@@ -1,1 +1,1 @@
-"""The `klaw` command: one module per command, with no logic of its own."""
+"""The `klaw` command: commands made of operations, and those that need no server."""

@@ -43,8 +43,6 @@ def call(
     """Have an operation carried out.
 
     Args:
-        paths: of the server's home.
-        operation: its name.
         asker: as whom, if not as the operator: ``user`` and ``client``.
         timeout_s: how long to wait for the answer; None: ``TIMEOUT_S``.
         args: its arguments; those that are None are left out.

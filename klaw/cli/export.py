@@ -9,9 +9,9 @@ from typing import Any
 
 import attrs
 
-from klaw.cli import document
 from klaw.cli.here import Here, command
 from klaw.cli.operations import ask
+from klaw.cli.output import write_document
 from klaw.config.paths import Paths
 from klaw.domain.text import minute, one_line, plural
 from klaw.operations.operation import Noun, OfUser, OperationError, argument
@@ -64,7 +64,7 @@ def export(asked: ExportArguments, here: Here) -> dict[str, Any]:
         file_name = _file_name(chat["name"], taken)
         for form, ending in (("markdown", "md"), ("json", "json")):
             texts = _parts(asking, chat["name"], form)
-            document.write(texts, str(folder / "chats" / f"{file_name}.{ending}"))
+            write_document(texts, str(folder / "chats" / f"{file_name}.{ending}"))
         summaries += asking("chats_summaries", chat=chat["name"])["summaries"]
     here.progress.show("chats", len(chats), len(chats))
     found = {
@@ -74,9 +74,9 @@ def export(asked: ExportArguments, here: Here) -> dict[str, Any]:
         "summaries": summaries,
     }
     for name, things in found.items():
-        document.write(iter([json.dumps(things, ensure_ascii=False, indent=1) + "\n"]), str(folder / f"{name}.json"))
+        write_document(iter([json.dumps(things, ensure_ascii=False, indent=1) + "\n"]), str(folder / f"{name}.json"))
         lines = [f"# {name.capitalize()}\n", *map(_LINES[name], things)]
-        document.write(iter(["\n".join(lines) + "\n"]), str(folder / f"{name}.md"))
+        write_document(iter(["\n".join(lines) + "\n"]), str(folder / f"{name}.md"))
     counts = {name: len(things) for name, things in found.items()}
     return {"folder": str(folder), "chats": len(chats), "messages": count, **counts}
 

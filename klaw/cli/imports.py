@@ -38,9 +38,9 @@ NOUN = Noun("import", "move in what was said in other programs (docs/import.md)"
 ASK_S = 600.0
 """For one part or file; a server that is busy makes it wait."""
 MAX_NAME_CHARS = 60
-"""Of a file or folder: letters of four bytes make 240, of the 255 that a name may have."""
+"""Letters of a file's name: of four bytes each they make 240, of the 255 that a name may have."""
 CHECKPOINT_BYTES = 1 << 22
-"""Of the commit log, without a server."""
+"""Size of the commit log at which it is emptied, without a server."""
 
 
 @attrs.frozen(kw_only=True)

@@ -189,7 +189,7 @@ def _tell_what_works(asked: ModelArguments, paths: Paths, say: Say) -> dict[str,
     else:
         for name in names:
             tell(name, _test_by_server(paths, name))
-        say("ModelArguments by the running server, with its keys.")
+        say("Asked by the running server, with its keys.")
     return {"models": rows}
 
 
@@ -218,7 +218,6 @@ def offer_test(paths: Paths, model: "ChosenModel", ask: Callable[[str, str], str
     """Test the model of a new configuration, if it can be asked already and the person wants it.
 
     Args:
-        paths: of the installation.
         model: what was chosen.
         ask: puts a question with a default to the person.
         say: prints lines.

@@ -62,7 +62,7 @@ class OfflineParts:
 
             remote = remote_of(self.config, without_server(self.config, self.clock), paths.models_dir, self.clock)
         folder = settings.path or paths.models_dir / settings.model
-        return OfflineEmbedder(self.readers, self.config, folder, self.clock, remote)
+        return OfflineEmbedder.of_home(self.readers, self.config, folder, self.clock, remote)
 
     @cached_property
     def recall(self) -> "Recall":

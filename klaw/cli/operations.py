@@ -1,23 +1,29 @@
 """Commands made of operations: parsers, asking the server, and printing what it answers."""
 
 import argparse
+import base64
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
-from klaw.cli import document, offline, upload
+import attrs
+
+from klaw.cli import offline
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.arguments import add_home
 from klaw.cli.fields import add_argument, again, fields, given_to, named
 from klaw.cli.here import Here
-from klaw.cli.output import ProgressLine, say, warn, written
+from klaw.cli.output import ProgressLine, say, warn, write_document, written
 from klaw.config.paths import Paths
 from klaw.config.run_as import enter
-from klaw.operations.operation import Noun, Operation, OperationError, Shown, supplied
+from klaw.operations.operation import Noun, Operation, OperationError, Shown, supplied, told
 from klaw.operations.perform import Call, plain, read
+from klaw.operations.uploads import PIECE_BYTES
 
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person"})
 EX_DEGRADED = 3
@@ -74,7 +80,7 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
     Returns the exit code: 0 done, 1 failed, 2 wrong usage, 3 done and something is degraded.
     """
     paths = Paths.resolve(arguments.home)
-    several = list(upload.each(operation, arguments))  # before root becomes who may not read them
+    several = list(_each(operation, arguments))  # before root becomes who may not read them
     if not operation.noun.of_machine:
         enter(paths)
     if not getattr(arguments, "watch", False):
@@ -92,11 +98,11 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
     try:
         given = given_to(operation, arguments)
         if getattr(arguments, "file", None) is not None:
-            sent = upload.send(paths, arguments.file, given.get("user"))
+            sent = _upload(paths, arguments.file, given.get("user"))
             given = {"name": arguments.file_name, **given, "upload": sent}
         asked = read(operation, given)
         if operation.document:
-            document.write(_texts(operation, arguments, paths, given), arguments.to)
+            write_document(_texts(operation, arguments, paths, given), arguments.to)
             return 0
         if operation.noun.local:
             answer = _here(paths, asked, arguments.home, quiet=getattr(arguments, "json", False))
@@ -169,3 +175,42 @@ def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
     print("\n".join(written(operation.show(answer=answer))), file=sys.stderr)  # type: ignore[arg-type]  # no Shown
     print(f"{operation.confirm} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes", "да")
+
+
+# -- files of this machine: sent in pieces to a server that may not be able to read them -------------------------------
+
+
+def _each(operation: Operation, arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
+    """The command once for every thing that it names, with the file opened where it is one (``file``): as who gave the
+    command, also where root then becomes another. Raises OperationError."""
+    field = next((each.name for each in attrs.fields(operation.arguments) if told(each).upload), None)
+    values = getattr(arguments, f"asked_{field}", None)
+    if not values:
+        yield arguments
+        return
+    for value in values:
+        yield argparse.Namespace(**{**vars(arguments), **_named_file(f"asked_{field}", value)})
+
+
+def _named_file(name: str, value: str) -> dict[str, object]:
+    path = Path(value)
+    if "://" in value or not os.path.lexists(path):
+        return {name: value}
+    if path.is_dir():
+        return {name: str(path.resolve())}
+    try:
+        return {name: None, "file": path.open("rb"), "file_name": path.name}
+    except OSError as error:
+        why = f"{value} cannot be read: {error.strerror or type(error).__name__}"
+        raise OperationError("bad_args", why) from None
+
+
+def _upload(paths: Paths, file: BinaryIO, user: str | None) -> str:
+    """Upload a file; returns the upload's id. Raises NoServer, Refused, OSError."""
+    upload, size = None, 0
+    with file:
+        while (piece := file.read(PIECE_BYTES)) or upload is None:
+            data = base64.b64encode(piece).decode("ascii")
+            answer = call(paths, "kb_upload", upload=upload, offset=size, data=data, user=user)
+            upload, size = str(answer["upload"]), int(answer["size"])
+    return upload

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
@@ -13,7 +14,7 @@ from klaw.client.text_width import harmless, width
 from klaw.config.run_as import belongs_to, name_of
 from klaw.domain.text import span
 from klaw.errors import ConfigError, KlawError, SchemaTooNew, StoreDamaged
-from klaw.operations.operation import Line, Lines, Marked, Table
+from klaw.operations.operation import Line, Lines, Marked, OperationError, Table
 
 EX_CONFIG = 78
 """Exit code, of sysexits.h, of a server that another start does not help; conf/klaw.service makes none after it."""
@@ -201,3 +202,45 @@ def _whose(path: Path) -> str:
         own = shlex.quote(str(each / "klaw"))
         return f"{whose}: as root, make a folder for {me} in it (install -d -m 700 -o {me} {own}) and name that"
     return "look at its permissions (ls -l)"
+
+
+# -- documents that come in parts --------------------------------------------------------------------------------------
+
+
+def write_document(texts: Iterator[str], path: str | None) -> None:
+    """Write all parts; what goes to a terminal is made harmless to it. An error in between removes the file.
+
+    Raises:
+        OperationError: the file cannot be made or written.
+        KlawError: whatever ``texts`` raises; the first part is asked for before a file is made.
+    """
+    texts = chain([next(texts)], texts)
+    if path is None:
+        _write(texts, _shown if sys.stdout.isatty() else _raw)
+        sys.stdout.flush()
+        return
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            try:
+                _write(texts, file.write)
+                file.flush()
+            except BaseException:
+                Path(path).unlink()
+                raise
+    except OSError as error:
+        why = f"--to {path}: cannot be written: {error.strerror or type(error).__name__}"
+        raise OperationError("bad_args", why) from None
+
+
+def _write(texts: Iterator[str], take: Callable[[str], object]) -> None:
+    for text in texts:
+        take(text)
+
+
+def _shown(text: str) -> None:
+    sys.stdout.write(harmless(text))
+
+
+def _raw(text: str) -> None:
+    """In UTF-8, whatever the terminal's language is."""
+    sys.stdout.buffer.write(text.encode())

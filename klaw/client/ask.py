@@ -21,7 +21,7 @@ DOUBT_S = 5.0
 
 
 EXIT_STOPPED = 130
-"""Of a program that Ctrl-C ended."""
+"""Exit code of a program that Ctrl-C ended."""
 
 
 @attrs.frozen
@@ -43,8 +43,6 @@ class Waiter:
     it.
 
     Args:
-        chat: its chat.
-        message_id: its id.
         answered_later: it is a command whose reply may be followed by an answer (``/retry``).
     """
 
@@ -149,9 +147,6 @@ async def ask(client: Client, chat: str, text: str, see: Callable[[Event], None]
     """Send a message to a watched chat and wait for its answer (or a command's reply).
 
     Args:
-        client: connected.
-        chat: the chat's name.
-        text: not blank.
         see: gets what is told meanwhile, but for the message itself, and for what belongs to other turns.
 
     Raises:

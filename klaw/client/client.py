@@ -91,7 +91,6 @@ class Client:
         """Send a message (or a slash command) and wait until it is durable; watches the chat.
 
         Args:
-            chat: the chat's name.
             text: not blank, unless there are files.
             message_id: the same id again is the same message; made here if left out.
             files: as ``upload`` gave them.

@@ -46,17 +46,15 @@ async def connect(
 
     Args:
         url: ``ws://`` or ``wss://``.
-        token: for servers that ask for one.
         chats: chats to watch, with the seq of the last message seen (0: from the beginning).
         name: this program and its version, for the server's log.
         first_s: how long to try for the first connection; 0: one attempt.
         again_s: how long to try to get a lost connection back.
         backoff: the waits between attempts, each taken between half of itself and all of it.
-        ids: makes message ids.
 
     Raises:
         InvalidName: of a chat.
-        ValueError: the URL is none.
+        ValueError: the URL is not one of a WebSocket.
         ServerUnreachable, ServerRefused: there was no first connection.
 
     Cancellation: cuts the connection. Leaving the block closes it politely, within ``CLOSE_S`` seconds.
@@ -127,11 +125,6 @@ _AMPLE = 3
 async def open_chat(client: Client, chat: str, limit: int) -> list[MessageFrame]:
     """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and what
     they answered are left out: they were of that moment.
-
-    Args:
-        client: connected.
-        chat: the chat's name.
-        limit: messages to return, at most ``MOST_ON_PAGE``.
 
     Raises:
         RequestRefused: the server will not show the chat.

@@ -24,7 +24,7 @@ _BLOCKS = MarkdownIt("commonmark", {"html": False}).enable("table").disable("inl
 _BOLD, _FAINT, _CODE = "1", "2", "36"
 _LOOKS = {"strong": _BOLD, "em": "3", "s": "9", "link": "4"}
 _COLOURS = {"Comment": _FAINT, "Keyword": "35", "Literal.String": "32", "Literal.Number": "36", "Name.Function": _BOLD}
-"""Of code: by type of token."""
+"""Styles of code by type of token."""
 MAX_CHARS = 20_000
 """A longer block is shown as it is: markdown-it takes quadratic time for some, seconds for 400,000 brackets."""
 MAX_CODE_CHARS = 2_000

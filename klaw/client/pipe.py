@@ -81,8 +81,6 @@ class Pipe:
     """The answers of one chat on an output that is no terminal, and what else there is to say on another.
 
     Args:
-        client: connected; the chat is watched.
-        chat: the chat's name.
         out: gets the answers.
         errors: gets what went wrong.
         as_json: each answer is one JSON object.

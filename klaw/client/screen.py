@@ -52,7 +52,6 @@ class Screen:
     """Writes to one terminal.
 
     Args:
-        out: the terminal.
         size: its columns and rows now.
         colours: whether styles are shown, and answers are rendered as Markdown.
     """

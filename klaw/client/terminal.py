@@ -15,8 +15,6 @@ import trio
 from klaw.actor.clock import new_id
 from klaw.client.activity import COMMAND, SENDING, SLOW_SPIN_S, SPIN_S, Activity
 from klaw.client.ask import INTERRUPTED, NoAnswer, ask
-from klaw.client.attach import ATTACH, attach
-from klaw.client.cite import OPEN, passage
 from klaw.client.client import Client
 from klaw.client.connection import QUIT
 from klaw.client.editor import EditorKey, LineEditor, SubmittedLine
@@ -24,6 +22,7 @@ from klaw.client.events import Event
 from klaw.client.link import run_until_first_ends
 from klaw.client.screen import PASTE_OFF, PASTE_ON, Foot, Screen
 from klaw.client.transcript import PROMPT, ScreenTranscript
+from klaw.client.typed_commands import ATTACH, OPEN, attach, passage
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
 from klaw.wire.files import FileOfMessage
 from klaw.wire.frames import ClientFrame, MessageFrame, Stop
@@ -117,9 +116,6 @@ class Terminal:
     """One conversation at a terminal.
 
     Args:
-        client: connected; the chat is watched.
-        chat: the chat's name.
-        screen: where everything is shown.
         fd: the terminal's input, giving key by key.
     """
 
@@ -141,9 +137,6 @@ class Terminal:
 
     async def run(self, earlier: Sequence[MessageFrame]) -> None:
         """Talk until the user leaves.
-
-        Args:
-            earlier: messages to show at the beginning.
 
         Raises:
             ServerRefused, ServerUnreachable: there is no connection any more.

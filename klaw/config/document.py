@@ -33,7 +33,7 @@ INVALID: Final = object()
 
 
 @attrs.frozen(kw_only=True)
-class Document:
+class ConfigTree:
     """One text, read: mappings, lists and scalars."""
 
     tree: dict[str, Any]
@@ -43,13 +43,10 @@ class Document:
     """Duplicate keys, numbers that cannot be held, malformed references."""
 
 
-def read_document(text: str, environ: Mapping[str, str]) -> Document:
-    """Read a configuration text; an empty one is an empty mapping.
-
-    Raises:
-        ConfigError: the text is not YAML (with line and column) or holds no mapping at the top.
-    """
-    reader = _Reader(environ)
+def read_document(text: str, environ: Mapping[str, str]) -> ConfigTree:
+    """Read a configuration text; an empty one is an empty mapping. Raises ConfigError: the text is not YAML (with line
+    and column) or holds no mapping at the top."""
+    reader = _TreeReader(environ)
     node = _compose(text)
     tree = None if node is None else reader.value(node, "")
     if tree is None:
@@ -57,15 +54,12 @@ def read_document(text: str, environ: Mapping[str, str]) -> Document:
     if not isinstance(tree, dict):
         top = Problem(path="", message=f"the file must hold a mapping of sections, got {kind_of(tree)}")
         raise ConfigError([*reader.problems, top])
-    return Document(tree=tree, problems=tuple(reader.problems))
+    return ConfigTree(tree=tree, problems=tuple(reader.problems))
 
 
 def plain_scalar(text: str) -> str | int | float | bool | None:
-    """Read one unquoted scalar.
-
-    Raises:
-        ValueError: it is a number that cannot be held (infinite, not a number, or far too long).
-    """
+    """Read one unquoted scalar. Raises ValueError: it is a number that cannot be held (infinite, not a number, or far
+    too long)."""
     if text in _NULLS:
         return None
     if text in {"true", "false"}:
@@ -157,7 +151,7 @@ def _compose(text: str) -> yaml.Node | None:
         raise ConfigError.of(f"not YAML or JSON: {what}{where}") from None
 
 
-class _Reader:
+class _TreeReader:
     """Walks the composed nodes of one document and collects every problem."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:

@@ -78,11 +78,8 @@ class Reference:
         return len(self.pieces) == 1
 
     def text(self) -> str:
-        """Look up what it stands for now. Reads files.
-
-        Raises:
-            ValueError: a variable, file or credential is not there or holds no text; the message names it.
-        """
+        """Look up what it stands for now. Reads files. Raises ValueError: a variable, file or credential is not there
+        or holds no text; the message names it."""
         return "".join(piece if isinstance(piece, str) else piece.value(self.environ) for piece in self.pieces)
 
 
@@ -173,7 +170,7 @@ class Secret:
         return self._source if isinstance(self._source, str) else None
 
     def under(self, broken_by: Callable[[str], str | None]) -> "Secret":
-        """The same with a rule that is checked when it is looked up."""
+        """A copy with a rule that is checked when the secret is looked up."""
         return Secret(self._source, broken_by)
 
     def reveal(self, key: str) -> str:

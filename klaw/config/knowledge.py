@@ -55,7 +55,7 @@ class KnowledgeConfig:
         "Bytes of all files that one user has added to bases.", 5_000_000_000, within=(1, 1_000_000_000_000_000)
     )
     folders: tuple[str, ...] = key(
-        "Users may add folders below these, and below their own workspace; whoever runs the server may add any.",
+        "Users may add folders below these, and below their own workspace; the operator may add any.",
         (),
         pattern=r"/[^\x00-\x1f]*",
         hint="be an absolute path",
@@ -69,6 +69,6 @@ class KnowledgeConfig:
     )
     max_files: int = key("Files of one watched folder.", 20_000, within=(1, 1_000_000))
     scan_s: float = key(
-        "A watched folder is looked at so often although the system told of no change.", 300.0, within=(1, DAY_S)
+        "A watched folder is scanned at least this often, also without news from the system.", 300.0, within=(1, DAY_S)
     )
     web_refresh_hours: float = key("A web page is fetched again when it is so old; 0 never.", 24.0, within=(0, 8784))

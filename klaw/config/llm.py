@@ -162,7 +162,7 @@ class LlmConfig:
         within=(1, 1_000_000_000_000),
     )
     budget_warn_share: float = key(
-        "Somebody is told, once a day, when this share of a daily limit is used up.", 0.8, up_to=1
+        "A notice is sent, once a day, when this share of a daily limit is used up.", 0.8, up_to=1
     )
 
 

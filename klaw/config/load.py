@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from klaw.config.document import Document, join_path, plain_scalar, read_document
+from klaw.config.document import ConfigTree, join_path, plain_scalar, read_document
 from klaw.config.environment import Reference, Secret
 from klaw.config.keys import file_key
 from klaw.config.paths import CONFIG_NAMES
@@ -51,15 +51,11 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
 
 
 def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[Problem]]:
-    """Read a configuration text.
-
-    Raises:
-        ConfigError: the text is not YAML, or breaks rules (all of them named).
-    """
+    """Read a configuration text. Raises ConfigError: the text is not YAML, or breaks rules (all of them named)."""
     return _build(read_document(text, environ))
 
 
-def _build(document: Document) -> tuple[EngineConfig, list[Problem]]:
+def _build(document: ConfigTree) -> tuple[EngineConfig, list[Problem]]:
     tree = document.tree
     warnings = [*_renamed(tree), *_tools_by_schema(tree), *_retired(tree)]
     old = {f"{section}.{new}": f"{section}.{name}" for (section, name), new in RENAMED.items()}
@@ -93,7 +89,7 @@ def _retired(tree: dict[str, Any]) -> Iterator[Problem]:
             values = values.get(section) if isinstance(values, dict) else None
         if isinstance(values, dict) and name in values:
             del values[name]
-            yield Problem(path=".".join((*sections, name)), message=f"has no effect any more: {instead}; remove it")
+            yield Problem(path=".".join((*sections, name)), message=f"no longer has an effect: {instead}; remove it")
     if tree.get("facts") == {}:  # no other key was ever in it
         del tree["facts"]
 
@@ -147,7 +143,6 @@ def override_section(config: EngineConfig, section: str, given: Sequence[str]) -
     """The configuration with some keys of one section changed.
 
     Args:
-        config: what the others are taken from.
         section: whose keys may be changed, as in the file: ``autoRag``.
         given: ``autoRag.topK=5``, the value as it would stand in the file.
 

@@ -51,7 +51,7 @@ class Paths:
 
     @property
     def config_file(self) -> Path:
-        """The configuration, by the first of its names that is there; where there is none, where it belongs."""
+        """The configuration file: the first of its names that exists, else the place where it belongs."""
         if self.named_config is not None:
             return self.named_config
         files = [self.config_dir / name for name in CONFIG_NAMES]
@@ -147,11 +147,8 @@ def encode_name(name: str) -> str:
 
 
 def ensure_private_dir(path: Path) -> Path:
-    """Make ``path`` (and missing parents) with mode 0700, and take a looser mode away from an existing one.
-
-    Raises:
-        ConfigError: it cannot be made, is not a folder, or is open to others and not ours to close.
-    """
+    """Make ``path`` (and missing parents) with mode 0700, and take a looser mode away from an existing one. Raises
+    ConfigError: it cannot be made, is not a folder, or is open to others and not ours to close."""
     try:
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):
@@ -170,11 +167,7 @@ def open_private(path: Path, flags: int) -> int:
     """Open a file that only its owner may read, make it if it is missing, and take a looser mode away.
 
     Args:
-        path: in a private folder.
         flags: of ``os.open``, besides those for making it and for not handing it on to child processes.
-
-    Returns:
-        The file descriptor.
 
     Raises:
         OSError: it cannot be opened, or is open to others and not ours to close.

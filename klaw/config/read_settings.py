@@ -29,7 +29,6 @@ def read_settings(tree: dict[str, Any], known: tuple[Problem, ...] = ()) -> Engi
     """Read the tree of ``read_document``.
 
     Args:
-        tree: the file's sections; absent and empty ones take their defaults.
         known: problems found before; they make this raise even when the tree is sound.
 
     Raises:
@@ -140,7 +139,6 @@ def _looked_up(value: Any, *, plain: bool) -> Any:
     """The value, or what a reference stands for.
 
     Args:
-        value: of the tree.
         plain: a reference that is wholly ``${NAME}`` may stand for a number or a boolean.
 
     Raises:

@@ -23,10 +23,7 @@ acting = False
 
 def enter(paths: Paths) -> None:
     """Become one who may use the installation: root becomes its owner, for good; everybody else must be allowed to.
-
-    Raises:
-        ConfigError: the files are another user's, or their owner may not read this program.
-    """
+    Raises ConfigError: the files are another user's, or their owner may not read this program."""
     if os.geteuid() == ROOT:
         if (owner := owner_of(paths)) != ROOT:
             _become(owner, paths)

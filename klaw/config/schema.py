@@ -71,7 +71,7 @@ SYSTEM_ZONE = "system"
 """Value of ``subagents.zone`` that stands for the time zone of the machine."""
 
 MIN_HEARTBEAT_S = 60
-"""Shortest pause between heartbeats; 0 is none at all."""
+"""Shortest pause between heartbeats; 0 switches them off."""
 
 
 @attrs.frozen(kw_only=True)

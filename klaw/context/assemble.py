@@ -23,7 +23,7 @@ from klaw.context.window import cost, exchanges, fit, is_tool
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Message
-from klaw.domain.search import NOTHING, Decision, Recalled
+from klaw.domain.search import NOTHING, Decision, RecallOutcome
 from klaw.domain.text import CORE_MEMORY_HEADER, RECALL_HEADER, SUMMARY_HEADER, hanging, prose, quoted
 from klaw.domain.topic import ChosenTopics
 from klaw.llm.providers.adapt import IMAGE_TOKENS, request_tokens
@@ -109,7 +109,7 @@ class Context:
     messages: tuple[ChatMessage, ...]
     layers: tuple[Layer, ...]
     window: tuple[Message, ...]
-    recalled: Recalled
+    recalled: RecallOutcome
     tokens: int
     """Estimated tokens of the whole request."""
     topics: PackedTopics = NO_TOPICS
@@ -189,7 +189,10 @@ def plan(snapshot: Snapshot) -> Plan:
 
 
 def assemble(
-    plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | None = None, looked_up: ContextUsed | None = None
+    plan: Plan,
+    recalled: RecallOutcome = NOTHING,
+    chosen: ChosenTopics | None = None,
+    looked_up: ContextUsed | None = None,
 ) -> Context:
     """Make the request's messages of a plan, what was recalled, which topics were chosen for it, and what was looked up
     in knowledge bases."""
@@ -244,7 +247,7 @@ def _below(passages: Packed | None, pending: tuple[ChatMessage, ...]) -> tuple[C
     return (*pending[:last], asked, *pending[last + 1 :])
 
 
-def recall_block(recalled: Recalled) -> str:
+def recall_block(recalled: RecallOutcome) -> str:
     """The recalled messages as ``[role] content`` lines below their header; empty when there are none."""
     lines = [f"[{candidate.message.role}] {hanging(candidate.text)}" for candidate in recalled.kept]
     return "\n".join([RECALL_HEADER, *lines]) if lines else ""
@@ -295,7 +298,7 @@ def _present(snapshot: Snapshot, window: tuple[Message, ...]) -> Present:
     )
 
 
-def _without(recalled: Recalled, window: tuple[Message, ...], topics: PackedTopics) -> Recalled:
+def _without(recalled: RecallOutcome, window: tuple[Message, ...], topics: PackedTopics) -> RecallOutcome:
     """Drop recalled items that the window shows, or a topic in full."""
     shown = {message.rowid: Decision.IN_WINDOW for message in window}
     in_topics = dict.fromkeys(topics.whole, Decision.IN_TOPIC)

@@ -6,7 +6,7 @@ from typing import Any
 from klaw.context.assemble import Context, Guard, Plan
 from klaw.context.topics import PackedTopics
 from klaw.domain.context_used import KEY
-from klaw.domain.search import Candidate, Recalled
+from klaw.domain.search import Candidate, RecallOutcome
 from klaw.domain.topic import TopicCandidate
 
 RECEIPT_VERSION = 2
@@ -103,7 +103,7 @@ def _said(told: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value not in (None, [], {})}
 
 
-def _recall(guard: Guard, recalled: Recalled) -> dict[str, Any]:
+def _recall(guard: Guard, recalled: RecallOutcome) -> dict[str, Any]:
     told: dict[str, Any] = {
         "guard": guard.value,
         "query_words": recalled.query_words,

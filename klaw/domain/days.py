@@ -15,6 +15,7 @@ from functools import partial
 
 import attrs
 
+from klaw.domain.names import clock_text
 from klaw.errors import InvalidValue
 
 MAX_QUERY_CHARACTERS = 2_000
@@ -53,6 +54,11 @@ _WEEKDAYS = {name: number for line in _WEEKDAY_STARTS for number, name in enumer
 def local_day(moment: float) -> date:
     """The day of a moment (Unix seconds) in local time."""
     return datetime.fromtimestamp(moment, UTC).astimezone().date()
+
+
+def local_clock(moment: str) -> str:
+    """A moment (ISO-8601) in local time, as people and models read it: ``2026-11-23 Mon 09:00 +01:00``."""
+    return clock_text(datetime.fromisoformat(moment).astimezone().isoformat(timespec="seconds"))
 
 
 def start_of_day(day: date) -> float:

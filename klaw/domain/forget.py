@@ -20,7 +20,7 @@ MARK = "[forgotten]"
 MIN_CHARS = 12
 """Shorter pieces are not looked for elsewhere: they stand in too much that has nothing to do with the forgotten."""
 MAX_PIECES = 500
-"""Of one forgetting, and so many again for each 10,000 messages; the texts as a whole first, then the longest
+"""Limit for one forgetting, and as many again for each 10,000 messages; the texts as a whole first, then the longest
 sentences."""
 MAX_KNOWN_BY = 500
 """Characters of a piece, from its beginning, in which the word is that it is known by."""
@@ -33,7 +33,7 @@ FORGOTTEN = "forgotten"
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 _WORD = re.compile(r"[0-9A-Za-z\u00c0-\u0dff]+")
-"""Of scripts that put spaces between words."""
+"""A word, in scripts that put spaces between words."""
 _STOCK_WORDS = """
 a all am an and any are at be by can did do does done for from go got great hello help here hey hi how i is it its
 just let like look me much my need no not now of ok okay on one or perfect please so sorry sounds sure thank thanks
@@ -81,7 +81,7 @@ def _longest(pieces: Iterable[str]) -> list[str]:
 
 
 @attrs.frozen
-class Quotes:
+class PieceFinder:
     """Finds pieces in texts. Each is known by one of its words, the rarest inside it; only where that word stands it is
     looked for itself."""
 
@@ -92,7 +92,7 @@ class Quotes:
 
     @classmethod
     def of(cls, pieces: Sequence[str]) -> Self:
-        """Of pieces, the longest first."""
+        """A finder of pieces, which are given the longest first."""
         # The outer words may be parts of longer ones; those of a beginning are enough.
         inside = {piece: _WORD.findall(piece[:MAX_KNOWN_BY])[1:-1] for piece in pieces}
         often = Counter(word for words in inside.values() for word in set(words))
@@ -122,7 +122,7 @@ class Quotes:
         """Whether a JSON document is worth parsing: False only when no text of it has a piece."""
         if self._wordless:
             return True
-        for end in ("\\n", "\\r", "\\t"):  # letters to whoever looks for words
+        for end in ("\\n", "\\r", "\\t"):  # would be letters of the next word
             document = document.replace(end, "  ")
         return not self._of_word.keys().isdisjoint(_WORD.findall(document))
 

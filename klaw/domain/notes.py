@@ -37,6 +37,10 @@ class Edit:
 
     help: str
     """One line for ``--help``, the form on the page and the description of the MCP tool."""
+    name: str = ""
+    """What the argument is called, if not like the field."""
+    given: Any = None
+    """The type that the argument is read as, if not the field's; it may refuse what old records have."""
 
 
 @attrs.frozen
@@ -52,12 +56,12 @@ class Column:
 N = TypeVar("N")
 
 
-def notes(cls: type[Any], note: type[N]) -> dict[str, N]:
+def notes(cls: Any, note: type[N]) -> dict[str, N]:
     """The fields of a class that have a note of a kind, by the names of the attributes, in their order."""
-    return {name: each for name, of_field in _all(cls).items() for each in of_field if isinstance(each, note)}
+    return {name: each for name, of_field in _notes(cls).items() for each in of_field if isinstance(each, note)}
 
 
 @cache
-def _all(cls: Any) -> dict[str, tuple[Any, ...]]:
+def _notes(cls: Any) -> dict[str, tuple[Any, ...]]:
     fields = attrs.fields(attrs.resolve_types(cls, include_extras=True))
     return {field.name: getattr(field.type, "__metadata__", ()) for field in fields}

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Mapping
 from datetime import date
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 
@@ -33,6 +33,26 @@ class Ranks:
     def ranks(self) -> dict[str, Any]:
         """The same, for another value that has it too."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(Ranks)}
+
+
+@attrs.frozen(kw_only=True)
+class RankDetails(Ranks):
+    """What its rank is made of."""
+
+    shared_words: int = 0
+    """How many of the query's content words it has."""
+    parts: Mapping[str, float] = attrs.field(factory=dict)
+    """What the score is made of: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length`` …"""
+    boosts: tuple[str, ...] = ()
+    """What the query says of a message: ``speaker`` (who said it), ``date`` (or when)."""
+    dated_rank: int | None = None
+    """By vector among what was said in the days that the query names."""
+    token_score: float | None = None
+    """How well its words meet the query's, one by one; None without codes of them."""
+
+    def details(self) -> dict[str, Any]:
+        """The same, for another value that has it too."""
+        return {field.name: getattr(self, field.name) for field in attrs.fields(RankDetails)}
 
 
 @attrs.frozen(kw_only=True)
@@ -210,27 +230,32 @@ PASSED = frozenset({Decision.NEAR, Decision.WORDS, Decision.RANKED})
 
 
 @attrs.frozen(kw_only=True)
-class Candidate(Ranks):
-    """One message that a search brought up."""
+class JudgedCandidate(RankDetails):
+    """What a search brought up for a prompt, and what became of it."""
 
-    message: Message
     decision: Decision
     text: str
-    """What goes into the context: the message or an excerpt of it."""
+    """What goes into the context: all of it or an excerpt."""
     tokens: int
-    """Estimated tokens of the line that shows ``text``."""
-    boosts: tuple[str, ...] = ()
-    """What the question says of it: ``speaker`` (who said it), ``date`` (or when)."""
-    parts: Mapping[str, float] = attrs.field(factory=dict)
-    """What its score is made of: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length``."""
-    token_score: float | None = None
-    """How well its words meet the question's, one by one; None without codes of them."""
-    dated_rank: int | None = None
-    """By vector among what was said in the days that the question names."""
-    shared_words: int = 0
-    """How many of the question's content words it has."""
+    """Estimated, of the lines that show ``text``."""
     left_tokens: int | None = None
-    """Of one that did not fit: what was left of ``autoRag.maxTokens``."""
+    """Of one that did not fit: what was left of the budget."""
+
+    @property
+    def content(self) -> str:
+        """The whole text."""
+        raise NotImplementedError
+
+    @property
+    def passed(self) -> bool:
+        return self.decision in PASSED
+
+
+@attrs.frozen(kw_only=True)
+class Candidate(JudgedCandidate):
+    """One message that recall brought up."""
+
+    message: Message
     repeated_by: int | None = None
     """Of a repeated one: the seq of the newer message."""
     rerank: float | None = None
@@ -239,10 +264,6 @@ class Candidate(Ranks):
     @property
     def content(self) -> str:
         return self.message.content
-
-    @property
-    def passed(self) -> bool:
-        return self.decision in PASSED
 
 
 @attrs.frozen(kw_only=True)
@@ -255,37 +276,51 @@ class RecallSettings:
     time_budget_ms: int
 
 
-@attrs.frozen(kw_only=True)
-class Recalled:
-    """Outcome of one recall."""
+C = TypeVar("C", bound=JudgedCandidate)
 
-    candidates: tuple[Candidate, ...]
-    """Every candidate, those that ``autoRag.rerank`` scored first, then the best score; the newest of those that
-    say the same stands in the place of the best of them."""
-    query_words: int
+
+@attrs.frozen(kw_only=True)
+class SearchOutcome(Generic[C]):
+    """Outcome of one search for a prompt."""
+
+    candidates: tuple[C, ...] = ()
+    """Every candidate, the best first."""
+    query_words: int = 0
     """How many content words the query has."""
-    found: int
-    """How many messages the searches brought up; the candidates are the best of them."""
-    degraded: tuple[str, ...]
+    found: int = 0
+    """How many the searches brought up; the candidates are the best of them."""
+    degraded: tuple[str, ...] = ()
     """Codes of what was missing: ``no_vectors``, ``embedding_late``, ``vectors_incomplete``, ``search_failed`` …"""
-    timings_ms: dict[str, float]
+    timings_ms: Mapping[str, float] = attrs.Factory(dict)
     """By step; those of the search's parts are in that of ``search``."""
     command: bool = False
     """The query tells the model to do something: the gate asks for more."""
+    settings: RecallSettings | None = None
+
+    @property
+    def kept(self) -> tuple[C, ...]:
+        """The candidates that go into the context."""
+        return tuple(each for each in self.candidates if each.passed)
+
+
+@attrs.frozen(kw_only=True)
+class RecallOutcome(SearchOutcome[Candidate]):
+    """Outcome of one recall. Those that ``autoRag.rerank`` scored come first; the newest of those that say the same
+    stands in the place of the best of them."""
+
     days: tuple[tuple[date, date], ...] = ()
     """First and last days that the query names."""
     first_seq: int | None = None
     """Where the search began; None when there was none."""
     end_seq: int | None = None
     """The first seq that it left out: the window's first message."""
-    settings: RecallSettings | None = None
     vector: bytes | None = attrs.field(default=None, repr=False, eq=False)
     """Of the query, for whoever searches for the same; None when there was none in time."""
 
     @property
     def kept(self) -> tuple[Candidate, ...]:
         """The candidates that go into the context, oldest first."""
-        return tuple(sorted((c for c in self.candidates if c.passed), key=lambda c: c.message.rowid))
+        return tuple(sorted(super().kept, key=lambda each: each.message.rowid))
 
 
-NOTHING = Recalled(candidates=(), query_words=0, found=0, degraded=(), timings_ms={})
+NOTHING = RecallOutcome()

@@ -8,36 +8,105 @@ them. No client can choose one: ``/`` is not allowed in a client's id.
 
 import enum
 import re
+import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, NewType, TypeAlias
 
 import attrs
 
-from klaw.convert import JOURNAL, OMIT, Check, Form, Wire
+from klaw.convert import JOURNAL, OMIT, Bounds, Check, Form, Wire
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
-from klaw.domain.names import LOCAL_USER, ChatId, UserId
-from klaw.domain.notes import MadeFrom, Quotes
+from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_name
+from klaw.domain.notes import Column, Edit, MadeFrom, Quotes
 from klaw.errors import InvalidName
+from klaw.json_schema import SchemaType
 
 TaskName = NewType("TaskName", str)
 """Unique among the tasks of one user."""
 
 MAX_TASK_MESSAGE_BYTES = 16_384
 """Longest request of a task, in UTF-8."""
+MAX_TIMEOUT_S = 86_400
+MAX_RUN_TOKENS = 1_000_000_000
 
 HEARTBEAT = TaskName("heartbeat")
 """The name under which the heartbeat keeps its runs; no task may take it."""
 
-_TASK = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_MAX_MODEL = 200
+_MODEL = re.compile(r"[^/\s]+/\S+")
+_MAX_DURATION_TEXT = 64
+_DURATION_UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+_DURATION = re.compile("".join(rf"(?:(\d{{1,9}}){unit})?" for unit in _DURATION_UNITS), re.ASCII)
+_SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 
 
 def task_name(text: str) -> TaskName:
     """Check a task's name: ``[a-z0-9][a-z0-9_-]{0,63}``. Raises InvalidName."""
-    if not _TASK.fullmatch(text):
+    if not _NAME.fullmatch(text):
         raise InvalidName("a task name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit")
     return TaskName(text)
+
+
+def task_message(text: str) -> str:
+    """A request to a subagent, without white space around it. Raises ValueError."""
+    text = text.strip()
+    if not text:
+        raise ValueError("must say what is to be done, and not be empty")
+    if (size := len(text.encode())) > MAX_TASK_MESSAGE_BYTES:
+        raise ValueError(f"must have at most {MAX_TASK_MESSAGE_BYTES} bytes in UTF-8, got {size}")
+    if any(unicodedata.category(character) == "Cc" and character not in "\n\r\t" for character in text):
+        raise ValueError("must have no control characters but line ends and tabs")
+    return text
+
+
+def _model_name(text: str) -> str:
+    if len(text) > _MAX_MODEL or not _MODEL.fullmatch(text) or not text.isprintable():
+        raise ValueError("must have the form provider/model")
+    return text
+
+
+def read_duration(value: Any) -> int:
+    """Whole seconds of ``90``, ``"90"``, ``"30m"`` or ``"1h30m"``. Raises ValueError."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 0 <= value <= 10**9:
+            return value
+    elif isinstance(value, str) and len(value) <= _MAX_DURATION_TEXT:
+        text = value.strip().lower()
+        if _SECONDS.fullmatch(text):
+            return int(text)
+        if text and (parts := _DURATION.fullmatch(text)):
+            return sum(
+                int(part or 0) * unit for part, unit in zip(parts.groups(), _DURATION_UNITS.values(), strict=True)
+            )
+    raise ValueError("must be a duration such as 90s, 30m, 2h, 1d or 1h30m, or a number of seconds")
+
+
+def duration_text(seconds: int) -> str:
+    """Seconds in the form that ``read_duration`` reads: ``1h30m``."""
+    text = ""
+    for name, unit in _DURATION_UNITS.items():
+        number, seconds = divmod(seconds, unit)
+        if number:
+            text += f"{number}{name}"
+    return text or "0s"
+
+
+def _timeout(value: Any) -> int:
+    seconds = read_duration(value)
+    if not 1 <= seconds <= MAX_TIMEOUT_S:
+        raise ValueError(f"must be from 1 to {MAX_TIMEOUT_S} seconds, got {seconds}")
+    return seconds
+
+
+_Name = Annotated[TaskName, Check(task_name)]
+_Message = Annotated[str, Check(task_message)]
+_Model = Annotated[str, Check(_model_name)]
+_Chat = Annotated[str, Check(chat_name)]
+_Timeout = Annotated[int, Form(_timeout, int), SchemaType(str)]
+_Tokens = Annotated[int, Bounds(1, MAX_RUN_TOKENS)]
 
 
 def run_folder(user: UserId, name: TaskName) -> str:
@@ -84,25 +153,45 @@ def _read_trigger(value: Any) -> Trigger:
 
 
 @attrs.frozen(kw_only=True)
+class TriggerInput:
+    """A trigger as people and models give it: exactly one of ``cron``, ``every`` and ``at``. See
+    ``runs.task_input``."""
+
+    cron: Annotated[str | None, Edit("five cron fields: 0 9 * * MON-FRI")] = None
+    zone: Annotated[str | None, Edit("time zone of cron and at: Europe/Berlin")] = None
+    every: Annotated[str | None, Edit("interval: 30m, 2h, 1d")] = None
+    at: Annotated[str | None, Edit("once: 2026-12-24T18:00+01:00")] = None
+    now: Annotated[bool, Edit("with at: if the time has passed, run at once")] = False
+
+
+@attrs.frozen(kw_only=True)
 class Task:
     """One row of ``tasks``."""
 
-    user: UserId
-    name: Annotated[TaskName, Quotes(stays=True)]
-    trigger: Annotated[Trigger, Form(_read_trigger, JOURNAL.write)]
-    message: Annotated[str, Quotes()]
-    """What the subagent is asked to do."""
-    model: str | None = None
-    """``provider/model``; None takes the route of subagents."""
-    inject_into: str | None = None
-    """Name of the user's chat that gets the result; None keeps it in the run's record."""
-    enabled: bool = True
-    timeout_s: int | None = None
-    """Deadline of one run; None takes ``subagents.timeoutSeconds``."""
-    max_tokens: int | None = None
-    """Tokens that one run may use, prompts and answers together; None takes ``subagents.maxTokens``."""
-    daily_tokens: int | None = None
-    """Tokens that all runs of the task may use in one UTC day; None for no limit of its own."""
+    user: Annotated[UserId, Wire("user_id")]
+    name: Annotated[TaskName, Quotes(stays=True), Edit("its name: a-z, 0-9, _ and -", given=_Name), Column("task")]
+    trigger: Annotated[Trigger, Form(_read_trigger, JOURNAL.write), Column("runs")]
+    """People give it as ``TriggerInput``."""
+    message: Annotated[
+        str, Quotes(), Edit("what to do, complete in itself: this conversation is not shown", given=_Message)
+    ]
+    model: Annotated[str | None, Edit("provider/model, if not the usual one", given=_Model)] = None
+    """None takes the route of subagents."""
+    inject_into: Annotated[
+        str | None, Edit("chat that gets the results", name="injectInto", given=_Chat), Column("chat")
+    ] = None
+    """None keeps the result in the run's record. Whether the user has the chat is seen when a run begins."""
+    enabled: Annotated[bool, Edit("whether it runs by its schedule", given=bool)] = True
+    timeout_s: Annotated[
+        int | None, Edit("how long one run may take, for instance 5m", name="timeout", given=_Timeout)
+    ] = None
+    """None takes ``subagents.timeoutSeconds``."""
+    max_tokens: Annotated[int | None, Edit("tokens that one run may use", name="maxTokens", given=_Tokens)] = None
+    """Prompts and answers together; None takes ``subagents.maxTokens``."""
+    daily_tokens: Annotated[
+        int | None, Edit("tokens that all its runs together may use in one day", name="dailyTokens", given=_Tokens)
+    ] = None
+    """In a UTC day; None for no limit of its own."""
     created_at: str
     updated_at: str
     anchor_at: str
@@ -166,7 +255,7 @@ class Run:
     error: Annotated[str | None, Quotes()] = None
     """Error code of a run that failed."""
     note: Annotated[str | None, Quotes()] = None
-    """What a person should know: late after downtime, a limit that was reached, a chat that does not exist."""
+    """What a person should know: it was late after downtime, a limit was reached, a chat does not exist."""
     result: Annotated[str, Quotes()] = ""
     """The final text; also kept when it could not be delivered."""
     delivered: int = 0
@@ -174,7 +263,7 @@ class Run:
     parent: Annotated[str | None, MadeFrom("run")] = None
     """Id of the run that spawned it."""
     notify: str | None = None
-    """Name of the chat that is told when a spawned subagent ends."""
+    """Name of the chat that is notified when a spawned subagent ends."""
     depth: int = 0
     """0 for a task's own runs and for what a chat spawned; one more for each spawning run above it."""
     details: Annotated[Mapping[str, Any], Quotes()] = attrs.Factory(dict)
@@ -192,7 +281,7 @@ def delivery_id(run: str, number: int) -> str:
 
 
 def notice_id(run: str) -> str:
-    """Id of the message that tells a chat how a run ended, or why it was not begun."""
+    """Id of the message that says how a run ended, or why it was not begun."""
     return f"{run}/notice"
 
 
@@ -202,7 +291,7 @@ def delivery_message(run: Run, number: int, chat: ChatId, text: str, created_at:
 
 
 def notice_message(run: Run, chat: ChatId, text: str, created_at: str) -> NewMessage:
-    """What a chat is told of the end of a run; at most one for each run.
+    """The notice in a chat that a run has ended; at most one for each run.
 
     It says how the run ended: a process that dies between this message and the run's own record leaves no other trace.
     """

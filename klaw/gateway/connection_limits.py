@@ -20,7 +20,6 @@ class TokenBucket:
     """Holds up to ``burst`` tokens and gains ``rate`` a second.
 
     Args:
-        rate: tokens a second.
         burst: tokens at the start and at most.
         now: seconds of any clock that only goes forward.
     """
@@ -109,11 +108,7 @@ class UserAllowance:
 
 
 class Admission:
-    """The places of one gateway.
-
-    Args:
-        config: the limits.
-    """
+    """The places of one gateway."""
 
     def __init__(self, config: GatewayConfig) -> None:
         self._config = config
@@ -128,7 +123,6 @@ class Admission:
         """A new connection.
 
         Args:
-            connection: its id.
             peer: the address that it came from.
             drop: ends it, when a newcomer needs its place.
             has_unread: whether bytes have come that were not read yet.

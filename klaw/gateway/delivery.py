@@ -75,7 +75,6 @@ class Delivery:
     """The streams of one connection.
 
     Args:
-        user: whose chats.
         subscriber: what the hub is to tell of events; passes them to ``stored`` and ``happened``.
         approvals: the open questions of a chat.
         overflow: called when the outbox cannot take a frame that must not be lost.

@@ -17,11 +17,9 @@ from wsproto.events import AcceptConnection
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from klaw.actor.failure import let_go
-from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
-from klaw.gateway.connection_limits import AT_ONCE_S, Connection, TokenBucket, UserAllowance
 from klaw.gateway.origin_check import Endpoints, admit, passed_on
-from klaw.gateway.services import HttpConnection, Services
+from klaw.gateway.services import GatewayConnection, Services
 from klaw.gateway.session import ClientSession
 from klaw.gateway.tokens import Grant
 
@@ -113,51 +111,40 @@ async def linger(stream: HalfCloseableStream) -> None:
 
 PATHS = ("/", "/ws")
 VERSION = "13"
-"""Of the WebSocket."""
+"""Version of the WebSocket protocol."""
 
 log = structlog.get_logger("klaw.gateway")
 
 
 async def serve_stream(
     stream: HalfCloseableStream,
-    connection: socket.socket,
+    raw: socket.socket,
+    connection: GatewayConnection,
     services: Services,
-    session_id: str,
-    *,
-    place: Endpoints,
-    admitted: Connection,
     on_session: Callable[[ClientSession | None], None],
-    log_in: Callable[[UserId], UserAllowance | None],
 ) -> None:
     """Serve one connection until it ends. The stream is left to the caller to close.
 
     Args:
-        stream: of the connection.
-        connection: the socket below.
-        place: where it comes from.
-        admitted: its place among all connections.
-        on_session: told of the session before it runs; of None where the connection speaks HTTP.
-        log_in: see ``ClientSession``.
+        raw: the socket below the stream.
+        on_session: called with the session before it runs; with None where the connection speaks HTTP.
     """
-    timeout_s = services.config.hello_timeout_s
     head = None
     try:
-        with trio.move_on_after(timeout_s):
+        with trio.move_on_after(services.config.hello_timeout_s):
             head = await read_head(stream)
         if head is None:
             return
         if services.http is not None and not head.is_websocket:
             on_session(None)
-            admitted.busy = True
-            rate = services.config.http.requests_per_second
-            pace = TokenBucket(rate, max(1, round(rate * AT_ONCE_S)), trio.current_time())
-            await services.http.serve(stream, head.raw, HttpConnection(session_id, place, log_in, pace, admitted))
+            connection.admitted.busy = True
+            await services.http.serve(stream, head.raw, connection)
             return
         # What a proxy on this machine passes on is not from this machine, here and in all that follows.
         if passed_on(head.headers):
-            place = attrs.evolve(place, loopback=False)
-        grant = _admit(head, services, place)
-        admitted.trusted = grant is not None and grant.token is not None
+            connection.place = attrs.evolve(connection.place, loopback=False)
+        grant = _admit(head, services, connection.place)
+        connection.admitted.trusted = grant is not None and grant.token is not None
         if head.headers.get("sec-websocket-version", VERSION) != VERSION:
             text = f"the WebSocket of RFC 6455 is spoken here: Sec-WebSocket-Version {VERSION}"
             more = ("Upgrade: websocket", f"Sec-WebSocket-Version: {VERSION}")
@@ -176,9 +163,7 @@ async def serve_stream(
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         return
     assert ws.connection is not None  # since it was accepted
-    session = ClientSession(
-        connection, ws.connection, session_id, services, grant=grant, loopback=place.loopback, log_in=log_in
-    )
+    session = ClientSession(raw, ws.connection, connection, services, grant)
     on_session(session)
     await session.run()
     await linger(stream)

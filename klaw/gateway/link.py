@@ -95,7 +95,6 @@ class WebSocketLink:
         self._heard_at = trio.current_time()
         self._pieces: list[str] = []
         self._size = 0
-        """Of the pieces."""
         self._body = trio.CancelScope()
         self._written = trio.Event()
         self._mid_frame = False

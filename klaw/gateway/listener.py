@@ -19,12 +19,12 @@ import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
 from klaw.errors import CannotListen, ConfigError, Problem
-from klaw.gateway.connection_limits import Admission, Arrival, Connection
+from klaw.gateway.connection_limits import AT_ONCE_S, Admission, Arrival, Connection, TokenBucket
 from klaw.gateway.handshake import respond, serve_stream
 from klaw.gateway.origin_check import Endpoints, is_loopback
-from klaw.gateway.services import Services
+from klaw.gateway.services import GatewayConnection, Services
 from klaw.gateway.session import ClientSession, SessionReport
 
 STOP_S = 5.0
@@ -32,7 +32,7 @@ STOP_S = 5.0
 FULL_PAUSE_S = 0.2
 """Pause when the process has no file descriptor or memory left for a connection; one may be freed meanwhile."""
 LOG_FLOOD_S = 10.0
-"""Of connections that are closed because too many come, one line is logged in this time."""
+"""Connections that are closed because too many come are logged at most once in this time."""
 MAX_REFUSALS = 16
 """Connections over the limit that are told so at the same time; the rest is closed without a word."""
 AT_ONCE = 32
@@ -55,7 +55,6 @@ class Gateway:
     """The handle and the actor.
 
     Args:
-        services: configuration, chats, hub, tokens, clock.
         on_listening: told the host and port once it listens.
     """
 
@@ -93,7 +92,7 @@ class Gateway:
         """Wait for a sign of life. Raises ActorStopped."""
         await self.mailbox.ask(lambda reply: Ping(reply=reply))
 
-    async def run(self, vitals: Vitals, started: Started) -> None:
+    async def run(self, vitals: Vitals, started: TaskStarted) -> None:
         """Listen until the mailbox is closed, then say goodbye to every client in bounded time.
 
         Raises:
@@ -175,6 +174,11 @@ class Gateway:
 
     def _receive(self, connection: socket.socket, peer: str, connections: trio.Nursery) -> None:
         """Give a new connection its place; one that gets none costs no task."""
+        try:
+            local = str(connection.getsockname()[0])
+        except OSError:
+            connection.close()  # gone already
+            return
         session_id, arriving = f"c{next(self._numbers)}", trio.CancelScope()
         unread = partial(_has_unread, connection)
         arrival = self._admission.arrive(session_id, peer, arriving.cancel, unread, trio.current_time())
@@ -184,72 +188,46 @@ class Gateway:
             return
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
         if isinstance(arrival, Connection):
-            connections.start_soon(
-                self._connection, stream, connection, session_id, peer, arriving, arrival, name="gateway connection"
+            rate = self._services.config.http.requests_per_second
+            made = GatewayConnection(
+                id=session_id,
+                place=Endpoints.of(self._services.config, peer=peer, local=local),
+                log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),
+                pace=TokenBucket(rate, max(1, round(rate * AT_ONCE_S)), trio.current_time()),
+                admitted=arrival,
             )
+            self._arriving.add(arriving)
+            connections.start_soon(self._connection, stream, connection, made, arriving, name="gateway connection")
         else:
             self._refusing += 1
             connections.start_soon(self._turn_away, stream, name="gateway refusal")
 
     async def _connection(
-        self,
-        stream: trio.SocketStream,
-        connection: socket.socket,
-        session_id: str,
-        peer: str,
-        arriving: trio.CancelScope,
-        admitted: Connection,
+        self, stream: trio.SocketStream, raw: socket.socket, connection: GatewayConnection, arriving: trio.CancelScope
     ) -> None:
         """Serve one connection; no error leaves this."""
-        structlog.contextvars.bind_contextvars(connection=session_id)
-        try:
-            await self._serve(stream, connection, session_id, peer, arriving, admitted)
-        except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
-            log.error("connection_failed", error=error_class(failures), where=where(failures))
-        finally:
-            self._admission.leave(session_id)
-            self._sessions.pop(session_id, None)
-            self._http.discard(session_id)
-            stream.socket.close()
-
-    async def _serve(
-        self,
-        stream: trio.SocketStream,
-        connection: socket.socket,
-        session_id: str,
-        peer: str,
-        arriving: trio.CancelScope,
-        admitted: Connection,
-    ) -> None:
-        try:
-            local = stream.socket.getsockname()[0]
-        except OSError:
-            return  # gone already
+        structlog.contextvars.bind_contextvars(connection=connection.id)
 
         def keep(session: ClientSession | None) -> None:
             self._arriving.discard(arriving)
             if session is not None:
-                self._sessions[session_id] = session
+                self._sessions[connection.id] = session
             else:
-                self._http.add(session_id)
+                self._http.add(connection.id)
 
-        self._arriving.add(arriving)
         try:
             with arriving:
-                await trio.sleep(admitted.wait_s)
-                admitted.wait_s = 0.0
-                await serve_stream(
-                    stream,
-                    connection,
-                    self._services,
-                    session_id,
-                    place=Endpoints.of(self._services.config, peer=peer, local=local),
-                    admitted=admitted,
-                    on_session=keep,
-                    log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),
-                )
+                await trio.sleep(connection.admitted.wait_s)
+                connection.admitted.wait_s = 0.0
+                await serve_stream(stream, raw, connection, self._services, keep)
+        except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
+            log.error("connection_failed", error=error_class(failures), where=where(failures))
         finally:
             self._arriving.discard(arriving)
+            self._admission.leave(connection.id)
+            self._sessions.pop(connection.id, None)
+            self._http.discard(connection.id)
+            stream.socket.close()
 
     def _count_closed(self) -> None:
         """A flood must not fill the log as well."""

@@ -39,7 +39,7 @@ class Endpoints:
 
     @classmethod
     def of(cls, config: GatewayConfig, *, peer: str, local: str) -> "Endpoints":
-        """Of a connection from the address ``peer`` to our address ``local``."""
+        """The ends of a connection from the address ``peer`` to our address ``local``."""
         name = socket.gethostname().lower()
         return cls(loopback=is_loopback(peer), own_hosts=frozenset({config.host.lower(), local, name, f"{name}.local"}))
 
@@ -52,7 +52,6 @@ class Endpoints:
         """Whether a request with these ``Origin`` and ``Host`` headers may go on.
 
         Args:
-            origin, host: the headers.
             allowed: further origins, such as ``https://example.org``.
             site: what the browser says of the page behind it, in ``Sec-Fetch-Site``: also of a request that has no
                 origin.
@@ -142,13 +141,13 @@ _ORIGIN = re.compile(rf"(?P<scheme>[a-z][a-z0-9+.-]*)://{_HOST}", re.IGNORECASE)
 
 
 def _server(host: str | None) -> tuple[str, int | None] | None:
-    """Name and port of a ``Host`` header; None if it is none."""
+    """Name and port of a ``Host`` header; None if it is not valid."""
     found = _SERVER.fullmatch(host) if host is not None else None
     return None if found is None or _port(found) > 65535 else (found["name"].lower().strip("[]"), _port(found) or None)
 
 
 def _origin(text: str) -> tuple[str, str, int] | None:
-    """Scheme, name and port of an origin, port 0 where the scheme has none of its own; None if it is none."""
+    """Scheme, name and port of an origin, port 0 where the scheme has none of its own; None if it is not valid."""
     found = _ORIGIN.fullmatch(text)
     if found is None or _port(found) > 65535:
         return None

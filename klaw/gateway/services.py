@@ -21,15 +21,16 @@ from klaw.toolbox.approvals import Approvals
 
 
 @attrs.define(eq=False)
-class HttpConnection:
-    """A connection that speaks HTTP, for the doors behind it."""
+class GatewayConnection:
+    """A connection that has its place, whatever it speaks."""
 
     id: str
     place: Endpoints
     log_in: Callable[[UserId], UserAllowance | None]
-    """To be told of the user at the first good request: see ``Session``."""
+    """Called with the user at a good hello or the first good request; returns what the user may send, or None if there
+    is no place."""
     pace: TokenBucket
-    """Of its requests."""
+    """Limits its HTTP requests."""
     admitted: Connection
     """Its place among all connections."""
     user: UserId | None = None
@@ -38,7 +39,7 @@ class HttpConnection:
     """It is of the admin socket: the operator asks, without a token and without limits."""
 
     @classmethod
-    def of_operator(cls) -> "HttpConnection":
+    def of_operator(cls) -> "GatewayConnection":
         """A connection of the admin socket."""
         now, much = trio.current_time(), 1 << 40
         return cls(
@@ -55,7 +56,7 @@ class HttpConnection:
 class HttpDoor(Protocol):
     """Serves plain HTTP on the gateway's port; ``klaw.api.server`` does."""
 
-    async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: HttpConnection) -> None:
+    async def serve(self, stream: trio.abc.HalfCloseableStream, read: bytes, connection: GatewayConnection) -> None:
         """Serve a connection of which ``read`` was read already, until it ends."""
         ...
 

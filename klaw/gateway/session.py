@@ -3,10 +3,8 @@
 import math
 import socket
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import attrs
 import structlog
@@ -24,41 +22,28 @@ from klaw.gateway import answers
 from klaw.gateway.answers import StoredOnce
 from klaw.gateway.connection_limits import TokenBucket, UserAllowance
 from klaw.gateway.delivery import MAX_WATCHED, Delivery
-from klaw.gateway.files import Files
 from klaw.gateway.hub import ChatEvent
 from klaw.gateway.link import Close, WebSocketLink
 from klaw.gateway.refusals import error_frame, with_marks
+from klaw.gateway.requests import Requests
 from klaw.gateway.sending import ANSWER_S, Sending
-from klaw.gateway.services import Services
+from klaw.gateway.services import GatewayConnection, Services
 from klaw.gateway.tokens import Grant
 from klaw.operations.handler import Caller
-from klaw.operations.operation import OperationError
-from klaw.operations.perform import read_call
-from klaw.wire.codec import byte_size, decode_client, encode
-from klaw.wire.files import FetchFrame, UploadFrame
+from klaw.wire.codec import byte_size, decode_client
 from klaw.wire.frames import (
-    MAX_RESULT_CHARS,
     PROTOCOL_VERSION,
     ApprovalEndedFrame,
     Approve,
-    CallFrame,
     ClientFrame,
     Error,
     Hello,
     Notice,
-    RequestFrame,
-    ResultFrame,
     Send,
-    Stop,
-    StoppedFrame,
     Watch,
     Welcome,
 )
 
-MAX_REQUESTS = 16
-"""Calls and other requests of one connection that are being answered; more are refused as ``busy``."""
-RESULT_SHARE = 0.5
-"""A result waits until less than this share of the outbox is taken: calls of a client that does not read stay open."""
 MAX_CLIENT_NAME = 64
 MAX_PAUSE_S = 1.0
 """Longest pause of reading after a frame that came too soon: pings wait as long."""
@@ -67,10 +52,6 @@ LOCAL_REFUSED = (
     "connections from this machine need a token now: make one with 'klaw token add local' and give it as $KLAW_TOKEN,"
     " or let this machine in without one with 'klaw token allow-local'"
 )
-_TOO_MANY = Error(
-    code="busy", message=f"at most {MAX_REQUESTS} requests of a connection wait for their answers", retryable=True
-)
-
 log = structlog.get_logger("klaw.gateway")
 
 
@@ -99,34 +80,25 @@ class ClientSession:
     """Serves one WebSocket; a ``hub.Subscriber``.
 
     Args:
-        session_id: names the connection in logs and reports.
+        raw: the socket.
+        ws: its protocol, after the handshake.
         grant: what the request's header allowed; None if hello has to bring a token.
-        loopback: the peer is on this machine, and no proxy in between says otherwise.
-        log_in: told of the user at a good hello: what that one may send; None: there is no place.
     """
 
     def __init__(
-        self,
-        connection: socket.socket,
-        ws: Connection,
-        session_id: str,
-        services: Services,
-        *,
-        grant: Grant | None,
-        loopback: bool,
-        log_in: Callable[[UserId], UserAllowance | None],
+        self, raw: socket.socket, ws: Connection, connection: GatewayConnection, services: Services, grant: Grant | None
     ) -> None:
         config = services.config
-        self.id = session_id
+        self.id = connection.id
         self._services = services
         self._grant = grant
-        self._loopback = loopback
+        self._loopback = connection.place.loopback
         self._since = services.clock.now()
         now = trio.current_time()
         self._link = WebSocketLink(
-            connection,
+            raw,
             ws,
-            session_id,
+            self.id,
             messages_per_second=config.messages_per_second,
             burst=config.burst,
             capacity=config.outbox_frames,
@@ -134,7 +106,7 @@ class ClientSession:
             ping_s=config.ping_s,
         )
         self._bucket = TokenBucket(config.messages_per_second, config.burst, now)
-        self._log_in = log_in
+        self._log_in = connection.log_in
         self._talk: _Conversation | None = None
         self._client: str | None = None
 
@@ -201,7 +173,7 @@ class ClientSession:
             nursery.start_soon(self._link.stay_alive, self._still_allowed, name="gateway liveness")
             nursery.start_soon(self._carry_out_watches, talk, name="gateway watches")
             nursery.start_soon(talk.sending.run, name="gateway sending")
-            nursery.start_soon(talk.files.run, name="gateway files")
+            nursery.start_soon(talk.requests.run, name="gateway files")
             for name, seq in hello.chats.items():
                 self._ask_for_watch(Watch(chat=name, seq=seq), talk)
             with suppress(trio.EndOfChannel):  # one that leaves a nursery and what it cancels refer to each other
@@ -250,8 +222,10 @@ class ClientSession:
             overflow=self._link.drop_slow,
         )
         sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put, nursery=nursery)
-        files = Files(user, services.attachments)
-        self._talk = _Conversation(user, allowance, delivery, sending, files, nursery)
+        assert self._grant is not None  # since the hello
+        caller = Caller(user=user, operator=self._grant.operator)
+        requests = Requests(caller, services, self._link, nursery)
+        self._talk = _Conversation(user, allowance, delivery, sending, requests)
         self._link.put(
             Welcome(
                 version=PROTOCOL_VERSION,
@@ -293,11 +267,8 @@ class ClientSession:
             self._approve(frame, talk)
         elif isinstance(frame, Watch):
             self._ask_for_watch(frame, talk)
-        elif talk.requests >= MAX_REQUESTS:
-            self._link.put(with_marks(_TOO_MANY, frame))
         else:
-            talk.requests += 1
-            talk.nursery.start_soon(self._handle, frame, talk, name=f"gateway {frame.type}")
+            talk.requests.submit(frame)
 
     async def _decode(self, data: str | bytes, *, first: bool = False) -> ClientFrame | None:
         """The frame; None after an error frame was queued (and the connection closed, if it is the first)."""
@@ -311,37 +282,6 @@ class ClientSession:
             close = Close.FRAME_TOO_LARGE if error.close else Close.HELLO_FIRST if first else None
             self._refuse(error_frame(error), close)
             return None
-
-    async def _handle(self, frame: RequestFrame, talk: "_Conversation") -> None:
-        """Answer in bounded time; whatever fails is told to the client, whose connection lives."""
-        try:
-            match frame:
-                case CallFrame():
-                    await self._call(frame, talk)
-                case Stop():
-                    done = await self._perform("chats_stop", {"chat": frame.chat}, talk.user)
-                    self._link.put(StoppedFrame(chat=frame.chat, running=done["running"], ref=frame.ref))
-                case UploadFrame() | FetchFrame():
-                    with answer_within(ANSWER_S, "the store of files"):
-                        self._link.put(await talk.files.answer(frame))
-        except Exception as error:  # noqa: BLE001  the boundary where every error becomes a frame
-            self._link.put(error_frame(error, frame))
-        talk.requests -= 1
-
-    async def _call(self, frame: CallFrame, talk: "_Conversation") -> None:
-        text = encode(ResultFrame(result=await self._perform(frame.operation, frame.args, talk.user), ref=frame.ref))
-        if len(text) > MAX_RESULT_CHARS:
-            why = f"a result has at most {MAX_RESULT_CHARS:,} characters: ask for a smaller page, or over HTTP"
-            raise OperationError("result_too_large", why)
-        await self._link.outbox.wait_for_room(RESULT_SHARE)
-        self._link.put_text(text)
-
-    async def _perform(self, operation: str, args: dict[str, Any], user: UserId) -> dict[str, Any]:
-        call = read_call(operation, args)
-        grant = self._grant
-        assert grant is not None  # since the hello
-        with trio.fail_after(call.operation.deadline_s):
-            return await self._services.perform(call, Caller(user=user, operator=grant.operator))
 
     def _approve(self, frame: Approve, talk: "_Conversation") -> None:
         """Only who watches the chat, and so was shown the question, may answer it."""
@@ -358,7 +298,7 @@ class ClientSession:
 
     def _ask_for_watch(self, frame: Watch, talk: "_Conversation") -> None:
         if len(talk.watches) >= MAX_WATCHED:
-            self._link.put(with_marks(_TOO_MANY, frame))
+            talk.requests.refuse(frame)
             return
         talk.delivery.announce(frame.chat)
         talk.watches.append(frame)
@@ -409,11 +349,7 @@ class _Conversation:
     """Shared by all connections of the user."""
     delivery: Delivery
     sending: Sending
-    files: Files
-    nursery: trio.Nursery
-    """Of the session's tasks; ends with it."""
-    requests: int = 0
-    """Requests that are being answered."""
+    requests: Requests
     watches: deque[Watch] = attrs.Factory(deque)
     """Watches that were asked for; bounded by ``MAX_WATCHED``."""
     watch_asked: trio.lowlevel.ParkingLot = attrs.Factory(trio.lowlevel.ParkingLot)

@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 import structlog
@@ -23,6 +23,7 @@ import structlog
 from klaw import atomic_file
 from klaw.actor.clock import iso
 from klaw.config.paths import ensure_private_dir, open_private
+from klaw.convert import JOURNAL, OMIT, Bounds, Check, Wire
 from klaw.domain.names import LOCAL_USER, UserId, user_id
 from klaw.errors import ConfigError, Problem
 
@@ -41,20 +42,18 @@ class StoredToken:
 
     id: str
     """Names the token in lists and for ``revoke``; not secret."""
-    user: UserId
-    sha256: str = attrs.field(repr=False)
+    user: Annotated[UserId, Check(user_id)]
+    sha256: Annotated[str, Bounds(pattern="[0-9a-f]{64}")] = attrs.field(repr=False)
     created_at: str
-    operator: bool = False
-    """Whether it may ask what only whoever runs the server may ask."""
-    login_of: str | None = None
-    """Of a browser's login: the id of the token that it was made with, and with which it ends."""
-    expires_at: str | None = None
+    operator: Annotated[bool, OMIT] = False
+    """Whether it may ask what only the operator may ask."""
+    login_of: Annotated[str | None, OMIT] = None
+    """For a browser's login: the id of the token that it was made with, and with which it ends."""
+    expires_at: Annotated[str | None, OMIT] = None
 
     def told(self) -> dict[str, Any]:
         """What people and programs may see of it, as JSON has it."""
-        more = {"operator": self.operator, "login_of": self.login_of, "expires_at": self.expires_at}
-        own = {"id": self.id, "user": self.user, "created_at": self.created_at}
-        return own | {name: value for name, value in more.items() if value}
+        return {name: value for name, value in JOURNAL.write(self).items() if name != "sha256"}
 
 
 @attrs.frozen(kw_only=True)
@@ -64,17 +63,16 @@ class Grant:
     user: UserId
     token: str | None
     operator: bool = False
-    """Whether it may ask what only whoever runs the server may: by such a token, or from this machine while there is
-    none at all."""
+    """Whether it may ask what only the operator may: by such a token, or from this machine while there is no token."""
 
 
 @attrs.frozen(kw_only=True)
 class TokenTable:
     """What the tokens file says."""
 
-    tokens: tuple[StoredToken, ...] = ()
-    local: bool = True
+    local: Annotated[bool, Wire("allow_local")] = False
     """Whether a connection from this machine needs no token: it is the user ``local``'s."""
+    tokens: tuple[StoredToken, ...]
 
 
 def tokens_file(config_dir: Path) -> Path:
@@ -92,31 +90,14 @@ def load_access(path: Path) -> TokenTable:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise _broken(path, f"has more than {MAX_FILE_BYTES:,} bytes, too many for tokens: restore it")
-        tree = json.loads(data)
-        tokens = tuple(_token(entry) for entry in tree["tokens"])
-        return TokenTable(tokens=tokens, local=tree.get("allow_local") is True)
+        return JOURNAL.read(json.loads(data), TokenTable)
     except FileNotFoundError:
-        return TokenTable()
+        return TokenTable(tokens=(), local=True)
     except OSError as error:
         raise _broken(path, error.strerror or "cannot be read") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         text = 'is not a tokens file; restore it, or write {"tokens": []} into it and add the tokens again'
         raise _broken(path, text) from error
-
-
-def _token(entry: dict[str, Any]) -> StoredToken:
-    token = StoredToken(
-        id=entry["id"],
-        user=user_id(entry["user"]),
-        sha256=entry["sha256"],
-        created_at=entry["created_at"],
-        operator=entry.get("operator") is True,
-        login_of=entry.get("login_of"),
-        expires_at=entry.get("expires_at"),
-    )
-    if len(bytes.fromhex(token.sha256)) != hashlib.sha256().digest_size:
-        raise ValueError
-    return token
 
 
 def _broken(path: Path, why: str) -> ConfigError:
@@ -200,20 +181,14 @@ def _change(path: Path, change: Callable[[TokenTable], TokenTable]) -> TokenTabl
     try:
         with os.fdopen(open_private(path.with_suffix(".lock"), os.O_RDWR), "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            before = load_access(path) if path.exists() else TokenTable(local=False)
+            before = load_access(path) if path.exists() else TokenTable(tokens=())
             access = change(before)
             if access is before:
                 return access
-            entries = [attrs.asdict(token, filter=_told) for token in access.tokens]
-            text = json.dumps({"allow_local": access.local, "tokens": entries}, indent=2) + "\n"
-            atomic_file.replace(path, text.encode())
+            atomic_file.replace(path, (json.dumps(JOURNAL.write(access), indent=2) + "\n").encode())
             return access
     except OSError as error:
         raise _broken(path, error.strerror or "cannot be written") from error
-
-
-def _told(field: "attrs.Attribute[Any]", value: object) -> bool:
-    return value != field.default
 
 
 def _digest(secret: str) -> str:
@@ -226,7 +201,6 @@ class Authenticator:
     A file that became unreadable, or is gone, leaves all as it was: a slip while editing locks nobody in or out.
 
     Args:
-        path: the tokens file.
         clock: Unix seconds, by which logins expire.
 
     Raises:
@@ -246,7 +220,7 @@ class Authenticator:
         return bool(self._access.tokens)
 
     def owners(self) -> list[UserId]:
-        """Users who may ask what only whoever runs the server may; ``local`` while no token says so."""
+        """Users who may ask what only the operator may; ``local`` while no token says so."""
         self._refresh()
         return sorted({token.user for token in self._access.tokens if token.operator}) or [LOCAL_USER]
 

@@ -40,7 +40,7 @@ def files(data_dir: Path, source: Source, found: Sequence[Document], *, full: bo
         remedy = "put it back from a backup of knowledge/, or remove the source and add the file again"
         if source.kind is SourceKind.WEB:
             remedy = READ_AGAIN
-        return [Flaw(code="file_missing", text=f"{source.name} is not kept any more", remedy=remedy, source=source.id)]
+        return [Flaw(code="file_missing", text=f"{source.name} is no longer kept", remedy=remedy, source=source.id)]
     flaws = []
     for document in found:
         what = _compared(data_dir, source, document, full=full) if document.state is DocumentState.READ else None
@@ -60,7 +60,7 @@ def _compared(data_dir: Path, source: Source, document: Document, *, full: bool)
                     if hashlib.file_digest(content, "sha256").hexdigest() != document.sha256:
                         return "file_differs", "is another file than the one that was read"
     except FileNotFoundError:
-        return "file_missing", "is not there any more"
+        return "file_missing", "no longer exists"
     except NotPlain as error:
         return "file_unreadable", f"cannot be read: it {error}"
     except OSError:

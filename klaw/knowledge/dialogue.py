@@ -18,7 +18,7 @@ from klaw.config.knowledge import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, Ran, read
 from klaw.domain.knowledge import Source, Used
-from klaw.domain.knowledge_search import FoundPassages
+from klaw.domain.knowledge_search import PassageOutcome
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId
 from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
@@ -30,7 +30,7 @@ from klaw.llm.ask_json import ask_json
 from klaw.llm.client import Meter
 from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, JsonSchema
-from klaw.memory.asking import Asker, Charge, question
+from klaw.memory.background_llm import Asker, CallCharge, question
 from klaw.store.engine.database import Readers
 from klaw.store.kinds.chats import Bound
 from klaw.store.kinds.knowledge import sources
@@ -142,7 +142,7 @@ class Dialogue:
 
     def _say(self, meter: Meter) -> Callable[[tuple[ChatMessage, ...], JsonSchema], Awaitable[str]]:
         """Asks the model that chats; the caller holds a slot."""
-        asker = attrs.evolve(self.asker, charge=Charge(meter))
+        asker = attrs.evolve(self.asker, charge=CallCharge(meter))
 
         async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
             return (await asker.call(asker.llm.router.route(), messages, schema=schema, priority=None)).text
@@ -187,7 +187,7 @@ def _rewritten(answer: Rewritten) -> str:
 
 
 def _with(
-    found: ContextUsed, passages: FoundPassages, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
+    found: ContextUsed, passages: PassageOutcome, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
 ) -> ContextUsed:
     """All that was found, in one list: what graphs say between the passages, by rank."""
     of_graphs: list[Used] = []

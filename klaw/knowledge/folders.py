@@ -1,5 +1,5 @@
-"""Which folders a base may have as sources. A user may add what lies below a folder of ``kb.folders`` or of the own
-workspace, whoever runs the server anything but Klaw's own folders. What touches the disk blocks."""
+"""Which folders a base may have as sources. A user may add what lies below a folder of ``kb.folders`` or of the
+own workspace, the operator anything but Klaw's own folders. What touches the disk blocks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,9 +31,7 @@ def checked(where: str, added_by: str, config: KnowledgeConfig, paths: Paths) ->
     """The path of a folder that may be added, without links.
 
     Args:
-        where: an absolute path.
-        added_by: the user, or empty for whoever runs the server.
-        config, paths: of the server.
+        added_by: the user, or empty for the operator.
 
     Raises:
         NotAllowed: it may not be, or is no folder that can be read. The text says what may.

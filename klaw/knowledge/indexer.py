@@ -3,8 +3,8 @@
 Who sends to it: whoever changes a source nudges it, and so do the system's watches of folders; besides it looks by
 itself every ``kb.scanSeconds``. A look says which documents are to be read, and which are gone; that is kept in the
 database, so a kill loses nothing. Beside it, of each user one document after the other is read (``ingest``), some of
-each source in turn, so that a large folder does not hold up an upload. Users take turns: nobody's documents, and no
-large one, keep those of others waiting.
+each source in turn, so that a large folder does not hold up an upload. Users take turns: no user's documents,
+and no large one, keep those of others waiting.
 
 The files are their own source: nothing of the documents is in the logs. Log lines have ids and codes, never names.
 """
@@ -22,14 +22,14 @@ from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Nudge
 from klaw.actor.metrics import SECONDS, Metrics
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.domain.knowledge import Document, DocumentId, DocumentState, Source, SourceId, SourceKind
 from klaw.domain.names import UserId
 from klaw.domain.text import span
 from klaw.errors import StorageError, StorageFull
 from klaw.knowledge import source_state
 from klaw.knowledge.ingest import GoneError, Ingest, NotYetError
-from klaw.knowledge.looker import UNWATCHED_S, Looker
+from klaw.knowledge.source_scanner import UNWATCHED_S, SourceScanner
 from klaw.knowledge.source_state import SourceState
 from klaw.knowledge.watching import Watches
 from klaw.knowledge.web_pages import WebPages
@@ -46,13 +46,13 @@ TURN_S = 10.0
 AT_ONCE = 2
 """Documents of different users; each may take half a gigabyte."""
 LARGE_BYTES = 8 << 20
-"""Of documents that are larger, one is read at a time: there is a place for small ones beside it."""
+"""Only one document larger than this is read at a time, which leaves a place for small ones."""
 NOT_YET = Backoff(2.0, 60.0)
 STORAGE_PAUSE_S = 30.0
 COUNT_S = 2.0
 """Between two counts while documents are read."""
 BEHIND_S = 3600.0
-"""When documents have been waiting for so long, everybody is told."""
+"""After documents have waited this long, ``klaw status`` says so."""
 
 log = structlog.get_logger("klaw.knowledge")
 
@@ -71,23 +71,23 @@ class Indexer(Nudge):
         clock: Clock,
         metrics: Metrics,
         ingest: Ingest,
-        looker: Looker,
+        scanner: SourceScanner,
         pages: WebPages,
         embed: Callable[[], None],
     ) -> None:
         super().__init__()
         self._readers, self._clock, self._embed = readers, clock, embed
-        self._ingest, self._looker, self._pages = ingest, looker, pages
+        self._ingest, self._scanner, self._pages = ingest, scanner, pages
         self._watches = Watches(self._heard)
         self._sources: dict[SourceId, Source] = {}
-        """Those of the last look."""
+        """All sources, as of the last look."""
         self._changed: set[SourceId] = set()
         """Folders of which something was heard since they were looked at."""
         self._again: set[SourceId] = set()
         self._pages_again: set[SourceId] = set()
         self._to_fetch, self._to_read = Nudge(), Nudge()
         self._users: dict[UserId, Nudge] = {}
-        """Of each user who has sources, the loop that reads their documents."""
+        """For each user with sources: the loop that reads their documents."""
         self._places, self._large = trio.CapacityLimiter(AT_ONCE), trio.CapacityLimiter(1)
         self._not_yet: Pauses[DocumentId] = Pauses(NOT_YET)
         self._storage_full = False
@@ -100,7 +100,6 @@ class Indexer(Nudge):
         self._seconds = metrics.histogram("klaw_document_read_seconds", "to read and store one document", SECONDS)
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=6)
 
     def read_again(self, source: SourceId) -> None:
@@ -110,11 +109,11 @@ class Indexer(Nudge):
 
     def state_of(self, source: SourceId) -> SourceState | None:
         """How a source was when it was last looked at; None: nothing is known of it."""
-        return self._looker.states.get(source) or self._pages.states.get(source)
+        return self._scanner.states.get(source) or self._pages.states.get(source)
 
     def problems(self) -> Mapping[str, str]:
         """See ``HasProblems``."""
-        found = source_state.problems([*self._looker.states.values(), *self._pages.states.values()])
+        found = source_state.problems([*self._scanner.states.values(), *self._pages.states.values()])
         if self._watches.failed:
             found["kb_not_watched"] = (
                 "the system does not watch all folders of knowledge bases (fs.inotify.max_user_watches,"
@@ -127,7 +126,7 @@ class Indexer(Nudge):
             found["kb_behind"] = "documents of knowledge bases have waited to be read for over an hour"
         return found
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """Look and read until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watches.run)
@@ -153,31 +152,31 @@ class Indexer(Nudge):
     async def _look(self) -> float:
         """Look at what is due. Returns in how many seconds more is. Raises StorageError."""
         self._sources = {source.id: source for source in await self._readers.run(sources.every)}
-        await self._looker.forget(self._sources)
+        await self._scanner.forget(self._sources)
         again = self._again & set(self._sources)
         self._again.clear()
-        await self._looker.files(again)
+        await self._scanner.files(again)
         self._pages_again |= again
         self._to_fetch.nudge()
         due = float("inf")
         for source in self._sources.values():
             if source.kind is SourceKind.FOLDER:
                 due = min(due, await self._look_at_folder(source, again=source.id in again))
-        self._watches.set({path for paths in self._looker.folders.values() for path in paths})
+        self._watches.set({path for paths in self._scanner.folders.values() for path in paths})
         return max(0.0, due - trio.current_time())
 
     async def _look_at_folder(self, source: Source, *, again: bool) -> float:
         """Look at a folder if it is due. Returns when it is due again."""
         heard = source.id in self._changed or again
         watched = not self._watches.failed
-        if self._looker.due(source.id, heard=heard, watched=watched) <= trio.current_time():
+        if self._scanner.due(source.id, heard=heard, watched=watched) <= trio.current_time():
             self._changed.discard(source.id)
-            await self._looker.folder(source, again=again)
+            await self._scanner.folder(source, again=again)
             self._to_read.nudge()
         elif again:
             self._again.add(source.id)
         heard = source.id in self._changed or source.id in self._again
-        return self._looker.due(source.id, heard=heard, watched=watched)
+        return self._scanner.due(source.id, heard=heard, watched=watched)
 
     def _heard(self, paths: Collection[str]) -> None:
         """The watches tell which paths have changed; without any, that they are set, or cannot be."""
@@ -235,7 +234,7 @@ class Indexer(Nudge):
 
     async def _read_some(self, source: Source, vitals: Vitals) -> int:
         """Read some documents of a source, when it is the user's turn. Returns how many. Raises StorageError."""
-        state = self._looker.states.get(source.id)
+        state = self._scanner.states.get(source.id)
         if (state is not None and not state.can_be_read) or (source.kind is SourceKind.WEB and not source.sha256):
             return 0
         now = trio.current_time()

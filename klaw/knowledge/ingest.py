@@ -30,7 +30,7 @@ from klaw.errors import KlawError
 from klaw.knowledge import original, scan
 from klaw.knowledge.graph.embedded import GraphSize
 from klaw.knowledge.reading.passages import Cutter
-from klaw.knowledge.reading.reader import Limits, Reading
+from klaw.knowledge.reading.reader import DocumentReading, ReadingLimits
 from klaw.knowledge.reading.sniff import SUFFIXES
 from klaw.store.engine.database import Readers
 from klaw.store.engine.transaction import Transaction
@@ -68,13 +68,7 @@ LoadGraph: TypeAlias = Callable[[Source], Awaitable[GraphSize]]
 
 
 class Ingest:
-    """Reads documents.
-
-    Args:
-        data_dir: has what was uploaded and fetched.
-        load_graph: for files of graphs.
-        limits: of one document.
-    """
+    """Reads documents."""
 
     def __init__(
         self,
@@ -84,11 +78,11 @@ class Ingest:
         writer: Writer,
         clock: Clock,
         load_graph: LoadGraph,
-        limits: Limits | None = None,
+        limits: ReadingLimits | None = None,
     ) -> None:
         self._data_dir, self._readers, self._writer, self._clock = data_dir, readers, writer, clock
         self._load_graph = load_graph
-        self._limits = limits or Limits()
+        self._limits = limits or ReadingLimits()
         self._threads = Threads("documents of bases", 2)
 
     async def read(self, source: Source, document: Document) -> Document:
@@ -140,7 +134,7 @@ class Ingest:
         except FileNotFoundError as error:
             if in_folder:
                 raise NotYetError from error
-            return await self._fail(document, "missing", "is not in the data folder any more: add it again")
+            return await self._fail(document, "missing", "is missing from the data folder: add it again")
         except OSError as error:
             return await self._fail(document, "unreadable", f"cannot be read: {error.strerror or error}")
         try:
@@ -154,7 +148,9 @@ class Ingest:
             document = attrs.evolve(document, stamp=stamp, size=info.st_size, sha256=sha256)
             if same:
                 return await self._finish(attrs.evolve(document, state=DocumentState.READ))
-            async with Reading(file, name=_name(source, document), limits=self._limits.of(info.st_size)) as reading:
+            async with DocumentReading(
+                file, name=_name(source, document), limits=self._limits.of(info.st_size)
+            ) as reading:
                 read = await self._store(document, reading)
             if scan.stamp(await self._threads.run(os.fstat, file)) != scan.stamp(info):  # changed, or replaced
                 raise NotYetError
@@ -169,7 +165,7 @@ class Ingest:
             at += len(data)
         return sha.hexdigest()
 
-    async def _store(self, document: Document, reading: Reading) -> Document:
+    async def _store(self, document: Document, reading: DocumentReading) -> Document:
         """Store what is read. Returns the row that says that it is complete, or failed."""
         cutter, digest, count = Cutter(), Digest(), 0
         blocks: list[Block] = []
@@ -304,5 +300,5 @@ def _suffix(name: str) -> str:
 
 
 def _name(source: Source, document: Document) -> str:
-    """What the format is told by."""
+    """The name that the format is recognised by."""
     return f"page.{document.format}" if source.kind is SourceKind.WEB else document.name

@@ -12,23 +12,23 @@ from klaw.knowledge.dialogue import CitationMetrics, Dialogue
 from klaw.knowledge.graph.graphs import Graphs
 from klaw.knowledge.indexer import Indexer
 from klaw.knowledge.ingest import Ingest
-from klaw.knowledge.looker import Looker
 from klaw.knowledge.search import KnowledgeSearch
+from klaw.knowledge.source_scanner import SourceScanner
 from klaw.knowledge.web_pages import WebPages
 from klaw.llm.client import LlmClient
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.embed.embedder import Embedder
 
 if TYPE_CHECKING:
     from klaw.toolbox.web.fetch import WebFetcher
 
 MAX_PAGE_BYTES = 20_000_000
-"""Of a page, also a PDF, that is a source: it is in memory while it is fetched."""
+"""Longest page, also a PDF, that can be a source: it is in memory while it is fetched."""
 
 
 @attrs.frozen(kw_only=True)
 class Knowledge:
-    """See ``build``."""
+    """The parts that work together; see ``build``."""
 
     core: Core
     indexer: Indexer
@@ -49,8 +49,7 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
     """Make the parts; nothing runs yet.
 
     Args:
-        core, llm: what they work with.
-        embedder: makes the vectors of questions, and is told when there are passages to embed.
+        embedder: makes the vectors of questions; is nudged when there are passages to embed.
     """
     readers, writer, clock, config, paths = core.readers, core.writer, core.clock, core.config.kb, core.paths
     graphs = Graphs(
@@ -60,7 +59,7 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
         missing=lambda source: indexer.read_again(source),  # noqa: PLW0108 - it is made below
     )
     ingest = Ingest(data_dir=paths.data_dir, readers=readers, writer=writer, clock=clock, load_graph=graphs.load)
-    looker = Looker(
+    scanner = SourceScanner(
         readers=readers,
         writer=writer,
         clock=clock,
@@ -84,7 +83,7 @@ def build(core: Core, llm: LlmClient, embedder: Embedder) -> Knowledge:
         clock=clock,
         metrics=core.metrics,
         ingest=ingest,
-        looker=looker,
+        scanner=scanner,
         pages=pages,
         embed=embedder.nudge,
     )

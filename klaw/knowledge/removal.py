@@ -2,6 +2,8 @@
 their files, and what the logs say of them. The journal comes first: in the other order a watched folder would be read
 again meanwhile."""
 
+from collections.abc import Sequence
+
 import trio
 
 from klaw.actor.clock import iso
@@ -9,13 +11,15 @@ from klaw.core import Core
 from klaw.domain.names import UserId
 from klaw.knowledge.graph.graphs import Graphs
 from klaw.memory.forget.finding import NothingToForget
-from klaw.memory.forget.forget import Forgetter
-from klaw.memory.forget.values import Cleaned
+from klaw.memory.forget.forget import CleanedLogs, Forgetter
 from klaw.store.engine.database import Readers
+from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import knowledge
-from klaw.store.forget.knowledge import Going
-from klaw.store.kinds.knowledge import document_steps, documents
+from klaw.store.forget import execute
+from klaw.store.forget.journal_entry import ForgetResult, Forgetting
+from klaw.store.kinds import forgotten
+from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
+from klaw.store.kinds.knowledge.removal import Going, turns_naming
 
 AT_ONCE = 100
 """Documents that are looked for, and receipts that are changed, at once."""
@@ -25,11 +29,11 @@ PAUSE_FACTOR = 0.5
 
 async def remove(
     going: Going, user: UserId, core: Core, graphs: Graphs, forgetter: Forgetter, *, everywhere: bool
-) -> Cleaned:
+) -> CleanedLogs:
     """Remove what somebody looked at, and look for what of it is still there.
 
     Args:
-        going: see ``knowledge.look``.
+        going: see ``kinds.knowledge.removal.look``.
         user: who asks.
         core: of the server.
         graphs: those that were made of the sources are removed.
@@ -46,16 +50,42 @@ async def remove(
     if forgetter.reindexing():
         raise NothingToForget("a reindex is running: wait for its end, or stop it; nothing was changed")
     at = iso(core.clock.now())
-    done = await core.writer.run(knowledge.remove, user, going, at)
+    done = await core.writer.run(take_out, user, going, at)
     for each in done:
         turns = each.entry.used
         for first in range(0, len(turns), AT_ONCE):
-            await core.writer.run(knowledge.blank, each.entry.user, going.ids, turns[first : first + AT_ONCE])
+            await core.writer.run(blank_receipts, each.entry.user, going.ids, turns[first : first + AT_ONCE])
     await sweep(core.readers, core.writer)
     for source in going.sources:
         await graphs.remove(source)
         await core.originals.remove(source.id)
-    return await forgetter.clean_after(done, at, going.pieces, everywhere=everywhere)
+    return await forgetter.clean_after(done, going.pieces, everywhere=everywhere)
+
+
+def take_out(tx: Transaction, user: UserId, going: Going, at: str) -> list[ForgetResult]:
+    """Remove it from the database, and remember to clean the logs and the receipts of it; whatever a kill interrupts,
+    the next start finishes. Returns what is to be cleaned, for each user whose it is.
+
+    Raises:
+        NoSuchBase, NoSuchSource, NotAllowed: the user may not any more.
+    """
+    if going.whole:
+        bases.remove(tx, user, going.base.id, at)
+    else:
+        for each in going.sources:
+            sources.remove(tx, user, each.id, at)
+    turns: dict[UserId, list[str]] = {going.owner: []}
+    since = turns_naming(tx.connection, going.base.id if going.whole else going.sources[0].id, going.last_turn)
+    for of, turn in dict.fromkeys((*going.turns, *since)):
+        turns.setdefault(of, []).append(turn)
+    return [
+        execute.journal(tx, of, Forgetting(knowledge=going.ids, used=tuple(used)), at) for of, used in turns.items()
+    ]
+
+
+def blank_receipts(tx: Transaction, user: UserId, gone: Sequence[str], turns: Sequence[str]) -> None:
+    """Take texts of passages out of receipts of a user."""
+    forgotten.blank_receipts(tx.connection, user, gone, turns)
 
 
 async def sweep(readers: Readers, writer: Writer) -> int:

@@ -23,12 +23,12 @@ PAUSE_EVERY = 200
 """Names between two short pauses: other threads must get their turn."""
 PAUSE_S = 0.001
 
-Place = tuple[int, int]
+FolderIdentity = tuple[int, int]
 """Device and inode."""
 
 
 @attrs.frozen
-class File:
+class ScannedFile:
     """A regular file as it is in its folder."""
 
     size: int
@@ -36,10 +36,10 @@ class File:
 
 
 @attrs.frozen(kw_only=True)
-class Look:
+class FolderScan:
     """What there is in a folder."""
 
-    files: Mapping[str, File]
+    files: Mapping[str, ScannedFile]
     """By the path below the folder, with ``/``."""
     folders: Mapping[str, int]
     """Likewise; the folder itself is "". On which device each is: another one is another file system in its place."""
@@ -54,7 +54,7 @@ class Look:
 
 
 @attrs.frozen(kw_only=True)
-class Changes:
+class FolderChanges:
     """What is to be done after a look."""
 
     wait: Collection[str]
@@ -62,11 +62,11 @@ class Changes:
     gone: Collection[str]
 
 
-class _Walk:
+class _FolderWalk:
     """One look."""
 
-    def __init__(self, most: int, private: Collection[Place]) -> None:
-        self.files: dict[str, File] = {}
+    def __init__(self, most: int, private: Collection[FolderIdentity]) -> None:
+        self.files: dict[str, ScannedFile] = {}
         self.folders: dict[str, int] = {}
         self.empty: list[str] = []
         self.unreadable: list[str] = []
@@ -114,7 +114,7 @@ class _Walk:
         elif not stat.S_ISREG(info.st_mode):
             self.left_out["link" if stat.S_ISLNK(info.st_mode) else "special"] += 1
         elif len(self.files) < self._most:
-            self.files[path] = File(info.st_size, stamp(info))
+            self.files[path] = ScannedFile(info.st_size, stamp(info))
         else:
             self.more = True
 
@@ -124,7 +124,7 @@ def stamp(info: os.stat_result) -> str:
     return f"{info.st_size}-{info.st_mtime_ns}-{info.st_ctime_ns}"
 
 
-def place(path: Path) -> Place | None:
+def place(path: Path) -> FolderIdentity | None:
     """Where a folder is, whatever its name; None: it is not there."""
     try:
         info = path.stat()
@@ -133,18 +133,17 @@ def place(path: Path) -> Place | None:
     return info.st_dev, info.st_ino
 
 
-def look(root: Path, most: int, private: Collection[Place] = ()) -> Look:
+def look(root: Path, most: int, private: Collection[FolderIdentity] = ()) -> FolderScan:
     """Look at all that is below a folder.
 
     Args:
         root: links on the way to it are followed.
-        most: files.
         private: folders that nobody may read here: Klaw's own.
 
     Raises:
         OSError: the folder is not there, or cannot be read.
     """
-    walk = _Walk(most, private)
+    walk = _FolderWalk(most, private)
     with safe_open.opened_folder(root) as top:
         waiting = walk.folder(top, "")[::-1]
         while waiting and not walk.more:
@@ -159,7 +158,7 @@ def look(root: Path, most: int, private: Collection[Place] = ()) -> Look:
                 continue
             except OSError:
                 walk.unreadable.append(below)
-    return Look(
+    return FolderScan(
         files=walk.files,
         folders=walk.folders,
         empty=walk.empty,
@@ -169,13 +168,11 @@ def look(root: Path, most: int, private: Collection[Place] = ()) -> Look:
     )
 
 
-def emptied(found: Look, known: Mapping[str, Known], before: Mapping[str, int]) -> set[str]:
+def emptied(found: FolderScan, known: Mapping[str, Known], before: Mapping[str, int]) -> set[str]:
     """Folders that are empty, of which documents were read, and not on the device where they were seen: perhaps it is
     not mounted.
 
     Args:
-        found: what there is.
-        known: the documents by their names.
         before: the device of each folder that was seen since the start.
     """
     gone = {below for below in found.empty if found.folders[below] != before.get(below)}
@@ -184,22 +181,22 @@ def emptied(found: Look, known: Mapping[str, Known], before: Mapping[str, int]) 
     return gone & {"/".join(parts[:depth]) for parts in above for depth in range(len(parts) + 1)}
 
 
-def compare(found: Look, known: Mapping[str, Known], *, kept: Collection[str] = (), again: bool = False) -> Changes:
+def compare(
+    found: FolderScan, known: Mapping[str, Known], *, kept: Collection[str] = (), again: bool = False
+) -> FolderChanges:
     """What has changed since the documents were read.
 
     Args:
-        found: what there is.
-        known: the documents by their names.
         kept: folders whose documents stay although they are not there.
         again: also what failed is to be read again, and what looks as before is to be compared.
     """
     wait = [name for name, file in found.files.items() if again or _changed(file, known.get(name))]
     stay = (*found.unreadable, *kept)
     gone = [name for name in known if name not in found.files and not any(_is_in(name, each) for each in stay)]
-    return Changes(wait=wait, gone=gone)
+    return FolderChanges(wait=wait, gone=gone)
 
 
-def _changed(file: File, before: Known | None) -> bool:
+def _changed(file: ScannedFile, before: Known | None) -> bool:
     return before is None or (before.state is not DocumentState.WAITING and before.stamp != file.stamp)
 
 

@@ -1,4 +1,4 @@
-"""What a look at a source found, and what of that everybody is told. Pure."""
+"""What a scan of a source found, and which of it ``klaw status`` shows. Pure."""
 
 from collections.abc import Collection, Mapping
 
@@ -33,8 +33,8 @@ _TOLD = {
     "missing": "a watched folder is not there: what was read of it is kept",
     "empty": "a watched folder is suddenly empty",
     "partly_empty": "a watched folder is suddenly empty in part",
-    "unreadable": "a watched folder cannot be read as a whole",
-    "not_allowed": "a watched folder may not be read any more",
+    "unreadable": "a watched folder cannot be read in full",
+    "not_allowed": "a watched folder may no longer be read",
     "too_many": "a watched folder has too many files (kb.maxFiles)",
     "gone": "a page of a knowledge base is gone: its last copy is kept",
     "unreachable": "a page of a knowledge base cannot be reached",

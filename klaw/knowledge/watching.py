@@ -27,11 +27,11 @@ class Watches:
     """Watches folders, never those below them: so no link is followed.
 
     Args:
-        told: called with paths that have changed; with none when it is watched from now on, or cannot be.
+        on_change: called with paths that have changed; with none when watching has begun, or is not possible.
     """
 
-    def __init__(self, told: Callable[[Collection[str]], None]) -> None:
-        self._told = told
+    def __init__(self, on_change: Callable[[Collection[str]], None]) -> None:
+        self._on_change = on_change
         self._news = Nudge()
         self._folders: frozenset[Path] = frozenset()
         self.failed = False
@@ -60,7 +60,7 @@ class Watches:
                 reason = await self._watch_until_it_fails(folders)
             log.warning("folders_not_watched", reason=reason, count=len(folders))
             self.failed = True
-            self._told(())
+            self._on_change(())
             await trio.sleep(RETRY_S)
 
     async def _watch_until_it_fails(self, folders: list[Path]) -> str:
@@ -72,7 +72,7 @@ class Watches:
             while (changed := await threads.run(next, news, None, abandon=True)) is not None:
                 self.failed = False
                 if changed or first:
-                    self._told(changed)
+                    self._on_change(changed)
                 first = False
         except (OSError, RuntimeError) as error:
             return error_class(error)  # the text names the folder
@@ -82,11 +82,8 @@ class Watches:
 
 
 def _changes(folders: list[str], stop: threading.Event) -> Iterator[set[str]]:
-    """The paths that change, as it comes; blocks for ``STOP_MS`` at most.
-
-    Raises:
-        OSError, RuntimeError: the folders cannot be watched.
-    """
+    """The paths that change, as it comes; blocks for ``STOP_MS`` at most. Raises OSError, RuntimeError: the folders
+    cannot be watched."""
     from watchfiles import watch  # loads its library
 
     # With ignore_permission_denied it would ignore every error, also that there are no watches left.

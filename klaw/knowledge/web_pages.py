@@ -41,7 +41,7 @@ log = structlog.get_logger("klaw.knowledge")
 
 
 class WebPages:
-    """See the module.
+    """The pages that are sources.
 
     Args:
         fetcher: makes what fetches; called when the first page is due, because it loads an HTTP client.
@@ -127,7 +127,7 @@ class WebPages:
         return document.sha256 != kept.sha256
 
     async def _note_failure(self, source: Source, document: Document, error: ToolRefused) -> None:
-        """Of a page that was fetched before, the copy stays, with a note."""
+        """Note why a page was not fetched; a copy that was fetched before stays."""
         self._failed.fail(source.id, self._clock.now())
         code = "gone" if isinstance(error, PageGone) else "unreachable"
         text = f"{error} The last copy is kept." if source.sha256 else str(error)

@@ -17,14 +17,14 @@ import trio
 from klaw.actor.backoff import Pauses
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.config.memory import TopicsConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.topic import Topic, TopicCandidate
 from klaw.errors import ActorStopped, ConfigError, KlawError, StorageError, TopicChanged
 from klaw.llm.errors import ProviderError
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.topics.maker import TopicMaker
 from klaw.memory.topics.merger import MAX_CANDIDATES, MIN_COSINE, candidates, decide
 from klaw.memory.topics.search import TopicMetrics
@@ -70,7 +70,6 @@ class Archivist(Nudge):
     Args:
         config: ``topics``.
         maker: of the topics, over the store in which it looks for work.
-        asker, metrics: what it works with.
         on_topic: see ``OnTopic``.
     """
 
@@ -94,10 +93,9 @@ class Archivist(Nudge):
         self._readers, self._clock = self._maker.readers, self._maker.clock
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """Work for ever.
 
         Cancellation: at any point; what was stored is whole, and the next start goes on from there.

@@ -17,7 +17,7 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
 from klaw.store.engine.database import Readers
@@ -106,7 +106,7 @@ class Coverage(Nudge):
         """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """Count until cancelled. A restart counts again."""
         self._count, self._next, self._lost = Count(), None, {}
         self.status = attrs.evolve(self.status, whole=False)

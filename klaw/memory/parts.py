@@ -16,7 +16,7 @@ from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import UserId
 from klaw.llm.client import Llm
 from klaw.memory.archivist import Archivist
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.coverage import Coverage
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.remote import remote_of
@@ -29,7 +29,7 @@ from klaw.memory.forget.forget import Forgetter
 from klaw.memory.recall.recall import Recall
 from klaw.memory.recall.rerank import Reranker
 from klaw.memory.search.search import MemorySearch
-from klaw.memory.summaries.making import Maker
+from klaw.memory.summaries.making import SummaryMaker
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.chooser import LOCAL_S, REMOTE_S, TopicChooser
 from klaw.memory.topics.control import TopicControl
@@ -44,7 +44,7 @@ from klaw.store.search import vectors
 
 @attrs.frozen(kw_only=True)
 class Memory:
-    """See ``build``."""
+    """The parts that work together; see ``build``."""
 
     core: Core
     embedder: Embedder
@@ -115,9 +115,8 @@ def build(
     """Make the parts; nothing runs yet.
 
     Args:
-        core, llm, reindexer: what they work with.
         stop_run: ends a run of a task whose messages are forgotten, and returns when its end is stored.
-        tasks_changed: told when tasks were forgotten.
+        tasks_changed: called when tasks were forgotten.
     """
     config, clock, readers, writer = core.config, core.clock, core.readers, core.writer
     embed = Embedder(clock, enabled=config.embedding.enabled)
@@ -146,7 +145,7 @@ def build(
         metrics=metrics,
         on_topic=[FactExtractor(asker, facts, PeopleExtractor(people, readers), readers)],
     )
-    summaries = Maker(
+    summaries = SummaryMaker(
         config=config,
         writer=writer,
         readers=readers,

@@ -199,7 +199,7 @@ async def add(asked: FactAdd, caller: Caller, parts: Parts) -> "OneFact":
     Save what the user tells of themselves and their world and what shall last, with names instead of he or she and
     dates instead of tomorrow; not what can be looked up. Only after this has answered may you say that you remember it.
     """
-    from klaw.memory.facts.facts import NoOlder, Saved
+    from klaw.memory.facts.facts import FactSaved, NoOlder
 
     new = asked.fields
     replaces = FactId(new.replaces) if new.replaces is not None else None
@@ -210,7 +210,7 @@ async def add(asked: FactAdd, caller: Caller, parts: Parts) -> "OneFact":
         raise op.OperationError(
             "bad_fact", "there is no fact with this id, or it was replaced before", field="replaces"
         )
-    return {"fact": done.fact, "added": isinstance(done, Saved)}
+    return {"fact": done.fact, "added": isinstance(done, FactSaved)}
 
 
 @NOUN.operation("fact_edit", FactEdit, cli="edit", show=fact_lines, changes=True, mcp="correct")

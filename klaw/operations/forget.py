@@ -15,11 +15,10 @@ from klaw.operations.handler import Caller, Parts
 from klaw.operations.operation import Lines, Name, Noun, OfUser, Query, Scope, Slash, argument, required
 
 if TYPE_CHECKING:
-    from klaw.memory.forget.forget import Forgetter
-    from klaw.memory.forget.values import Preview, Proof
+    from klaw.memory.forget.forget import Forgetter, Preview, Proof
     from klaw.operations.answers.chats import Forgotten, NamedMessage, StillHeld
-    from klaw.store.forget.logs import Held
-    from klaw.store.forget.scope import Wanted
+    from klaw.store.forget.proof import HoldingFile
+    from klaw.store.forget.trace import ForgetTarget
 
 NOUN = Noun(
     "forget",
@@ -206,21 +205,21 @@ MESSAGES = frozenset({"message", "answer", "tool call", "tool result"})
 
 def preview(before: "Preview") -> "Forgotten":
     """What goes, and where it is."""
-    from klaw.store.forget.things import names_left
+    from klaw.store.forget.proof import names_left
 
-    scope, looked, named = before.scope, before.looked, before.named
+    reach, quotes, named = before.reach, before.quotes, before.named
     return {
         "forgotten": False,
-        "user": scope.user,
-        "messages": _messages([each for each in scope.own if each.rowid not in scope.shown]),
-        "facts": scope.facts,
-        "kept_facts": scope.kept_facts,
-        "topics": scope.topics,
-        "summaries": [f"{chat}#{number}" for chat, number in scope.summaries],
+        "user": reach.user,
+        "messages": _messages([each for each in reach.trace.own if each.rowid not in reach.trace.shown]),
+        "facts": reach.facts,
+        "kept_facts": reach.kept.get("fact", ()),
+        "topics": reach.topics,
+        "summaries": [f"{chat}#{number}" for chat, number in reach.summaries],
         "things": before.things,
-        "names": names_left(scope),
-        "people": scope.people,
-        "kept_people": scope.kept_people,
+        "names": names_left(reach),
+        "people": reach.people,
+        "kept_people": reach.kept.get("person", ()),
         "named": named
         and {
             "names": named.names,
@@ -232,9 +231,9 @@ def preview(before: "Preview") -> "Forgotten":
             "summaries": [f"{chat}#{number}" for chat, number in named.summaries],
             "others": named.others,
         },
-        "rows": {name: len(rows) for name, rows in looked.rows.items() if rows} | _positive(looked.kept),
+        "rows": {name: len(rows) for name, rows in quotes.rows.items() if rows} | _positive(quotes.kept),
         "again": _messages(before.again),
-        "searched": bool(looked.pieces),
+        "searched": bool(quotes.pieces),
         "held": _held(before.held),
         "aside": [{"path": each.path, "remedy": each.remedy} for each in before.aside],
     }
@@ -258,7 +257,7 @@ def _messages(found: Sequence[Any]) -> "list[NamedMessage]":
     return [{"chat": each.chat, "seq": each.seq, "id": each.id} for each in found]
 
 
-def _held(found: "Sequence[Held]") -> "list[StillHeld]":
+def _held(found: "Sequence[HoldingFile]") -> "list[StillHeld]":
     return [{"path": each.path, "count": each.count, "kind": each.kind, "remedy": each.remedy} for each in found]
 
 
@@ -341,7 +340,7 @@ async def forget_in_chat(asked: ForgetInChat, caller: Caller, parts: Parts) -> M
     return preview(before)
 
 
-async def _find(forgetter: "Forgetter", chat: ChatId, what: str) -> "Wanted":
+async def _find(forgetter: "Forgetter", chat: ChatId, what: str) -> "ForgetTarget":
     from klaw.memory.forget.finding import NothingToForget
 
     word, _, number = what.partition(" ")

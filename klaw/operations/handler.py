@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from klaw.memory.parts import Memory
     from klaw.memory.recall.recall import Recall
     from klaw.memory.search.search import MemorySearch
-    from klaw.runs.parts import Tasks
+    from klaw.runs.parts import TaskParts
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
     from klaw.store.rebuild.actor import Reindexer
@@ -125,7 +125,7 @@ class Parts:
     knowledge: "Knowledge"
     tools: "Tools"
     agent: "Agent"
-    tasks: "Tasks"
+    tasks: "TaskParts"
     chats: "ChatDirectory"
     _listeners: Listeners | None = None
 

@@ -28,7 +28,7 @@ class OfTask(op.OfUser):
 
 @attrs.frozen(kw_only=True)
 class TriggerFields:
-    """When a task runs; ``runs.drafting`` checks the values, all of them together."""
+    """When a task runs; ``runs.task_input`` checks the values, all of them together."""
 
     cron: str | None = op.argument("when it runs: five fields, for instance '0 9 * * MON-FRI'", metavar="FIELDS")
     zone: str | None = op.argument("time zone of --cron, for instance Europe/Berlin", metavar="ZONE")
@@ -39,7 +39,7 @@ class TriggerFields:
 
 @attrs.frozen(kw_only=True)
 class TaskFields(TriggerFields):
-    """Names and help of a task's fields; ``runs.drafting`` checks their values likewise."""
+    """Names and help of a task's fields; ``runs.task_input`` checks their values likewise."""
 
     message: str | None = op.argument(
         "what the model is asked", metavar="TEXT", stdin=True, file=True, most_bytes=MAX_TASK_MESSAGE_BYTES
@@ -74,7 +74,7 @@ _CLEARED = {"inject-into": "injectInto", "max-tokens": "maxTokens", "daily-token
 def _fields(raw: Any) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise TypeError("must be an object")
-    # To the drafting an empty text is a field that is not given, because models fill what they do not use with it.
+    # To task_input an empty text is a field that is not given, because models fill what they do not use with it.
     given = {name: " " if value == "" else value for name, value in raw.items()}
     if isinstance(clear := raw.get("clear"), list):
         given["clear"] = [_CLEARED.get(each, each) if isinstance(each, str) else each for each in clear]

@@ -60,7 +60,7 @@ async def health(_asked: Nothing, caller: Caller, parts: Parts) -> "HealthAnswer
     """
     import trio
 
-    from klaw.actor.supervisor import State
+    from klaw.actor.supervisor import ActorState
     from klaw.errors import ActorStopped
 
     ping_ms, begin = None, trio.current_time()
@@ -71,7 +71,7 @@ async def health(_asked: Nothing, caller: Caller, parts: Parts) -> "HealthAnswer
         except ActorStopped:
             pass
     degraded, actors = listed(parts.core.health), parts.core.supervisor.report()
-    failed = [each.name for each in actors if each.state is State.FAILED] if caller.operator else []
+    failed = [each.name for each in actors if each.state is ActorState.FAILED] if caller.operator else []
     state = "failing" if ping_ms is None else "degraded" if degraded or failed else "ok"
     return {"state": state, "writer_ping_ms": ping_ms, "degraded": degraded, "failed_actors": failed}
 

@@ -1,14 +1,23 @@
-"""Pieces of files, as operations take them."""
+"""Pieces of files, as operations take and give them."""
 
 import base64
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+
+import attrs
 
 from klaw.convert import Bounds
+from klaw.domain.attachment import Sha256
 from klaw.errors import InvalidValue
 from klaw.operations import operation as op
+from klaw.operations.handler import Caller, Parts
+
+if TYPE_CHECKING:
+    from klaw.operations.answers.chats import PieceOfFile
+
+FILES = op.Noun("files", "read the files of messages")
 
 PIECE_BYTES = 48_000
-"""Of an upload that fit into one request of the admin socket."""
+"""Bytes of a file that are sent at once."""
 
 UploadId = Annotated[str, Bounds(8, 64, r"[0-9a-f]*")]
 
@@ -23,3 +32,18 @@ def _bytes(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except ValueError:
         raise InvalidValue("must be base64") from None
+
+
+@attrs.frozen(kw_only=True)
+class FilePiece(op.OfUser):
+    sha256: Sha256 = op.required("the file's SHA-256")
+    offset: Annotated[int, Bounds(0)] = op.argument("where the piece begins (default: 0)", default=0, metavar="BYTES")
+
+
+@FILES.operation("file_piece", FilePiece, route="GET {sha256}/piece")
+async def file_piece(asked: FilePiece, caller: Caller, parts: Parts) -> "PieceOfFile":
+    """Give a piece of a file of a message in base64; an empty one behind its end."""
+    attachments = parts.core.attachments
+    found = await attachments.find(caller.user, asked.sha256)
+    data = await attachments.read(caller.user, asked.sha256, asked.offset, PIECE_BYTES)
+    return {"type": found.type, "bytes": found.bytes, "data": base64.b64encode(data).decode("ascii")}

@@ -1,6 +1,6 @@
 """Where a message lives now and what would bring it back.
 
-The answer names a few words of the message: it goes to the terminal of whoever asks, and never into a log.
+The answer names a few words of the message: it is shown to the person who asks and never logged.
 """
 
 from collections import Counter
@@ -37,9 +37,7 @@ _UNKNOWN = (
 class Why:
     message: op.Name = op.required("its id, or its chat and number: main#12, anna:main#12", id_of="message")
     chat: op.ChatName | None = op.argument("the message's chat; MESSAGE may then be its number alone", metavar="NAME")
-    user: op.UserName | None = op.argument(
-        "whose message (default: whoever has it; with a chat: local)", metavar="NAME"
-    )
+    user: op.UserName | None = op.argument("whose message (default: any user's; with a chat: local)", metavar="NAME")
     query: op.Query | None = op.argument("also test whether this question would recall it", metavar="TEXT")
 
 
@@ -190,7 +188,7 @@ async def find_message(
         readers: of the store.
         named: its id, or its chat and number; with ``chat`` also the number alone.
         chat: its chat, by name or id.
-        user: whose; None: of whoever has it, and with a chat's name the local user's.
+        user: whose message; None: any user's, and with a chat's name the local user's.
         field: the argument that names it.
 
     Raises:

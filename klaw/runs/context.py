@@ -14,8 +14,9 @@ from klaw.context.inputs import Budget
 from klaw.context.repair import repair
 from klaw.context.request import shorten
 from klaw.domain import tokens
+from klaw.domain.days import local_clock
 from klaw.domain.task import Run, RunKind
-from klaw.domain.text import CORE_MEMORY_HEADER, minute, one_line
+from klaw.domain.text import CORE_MEMORY_HEADER, one_line
 from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage
 from klaw.prompts import prompt
@@ -27,20 +28,15 @@ EMPTY_ANSWER = json.dumps({"silent": True})
 
 @attrs.frozen(kw_only=True)
 class Inputs:
-    """Everything that the context of one run is made from."""
-
     system_prompt: str
-    """The workspace's prompt files, joined."""
     instructions: str
-    """What a subagent is told of its work; the same in each run of the task, so that prompt caches keep it."""
+    """The subagent's instructions; the same in each run of the task, so that prompt caches keep them."""
     core_memory: str
-    """The core memory, rendered; empty when there is none."""
     history: Sequence[PastRun]
     """The last complete runs, oldest first."""
     situation: str
     """What differs from run to run: the time, a note about lateness; stands before the request."""
     request: str
-    """The task's message."""
     tools_tokens: int
     """Estimated tokens of the request's tool list."""
     with_tools: bool
@@ -50,8 +46,6 @@ class Inputs:
 
 @attrs.frozen(kw_only=True)
 class RunContext:
-    """The finished context."""
-
     messages: tuple[ChatMessage, ...]
     history: tuple[PastRun, ...]
     """The earlier runs that are in it; those before did not fit."""
@@ -105,7 +99,7 @@ def run_messages(run: PastRun, *, with_tools: bool) -> tuple[ChatMessage, ...]:
 
 
 def instructions(run: Run, *, with_tools: bool) -> str:
-    """What a subagent is told about its work; the same for all runs of a task."""
+    """The instructions of a subagent; the same for all runs of a task."""
     parts = [prompt("subagent")]
     if run.kind is RunKind.HEARTBEAT:
         parts.append(prompt("subagent_heartbeat"))
@@ -115,6 +109,5 @@ def instructions(run: Run, *, with_tools: bool) -> str:
 
 
 def situation(run: Run) -> str:
-    """What differs from run to run."""
-    told = f"[{run.task}, due {minute(run.due)} UTC, now {minute(run.started_at)} UTC"
+    told = f"[{run.task}, due {local_clock(run.due)}, now {local_clock(run.started_at)}"
     return f"{told}; {one_line(run.note)}]" if run.note else f"{told}]"

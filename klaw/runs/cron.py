@@ -61,11 +61,8 @@ def normalise(text: str) -> str:
 
 
 def fires(expression: str, zone: ZoneInfo, after: float) -> Iterator[int]:
-    """Fire times in Unix seconds, strictly after ``after`` and strictly rising; ends when 50 years bring none.
-
-    Args:
-        expression: as ``normalise`` gave it.
-    """
+    """Fire times of a normalised expression in Unix seconds, strictly after ``after`` and strictly rising; ends when 50
+    years bring none."""
     first_field = expression.split(" ", 1)[0]
     start = dt.datetime.fromtimestamp(math.floor(after), zone).replace(tzinfo=None, fold=0)
     once, again, _ = _moments(start, zone)

@@ -40,12 +40,12 @@ PASSING_ERRORS = frozenset({"llm_unreachable", "llm_timeout", "llm_failed"})
 
 
 @attrs.frozen(kw_only=True)
-class State:
+class SchedulerState:
     """What is known when the scheduler wakes."""
 
     tasks: Sequence[Task]
     attempts: Mapping[TaskKey, Sequence[Run]]
-    """Of each task the attempts, in their order, of its latest fire time **that is not after now** and has a run of
+    """The attempts of each task, in their order, for its latest fire time **that is not after now** and has a run of
     kind ``scheduled``. After a clock was set back there may be later ones; they count again when their time comes."""
     running: Sequence[TaskKey]
     """One for each run that goes on, of any kind; a task's own manual run keeps it from starting too."""
@@ -57,8 +57,6 @@ class State:
 
 @attrs.frozen(kw_only=True)
 class Fire:
-    """A task's run that is to start."""
-
     task: Task
     due: int
     """The fire time that it is for, in Unix seconds."""
@@ -75,7 +73,7 @@ class Fire:
 
 
 @attrs.frozen(kw_only=True)
-class Decision:
+class StartPlan:
     """What to do now."""
 
     start: tuple[Fire, ...]
@@ -85,7 +83,7 @@ class Decision:
     """When to ask again at the latest, in Unix seconds: at most ``MAX_SLEEP_S`` from now."""
 
 
-def decide(state: State, rules: SubagentsConfig) -> Decision:
+def decide(state: SchedulerState, rules: SubagentsConfig) -> StartPlan:
     """Say which runs start now, longest waiting first, and when to look again."""
     ready: list[Fire] = []
     wake_at = state.now + MAX_SLEEP_S
@@ -98,16 +96,14 @@ def decide(state: State, rules: SubagentsConfig) -> Decision:
         if later is not None:
             wake_at = min(wake_at, later)
     start, waiting = admit(ready, running=state.running, max_concurrent=rules.max_concurrent)
-    return Decision(start=start, waiting=waiting, wake_at=wake_at)
+    return StartPlan(start=start, waiting=waiting, wake_at=wake_at)
 
 
 def admit(
     ready: Iterable[Fire], *, running: Sequence[TaskKey], max_concurrent: int
 ) -> tuple[tuple[Fire, ...], tuple[Fire, ...]]:
-    """Divide what is ready into what starts and what waits: longest waiting first, no task beside itself.
-
-    Of fires that have waited equally long, those of the user with fewer runs go first.
-    """
+    """Divide what is ready into what starts and what waits: longest waiting first, then of the user with fewer runs; no
+    task runs beside itself."""
     busy = set(running)
     runs_of = Counter(user for user, _ in running)
     start: list[Fire] = []
@@ -152,7 +148,7 @@ def next_fire(task: Task, attempts: Sequence[Run], *, now: float) -> int | None:
 
 
 def _look(
-    task: Task, attempts: Sequence[Run], state: State, rules: SubagentsConfig
+    task: Task, attempts: Sequence[Run], state: SchedulerState, rules: SubagentsConfig
 ) -> tuple[Fire | None, float | None]:
     """What of a task is due now, and when something of it will be."""
     anchor = from_iso(task.anchor_at)
@@ -216,7 +212,7 @@ def _may_pass(run: Run) -> bool:
     return said if isinstance(said, bool) else run.error in PASSING_ERRORS
 
 
-def _note(due: int, skipped: int, attempts: Sequence[Run], state: State) -> str | None:
+def _note(due: int, skipped: int, attempts: Sequence[Run], state: SchedulerState) -> str | None:
     """How late a start is and why, and what was skipped; None when there is nothing to say."""
     parts = []
     if state.now - due >= LATE_S or skipped:
@@ -274,16 +270,14 @@ class ClockTrust:
     """Once it was right, somebody who sets it back means it."""
 
     def doubt(self, *, wall: float, monotonic: float, synchronized: Callable[[], bool]) -> str | None:
-        """Why the clock is not believed, for people; None: it is.
+        """Why the clock is not believed, for people; None if it is.
 
         Args:
             wall: what it says, in Unix seconds.
-            monotonic: as ``since``.
-            synchronized: asks whether the system has set it by the network.
-        """
+            synchronized: asks whether the system has set it by the network."""
         told = f"the clock says {iso(wall)[:16].replace('T', ' ')} UTC"
         if wall < EARLIEST:
-            return f"{told}, which cannot be"
+            return f"{told}, which cannot be right"
         if not self.trusted:
             late = wall < self.last_seen - BEHIND_S and monotonic - self.since < PATIENCE_S
             self.trusted = not late or synchronized()

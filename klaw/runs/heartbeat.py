@@ -43,10 +43,8 @@ def says_something(text: str) -> bool:
 
 
 def read(workspace: Path, user: UserId) -> str | None:
-    """A user's list, cut at the length of a request; None when there is none, it says nothing or cannot be read.
-
-    Blocks; run it in a thread.
-    """
+    """A user's list, cut at the length of a request; None when it is missing, says nothing or cannot be read.
+    Blocks."""
     try:
         with safe_open.opened(workspace, below_of_user(user, HEARTBEAT_FILE)) as file:
             raw = file.head(MAX_TASK_MESSAGE_BYTES)

@@ -1,6 +1,6 @@
 """Spending limits in tokens, limits of spawning, and the ledger of what is spent.
 
-A limit of 0 is none. A run is checked before each call of the model: what was used, and what the call is expected to
+A limit of 0 means no limit. A run is checked before each call of the model: what was used, and what the call may well
 need, must stay within every limit. So a run is refused before it begins, or ended before the call that would pass one.
 The ledger is loaded from the store when a day begins for it, and counted in memory from then on.
 """
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import attrs
 
-from klaw.agent.conversation import Call
+from klaw.agent.conversation import ModelCall
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, Task, TaskName
 from klaw.errors import LimitReached
@@ -34,7 +34,7 @@ class RunLimit(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Tokens:
+class TokenLimits:
     """Limits in tokens, prompts and answers together; 0 = none."""
 
     run: int
@@ -43,7 +43,7 @@ class Tokens:
 
 
 @attrs.frozen(kw_only=True)
-class Used:
+class TokensUsed:
     """Tokens used, those of runs that go on included."""
 
     run: int = 0
@@ -55,23 +55,15 @@ class Used:
 
 @attrs.frozen(kw_only=True)
 class Refusal:
-    """A limit forbids it."""
-
     limit: RunLimit
     note: str
     """For the run's record and for the user."""
 
 
-def tokens_of(task: Task | None, *, max_tokens: int, daily_tokens: int) -> Tokens:
-    """The limits that hold for a run.
-
-    Args:
-        task: None for a spawned subagent and the heartbeat, which have no limits of their own.
-        max_tokens: ``subagents.maxTokens``.
-        daily_tokens: ``subagents.dailyTokens``.
-    """
+def tokens_of(task: Task | None, *, max_tokens: int, daily_tokens: int) -> TokenLimits:
+    """The limits that hold for a run: the task's own, else those of the configuration."""
     own = None if task is None else task.max_tokens
-    return Tokens(
+    return TokenLimits(
         run=max_tokens if own is None else own,
         task_day=(None if task is None else task.daily_tokens) or 0,
         user_day=daily_tokens,
@@ -83,12 +75,9 @@ def day_of(moment: str) -> str:
     return moment[:10]
 
 
-def refusal(limits: Tokens, used: Used, needed: int) -> Refusal | None:
-    """Say why a call of the model must not be made; None when it may.
-
-    Args:
-        needed: estimated tokens of the call: its prompt and the shortest useful answer.
-    """
+def refusal(limits: TokenLimits, used: TokensUsed, needed: int) -> Refusal | None:
+    """Say why a call of the model must not be made; None when it may. ``needed``: estimated tokens of its prompt and of
+    the shortest useful answer."""
     for limit, most, so_far, words in (
         (RunLimit.USER_DAY, limits.user_day, used.user_day, "of all subagents for one day (UTC)"),
         (RunLimit.TASK_DAY, limits.task_day, used.task_day, "of this task for one day (UTC)"),
@@ -100,33 +89,22 @@ def refusal(limits: Tokens, used: Used, needed: int) -> Refusal | None:
     return None
 
 
-def left_of(limits: Tokens, used: Used) -> int | None:
+def left_of(limits: TokenLimits, used: TokensUsed) -> int | None:
     """Tokens that may still be used; below 0 when a limit is passed, None for no limit."""
     each = ((limits.run, used.run), (limits.task_day, used.task_day), (limits.user_day, used.user_day))
     return min((most - so_far for most, so_far in each if most), default=None)
 
 
-def answer_tokens(limits: Tokens, used: Used, prompt: int, most: int) -> int:
-    """How many tokens an answer may have, so that a call whose prompt takes ``prompt`` stays within all limits.
-
-    Args:
-        most: the longest answer without limits.
-
-    Returns:
-        At least 1; ask ``refusal`` before.
-    """
+def answer_tokens(limits: TokenLimits, used: TokensUsed, prompt: int, most: int) -> int:
+    """How many tokens an answer may have, at least 1, so that a call whose prompt takes ``prompt`` stays within all
+    limits. ``most`` is the longest answer without limits. Ask ``refusal`` before."""
     left = left_of(limits, used)
     return max(1, most if left is None else min(most, left - prompt))
 
 
 def tells_user(refused: Refusal, run: Run, earlier: Iterable[Run]) -> bool:
-    """Whether the user is to be told of a refusal: once a UTC day for each limit, and for each task where the limit is
-    the task's own.
-
-    Args:
-        run: the run that was refused or ended by it.
-        earlier: the user's other runs of that day. One that told the user has ``details["told"]`` true.
-    """
+    """Whether the user is to be notified of a refusal: once a UTC day for each limit, and for each task where the limit
+    is the task's own. ``earlier``: the user's other runs of that day; ``details["told"]`` marks those that notified."""
     return not any(
         other.id != run.id
         and other.user == run.user
@@ -139,14 +117,8 @@ def tells_user(refused: Refusal, run: Run, earlier: Iterable[Run]) -> bool:
 
 
 def spawn_refusal(*, depth: int, unfinished: int, max_depth: int, max_spawned: int) -> str | None:
-    """Say why a subagent must not be spawned; None when it may.
-
-    Args:
-        depth: depth of the new run: 0 from a chat, else one more than its parent's.
-        unfinished: the user's spawned runs that wait or go on.
-        max_depth: ``subagents.maxDepth``.
-        max_spawned: ``subagents.maxSpawned``.
-    """
+    """Say why a subagent must not be spawned at this depth, while so many spawned runs are unfinished; None when it
+    may."""
     if depth > max_depth:
         return f"subagents may be nested {max_depth} deep (subagents.maxDepth); this one would be at depth {depth}"
     if unfinished >= max_spawned:
@@ -188,7 +160,7 @@ class Ledger:
         self._of_run.pop(run.id, None)
         self._reserved.pop(run.id, None)
 
-    def used(self, run: Run) -> Used:
+    def used(self, run: Run) -> TokensUsed:
         """What counts against the limits of an open run, with what is set aside for others."""
         day, (user, task) = self._of_run[run.id]
         spent = Counter(self._days.get(day, Counter()))
@@ -196,30 +168,21 @@ class Ledger:
             other_day, key = self._of_run[other]
             if other_day == day:
                 spent[key] += tokens
-        return Used(
+        return TokensUsed(
             run=run.prompt_tokens + run.completion_tokens + self._reserved[run.id],
             task_day=spent[user, task],
             user_day=sum(tokens for (owner, _), tokens in spent.items() if owner == user),
         )
 
-    def left(self, run: Run, limits: Tokens) -> int | None:
+    def left(self, run: Run, limits: TokenLimits) -> int | None:
         """Tokens that an open run may still use; None for no limit."""
         left = left_of(limits, self.used(run))
         return None if left is None else max(0, left)
 
     @contextmanager
-    def call(self, run: Run, limits: Tokens, prompt: int, most: int) -> Iterator[Call]:
-        """Set tokens aside for one call of a model; the body counts what the call used.
-
-        Args:
-            run: an open run, as it stands.
-            limits: those of the run.
-            prompt: estimated tokens of the prompt.
-            most: the longest answer without limits.
-
-        Raises:
-            LimitReached: the call would pass a limit; nothing was set aside.
-        """
+    def call(self, run: Run, limits: TokenLimits, prompt: int, most: int) -> Iterator[ModelCall]:
+        """Set tokens aside for one call of a model, with a prompt of so many tokens; the body counts what the call
+        used. ``most`` is the longest answer without limits. Raises LimitReached: nothing was set aside."""
         used = self.used(run)
         refused = refusal(limits, used, prompt + min(most, LEAST_ANSWER_TOKENS))
         if refused is not None:
@@ -227,7 +190,7 @@ class Ledger:
         answer = answer_tokens(limits, used, prompt, most)
         self._reserved[run.id] += prompt + answer
         try:
-            yield Call(answer_tokens=answer, count=lambda usage: self._count(run, usage))
+            yield ModelCall(answer_tokens=answer, count=lambda usage: self._count(run, usage))
         finally:
             self._reserved[run.id] -= prompt + answer
 

@@ -19,9 +19,7 @@ from klaw.toolbox.spec import ToolSpec
 
 
 @attrs.frozen(kw_only=True)
-class Tasks:
-    """See ``build``."""
-
+class TaskParts:
     core: Core
     scheduler: Scheduler
     scheduling: Scheduling
@@ -33,12 +31,12 @@ class Tasks:
         await self.core.supervisor.start(self.scheduler.spec(agent))
 
 
-def build(core: Core) -> Tasks:
+def build(core: Core) -> TaskParts:
     """Make the parts; nothing runs yet."""
     planner = Scheduler()
     scheduling = Scheduling(planner, core, default_zone=default_zone(core.config.subagents.zone))
     core.health.add(planner.problems)
-    return Tasks(core=core, scheduler=planner, scheduling=scheduling, tools=scheduling_tools(scheduling, planner))
+    return TaskParts(core=core, scheduler=planner, scheduling=scheduling, tools=scheduling_tools(scheduling, planner))
 
 
 FALLBACK = "UTC"

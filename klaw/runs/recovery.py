@@ -27,16 +27,12 @@ log = structlog.get_logger("klaw.scheduler")
 
 
 async def recover(core: Core) -> list[Run]:
-    """Put the records right.
+    """Put the records right. Raises StorageFull: ask again later.
 
     Returns:
         Stored runs that are to be started, the oldest first: those that still waited for a place, which is no attempt,
         and second attempts of what was asked for once (spawned subagents, tasks run by hand). Those of one-shot tasks
-        follow from their records (``due.decide``).
-
-    Raises:
-        StorageFull: the records could not be written; ask again later.
-    """
+        follow from their records (``due.decide``)."""
     running = await core.readers.run(runs.running)
     again = [run for run in running if run.details.get(QUEUED) is True]
     left = [run for run in running if run not in again]
@@ -67,17 +63,9 @@ async def recover(core: Core) -> list[Run]:
 
 async def settle(run: Run, core: Core, *, error: str, note: str) -> Run:
     """End a run whose own task could not: what the store holds of it counts. Returns it as it is stored, as soon as
-    the store works.
+    the store works; ``error`` and ``note`` are for a run that had not ended there. Raises ActorStopped.
 
-    Args:
-        run: the run, by its id; its state may be behind the store's.
-        error, note: for the record, if it had not ended there.
-
-    Raises:
-        ActorStopped: the store is gone.
-
-    Cancellation: it is found as interrupted at the next start.
-    """
+    Cancellation: it is found as interrupted at the next start."""
     failures = 0
     while True:
         try:
@@ -110,7 +98,7 @@ async def _interrupt(run: Run, core: Core) -> None:
         if not ended.delivered and ended.attempt > 1:
             told = f"{run.task} was not finished: Klaw was stopped twice while it ran."
         elif ended.delivered and run.kind is RunKind.SPAWNED:
-            told = f"The subagent {run.task} was ended by a stop of Klaw; what it had delivered stays."
+            told = f"The subagent {run.task} was interrupted because Klaw stopped; what it had delivered stays."
     await _save(ended, told, core)
 
 
@@ -140,7 +128,7 @@ async def _with_traces(run: Run, core: Core, *, status: RunStatus, note: str) ->
 
 
 async def _save(ended: Run, told: str | None, core: Core) -> Run:
-    """Store the end, and tell whoever waits for it, if there is such a chat."""
+    """Store the end, and notify the chat that waits for it, if it exists."""
     listener = ended.notify or ended.inject_into
     if told is not None and listener is not None:
         said = notice_message(ended, chat_id(ended.user, listener), told, iso(core.clock.now()))

@@ -11,9 +11,9 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
-from klaw.agent.agent import Agent, Recorder
+from klaw.agent.agent import Agent, ToolCallRecorder
 from klaw.agent.claims import with_end
-from klaw.agent.conversation import Call, Conversation, Ending, describe_failure
+from klaw.agent.conversation import Conversation, Ending, ModelCall, describe_failure
 from klaw.context.inputs import Budget
 from klaw.context.pinned_facts import standing
 from klaw.domain.message import Kind, Role
@@ -25,11 +25,11 @@ from klaw.llm.errors import ProviderError
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.runs import transcripts
-from klaw.runs.beginning import Job
 from klaw.runs.context import Inputs, assemble, instructions, situation
 from klaw.runs.due import is_retried
-from klaw.runs.limits import Ledger, Refusal, RunLimit, Tokens, day_of, refusal, tells_user
+from klaw.runs.limits import Ledger, Refusal, RunLimit, TokenLimits, day_of, refusal, tells_user
 from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge, notice
+from klaw.runs.start_run import Job
 from klaw.store.kinds import facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail
 
@@ -37,15 +37,8 @@ log = structlog.get_logger("klaw.run")
 
 
 async def carry_out(job: Job, agent: Agent, ledger: Ledger) -> None:
-    """Carry a begun run out, and store its end.
-
-    Expected failures end it with a status that says so.
-
-    Args:
-        job: the run; afterwards ``job.live`` holds the last state. Its deadline is that of the whole run, without the
-            storing of its end.
-        agent: see ``Agent``.
-        ledger: where what it spends is counted.
+    """Carry a begun run out, and store its end; ``job.live`` then holds the last state. Expected failures end the run
+    with a status that says so.
 
     Raises:
         ActorStopped: the store is gone; the run is found as interrupted at the next start.
@@ -57,7 +50,7 @@ async def carry_out(job: Job, agent: Agent, ledger: Ledger) -> None:
     course = _Course(live=live, agent=agent, limits=job.limits, ledger=ledger, meter=agent.llm.meter())
     verdict, text = await course.run(job.timeout_s)
     live.describe(usage=course.meter.record())
-    # No checkpoint in between: a cancellation either counts here, or is told that it came too late.
+    # No checkpoint in between: a cancellation either counts here, or is refused as too late.
     live.ending = True
     if live.cancelled_because is not None:
         verdict, text = Verdict(status=RunStatus.CANCELLED, note=live.cancelled_because), ""
@@ -74,7 +67,7 @@ class _Course:
 
     live: LiveRun
     agent: Agent
-    limits: Tokens
+    limits: TokenLimits
     ledger: Ledger
     meter: Meter
     _with_tools: bool = False
@@ -118,7 +111,7 @@ class _Course:
         offers = route.tools and agent.core.config.processing.max_tool_call_rounds
         tools = agent.tools.executor.toolbox.describe(about) if offers else ()
         self._with_tools = bool(tools)
-        recorder = Recorder(store=self._keep)
+        recorder = ToolCallRecorder(store=self._keep)
         conversation = Conversation(
             agent=agent,
             host=self,
@@ -153,7 +146,6 @@ class _Course:
     # -- the host of the conversation ------------------------------------------------------------------------------
 
     async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
-        """See ``Host.context``."""
         agent, run = self.agent, self.live.run
         fixed = await agent.workspace.fetch(run.user)
         core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, run.user))
@@ -182,8 +174,8 @@ class _Course:
         return context.messages
 
     @asynccontextmanager
-    async def call(self, estimated: int, most: int) -> AsyncIterator[Call]:
-        """See ``Host.call``: after the calls that somebody waits for, and within the limits."""
+    async def call(self, estimated: int, most: int) -> AsyncIterator[ModelCall]:
+        """Ask after the calls that somebody waits for, and within the limits."""
         live = self.live
         async with self.agent.llm.slots.slot(Priority.BACKGROUND):
             with self.ledger.call(live.run, self.limits, estimated, most) as call:
@@ -192,15 +184,15 @@ class _Course:
                     call.count(usage)
                     live.spend(usage)
 
-                yield Call(answer_tokens=call.answer_tokens, count=count)
+                yield ModelCall(answer_tokens=call.answer_tokens, count=count)
 
     def heard(self, delta: Delta) -> None:
-        """See ``Host.heard``: nobody watches."""
+        """Nobody watches a run."""
 
 
 async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
-    """Whether the user is told of a failure: not while another attempt follows, and once a day for each task (of what
-    a person asked for by hand always) and for each limit."""
+    """Whether the user is notified of a failure: not while another attempt follows, and once a day for each task and
+    each limit; always of a run that a person started."""
     if verdict.error is None or run.kind is RunKind.SPAWNED:
         return True
     today = day_of(run.started_at)

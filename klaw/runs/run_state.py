@@ -86,13 +86,7 @@ class Verdict:
 
 
 def judge(run: Run, text: str, reached: Refusal | None) -> Verdict:
-    """What a finished conversation means.
-
-    Args:
-        run: its record, with what was delivered so far.
-        text: the final text.
-        reached: the limit that ended it early.
-    """
+    """What a finished conversation means. ``reached``: the limit that ended it early."""
     note = f"it was ended early: {reached.note}" if reached is not None else None
     reason = silent_reason(text)
     if run.delivered:
@@ -112,13 +106,8 @@ def undeliverable(chat: str) -> Verdict:
 
 
 def notice(run: Run, text: str, *, tells: bool) -> str | None:
-    """What a chat is told of the end beside the result; None for nothing.
-
-    Args:
-        run: as it ended.
-        text: the final text.
-        tells: whether a failure is told: a further attempt may follow, or the user knows already.
-    """
+    """The notice of the end that a chat gets beside the result; None for no notice. ``tells``: whether to report a
+    failure; another attempt may follow, or the user may know already."""
     failed = run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT)
     if run.kind is RunKind.HEARTBEAT and run.error not in set(RunLimit):
         return None  # it speaks through its tool only; the status shows that it failed
@@ -139,9 +128,9 @@ DISK_FULL = Backoff(1.0, 60.0)
 """Pauses between attempts to store a run's end on a full disk."""
 CHANNEL = "scheduler"
 QUEUED = "queued"
-"""In a run's details, until it begins: it waits for a place, and a stop of Klaw is no attempt of it."""
+"""Stands in a run's details while it waits for a place: if Klaw stops then, that counts as no attempt."""
 OUTSIDE = "outside"
-"""… of a spawned one: who spawned it had read something from outside."""
+"""Stands in the details of a spawned run whose parent had read something from outside."""
 
 T = TypeVar("T")
 log = structlog.get_logger("klaw.run")
@@ -193,11 +182,7 @@ class LiveRun:
         self.run = attrs.evolve(self.run, details={**self.run.details, **details})
 
     async def transcribe(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
-        """Add a message to the transcript; durable when it returns.
-
-        Raises:
-            StorageFull: nothing was added.
-        """
+        """Add a message to the transcript; durable when it returns. Raises StorageFull: nothing was added."""
         async with self._lock:
             message = self._message(role, kind, text, metadata)
             await self._write(lambda: self.core.writer.run(run_edits.append_transcript, self.run, self._seq, [message]))
@@ -241,17 +226,14 @@ class LiveRun:
         """Store the end: final text, record, delivery and notice, all or nothing. Tried again while the disk is full.
 
         Args:
-            verdict: how it ended.
             text: the final text, for the record and, if the verdict says so, for the chat.
-            told: says of the ended run and its text what ``run.notify``, or else the run's chat, is told beside; None
-                for nothing.
+            told: makes the notice for ``run.notify``, or else for the run's chat, from the ended run and its text.
 
         Raises:
             ActorStopped: the store is gone.
             ActorTooSlow, StorageError: the end may be stored or not; see ``recovery.settle``.
 
-        Cancellation: while it waits for a full disk the end is not stored.
-        """
+        Cancellation: while it waits for a full disk the end is not stored."""
         ended_at = self._now()  # the same at each attempt, so that a repetition is recognised
         kept = text
         if self.undelivered is not None and self.run.inject_into is not None:

@@ -1,6 +1,6 @@
 """The scheduler: starts tasks on time, spawned subagents at once, and keeps the account of all runs.
 
-Who sends to it: ``service.Scheduling``, on behalf of tools, slash commands and the admin socket. It owns the runs under
+Who sends to it: ``service.Scheduling``, on behalf of tools, slash commands and operations. It owns the runs under
 way, the queue of runs that wait for a place, and today's spending. Tasks and runs themselves are in the store: a run is
 stored before it starts, so a fire time is used up once, whatever happens to the process.
 """
@@ -19,28 +19,28 @@ import trio
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.agent.agent import Agent
 from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.errors import ActorStopped, KlawError, NotStarted
 from klaw.runs import heartbeat
-from klaw.runs.beginning import Beginner, Job, Spawn
-from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Decision, Fire, State, TaskKey, decide
+from klaw.runs.due import MAX_SLEEP_S, ClockTrust, ClockWatch, Fire, SchedulerState, StartPlan, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
+from klaw.runs.start_run import Job, RunStarter, Spawn
 from klaw.store.kinds import runs, tasks
 from klaw.store.kinds.inventory import newest_time
 
 CAPACITY = 256
 CANCELLED = "cancelled by the user"
-BROKEN = "an internal error occurred; the log has its place"
+BROKEN = "an internal error occurred; see the log"
 LEAST_PAUSE_S = 0.01
 STORAGE_PAUSE_S = 30.0
-"""After an error of the store nothing is begun for so long."""
+"""How long nothing is started after an error of the store."""
 SYNCHRONIZED = Path("/run/systemd/timesync/synchronized")
-"""Is there as soon as systemd has set the clock by the network."""
+"""A file that exists once systemd has set the clock by the network."""
 
 log = structlog.get_logger("klaw.scheduler")
 
@@ -64,18 +64,16 @@ class CancelRun:
 
 
 @attrs.frozen
-class Changed:
-    """Tasks were changed: look again."""
+class TasksChanged:
+    """Look again: tasks were changed."""
 
 
 @attrs.frozen
-class Over:
-    """A run's own child task has ended."""
-
+class RunEnded:
     job: Job
 
 
-Msg: TypeAlias = Spawn | RunNow | CancelRun | Changed | Over
+Msg: TypeAlias = Spawn | RunNow | CancelRun | TasksChanged | RunEnded
 
 
 class Scheduler:
@@ -112,10 +110,10 @@ class Scheduler:
     def nudge(self) -> None:
         """Say that tasks were changed. Never waits: what a full mailbox drops is seen when it has been worked off."""
         if not self.mailbox.closed:
-            self.mailbox.tell(Changed())
+            self.mailbox.tell(TasksChanged())
 
 
-async def run(vitals: Vitals, task_status: Started, *, scheduler: Scheduler, agent: Agent) -> None:
+async def run(vitals: Vitals, task_status: TaskStarted, *, scheduler: Scheduler, agent: Agent) -> None:
     """One incarnation. Ends when the mailbox is closed and the runs under way have ended.
 
     Cancellation: runs under way are found as interrupted by the next incarnation.
@@ -135,7 +133,7 @@ class _Actor:
     scheduler: Scheduler
     agent: Agent
     nursery: trio.Nursery
-    beginner: Beginner = attrs.field(init=False)
+    beginner: RunStarter = attrs.field(init=False)
     watch: ClockWatch = attrs.field(init=False)
     awake_since: float = attrs.field(init=False)
     trust: ClockTrust = attrs.field(init=False)
@@ -145,12 +143,12 @@ class _Actor:
     """Trio time before which nothing is begun, because the store failed."""
 
     def __attrs_post_init__(self) -> None:
-        self.beginner = Beginner(self.agent)
+        self.beginner = RunStarter(self.agent)
         self.awake_since = self.agent.core.clock.now()
         self.watch = ClockWatch(wall=self.awake_since, monotonic=trio.current_time())
 
     async def recover(self) -> None:
-        """Put the records right of runs that the last process, or the last incarnation, left under way."""
+        """Correct the records of runs that the last process, or the last incarnation, left under way."""
         self.vitals.doing("recovering")
         agent = self.agent
         for again in await recover(agent.core):
@@ -161,7 +159,6 @@ class _Actor:
         self.trust = ClockTrust(last_seen=from_iso(newest) if newest else -math.inf, since=trio.current_time())
 
     async def loop(self) -> None:
-        """Work until the mailbox is closed."""
         while True:
             self.vitals.doing("looking for what is due")
             wake_at = await self._start_due()
@@ -192,9 +189,9 @@ class _Actor:
                 await self._begin(message, self.beginner.by_hand, message.user, message.name)
             case CancelRun():
                 message.reply.set(await self._cancel(message))
-            case Changed():
+            case TasksChanged():
                 pass
-            case Over():
+            case RunEnded():
                 self._forget(message.job)
             case _:
                 assert_never(message)
@@ -266,7 +263,7 @@ class _Actor:
         self.scheduler.wake_at = decision.wake_at
         return trio.current_time() + max(LEAST_PAUSE_S, decision.wake_at - self.agent.core.clock.now())
 
-    def _decide(self, state: State, rules: SubagentsConfig) -> Decision:
+    def _decide(self, state: SchedulerState, rules: SubagentsConfig) -> StartPlan:
         """Like ``decide``; a stored task that cannot be understood (its journal is damaged) stops no other."""
         try:
             return decide(state, rules)
@@ -282,7 +279,7 @@ class _Actor:
                     usable.append(task)
             return decide(attrs.evolve(state, tasks=usable), rules)
 
-    async def _state(self) -> State:
+    async def _state(self) -> SchedulerState:
         agent = self.agent
         now = agent.core.clock.now()
         every = await agent.core.readers.run(partial(tasks.everybodys, enabled_only=True))
@@ -294,7 +291,7 @@ class _Actor:
         known = {(task.user, task.name) for task in every}
         for key in self.scheduler.failing.keys() - known:
             del self.scheduler.failing[key]  # it was removed or disabled
-        return State(
+        return SchedulerState(
             tasks=[timed for task in every if (timed := heartbeat.timed(task, interval_s)) is not None],
             attempts=attempts,
             running=[(job.run.user, job.run.task) for job in self.scheduler.live.values()],
@@ -313,11 +310,8 @@ class _Actor:
             self.passed[fire.key] = began
 
     def _start_queued(self, *, before: float) -> None:
-        """Start what was asked for at once, as far as there are places, the oldest first.
-
-        Args:
-            before: only what was asked for up to this moment, in Unix seconds.
-        """
+        """Start what was asked for at once, up to ``before`` (Unix seconds), as far as there are places, the oldest
+        first."""
         for job in [*self.scheduler.queued]:
             if from_iso(job.run.due) <= before and self._has_room((job.run.user, job.run.task)):
                 self.scheduler.queued.remove(job)
@@ -344,7 +338,7 @@ class _Actor:
             log.error("run_broken", error=error_class(error), where=where(error))
             job.live.run = await settle(job.run, self.agent.core, error="internal", note=BROKEN)
         finally:
-            self.scheduler.mailbox.tell_self(Over(job))
+            self.scheduler.mailbox.tell_self(RunEnded(job))
 
     # -- the account -----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""What people and models can ask of tasks and runs: the same for tools, slash commands and the admin socket.
+"""What people and models can ask of tasks and runs: the same for tools, slash commands and operations.
 
-Tasks and runs are told as plain JSON. Times at which a task fires are given on the clock of its zone with their offset,
-because that is how they were asked for; what happened is given in UTC, as everywhere else.
+Tasks and runs are plain JSON here. Fire times are in the task's zone, with their offset, as they were asked for; what
+happened is in UTC, as everywhere else.
 
 No actor: it checks what it is given, reads and writes the store, and asks the scheduler. Everything is done for one
 user, and touches nothing of another.
@@ -21,11 +21,11 @@ from klaw.domain.names import UserId, chat_id, local_time
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Every, Run, RunStatus, Task, TaskName, Trigger, task_name
 from klaw.errors import InvalidName, NoSuchTask, Problem, TaskError
-from klaw.runs import drafting, heartbeat, transcripts
-from klaw.runs.beginning import Spawn
+from klaw.runs import heartbeat, task_input, transcripts
 from klaw.runs.due import next_fire
 from klaw.runs.run_state import NO_SUCH_CHAT
 from klaw.runs.scheduler import CancelRun, Msg, RunNow, Scheduler
+from klaw.runs.start_run import Spawn
 from klaw.runs.triggers import next_fires, shown
 from klaw.store.kinds import chats, runs
 from klaw.store.kinds import tasks as stored_tasks
@@ -38,18 +38,15 @@ MAX_TASKS = 200
 SHOWN_FIRES = 3
 PREVIEWED_FIRES = 5
 WAITING = "waiting"
-"""Status that is shown of a run that is stored as running and has no place yet."""
+"""The status shown for a run that is stored as running but waits for a place."""
 _LONG = frozenset({"message", "result", "notify", "depth", "details"})
 UNDELIVERED_DAYS = 30
-"""Results that could not be delivered are counted for so long."""
+"""For how long undelivered results are counted."""
 
 
 class Scheduling:
-    """Tasks and runs of users.
-
-    Args:
-        default_zone: IANA zone of cron tasks that name none.
-    """
+    """Tasks and runs of users. ``default_zone``: IANA zone of cron tasks that name none. What asks the scheduler raises
+    ActorStopped or ActorTooSlow when it does not answer."""
 
     def __init__(self, scheduler: Scheduler, core: Core, *, default_zone: str) -> None:
         self._scheduler = scheduler
@@ -64,14 +61,10 @@ class Scheduling:
     # -- tasks -----------------------------------------------------------------------------------------------------
 
     async def add(self, user: UserId, raw: Mapping[str, Any]) -> Any:
-        """Make a task of raw fields (see ``drafting``).
-
-        Raises:
-            TaskError: fields are wrong; all are named.
-            TaskExists: the user has a task of this name.
-            StorageError: it could not be stored.
-        """
-        task = drafting.draft(raw, user=user, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
+        """Make a task of raw fields (see ``task_input``). Raises TaskError, TaskExists."""
+        task = task_input.draft(
+            raw, user=user, now=self._clock.now(), default_zone=self._zone, providers=self._providers
+        )
         if len(await self._readers.run(stored_tasks.of_user, user)) >= MAX_TASKS:
             raise TaskError([Problem(path="name", message=f"there are {MAX_TASKS} tasks already; remove one first")])
         task = await self._writer.run(stored_tasks.put, task, "new")
@@ -79,18 +72,13 @@ class Scheduling:
         return await self._view(task)
 
     async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> Any:
-        """Change the given fields of a task. A run that goes on keeps what it was begun with.
-
-        Raises:
-            TaskError: fields are wrong; all are named.
-            NoSuchTask: the user has no task of this name.
-            StorageError: it could not be stored.
-        """
-        task = await self._task(user, name)
+        """Change the given fields of a task. A run that goes on keeps what it was begun with. Raises TaskError,
+        NoSuchTask."""
+        task = await self._readers.run(stored_tasks.existing, user, _name(name))
         if task.name == HEARTBEAT and set(raw) - {"name", "enabled", "model", "maxTokens", "dailyTokens", "timeout"}:
             problem = "the heartbeat's chat is set with /heartbeat, its list is HEARTBEAT.md"
             raise TaskError([Problem(path="name", message=problem)])
-        changed = drafting.edit(task, raw, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
+        changed = task_input.edit(task, raw, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
         if changed is not task:
             await self._writer.run(stored_tasks.put, changed, "existing")
             self._scheduler.nudge()
@@ -101,18 +89,14 @@ class Scheduling:
         return await self.edit(user, name, {"enabled": enabled, **({"now": True} if now else {})})
 
     async def remove(self, user: UserId, name: str) -> Task:
-        """Remove a task; its runs stay, and one that goes on is carried out.
-
-        Raises:
-            NoSuchTask: the user has no task of this name.
-        """
+        """Remove a task; its runs stay, and one that goes on is carried out. Raises NoSuchTask."""
         removed = await self._writer.run(stored_tasks.remove, user, _name(name), iso(self._clock.now()))
         self._scheduler.nudge()
         return removed
 
     async def task(self, user: UserId, name: str) -> Any:
         """One task. Raises NoSuchTask."""
-        return await self._view(await self._task(user, name))
+        return await self._view(await self._readers.run(stored_tasks.existing, user, _name(name)))
 
     async def tasks(self, user: UserId) -> list[Any]:
         """All tasks of a user, by name."""
@@ -122,8 +106,8 @@ class Scheduling:
         """When a task with these raw fields (``cron`` and ``zone``, ``every`` or ``at``) would run next. Raises
         TaskError: fields are wrong; all are named."""
         now = self._clock.now()
-        trigger = drafting.trigger_of(raw, now=now, default_zone=self._zone)
-        zone, anchor = raw.get("zone") or self._zone, drafting.anchor(trigger, now)
+        trigger = task_input.trigger_of(raw, now=now, default_zone=self._zone)
+        zone, anchor = raw.get("zone") or self._zone, task_input.anchor(trigger, now)
         fires = next_fires(trigger, anchor=anchor, after=anchor, count=PREVIEWED_FIRES)
         return {
             "trigger": _trigger_json(trigger, zone),
@@ -166,14 +150,7 @@ class Scheduling:
     # -- runs ------------------------------------------------------------------------------------------------------
 
     async def run_now(self, user: UserId, name: str) -> Run:
-        """Run a task now.
-
-        Raises:
-            NoSuchTask: the user has no task of this name.
-            NotStarted: a limit forbids it.
-            StorageError: it could not be stored.
-            ActorStopped, ActorTooSlow: the scheduler did not answer.
-        """
+        """Run a task now. Raises NoSuchTask; NotStarted: a limit forbids it."""
         named = _name(name)
         return await self._ask(lambda reply: RunNow(user=user, name=named, reply=reply))
 
@@ -190,21 +167,17 @@ class Scheduling:
         """Start a subagent, at once and once.
 
         Args:
-            user: whose it is.
-            raw: ``name``, ``message``, ``model``, ``injectInto`` (see ``drafting.SubagentOrder``).
+            raw: ``name``, ``message``, ``model``, ``injectInto`` (see ``task_input.SubagentOrder``).
             parent: id of the run that asks for it.
-            notify: name of the chat that is told when it ends.
+            notify: name of the chat that is notified when it ends.
             depth: 0 from a chat, else one more than the parent's.
             outside: who asks has read something from outside: the request may be that one's words.
 
         Raises:
             TaskError: fields are wrong; all are named.
             NotStarted: a limit forbids it, or the name is a task's.
-            ConfigError: there is no such model.
-            StorageError: it could not be stored.
-            ActorStopped, ActorTooSlow: the scheduler did not answer.
-        """
-        order = drafting.subagent_order(raw, providers=self._providers)
+            ConfigError: there is no such model."""
+        order = task_input.subagent_order(raw, providers=self._providers)
 
         def ask(reply: Reply[Run]) -> Spawn:
             return Spawn(
@@ -214,11 +187,7 @@ class Scheduling:
         return await self._ask(ask)
 
     async def cancel(self, user: UserId, run: str) -> bool:
-        """End a run that is under way or waits. False when there is none of this id.
-
-        Raises:
-            ActorStopped, ActorTooSlow: the scheduler did not answer.
-        """
+        """End a run that is under way or waits. False when no such run is going on."""
         return await self._ask(lambda reply: CancelRun(user=user, run=run, reply=reply))
 
     async def end(self, user: UserId, run: str) -> None:
@@ -282,7 +251,7 @@ class Scheduling:
     # -- everybody's -----------------------------------------------------------------------------------------------
 
     async def overview(self) -> dict[str, Any]:
-        """All users' tasks and runs in figures, for whoever runs the server, as JSON. Raises StorageError."""
+        """All users' tasks and runs in figures, for the operator, as JSON. Raises StorageError."""
         now = self._clock.now()
         every = await self._readers.run(partial(stored_tasks.everybodys, enabled_only=False))
         attempts = await self._readers.run(runs.latest_attempts, iso(now))
@@ -315,12 +284,6 @@ class Scheduling:
     @property
     def _providers(self) -> frozenset[str]:
         return frozenset({LOCAL_PROVIDER, *self._config.providers})
-
-    async def _task(self, user: UserId, name: str) -> Task:
-        task = await self._readers.run(stored_tasks.get, user, _name(name))
-        if task is None:
-            raise NoSuchTask(f"there is no task {_name(name)}")
-        return task
 
     async def _view(self, task: Task) -> Any:
         now = self._clock.now()
@@ -357,7 +320,7 @@ class Scheduling:
 
 
 def _name(text: str) -> TaskName:
-    """A name that a task may have. Raises NoSuchTask: what cannot be a name is nobody's."""
+    """Raises NoSuchTask for a name that no task can have."""
     try:
         return task_name(text)
     except InvalidName as error:

@@ -3,32 +3,48 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+import attrs
+
 from klaw.convert import Bounds
 from klaw.domain.names import name_of
-from klaw.domain.task import Run
+from klaw.domain.notes import Edit, notes
+from klaw.domain.task import Run, Task, TriggerInput
 from klaw.errors import NoSuchChat
 from klaw.runs.scheduler import Scheduler
 from klaw.runs.service import Scheduling
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, never, tool
 
 MAX_DELIVERIES = 10
-"""Messages that one run may send."""
+"""How many messages one run may send."""
 SHOWN_RUNS = 10
 RESULT_CHARS = 2000
-"""So much of a result is shown to the model."""
+"""How much of a result the model sees."""
 
 Name = Annotated[str, "a-z, 0-9, _ and -"]
-CronText = Annotated[str | None, "five cron fields: 0 9 * * 1-5"]
-Zone = Annotated[str | None, "IANA zone of cron: Europe/Berlin"]
-EveryText = Annotated[str | None, "interval: 30m, 2h, 1d"]
-AtText = Annotated[str | None, "once: 2026-12-24T18:00+01:00"]
-Message = Annotated[str, "what to do, complete in itself: the subagent does not see this conversation"]
-Model = Annotated[str | None, "provider/model, if not the usual one"]
-InjectInto = Annotated[str | None, "chat that gets the result, if not this one"]
+_SET = {**notes(Task, Edit), **notes(TriggerInput, Edit)}
+
+
+def _arguments(tool_name: str, *required: str, optional: Sequence[str]) -> type[attrs.AttrsInstance]:
+    """Fields of a task as arguments of a tool; the model gives each as a text."""
+    members = {
+        **{name: attrs.field(type=_described(name)) for name in required},
+        **{name: attrs.field(type=_described(name) | None, default=None) for name in optional},
+    }
+    return attrs.make_class(tool_name, members, frozen=True, kw_only=True)
+
+
+def _described(name: str) -> Any:
+    return Annotated[str, _SET[name].help]
+
+
+_WHERE_AND_HOW = ("model", "inject_into")
+_WHEN = ("cron", "zone", "every", "at")
+_ADD = _arguments("schedule_add", "name", "message", optional=(*_WHEN, *_WHERE_AND_HOW))
+_EDIT = _arguments("schedule_edit", "name", optional=("message", *_WHEN, *_WHERE_AND_HOW))
+_SPAWN = _arguments("subagent_spawn", "name", "message", optional=_WHERE_AND_HOW)
 
 
 def scheduling_tools(scheduling: Scheduling, scheduler: Scheduler) -> tuple[ToolSpec, ...]:
-    """All tools of this module."""
     return (*_task_tools(scheduling), *_subagent_tools(scheduling), _deliver_tool(scheduler))
 
 
@@ -42,51 +58,21 @@ def _delivers(context: ToolContext) -> bool:
 
 
 def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
-    @tool(permission=Permission.WRITE, when=_in_chat)
-    async def schedule_add(
-        context: ToolContext,
-        name: Name,
-        message: Message,
-        cron: CronText = None,
-        zone: Zone = None,
-        every: EveryText = None,
-        at: AtText = None,
-        model: Model = None,
-        inject_into: InjectInto = None,
-    ) -> Any:
-        """Schedule a task that a subagent carries out on time: give exactly one of cron, every and at."""
-        raw = _raw(
-            inject_into or _own_chat(context),
-            name=name,
-            message=message,
-            cron=cron,
-            zone=zone,
-            every=every,
-            at=at,
-            model=model,
-        )
-        return describe_task(await scheduling.add(context.user, raw))
+    @tool(permission=Permission.WRITE, when=_in_chat, arguments=_ADD)
+    async def schedule_add(context: ToolContext, **given: str) -> Any:
+        """Schedule a task that a subagent carries out on time: give exactly one of cron, every and at. Without
+        inject_into this chat gets the results."""
+        return describe_task(await scheduling.add(context.user, _raw({"inject_into": _own_chat(context), **given})))
 
     @tool(permission=Permission.READ)
     async def schedule_list(context: ToolContext) -> Any:
         """List the user's scheduled tasks with their next fire times and last runs."""
         return [describe_task(told) for told in await scheduling.tasks(context.user)] or "There are no tasks."
 
-    @tool(permission=Permission.WRITE, when=_in_chat)
-    async def schedule_edit(
-        context: ToolContext,
-        name: Name,
-        message: Annotated[str | None, "the new request"] = None,
-        cron: CronText = None,
-        zone: Zone = None,
-        every: EveryText = None,
-        at: AtText = None,
-        model: Model = None,
-        inject_into: Annotated[str | None, "chat that gets the result"] = None,
-    ) -> Any:
+    @tool(permission=Permission.WRITE, when=_in_chat, arguments=_EDIT)
+    async def schedule_edit(context: ToolContext, **given: str) -> Any:
         """Change a scheduled task; what is left out stays as it is."""
-        raw = _raw(inject_into, message=message, cron=cron, zone=zone, every=every, at=at, model=model)
-        return describe_task(await scheduling.edit(context.user, name, raw))
+        return describe_task(await scheduling.edit(context.user, given.pop("name"), _raw(given)))
 
     @tool(permission=Permission.WRITE, when=_in_chat, lasting=never)
     async def schedule_remove(context: ToolContext, name: Name) -> str:
@@ -108,18 +94,12 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
 
 
 def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
-    @tool(permission=Permission.WRITE, lasting=never)
-    async def subagent_spawn(
-        context: ToolContext,
-        name: Annotated[str, "short name of the work: a-z, 0-9, _ and -"],
-        message: Message,
-        model: Model = None,
-        inject_into: Annotated[str | None, "chat that gets the result as a message"] = None,
-    ) -> Any:
-        """Start a subagent at once, in the background. The chat gets a notice with its result when it ends."""
+    @tool(permission=Permission.WRITE, lasting=never, arguments=_SPAWN)
+    async def subagent_spawn(context: ToolContext, **given: str) -> Any:
+        """Start a subagent at once, in the background. This chat gets a notice with its result when it ends."""
         run = await scheduling.spawn(
             context.user,
-            _raw(inject_into, name=name, message=message, model=model),
+            _raw(given),
             parent=context.run,
             notify=_own_chat(context),
             depth=0 if context.run is None else context.depth + 1,
@@ -203,9 +183,9 @@ def _some(told: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: told[name] for name in names if told[name] is not None or name in _ALWAYS}
 
 
-def _raw(inject_into: str | None, **fields: str | None) -> dict[str, str]:
-    """What was given, under the names of ``drafting``."""
-    return {name: value for name, value in {**fields, "injectInto": inject_into}.items() if value is not None}
+def _raw(given: Mapping[str, str | None]) -> dict[str, str]:
+    """What was given, under the names of ``task_input``."""
+    return {_SET[field].name or field: value for field, value in given.items() if value is not None}
 
 
 def _own_chat(context: ToolContext) -> str | None:

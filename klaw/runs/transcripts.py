@@ -40,7 +40,6 @@ class PastRun:
 
     id: str
     messages: tuple[PastMessage, ...]
-    """Oldest first."""
 
     @property
     def tokens(self) -> int:
@@ -60,7 +59,7 @@ class _About:
 
 
 @attrs.frozen(kw_only=True)
-class _Line:
+class _TranscriptLine:
     role: Role
     type: Kind
     content: _Text
@@ -68,8 +67,8 @@ class _Line:
 
 
 def read_line(record: object) -> tuple[str, PastMessage]:
-    """The run and the message of one line of a transcript. Raises BadValue: the line is malformed."""
-    line = JOURNAL.read(record, _Line)
+    """The run and the message of one line of a transcript. Raises BadValue for a malformed line."""
+    line = JOURNAL.read(record, _TranscriptLine)
     about = line.metadata
     if line.type is Kind.TOOL_CALL and about.calls is None:
         raise BadValue([Problem("metadata.calls", "is required")])
@@ -86,12 +85,8 @@ def read_line(record: object) -> tuple[str, PastMessage]:
 
 
 class Collector:
-    """Takes lines newest first and keeps the newest complete runs. Lines of several runs may be mixed.
-
-    Args:
-        runs: so many runs are wanted.
-        max_tokens: no more are wanted once the collected runs reach this.
-    """
+    """Takes lines newest first and keeps the newest complete runs; those of several runs may be mixed. No more are
+    wanted once there are ``runs`` of them, or ``max_tokens``."""
 
     def __init__(self, *, runs: int, max_tokens: int) -> None:
         self._runs = runs
@@ -129,11 +124,11 @@ class Collector:
 
 
 MAX_LINE_BYTES = 1024 * 1024
-"""A longer line would fill any model's context; it is left out."""
+"""A longer line would fill any model's context, and is left out."""
 MAX_PARSED_BYTES = 16 * 1024 * 1024
-"""Lines that are parsed for one history; reached only when many of the newest runs are incomplete or very long."""
+"""How much is parsed for one history; reached only when many of the newest runs are incomplete or very long."""
 MAX_SCANNED_BYTES = 256 * 1024 * 1024
-"""Bytes that are read for one history, those of lines that are left out included."""
+"""How much is read for one history, including lines that are left out."""
 
 _LOG = re.compile(r"\d{4}-\d{2}-\d{2}\.jsonl", re.ASCII)
 """One file a day, so names sort by age."""
@@ -142,23 +137,16 @@ log = structlog.get_logger("klaw.runs")
 
 
 def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_tokens: int) -> tuple[PastRun, ...]:
-    """The last complete runs of a task, oldest first; empty when it has none.
+    """The last complete runs of a task, at most ``runs``, oldest first; none older once those found have
+    ``max_tokens``.
 
-    What cannot be read is left out, with one warning for each file.
-
-    Args:
-        conversations: the folder of all transcripts.
-        runs: at most so many (``context.subagentHistory``).
-        max_tokens: older runs are not looked for once those found have so many estimated tokens.
-
-    Raises:
-        InvalidName: ``user`` or ``name`` breaks its rule.
+    What cannot be read is left out, with one warning for each file. Raises InvalidName for a bad user or task.
     """
     if runs <= 0 or max_tokens <= 0:
         return ()
     folder = conversations / run_folder(user_id(user), task_name(name))
     collector = Collector(runs=runs, max_tokens=max_tokens)
-    left = _Left(parsed=MAX_PARSED_BYTES, scanned=MAX_SCANNED_BYTES)
+    left = _BytesLeft(parsed=MAX_PARSED_BYTES, scanned=MAX_SCANNED_BYTES)
     for file in _files(folder):
         if not _collect(folder / file, collector, left):
             break
@@ -169,11 +157,11 @@ def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_to
 
 
 MAX_SHOWN_CHARS = 500_000
-"""Of a longer run the last messages are shown."""
+"""Only the last messages of a longer run are shown."""
 
 
 @attrs.define
-class Transcript:
+class RunTranscript:
     """Takes lines newest first and keeps those of one run."""
 
     run: str
@@ -195,19 +183,17 @@ class Transcript:
         return not self.whole
 
 
-def of_run(conversations: Path, run: Run) -> Transcript:
+def of_run(conversations: Path, run: Run) -> RunTranscript:
     """What was said in a run; no messages if it came to none. What cannot be read is left out, with a warning."""
-    found = Transcript(run.id)
+    found = RunTranscript(run.id)
     path = conversations / run_folder(run.user, run.task) / f"{run.started_at[:10]}.jsonl"
     if path.exists():
-        _collect(path, found, _Left(parsed=MAX_SCANNED_BYTES, scanned=MAX_SCANNED_BYTES))
+        _collect(path, found, _BytesLeft(parsed=MAX_SCANNED_BYTES, scanned=MAX_SCANNED_BYTES))
     return found
 
 
 @attrs.define
-class _Left:
-    """Bytes that may still be used."""
-
+class _BytesLeft:
     parsed: int
     scanned: int
 
@@ -224,7 +210,7 @@ def _files(folder: Path) -> list[str]:
     return sorted(names, reverse=True)
 
 
-def _collect(path: Path, collector: Collector | Transcript, left: _Left) -> bool:
+def _collect(path: Path, collector: Collector | RunTranscript, left: _BytesLeft) -> bool:
     """Give the file's lines to the collector, last first. Returns False when no more are needed."""
     warned = False
 

@@ -18,7 +18,7 @@ import attrs
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.names import local_time
 from klaw.domain.names import zone as zone_of
-from klaw.domain.task import At, Cron, Every, Trigger
+from klaw.domain.task import At, Cron, Every, Trigger, duration_text, read_duration
 from klaw.domain.text import span
 from klaw.errors import InvalidName
 from klaw.runs.cron import fires, moment_of
@@ -26,21 +26,16 @@ from klaw.runs.cron import fires, moment_of
 MIN_EVERY_S = 60
 MAX_EVERY_S = 366 * 86_400
 MAX_AHEAD_S = 50 * 366 * 86_400
-"""A one-shot further ahead is a mistake in the year."""
+"""A one-time task further ahead has the wrong year."""
 MAX_COUNTED = 1000
-"""Missed fire times are counted up to here; the time of counting stays in the milliseconds."""
+"""Missed fire times are counted up to here, which takes milliseconds."""
 
 _MAX_TEXT = 64
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
-_SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 _DATE_AND_TIME = re.compile(r"[0-9-]{8,10}[Tt ][0-9:.,]{2,16}([Zz]|[+-][0-9:]{2,8})?", re.ASCII)
 
 
 @attrs.frozen(kw_only=True)
-class Missed:
-    """Fire times that came and were not used."""
-
+class MissedFires:
     latest: int
     """The last of them, in Unix seconds."""
     count: int
@@ -58,32 +53,10 @@ def read_every(interval: Any) -> Every:
     return Every(seconds=seconds)
 
 
-def read_duration(value: Any) -> int:
-    """Whole seconds of ``90``, ``"90"``, ``"30m"`` or ``"1h30m"``. Raises ValueError, which says the form."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        if 0 <= value <= 10**9:
-            return value
-    elif isinstance(value, str) and len(value) <= _MAX_TEXT:
-        text = value.strip().lower()
-        if _SECONDS.fullmatch(text):
-            return int(text)
-        if text and (parts := _DURATION.fullmatch(text)):
-            return sum(int(part or 0) * _UNITS[unit] for part, unit in zip(parts.groups(), "dhms", strict=True))
-    raise ValueError("must be a duration such as 90s, 30m, 2h, 1d or 1h30m, or a number of seconds")
-
-
 def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool = False) -> At:
-    """A moment in ISO-8601 with an offset (``2026-12-24T18:00+01:00``), or without one on the clock of ``zone``.
-
-    Args:
-        text: as it was written.
-        zone: a known one.
-        now: Unix seconds.
-        allow_past: a moment that is over becomes ``now``; else it is refused.
-
-    Raises:
-        ValueError: it says what is wrong.
-    """
+    """A moment in ISO-8601 with an offset (``2026-12-24T18:00+01:00``), or without one in the local time of ``zone``.
+    One that is over becomes ``now`` with ``allow_past``, else it is refused. Raises ValueError, which says what is
+    wrong."""
     form = "must be a date and time in ISO-8601 with an offset, such as 2026-12-24T18:00+01:00"
     if len(text) > _MAX_TEXT or not _DATE_AND_TIME.fullmatch(text.strip()):
         raise ValueError(form)
@@ -108,14 +81,8 @@ def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool 
 
 
 def next_fires(trigger: Trigger, *, anchor: float, after: float, count: int) -> tuple[int, ...]:
-    """The next fire times, in Unix seconds.
-
-    Args:
-        anchor: the task's ``anchor_at`` in Unix seconds: fire times up to here are over, and intervals are counted
-            from it.
-        after: only fire times after this moment.
-        count: at most so many; a one-shot has one.
-    """
+    """The next fire times after ``after``, at most ``count``, in Unix seconds. Those up to ``anchor``, the task's
+    ``anchor_at``, are over, and intervals are counted from it."""
     return tuple(islice(_fires(trigger, anchor, after), count))
 
 
@@ -128,7 +95,7 @@ def first_fire(trigger: Trigger, anchor: float, after: float) -> int | None:
     return next(_fires(trigger, anchor, after), None)
 
 
-def missed(trigger: Trigger, *, anchor: float, after: float, now: float) -> Missed | None:
+def missed(trigger: Trigger, *, anchor: float, after: float, now: float) -> MissedFires | None:
     """The fire times after ``anchor`` and ``after``, up to and with ``now``; None when there are none."""
     times = _fires(trigger, anchor, after)
     counted = 0
@@ -140,7 +107,7 @@ def missed(trigger: Trigger, *, anchor: float, after: float, now: float) -> Miss
         if counted == MAX_COUNTED:
             latest = _latest(trigger, anchor, after, now)
             break
-    return None if latest is None else Missed(latest=latest, count=counted)
+    return None if latest is None else MissedFires(latest=latest, count=counted)
 
 
 def _fires(trigger: Trigger, anchor: float, after: float) -> Iterator[int]:
@@ -163,7 +130,7 @@ def _fires(trigger: Trigger, anchor: float, after: float) -> Iterator[int]:
 
 
 def _latest(trigger: Trigger, anchor: float, after: float, now: float) -> int:
-    """The last fire time up to ``now``, when it is known that there is one: from ever further back."""
+    """The last fire time up to ``now``, which must exist: looks from ever further back."""
     back = 3600.0
     while True:
         found = None
@@ -177,7 +144,7 @@ def _latest(trigger: Trigger, anchor: float, after: float, now: float) -> int:
 
 
 def _zone(name: str) -> ZoneInfo:
-    """The zone of a task that was stored: it was there then; another machine may lack it, so UTC stands in."""
+    """The zone of a stored task; UTC where this machine does not know it."""
     try:
         return zone_of(name)
     except InvalidName:
@@ -193,15 +160,6 @@ def shown(trigger: Trigger, zone: str) -> str:
         case Cron():
             return f"cron {trigger.expression} {trigger.zone}"
         case Every():
-            return f"every {_short(trigger.seconds)}"
+            return f"every {duration_text(trigger.seconds)}"
         case At():
             return f"at {local_time(from_iso(trigger.instant), trigger.zone or zone)}"
-
-
-def _short(seconds: int) -> str:
-    text = ""
-    for name, unit in reversed(_UNITS.items()):
-        number, seconds = divmod(seconds, unit)
-        if number:
-            text += f"{number}{name}"
-    return text or "0s"

@@ -20,7 +20,7 @@ import trio
 from klaw import atomic_file
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.config import safe_open
 from klaw.config.paths import USERS_FOLDER, below_of_user
@@ -263,7 +263,7 @@ class Attachments:
         """How the supervisor is to run it."""
         return ActorSpec(name="store.attachments", run=self.run, stop_budget_s=1)
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """Remove what was never sent, until cancelled."""
         task_status.started()
         while True:

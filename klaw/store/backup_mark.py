@@ -19,7 +19,7 @@ from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import files
 from klaw.store.engine.transaction import Stopped
-from klaw.store.forget import applying
+from klaw.store.forget import execute
 from klaw.store.kinds.inventory import count_messages, last_numbers
 from klaw.store.rebuild.compare import digests
 from klaw.store.rebuild.reconcile import reconcile
@@ -66,7 +66,7 @@ def _mark(connection: apsw.Connection, journal: Journal, root: Path, *, server: 
         server=server,
         writes=connection.total_changes(),
         rewrites=journal.rewrites,
-        forgetting=bool(applying.pending(connection)),
+        forgetting=bool(execute.pending(connection)),
         last=last_of(connection),
         logs={path: found.st_size for path, found in files(root)} if logs else {},
     )

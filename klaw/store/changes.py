@@ -1,25 +1,28 @@
 """Kinds of things that Klaw keeps, and the memory journal ``memory/<month>.jsonl``: every change of most of them.
 
 A line says what kind of thing was changed, whose, and under which key; a put has the whole value. Entries are numbered
-over all months and kinds: their order is that of the numbers, whatever the clock did. What a kind of thing is stands
-once, in its ``Kind`` in the module of the noun and in the notes on the fields of its class (``domain.notes``);
-``kinds.memory_journal`` has the table of all kinds.
+over all months and kinds: they are in the order of their numbers, even if the clock was changed. What a kind of thing
+is stands once, in its ``Kind`` in the module of the noun and in the notes on the fields of its class
+(``domain.notes``); ``kinds.memory_journal`` has the table of all kinds.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import apsw
 import attrs
 
 from klaw.convert import JOURNAL, Form, Wire, wire_names
+from klaw.domain.forget import texts_of
 from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
+from klaw.store.engine.full_text import unindex_row
 from klaw.store.engine.tables import Table
-from klaw.store.rows import dumps
+from klaw.store.rows import documents, dumps
 
 MEMORY = "memory"
 MAX_MEMBERS = 1_000_000
@@ -71,7 +74,7 @@ class Change(Generic[V]):
 
 
 @attrs.frozen(kw_only=True)
-class _Line:
+class _JournalLine:
     entry: int
     time: str
     user: Annotated[UserId, Wire("user_id")]
@@ -103,8 +106,12 @@ class Kind(Generic[V]):
     """``TABLE_fts`` has the full text of what the view ``TABLE_search`` shows."""
     vectors: str = ""
     """Table of the vectors that are made of it, by row id."""
+    vector_mark: str = ""
+    """The column that names the model which made a row's vector."""
     past: str = ""
     """Table of what it was before: ``entry``, ``user_id``, ``WHAT_id``, ``at``, ``value``."""
+    made_of: Callable[[apsw.Connection, UserId, Sequence[int]], set[Any]] | None = None
+    """The keys of what was made of a user's messages (row ids) in a way that no ``MadeFrom`` says."""
     on_purpose: bool = False
     """People keep it on purpose: where it quotes something forgotten that is reported, and it goes as a whole when that
     is wanted. Of all else the quoting words are redacted."""
@@ -133,19 +140,67 @@ class Kind(Generic[V]):
 
     # -- what the notes on its fields say ------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def quotes(self) -> dict[str, Quotes]:
         """The columns that may repeat what somebody said."""
         return self._noted(Quotes)
 
-    @property
+    @cached_property
     def made_from(self) -> dict[str, MadeFrom]:
         """The columns that hold ids of what it was made from."""
         return self._noted(MadeFrom)
 
+    @cached_property
+    def documents(self) -> set[str]:
+        """The columns that hold JSON."""
+        return documents(self.cls)
+
     def _noted(self, note: type[N]) -> dict[str, N]:
         wires = dict(zip(attrs.fields_dict(self.cls), wire_names(self.cls), strict=True))
         return {wires[name]: each for name, each in notes(self.cls, note).items()}
+
+    def said(self, fields: Mapping[str, Any]) -> list[str]:
+        """The words of a value that may repeat what somebody said."""
+        return [text for column in self.quotes for text in texts_of(fields.get(column))]
+
+    def texts(self, connection: apsw.Connection, user: UserId, key: Any) -> list[str]:
+        """All that a user's thing ever said, the oldest first."""
+        columns = [f"'{name}', {f'json({name})' if name in self.documents else name}" for name in self.quotes]
+        source = f"SELECT json_object({', '.join(columns)}) FROM {self.table} WHERE user_id = ? AND {self.id} = ?"  # noqa: S608
+        if self.past:
+            which = f"user_id = ? AND {self.what}_id = ? AND value IS NOT NULL ORDER BY entry"
+            source = f"SELECT value FROM {self.past} WHERE {which}"  # noqa: S608
+        return [text for (value,) in connection.execute(source, (user, key)) for text in self.said(json.loads(value))]
+
+    def is_there(self, connection: apsw.Connection, user: UserId, key: Any) -> bool:
+        """Whether a user's thing is there now, and no history."""
+        query = f"SELECT count(*) FROM {self.table} WHERE user_id = ? AND {self.id} = ?"  # noqa: S608 - constants
+        return bool(connection.execute(query, (user, key)).get)
+
+    def remove(self, connection: apsw.Connection, user: UserId, key: Any, *, dates: bool) -> None:
+        """Take a user's thing out of the database, with its full text and vector; of its history at most the dates
+        stay."""
+        if self.past:
+            self.forget_history(connection, user, key, dates=dates)
+        which = f"FROM {self.table} WHERE user_id = ? AND {self.id} = ?"
+        rows = connection.execute(f"SELECT rowid {which}", (user, key)) if self.full_text or self.vectors else ()
+        for (rowid,) in list(rows):
+            self.unindex(connection, rowid)
+        connection.execute(f"DELETE {which}", (user, key))
+
+    def unindex(self, connection: apsw.Connection, rowid: int) -> None:
+        """Take the full text and the vector of a row out, before it is changed or removed."""
+        if self.full_text and self.has_text(connection, rowid):
+            unindex_row(connection, self.table, rowid)
+        if self.vectors:
+            connection.execute(f"DELETE FROM {self.vectors} WHERE rowid = ?", (rowid,))  # noqa: S608 - constants
+        if self.vector_mark:
+            connection.execute(f"UPDATE {self.table} SET {self.vector_mark} = NULL WHERE rowid = ?", (rowid,))  # noqa: S608
+
+    def has_text(self, connection: apsw.Connection, rowid: int) -> bool:
+        """Whether the full text has a row."""
+        query = f"SELECT count(*) FROM {self.table}_fts_docsize WHERE id = ?"  # noqa: S608 - constants
+        return bool(connection.execute(query, (rowid,)).get)
 
     # -- writing and reading lines -------------------------------------------------------------------------------------
 
@@ -193,7 +248,7 @@ class Kind(Generic[V]):
 
     def read(self, record: Mapping[str, Any]) -> Change[V]:
         """The change of a line. Raises KeyError, TypeError or ValueError for a malformed one."""
-        line = JOURNAL.read(record, _Line)
+        line = JOURNAL.read(record, _JournalLine)
         key, cls = self.key.read(line.key), self.ops[line.op]
         value = self.value(line.user, key, record["value"], line.op) if cls is not None else None
         return Change(kind=self, entry=line.entry, time=line.time, user=line.user, op=line.op, key=key, value=value)
@@ -231,7 +286,7 @@ def path(change: Change[Any]) -> str:
 def record(change: Change[Any]) -> dict[str, Any]:
     """A change as the object of its line."""
     kind = change.kind
-    head = _Line(
+    head = _JournalLine(
         entry=change.entry,
         time=change.time,
         user=change.user,
@@ -251,7 +306,7 @@ def apply(connection: apsw.Connection, change: Change[Any]) -> bool:
     """Carry out a change. False when it, or a later one, was carried out before.
 
     Raises:
-        apsw.ConstraintError: its value is none for its kind.
+        apsw.ConstraintError: its value breaks a rule of its kind.
     """
     if change.entry <= meta.last_entry(connection):
         return False

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
 import apsw
 import attrs
 
-from klaw.convert import JOURNAL, wire_name, wire_names
+from klaw.convert import JOURNAL, Form, wire_name, wire_names
 
 T = TypeVar("T")
 
@@ -45,6 +45,7 @@ def reader(cls: type[T]) -> Callable[[Sequence[Any]], T]:
 
 def _maker(kind: Any) -> Callable[[Any], Any] | None:
     """What makes a field's value of a column's; None: it is the same."""
+    forms = [note for note in getattr(kind, "__metadata__", ()) if isinstance(note, Form)]
     while get_origin(kind) in (Annotated, UnionType):
         kind = get_args(kind)[0]
     if get_origin(kind) is tuple and attrs.has(get_args(kind)[0]):
@@ -53,6 +54,8 @@ def _maker(kind: Any) -> Callable[[Any], Any] | None:
         return lambda text: tuple(json.loads(text))
     if get_origin(kind) in (dict, Mapping):
         return json.loads
+    if forms and attrs.has(kind):
+        return lambda text: forms[0].read(json.loads(text))
     return kind if isinstance(kind, type) and issubclass(kind, enum.StrEnum | bool) else None
 
 
@@ -104,6 +107,6 @@ def insert(table: str, cls: type[Any], *own: str) -> str:
 
 
 def upsert(table: str, cls: type[Any], key: str, *own: str) -> str:
-    """Likewise, also in place of the row that has the same key."""
+    """The statement that stores ``values`` and more columns, or replaces the row that has the same key."""
     changed = ", ".join(f"{name} = excluded.{name}" for name in (*own, *wire_names(cls)))
     return f"{insert(table, cls, key, *own)} ON CONFLICT ({key}) DO UPDATE SET {changed}"

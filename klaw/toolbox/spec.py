@@ -196,6 +196,7 @@ def tool(
     timeout_s: float | None = None,
     when: When | None = None,
     lasting: Lasting | None = None,
+    arguments: type[attrs.AttrsInstance] | None = None,
 ) -> Callable[[Callable[..., Awaitable[ToolResult]]], ToolSpec]:
     """Make a tool of an async function.
 
@@ -203,6 +204,7 @@ def tool(
     types that ``schema_of`` knows; ``Annotated[str, "what it means", Bounds(at_most=100)]`` describes and bounds them.
     The docstring, up to its first section (``Args:`` …), is the description. The text of a ``ToolRefused`` that it
     raises is its answer. A tool that writes is taken for one whose every call lasts unless ``lasting`` says otherwise.
+    ``arguments`` is an attrs class whose fields are the parameters; the function then takes them as ``**given``.
 
     Raises:
         TypeError: no docstring, no context, or a parameter without a type that fits.
@@ -213,21 +215,12 @@ def tool(
         description = _SECTION.split(inspect.getdoc(function) or "", maxsplit=1)[0].strip()
         if not description:
             raise TypeError(f"the tool {own_name} needs a docstring: it is what the model is told")
-        _, *parameters = inspect.signature(function).parameters.values()
-        hints = typing.get_type_hints(function, include_extras=True)
-        missing = [parameter.name for parameter in parameters if parameter.name not in hints]
-        if missing:
-            raise TypeError(f"the tool {own_name} needs a type for {missing[0]}")
-        no_default = inspect.Parameter.empty
-        members: dict[str, Any] = {
-            p.name: attrs.field(type=hints[p.name], default=attrs.NOTHING if p.default is no_default else p.default)
-            for p in parameters
-        }
-        kind = attrs.make_class(own_name, members, frozen=True, kw_only=True)
+        kind = arguments or _arguments(own_name, function)
+        names = tuple(attrs.fields_dict(kind))
 
-        def bind(arguments: Arguments) -> Arguments:
-            made: object = ARGUMENTS.read(arguments, kind)
-            return {name: getattr(made, name) for name in members if arguments.get(name) is not None}
+        def bind(given: Arguments) -> Arguments:
+            made = ARGUMENTS.read(given, kind)
+            return {name: getattr(made, name) for name in names if given.get(name) is not None}
 
         async def invoke(context: ToolContext, arguments: Arguments) -> ToolResult:
             try:
@@ -248,6 +241,21 @@ def tool(
         )
 
     return decorate
+
+
+def _arguments(tool_name: str, function: Callable[..., Any]) -> type[attrs.AttrsInstance]:
+    """A class of a function's parameters. Raises TypeError: a parameter has no type."""
+    _, *parameters = inspect.signature(function).parameters.values()
+    hints = typing.get_type_hints(function, include_extras=True)
+    missing = [parameter.name for parameter in parameters if parameter.name not in hints]
+    if missing:
+        raise TypeError(f"the tool {tool_name} needs a type for {missing[0]}")
+    no_default = inspect.Parameter.empty
+    members: dict[str, Any] = {
+        p.name: attrs.field(type=hints[p.name], default=attrs.NOTHING if p.default is no_default else p.default)
+        for p in parameters
+    }
+    return attrs.make_class(tool_name, members, frozen=True, kw_only=True)
 
 
 class Toolbox:

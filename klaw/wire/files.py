@@ -1,15 +1,12 @@
-"""The frames with which files of messages are uploaded and fetched."""
+"""The frames with which files of messages are uploaded."""
 
 from typing import Annotated, ClassVar
 
 import attrs
 
 from klaw.convert import Bounds
-from klaw.domain.attachment import Attachment, Sha256
+from klaw.domain.attachment import Attachment
 from klaw.wire.values import Data, Ref, Seq
-
-FETCH_BYTES = 48_000
-"""Of a file in one ``fetched``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -39,33 +36,10 @@ class UploadFrame:
 
 
 @attrs.frozen(kw_only=True)
-class FetchFrame:
-    """Ask for a piece of one of the user's files."""
-
-    type: ClassVar[str] = "fetch"
-    sha256: Sha256
-    offset: Seq = 0
-    ref: Ref | None = None
-
-
-@attrs.frozen(kw_only=True)
 class UploadedFrame:
     """The answer to ``upload``: how much of the file is there. ``file`` when that is all: it is durable."""
 
     type: ClassVar[str] = "uploaded"
     bytes: int
     file: FileOfMessage | None = None
-    ref: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class FetchedFrame:
-    """The answer to ``fetch``: at most ``FETCH_BYTES`` of a file of ``bytes``."""
-
-    type: ClassVar[str] = "fetched"
-    sha256: str
-    media_type: str
-    bytes: int
-    offset: int
-    data: Data = attrs.field(repr=False)
     ref: str | None = None

@@ -15,7 +15,7 @@ from klaw.domain.attachment import MAX_FILES, Named, files_of
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Kind, Message
 from klaw.errors import ProtocolError
-from klaw.wire.files import FetchedFrame, FetchFrame, FileOfMessage, UploadedFrame, UploadFrame
+from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.values import ChatName, MessageId, Ref, Seq
 
 PROTOCOL_VERSION = 2
@@ -115,7 +115,7 @@ class ServerLimits:
     burst: int
     history: int
     max_file_bytes: int | None = None
-    """Of one file, of all files of a message, and how many those are."""
+    """Bytes of one file, bytes of all files of a message, and their number."""
     max_message_file_bytes: int | None = None
     max_files: int | None = None
 
@@ -184,9 +184,9 @@ class StoredMessage:
     task: str | None = None
     files: list[FileOfMessage] | None = None
     calls: list[StoredCall] | None = None
-    """Of a tool_call those it makes, of a tool_result the one whose it is."""
+    """The calls of a tool_call; the one call that a tool_result answers."""
     context_used: ContextUsed | None = None
-    """Of an answer in a chat that is bound to knowledge bases: what its marks ``[n]`` refer to, without the texts."""
+    """What the marks ``[n]`` of an answer from knowledge bases refer to, without the texts."""
 
     @property
     def is_answer(self) -> bool:
@@ -263,7 +263,7 @@ class Tool:
 
 @attrs.frozen(kw_only=True)
 class ApprovalFrame:
-    """A tool call waits for the user to allow it. Sent when it is asked, and to whoever begins to watch meanwhile."""
+    """A tool call waits for the user to allow it. Sent when it is asked, and to connections that watch later."""
 
     type: ClassVar[str] = "approval"
     chat: str
@@ -365,10 +365,10 @@ class Notice:
     details: dict[str, Any] | None = None
 
 
-RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame | FetchFrame
+RequestFrame: TypeAlias = CallFrame | Stop | UploadFrame
 """Is answered with one frame of the same ``ref``."""
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
     Welcome | Ack | MessageFrame | Delta | Tool | ApprovalFrame | ApprovalEndedFrame | Status | ResultFrame
-    | StoppedFrame | UploadedFrame | FetchedFrame | CaughtUp | Error | Notice
+    | StoppedFrame | UploadedFrame | CaughtUp | Error | Notice
 )  # fmt: skip

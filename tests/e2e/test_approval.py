@@ -6,7 +6,7 @@ import shutil
 import pytest
 import trio
 
-from klaw.client.questions import READ_S
+from klaw.client.transcript import READ_S
 from klaw.toolbox.exec.host_exec import RISK
 from klaw.wire.frames import ApprovalEndedFrame, ApprovalFrame, Approve, Tool
 from tests.actors.client.test_chat_command import desk

@@ -10,7 +10,6 @@ from klaw.client.connection import connect
 from klaw.client.streams import messages_of
 from klaw.errors import RequestRefused
 from klaw.gateway.tokens import add_token, tokens_file
-from klaw.wire.files import FetchedFrame, FetchFrame
 from tests.actors.client.test_chat_command import desk
 from tests.e2e.test_http import http
 from tests.support.llm_server import serve_llm
@@ -44,9 +43,8 @@ async def test_an_acknowledged_message_has_its_files_after_kill_9(tmp_path):
                 assert page.messages[0].files == files
                 got = b""
                 while len(got) < len(PNG):
-                    piece = await client.request(FetchFrame(sha256=files[0].sha256, offset=len(got)))
-                    assert isinstance(piece, FetchedFrame)
-                    got += piece.data
+                    piece = await client.call("file_piece", sha256=files[0].sha256, offset=len(got))
+                    got += base64.b64decode(piece["data"])
                 assert got == PNG
                 await until(lambda: llm.requests)
                 (asked,) = [each for each in llm.requests[-1].body["messages"] if each["role"] == "user"]

@@ -123,7 +123,7 @@ async def test_a_kill_in_the_middle_of_a_tool_is_answered_after_the_restart(tmp_
         for request in llm.requests[1:3]:
             said = by_role(request)
             assert [m["role"] for m in said] == ["user", "assistant", "tool", "tool"]
-            assert said[2]["content"].endswith("(UTC)")
+            assert said[2]["content"].endswith("+00:00")
             assert said[3] == {"role": "tool", "tool_call_id": "c_wait", "content": INTERRUPTED}
         assert [path.name for path in signs.iterdir()] == ["entered-c_wait"]
         async with talking(server.url) as talk:

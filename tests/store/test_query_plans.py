@@ -6,8 +6,7 @@ from pathlib import Path
 import apsw
 
 from klaw.store.engine import connect
-from klaw.store.forget import scope as forget_scope
-from klaw.store.kinds import topic_changes, topics, usage
+from klaw.store.kinds import messages, people, summaries, topic_changes, topics, usage
 from tests.support.stores import running_store
 
 STATEMENTS = {
@@ -17,10 +16,10 @@ STATEMENTS = {
     "topics.losers": topics._LOSERS,
     "topics.join": topics._JOIN,
     "topic_changes.still_archived": topic_changes._STILL,
-    "forget_scope.topics": forget_scope._TOPICS,
-    "forget_scope.summaries": forget_scope._SUMMARIES,
-    "forget_scope.facts": forget_scope._FACTS_MADE,
-    "forget_scope.people": forget_scope._PEOPLE_MADE,
+    "topic_changes.ever_with": topic_changes._HAVING,
+    "summaries.covering": summaries._COVERING,
+    "messages.ids_of": messages._IDS,
+    "people.only_spoken_of_in": people._ONLY_SPOKEN_OF_IN,
     "background.drawn_with_day": usage._DRAWN,
     "background.put_drawn": usage._PUT_DRAWN,
 }

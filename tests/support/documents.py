@@ -9,8 +9,8 @@ from pathlib import Path
 import attrs
 
 from klaw.domain.knowledge import Block
-from klaw.knowledge.reading.reader import Limits, Reading
-from klaw.knowledge.reading.report import Report
+from klaw.knowledge.reading.reader import DocumentReading, ReadingLimits
+from klaw.knowledge.reading.report import ReadingReport
 
 
 @attrs.frozen
@@ -139,13 +139,15 @@ def write(path: Path, data: bytes | str) -> Path:
     return path
 
 
-async def read(path: Path, *, name: str | None = None, limits: Limits | None = None) -> tuple[list[Block], Report]:
-    async with Reading(path, name=name, limits=limits) as reading:
+async def read(
+    path: Path, *, name: str | None = None, limits: ReadingLimits | None = None
+) -> tuple[list[Block], ReadingReport]:
+    async with DocumentReading(path, name=name, limits=limits) as reading:
         blocks = [block async for block in reading]
     return blocks, reading.report
 
 
-def codes(report: Report) -> list[str]:
+def codes(report: ReadingReport) -> list[str]:
     return [problem.code for problem in report.problems]
 
 

@@ -22,6 +22,7 @@ from klaw.gateway.listener import Gateway
 from klaw.gateway.services import Services
 from klaw.gateway.tokens import Authenticator
 from klaw.operations import chat as operations
+from klaw.operations import uploads
 from klaw.store.attachments import Attachments
 from klaw.store.kinds.messages import Appended, Session
 from klaw.toolbox.approvals import Approvals
@@ -152,6 +153,8 @@ class FakeChats:
                 return await operations.messages(call.asked, caller, SimpleNamespace(chats=self))
             case "chats_stop":
                 return await operations.stop_answer(call.asked, caller, SimpleNamespace(chats=self))
+            case "file_piece":
+                return await uploads.file_piece(call.asked, caller, SimpleNamespace(core=self))
             case "chats_list":
                 return await self.answer()
         return {"state": "ok", "user": caller.user, "operator": caller.operator}
@@ -291,13 +294,14 @@ async def world(
         listening.set()
 
     approvals = Approvals(events=hub, clock=SystemClock(), new_id=new_id, wait_s=approval_s, watchers=hub.watchers)
+    chats.attachments = Attachments(tmp_path, files, SystemClock())
     services = Services(
         config=config,
         chats=chats,
         hub=hub,
         auth=auth,
         approvals=approvals,
-        attachments=Attachments(tmp_path, files, SystemClock()),
+        attachments=chats.attachments,
         clock=SystemClock(),
         perform=chats.perform,
     )

@@ -21,7 +21,7 @@ from klaw.domain.names import UserId
 from klaw.knowledge.graph.graphs import Graphs
 from klaw.knowledge.indexer import Indexer
 from klaw.knowledge.ingest import Ingest
-from klaw.knowledge.looker import Looker
+from klaw.knowledge.source_scanner import SourceScanner
 from klaw.knowledge.web_pages import WebPages
 from klaw.store.kinds.knowledge import bases, documents, sources
 from klaw.store.kinds.knowledge.documents import StoredPassage
@@ -50,7 +50,7 @@ class World:
     root: Path
     store: Store
     indexer: Indexer
-    looker: Looker
+    scanner: SourceScanner
     supervisor: Supervisor
     base: Base
     nudges: list[int]
@@ -149,7 +149,7 @@ async def knowledge_world(
         graphs = Graphs(KnowledgeConfig(), (80, 443), root / "data")
         ingest = Ingest(data_dir=root / "data", readers=readers, writer=writer, clock=clock, load_graph=graphs.load)
         originals = Originals(root / "data", 1_000_000)
-        looker = Looker(
+        scanner = SourceScanner(
             readers=readers,
             writer=writer,
             clock=clock,
@@ -173,12 +173,12 @@ async def knowledge_world(
             clock=clock,
             metrics=Metrics(),
             ingest=ingest,
-            looker=looker,
+            scanner=scanner,
             pages=pages,
             embed=lambda: nudges.append(1),
         )
         await supervisor.start(indexer.spec())
         made = Base(id=BaseId("kb-1"), user=ANNA, name="Договоры", created_at=AT, updated_at=AT)
         base = await writer.run(bases.create, made)
-        yield World(root, store, indexer, looker, supervisor, base, nudges)
+        yield World(root, store, indexer, scanner, supervisor, base, nudges)
         await supervisor.stop(indexer.spec().name, "test is over")

@@ -18,7 +18,7 @@ from klaw.llm.registry import Registry
 from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Request, Route
 from klaw.memory.archivist import ACTOR_NAME, Archivist
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.maker import TopicMaker
 from klaw.memory.topics.search import TopicMetrics

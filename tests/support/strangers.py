@@ -78,11 +78,12 @@ def rows_of(database: Path, user: str) -> dict[str, list[Any]]:
     """All that the database holds of a user."""
     connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
     with connection:
-        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        named = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'vec%'"
+        tables = [name for (name,) in connection.execute(named)]
         found = {}
         for table in tables:
             columns = [each[0] for each in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))]
-            if "user_id" in columns and not table.startswith("vec_"):
+            if "user_id" in columns:
                 rows = connection.execute(f'SELECT * FROM "{table}" WHERE user_id = ?', (user,))
                 found[table] = sorted(map(repr, rows))
     connection.close()

@@ -25,7 +25,7 @@ from klaw.json_input import MOST_VALUES, read_json
 from klaw.llm.ask_json import MAX_ANSWER_CHARS, read_answer
 from klaw.operations.operation import Operation
 from klaw.operations.perform import operations, read
-from klaw.runs.drafting import subagent_order
+from klaw.runs.task_input import subagent_order
 from klaw.toolbox.calls import MAX_ARGUMENTS, parse_arguments
 from klaw.toolbox.mcp.listing import MAX_BLOCKS, shortened
 from klaw.wire import codec

@@ -36,7 +36,7 @@ FORMATS = {
 }
 """Suffix to pyoxigraph's name of the format."""
 VERSION = 1
-"""Of how a store is made."""
+"""Version of the store's layout."""
 LOAD_S = 1_800.0
 SESSIONS = 2
 """Child processes that answer at the same time."""
@@ -90,8 +90,6 @@ class FileGraph:
     """A graph in a file. See ``Graph``.
 
     Args:
-        files: shared by all of them.
-        file: that is kept.
         name: of the file as it was uploaded; its suffix says the format.
         stamp: another one for other bytes.
     """
@@ -103,7 +101,6 @@ class FileGraph:
 
     @property
     def folder(self) -> Path:
-        """Of the store."""
         return self.file.with_name(f"{self.file.name}.graph")
 
     async def load(self) -> GraphSize:
@@ -137,11 +134,8 @@ class FileGraph:
             self.files.sessions.release()
 
     async def prepare(self) -> None:
-        """Make the store if it is not there and that takes seconds only.
-
-        Raises:
-            GraphError: ``loading``: it takes longer; whoever reads files does it. Or as ``load``.
-        """
+        """Make the store if it is not there and that takes seconds only. Raises GraphError: ``loading``: it takes
+        longer; whoever reads files does it. Or as ``load``."""
         if not await self.files.threads.run(self._is_made):
             if await self.files.threads.run(self._size) > SMALL_BYTES:
                 raise GraphError("loading", "its file has not been read yet; ask again later")
@@ -163,7 +157,7 @@ class FileGraph:
         try:
             return self.file.stat().st_size
         except OSError:
-            raise GraphError("unreadable", "its file is not there any more") from None
+            raise GraphError("unreadable", "its file no longer exists") from None
 
     async def _make(self) -> Mapping[str, Any]:
         form = FORMATS.get(Path(self.name).suffix.lower())

@@ -78,8 +78,6 @@ class EndpointGraph:
     """A graph behind an address. See ``Graph``.
 
     Args:
-        network: shared by all of them.
-        target: its address.
         headers: of its requests: credentials.
         named: the operator named it: nothing is sent elsewhere.
         private: it may be on this machine or its network.

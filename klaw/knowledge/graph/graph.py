@@ -56,10 +56,7 @@ class QueryRecorder:
     """Asks a session until a deadline, and records the queries.
 
     Args:
-        session: that is asked.
-        source: whose graph it is.
         deadline: of all queries together, on trio's clock.
-        queries: what was asked so far.
         scan_failed: looking through all labels took too long, or failed.
     """
 
@@ -73,8 +70,6 @@ class QueryRecorder:
         """Run a SELECT.
 
         Args:
-            sparql: the query.
-            most: rows to read.
             share: of the time that is left.
 
         Raises:

@@ -70,11 +70,9 @@ class Graphs:
     """The graphs that bases have as sources.
 
     Args:
-        config: ``kb``.
         ports: ``tools.web.ports``, for endpoints that are not named in the configuration.
         data_dir: has ``knowledge/SOURCE``, the files that were uploaded.
         network: how endpoints are reached; made when it is first needed.
-        files: shared by the graphs in files.
         missing: called with a source whose file must be read (``load``).
         now: seconds of a monotonic clock.
     """
@@ -108,7 +106,6 @@ class Graphs:
 
         Args:
             where: a name in ``kb.endpoints``, or an address.
-            user: the base's owner.
 
         Raises:
             GraphError: there is no such endpoint for this user, or the address may not be asked.
@@ -149,10 +146,7 @@ class Graphs:
 
         Args:
             sources: that are graphs; others are passed over.
-            question: as the user wrote it.
             also: words of the dialogue before, which count less.
-            language: of the base.
-            most: things to describe.
 
         Cancellation: all queries are given up.
         """
@@ -199,11 +193,8 @@ class Graphs:
 
     @asynccontextmanager
     async def _asking(self, source: Source) -> AsyncIterator[QueryRecorder]:
-        """A session with a source; its outcome decides when the source may be asked again.
-
-        Raises:
-            GraphError: ``paused``: it failed a short time ago; or what the session raises.
-        """
+        """A session with a source; its outcome decides when the source may be asked again. Raises GraphError:
+        ``paused``: it failed a short time ago; or what the session raises."""
         graph, key = self._graph(source), _key(source)
         if self._pauses.waits(key, self._now()):
             trouble = self._troubles.get(key)

@@ -21,7 +21,7 @@ BEYOND = 20
 NAMED = 150
 """IRIs whose labels are asked for at once."""
 _SCAN_SHARE = 0.6
-"""Of the time that is left looking through all labels may take so much."""
+"""Share of the remaining time that a scan of all labels may take."""
 
 _WORDS = Threads("graph words", 1)
 """Stemming hundreds of labels and values would hold up the event loop."""
@@ -33,7 +33,7 @@ class LookupLimits:
 
     entities: int = 5
     relations: int = 60
-    """Of one thing, in each direction."""
+    """For one thing, in each direction."""
     depth: int = 2
 
 
@@ -60,9 +60,7 @@ async def look_up(
     """Find what a question names.
 
     Args:
-        asking: the graph.
-        asked: the question.
-        limits: of what is told.
+        limits: how much is asked about.
         scan: look through all labels where there is no index. Else only labels are found that stand in the question
             as they are.
 
@@ -80,7 +78,7 @@ async def look_up(
         except GraphError:
             if not passages:
                 raise
-            break  # what was found so far is told; the query that failed is written down
+            break  # what was found so far counts; the failed query is recorded
         if passage.text:  # of a property of the graph itself nothing is said
             passages.append(passage)
     return passages
@@ -121,7 +119,7 @@ async def _passage(asking: QueryRecorder, match: Match, asked: QuestionTerms, li
             relations += more
             labels = await labels_of(asking, set(wording.things(more)) - set(seen), asked.languages, labels.names)
     name = labels.names.get(match.iri) or wording.plain(match.label)
-    text = wording.told(await _WORDS.run(wording.sentences, name, relations, labels, wanted, abandon=True))
+    text = wording.fitting_lines(await _WORDS.run(wording.sentences, name, relations, labels, wanted, abandon=True))
     return GraphPassage(
         source=asking.source,
         iri=match.iri,

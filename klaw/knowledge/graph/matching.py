@@ -21,7 +21,7 @@ MAX_LABEL = 300
 MAX_PHRASE_WORDS = 4
 MAX_PHRASES = 30
 MIN_COVERAGE = 1 / 3
-"""Of a label's words so many must be in the question."""
+"""Share of a label's words that must be in the question."""
 OF_THE_BEST = 0.5
 """What fits less than half as well as the best is left out."""
 _ALSO = 0.5
@@ -39,7 +39,7 @@ class QuestionTerms:
     phrases: tuple[str, ...]
     """Words that stand together, as written."""
     languages: tuple[str, ...]
-    """Of labels, the best first; empty is that of a label without one."""
+    """Languages of labels, the best first; empty stands for labels without a language."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,7 +49,7 @@ class Match:
     iri: str
     """Empty: it has no name, only the label."""
     label: str
-    """That it was found by."""
+    """The label that it was found by."""
     language: str
     score: float
     """0 to 1."""
@@ -114,8 +114,6 @@ def matches(rows: Iterable[Row], asked: QuestionTerms, most: int) -> list[Match]
 
     Args:
         rows: ``e``, a thing, and ``l``, a label of it.
-        asked: the question.
-        most: things.
     """
     best: dict[object, Match] = {}
     for row in rows:

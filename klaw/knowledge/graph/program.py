@@ -17,7 +17,7 @@ from typing import Any
 import pyoxigraph as ox
 
 MEMORY_BYTES = 700_000_000
-"""Of data: a file of a million triples takes 230 MB. Not of addresses: RocksDB reserves many that it does not use."""
+"""Limit of data: a file of a million triples takes 230 MB. Addresses are not limited: RocksDB reserves many."""
 LOAD_CPU_S = 1_800
 SERVE_CPU_S = 120
 """If Klaw is killed meanwhile, it ends by this."""
@@ -102,7 +102,6 @@ def _say(line: bytes) -> None:
 
 
 def main(words: list[str]) -> None:
-    """See the module."""
     cpu_s = LOAD_CPU_S if words[0] == "load" else SERVE_CPU_S
     for what, limit in ((resource.RLIMIT_DATA, MEMORY_BYTES), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(what, (limit, limit))

@@ -88,7 +88,7 @@ def named(iri: str) -> tuple[str, str]:
 
 
 def labelled(label: str, language: str) -> tuple[str, str]:
-    """The same of a thing without a name: all that have the label."""
+    """Pattern and term of a thing without a name: all things that have the label."""
     return f"?e ?n {quoted(label, language)} . FILTER({_in('?n', LABELS)} && isBlank(?e)) ", "?e"
 
 

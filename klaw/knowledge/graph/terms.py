@@ -89,7 +89,6 @@ def read_answer(body: bytes, most: int) -> ResultRows:
     """Read ``application/sparql-results+json``.
 
     Args:
-        body: the whole of it.
         most: rows; further ones are left out.
 
     Raises:
@@ -100,27 +99,27 @@ def read_answer(body: bytes, most: int) -> ResultRows:
     except (ValueError, RecursionError):
         raise _malformed("it is not JSON") from None
     if not isinstance(value, dict):
-        raise _malformed("it is no object")
+        raise _malformed("it is not an object")
     head, results = value.get("head"), value.get("results")
     names = head.get("vars") if isinstance(head, dict) else None
     found = results.get("bindings") if isinstance(results, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) > MAX_COLUMNS:
-        raise _malformed("head.vars is no list of names")
+        raise _malformed("head.vars is not a list of names")
     if not isinstance(found, list):
-        raise _malformed("results.bindings is no list")
+        raise _malformed("results.bindings is not a list")
     return ResultRows(names=tuple(names), rows=tuple(map(_row, found[:most])))
 
 
 def _row(found: Any) -> Row:
     if not isinstance(found, dict) or len(found) > MAX_COLUMNS:
-        raise _malformed("a row is no object")
+        raise _malformed("a row is not an object")
     return {name: _term(value) for name, value in found.items()}
 
 
 def _term(found: Any) -> Term:
     value, kind = (found.get("value"), found.get("type")) if isinstance(found, dict) else (None, None)
     if not isinstance(value, str):
-        raise _malformed("a value is no text")
+        raise _malformed("a value is not a text")
     if kind == "uri":
         return Iri(value)
     if kind == "bnode":
@@ -129,9 +128,9 @@ def _term(found: Any) -> Term:
         raise _malformed("a value has no known type")
     language, datatype = found.get("xml:lang", ""), found.get("datatype", "")
     if not isinstance(language, str) or not isinstance(datatype, str):
-        raise _malformed("a language or datatype is no text")
+        raise _malformed("a language or datatype is not a text")
     return Literal(clean(value), language.lower() if _LANGUAGE.fullmatch(language) else "", datatype)
 
 
 def _malformed(why: str) -> GraphError:
-    return GraphError("malformed", f"the answer is no SPARQL result: {why}")
+    return GraphError("malformed", f"the answer is not a SPARQL result: {why}")

@@ -15,9 +15,9 @@ from klaw.knowledge.graph.terms import Blank, Iri, Literal, Row, Term
 MAX_VALUE = 600
 """Characters of one value."""
 MAX_VALUES = 12
-"""Of one property, in one sentence."""
+"""Values of one property in one sentence."""
 MAX_TOKENS = 300
-"""Of what is told of one thing."""
+"""Length of the text about one thing."""
 
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
 _OWL = "http://www.w3.org/2002/07/owl#"
@@ -92,11 +92,10 @@ class Labels:
 
 
 def choose_labels(rows: Iterable[Row], languages: Sequence[str]) -> Labels:
-    """Of each thing the best of its labels: by language, then by property, then the shortest.
+    """Choose the best label of each thing: by language, then by property, then the shortest.
 
     Args:
         rows: ``x``, by which property ``n``, and ``l``.
-        languages: the best first.
     """
     best: dict[str, tuple[int, int, int, str]] = {}
     for row in rows:
@@ -200,8 +199,6 @@ def sentences(name: str, relations: Iterable[Relation], labels: Labels, wanted: 
     """One sentence for each property, those first that have words of the question.
 
     Args:
-        name: of the thing.
-        relations: what is said.
         labels: of all things in it.
         wanted: stems of the question, without those of the thing's name.
     """
@@ -254,7 +251,7 @@ def _natural(text: str) -> tuple[float, str]:
     return (float(text) if _NUMBER.fullmatch(text) else float("inf")), text
 
 
-def told(lines: Sequence[str], most: int = MAX_TOKENS) -> str:
+def fitting_lines(lines: Sequence[str], most: int = MAX_TOKENS) -> str:
     """As many whole sentences as there is room for; of a first one that is too long its beginning."""
     kept: list[str] = []
     left = most

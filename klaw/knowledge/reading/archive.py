@@ -20,7 +20,6 @@ class Archive:
     """A zip file.
 
     Args:
-        file: the archive.
         unpacked_bytes: all its parts together may be so large.
 
     Raises:
@@ -85,11 +84,8 @@ class Archive:
         return etree.fromstring(data, parser)
 
     def check_xml(self, sought: re.Pattern[bytes] | None = None) -> bool:
-        """Read all XML of it once. Returns whether there is something short in it that is sought.
-
-        Raises:
-            UnreadableError: a part is damaged, or declares entities.
-        """
+        """Read all XML of it once. Returns whether there is something short in it that is sought. Raises
+        UnreadableError: a part is damaged, or declares entities."""
         found = False
         for name in sorted(self.names):
             if name.lower().endswith(_XML):

@@ -18,11 +18,7 @@ NICE = 10
 
 
 def read(file: BinaryIO, request: dict[str, Any], output: Output) -> None:
-    """Find out what a file is, and read it.
-
-    Raises:
-        UnreadableError: and whatever the libraries raise.
-    """
+    """Find out what a file is, and read it. Raises UnreadableError: and whatever the libraries raise."""
     from klaw.knowledge.reading import sniff
 
     found = sniff.find(file, request["name"])

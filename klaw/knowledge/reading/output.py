@@ -16,7 +16,7 @@ MAX_HEADING_CHARS = 200
 MAX_HEADINGS = 12
 MAX_TITLE_CHARS = 300
 SAMPLE_CHARS = 200_000
-"""Of the text, by which its language is guessed."""
+"""Beginning of the text by which its language is guessed."""
 
 _LETTERS = str.maketrans({
     "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st",
@@ -36,11 +36,7 @@ class UnreadableError(Exception):
 
 
 class Output:
-    """Where a format's reader puts what it finds.
-
-    Args:
-        stream: to the parent.
-    """
+    """Where a format's reader puts what it finds."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
 """Reads a document in a child process (``child``): its blocks as they come, and at last what it is and what is wrong.
 
 A document can be made so that reading it takes hours or gigabytes, or crashes the library; a process can be limited and
-ended. Nothing that is wrong with a document raises here: it is told in the report, by file and page.
+ended. Nothing that is wrong with a document raises here: the report names it, by file and page.
 """
 
 import json
@@ -24,8 +24,7 @@ from klaw.actor.threads import Threads
 from klaw.convert import FRAMES
 from klaw.domain.knowledge import Block
 from klaw.errors import BadValue
-from klaw.knowledge.reading.lines import Line, Told
-from klaw.knowledge.reading.report import Problems, Report
+from klaw.knowledge.reading.report import ReaderLine, ReaderProblem, ReadingProblems, ReadingReport
 from klaw.knowledge.reading.sniff import READERS
 from klaw.toolbox.exec.process import signal_group
 
@@ -33,7 +32,7 @@ FORMATS = tuple(READERS)
 """All that are read."""
 CHUNK_BYTES = 64 * 1024
 MAX_LINE_BYTES = 1_000_000
-"""Of the child's lines; one of a block has a fifth of it."""
+"""Longest line of the child; that of a block has a fifth of it."""
 MAX_RESTARTS = 5
 """Pages of one document that may each end the child."""
 STOP_S = 5.0
@@ -46,8 +45,8 @@ _opening = Threads("documents", 2)
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
-    """Of one document."""
+class ReadingLimits:
+    """What reading one document may take."""
 
     file_bytes: int = 256 * 1024 * 1024
     text_chars: int = 100_000_000
@@ -60,12 +59,12 @@ class Limits:
     parsing_s: float = 180.0
     """For which the child may say nothing about any other document: libraries take most of them in as a whole."""
     memory_bytes: int = 512 * 1024 * 1024
-    """Of the child."""
+    """Memory of the child."""
     unpacked_bytes: int = 512 * 1024 * 1024
-    """Of all that is in an archive (DOCX, PPTX, XLSX, EPUB)."""
+    """Size of all that is in an archive (DOCX, PPTX, XLSX, EPUB)."""
 
     def of(self, size: int) -> Self:
-        """Those of a document of so many bytes: one that is small takes little time, and has little text, however often
+        """The limits for a document of so many bytes: a small one takes little time and has little text, however often
         it repeats itself."""
         more_s = S_FOR_MB * size / 1_000_000
         return attrs.evolve(
@@ -76,12 +75,12 @@ class Limits:
         )
 
 
-class Reading:
+class DocumentReading:
     """One document while it is read.
 
     ::
 
-        async with Reading(path) as reading:
+        async with DocumentReading(path) as reading:
             async for block in reading:
                 ...
         report = reading.report
@@ -89,8 +88,6 @@ class Reading:
     Args:
         path: the document. A link as its last part is not followed. Or an open file, which stays open.
         name: for messages, and to tell the format by; that of the path if left out.
-        limits: of the document.
-        formats: those that are read.
 
     Cancellation: the child is gone when the block is left.
     """
@@ -100,14 +97,14 @@ class Reading:
         path: Path | int,
         *,
         name: str | None = None,
-        limits: Limits | None = None,
+        limits: ReadingLimits | None = None,
         formats: Collection[str] = FORMATS,
     ) -> None:
-        self.report = Report()
-        """Of what was read so far; final when there are no more blocks."""
+        self.report = ReadingReport()
+        """What was found so far; final when there are no more blocks."""
         self._path = path
         self._name = name or (path.name if isinstance(path, Path) else "")
-        self._limits = limits or Limits()
+        self._limits = limits or ReadingLimits()
         self._formats = list(formats)
         self._file: int | None = None
         self._process: trio.Process | None = None
@@ -115,7 +112,7 @@ class Reading:
         self._rest = b""
         self._waited_s = 0.0
         self._page = 1
-        """That is being read."""
+        """The page that is being read."""
         self._touched: int | None = None
         """Page that the child has in hand."""
         self._skipped: list[int] = []
@@ -126,12 +123,12 @@ class Reading:
         """Blocks that come once more: the page was begun by a child before."""
         self._blocks = 0
         self._chars = 0
-        self._problems = Problems(self._name)
+        self._problems = ReadingProblems(self._name)
         self._over = False
 
     async def __aenter__(self) -> Self:
         opened = await _opening.run(_open, self._path, self._limits.file_bytes)
-        if isinstance(opened, Told):
+        if isinstance(opened, ReaderProblem):
             self._fail(opened)
             return self
         self._file = opened
@@ -160,44 +157,44 @@ class Reading:
             if line is None:
                 continue
             try:
-                told = FRAMES.read(json.loads(line), Line)
+                message = FRAMES.read(json.loads(line), ReaderLine)
             except (BadValue, ValueError, RecursionError):
-                self._fail(Told(code="broken", text="broke the program that reads it"))
+                self._fail(ReaderProblem(code="broken", text="crashed the program that reads it"))
                 continue
             await trio.lowlevel.checkpoint()  # what is done with a block takes its time; others have to get theirs
-            if told.block is not None and self._again:
+            if message.block is not None and self._again:
                 self._again -= 1
-            elif told.block is not None:
-                self._count(told.block)
+            elif message.block is not None:
+                self._count(message.block)
                 if not self._over:
-                    return told.block
+                    return message.block
             else:
-                self._take(told)
+                self._take(message)
         await self._kill()
         raise StopAsyncIteration
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _take(self, told: Line) -> None:
-        if told.format is not None:
-            self.report = attrs.evolve(self.report, format=told.format)
-        if told.title is not None:
-            self.report = attrs.evolve(self.report, title=told.title)
-        if told.look is not None:
-            self._touched = told.look
-        if told.page is not None:
-            if told.page != self._page:
+    def _take(self, message: ReaderLine) -> None:
+        if message.format is not None:
+            self.report = attrs.evolve(self.report, format=message.format)
+        if message.title is not None:
+            self.report = attrs.evolve(self.report, title=message.title)
+        if message.look is not None:
+            self._touched = message.look
+        if message.page is not None:
+            if message.page != self._page:
                 self._of_page = self._again = 0
-            self._page = self._touched = told.page
-        if told.problem is not None:
-            self._problems.add(told.problem)
-        if told.end is not None:
-            end = told.end
+            self._page = self._touched = message.page
+        if message.problem is not None:
+            self._problems.add(message.problem)
+        if message.end is not None:
+            end = message.end
             self.report = attrs.evolve(self.report, language=end.language, pages=end.pages)
             if end.failed is not None:
                 self._fail(end.failed)
             elif not self._blocks:
-                self._fail(Told(code="no_text", text="has no text that could be read"))
+                self._fail(ReaderProblem(code="no_text", text="has no readable text"))
             else:
                 self._finish(failed=False)
 
@@ -207,13 +204,13 @@ class Reading:
         self._chars += len(block.text)
         if self._chars > self._limits.text_chars:
             self._fail(
-                Told(
+                ReaderProblem(
                     code="too_much_text",
                     text=f"has more than {self._limits.text_chars // 1_000_000} million characters",
                 )
             )
         elif self._blocks > self._limits.blocks:
-            self._fail(Told(code="too_much_text", text=f"has more than {self._limits.blocks:,} parts"))
+            self._fail(ReaderProblem(code="too_much_text", text=f"has more than {self._limits.blocks:,} parts"))
 
     async def _receive(self) -> bytes | None:
         """The child's next line; None when something else happened."""
@@ -228,9 +225,11 @@ class Reading:
         self._waited_s += trio.current_time() - begun
         if data is None:
             if self._waited_s >= self._limits.seconds:
-                self._fail(Told(code="too_slow", text=f"takes longer than {self._limits.seconds:.0f} s to be read"))
+                self._fail(
+                    ReaderProblem(code="too_slow", text=f"takes longer than {self._limits.seconds:.0f} s to be read")
+                )
             else:
-                await self._stuck(Told(code="too_slow", text=f"takes longer than {silent_s:.0f} s"))
+                await self._stuck(ReaderProblem(code="too_slow", text=f"takes longer than {silent_s:.0f} s"))
             return None
         if not data:
             await self._ended()
@@ -238,7 +237,7 @@ class Reading:
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines.extend(lines)
         if len(self._rest) > MAX_LINE_BYTES:
-            self._fail(Told(code="broken", text="broke the program that reads it"))
+            self._fail(ReaderProblem(code="broken", text="crashed the program that reads it"))
         return None
 
     async def _ended(self) -> None:
@@ -249,12 +248,12 @@ class Reading:
             code = await self._process.wait()
         name = signal.Signals(-code).name if code is not None and code < 0 else ""
         if name == "SIGXCPU":
-            self._fail(Told(code="too_slow", text="takes too much time"))
+            self._fail(ReaderProblem(code="too_slow", text="takes too much time"))
             return
-        text = "ended the program that reads it" + (f" ({name})" if name else "")
-        await self._stuck(Told(code="crashed", text=text), guilty=name != "SIGKILL")
+        text = "crashed the program that reads it" + (f" ({name})" if name else "")
+        await self._stuck(ReaderProblem(code="crashed", text=text), guilty=name != "SIGKILL")
 
-    async def _stuck(self, problem: Told, *, guilty: bool = True) -> None:
+    async def _stuck(self, problem: ReaderProblem, *, guilty: bool = True) -> None:
         """The child is gone, or does nothing: another one goes on. It leaves out the page, unless that is not
         ``guilty``: somebody, or a lack of memory in the system, ended the child."""
         if self.report.format != "pdf" or self._touched is None or self._restarts >= MAX_RESTARTS:
@@ -273,7 +272,7 @@ class Reading:
         self._touched = None
         await self._start()
 
-    def _fail(self, problem: Told) -> None:
+    def _fail(self, problem: ReaderProblem) -> None:
         self._problems.end_with(problem)
         self._finish(failed=True)
 
@@ -329,7 +328,7 @@ class Reading:
             self._file = None
 
 
-def _open(path: Path | int, most: int) -> int | Told:
+def _open(path: Path | int, most: int) -> int | ReaderProblem:
     """A descriptor of a file that may be read."""
     try:
         file = (
@@ -338,15 +337,15 @@ def _open(path: Path | int, most: int) -> int | Told:
             else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
         )
     except OSError as error:
-        return Told(code="not_found", text=f"cannot be opened: {error.strerror}")
+        return ReaderProblem(code="not_found", text=f"cannot be opened: {error.strerror}")
     except ValueError:
-        return Told(code="not_found", text="cannot be opened: its name is no file name")
+        return ReaderProblem(code="not_found", text="cannot be opened: its name is not a file name")
     status = os.fstat(file)
     problem = None
     if not stat.S_ISREG(status.st_mode):
-        problem = Told(code="not_a_file", text="is no file, but a folder, a device or a pipe")
+        problem = ReaderProblem(code="not_a_file", text="is not a file but a folder, a device or a pipe")
     elif status.st_size > most:
-        problem = Told(
+        problem = ReaderProblem(
             code="too_large", text=f"has {status.st_size >> 20:,} MB; {most >> 20:,} MB are the limit for one document"
         )
     if problem is None:

@@ -1,16 +1,50 @@
-"""What became of a document that was read: what it is, and what is wrong with it, by file and page. Pure."""
+"""The child's lines (``output``) as the parent reads them, and the report on a document that is made of them. Pure."""
+
+from typing import Annotated
 
 import attrs
 
-from klaw.domain.knowledge import DocumentProblem
+from klaw.convert import OMIT
+from klaw.domain.knowledge import Block, DocumentProblem
 from klaw.domain.text import printable
-from klaw.knowledge.reading.lines import Told
 
 MAX_PROBLEMS = 100
 
 
 @attrs.frozen(kw_only=True)
-class Report:
+class ReaderProblem:
+    """A problem as the child reports it."""
+
+    code: str
+    text: str
+    page: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ReaderEnd:
+    """The last line."""
+
+    language: str
+    pages: int
+    failed: Annotated[ReaderProblem | None, OMIT] = None
+    """Why it counts as not read."""
+
+
+@attrs.frozen(kw_only=True)
+class ReaderLine:
+    """One line of the child has one of these."""
+
+    format: Annotated[str | None, OMIT] = None
+    title: Annotated[str | None, OMIT] = None
+    look: Annotated[int | None, OMIT] = None
+    page: Annotated[int | None, OMIT] = None
+    block: Annotated[Block | None, OMIT] = None
+    problem: Annotated[ReaderProblem | None, OMIT] = None
+    end: Annotated[ReaderEnd | None, OMIT] = None
+
+
+@attrs.frozen(kw_only=True)
+class ReadingReport:
     """What a document is."""
 
     format: str = ""
@@ -26,21 +60,17 @@ class Report:
     """It counts as not read, whatever blocks there were; the last problem says why."""
 
 
-class Problems:
-    """Those of one document, in the order in which they were met.
-
-    Args:
-        name: of the document, for the messages.
-    """
+class ReadingProblems:
+    """The problems of one document, in the order in which they were found."""
 
     def __init__(self, name: str) -> None:
         self._name = printable(name)
-        self._found: list[tuple[Told, int | None]] = []
+        self._found: list[tuple[ReaderProblem, int | None]] = []
         """With the last page of a row of pages that have the same problem."""
 
-    def add(self, problem: Told) -> None:
+    def add(self, problem: ReaderProblem) -> None:
         """Note one, if it is not noted yet and there are not too many."""
-        if any(told == problem for told, _ in self._found):
+        if any(known == problem for known, _ in self._found):
             return
         if self._found:
             last, through = self._found[-1]
@@ -51,7 +81,7 @@ class Problems:
         if len(self._found) < MAX_PROBLEMS:
             self._found.append((problem, None))
 
-    def end_with(self, problem: Told) -> None:
+    def end_with(self, problem: ReaderProblem) -> None:
         """Note the one for which the document counts as not read."""
         self._found.append((problem, None))
 
@@ -59,7 +89,7 @@ class Problems:
         """All of them, for people."""
         return tuple(self._worded(problem, through) for problem, through in self._found)
 
-    def _worded(self, problem: Told, through: int | None) -> DocumentProblem:
+    def _worded(self, problem: ReaderProblem, through: int | None) -> DocumentProblem:
         where = self._name
         if problem.page is not None:
             pages = f"page {problem.page}" if through is None else f"pages {problem.page} to {through}"

@@ -61,7 +61,7 @@ _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f]")
 
 
-class Found(NamedTuple):
+class FileFormat(NamedTuple):
     """The format of a file."""
 
     format: str
@@ -69,12 +69,8 @@ class Found(NamedTuple):
     """The name says something else."""
 
 
-def find(file: BinaryIO, name: str) -> Found:
-    """The format of a file.
-
-    Raises:
-        UnreadableError: it has none that is read.
-    """
+def find(file: BinaryIO, name: str) -> FileFormat:
+    """The format of a file. Raises UnreadableError: it has none that is read."""
     said = SUFFIXES.get(name.rpartition(".")[2].lower()) if "." in name else None
     head = file.read(HEAD_BYTES)
     if not head.strip() and len(head) < HEAD_BYTES:
@@ -87,7 +83,7 @@ def find(file: BinaryIO, name: str) -> Found:
         found = _text(head, said)
     else:
         raise _unknown(file, head, said)
-    return Found(found, renamed=said is not None and said != found)
+    return FileFormat(found, renamed=said is not None and said != found)
 
 
 def reader(name: str) -> Reader:
@@ -136,10 +132,10 @@ def _unknown(file: BinaryIO, head: bytes, said: str | None) -> UnreadableError:
         return UnreadableError("unknown_format", "is in the format of an old Office: save it as DOCX, PPTX or XLSX")
     for magic, what in _KNOWN:
         if magic.match(head):
-            return UnreadableError("unknown_format", f"is {what}; documents are read: {', '.join(READERS)}")
+            return UnreadableError("unknown_format", f"is {what}; readable formats are: {', '.join(READERS)}")
     if said is not None:
         return UnreadableError("broken", f"is not {said.upper()}: its content is damaged or something else")
-    return UnreadableError("unknown_format", f"is of no format that is read: {', '.join(READERS)}")
+    return UnreadableError("unknown_format", f"has an unknown format; known are: {', '.join(READERS)}")
 
 
 def _tail(file: BinaryIO) -> bytes:

@@ -16,7 +16,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class, split_cancelled
-from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
 from klaw.config.llm import LocalModelConfig
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.llm.local import server
@@ -61,7 +61,7 @@ class LocalProcess:
             name=ACTOR_NAME, run=self.run, restart=Restart.TRANSIENT, stop_budget_s=STOP_BUDGET_S + 3, parent="llm"
         )
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """``started()`` comes before the model is loaded, which may take a minute.
 
         Raises:

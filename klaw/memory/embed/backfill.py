@@ -17,12 +17,12 @@ from klaw.actor.failure import error_class
 from klaw.actor.supervisor import Vitals
 from klaw.actor.threads import Threads
 from klaw.config.memory import EmbeddingConfig
+from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
 from klaw.errors import EmbeddingUnavailable, ModelAway, ModelError, StorageFull, VectorsDamaged
 from klaw.heap import give_back
-from klaw.memory.embed.batches import Waiting, split_batches
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.passage import Passage, passage, vectors_id
+from klaw.memory.embed.passage import RECIPE, PassageText, passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
@@ -33,7 +33,7 @@ from klaw.store.search.passages import PassageVector
 from klaw.store.search.vectors import Unembedded
 
 if TYPE_CHECKING:
-    from klaw.memory.embed.remote import AnyModel, Remote
+    from klaw.memory.embed.remote import AnyModel, RemoteModel
 
 BACKFILL_ROWS = 128
 """Rows fetched at once from the database; they are embedded in batches of ``embedding.batchTokens``."""
@@ -57,18 +57,43 @@ T = TypeVar("T")
 log = structlog.get_logger("klaw.embedder")
 
 
+@attrs.frozen
+class WaitingMessage:
+    """A message that gets its vector now."""
+
+    rowid: int
+    passage: PassageText
+
+    @property
+    def tokens(self) -> int:
+        """Estimated number of tokens that the model reads."""
+        return tokens.estimate(self.passage.text) + tokens.estimate(self.passage.context)
+
+
+def split_batches(rows: Sequence[WaitingMessage], batch_tokens: int) -> list[list[WaitingMessage]]:
+    """Batches of similar length: sorted by length, each of at most ``batch_tokens`` padded tokens (or one row)."""
+    batches: list[list[WaitingMessage]] = []
+    for row in sorted(rows, key=lambda row: row.tokens):
+        if batches and row.tokens * (len(batches[-1]) + 1) <= batch_tokens:  # this one is the longest yet
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches
+
+
 @attrs.define(kw_only=True, eq=False)
-class Backfill:
-    """One life of the lane, with a loaded model.
+class BackfillLane:
+    """Makes the missing vectors with a loaded model.
 
     Args:
-        embedder, config, min_tokens, writer, readers, recipe, remote, gather_s: see ``Worker``.
-        rows: fetched at once from the database.
+        embedder: handle of the actor that this is a part of.
+        config: ``embedding``.
+        min_tokens: ``autoRag.minMessageTokens``.
+        recipe: a key of ``passage.RECIPES``.
+        backfill_rows: fetched at once from the database.
         repair_pause_s: see ``REPAIR_PAUSE_S``.
-        model: whose vectors the store has.
-        read: makes vectors of passages; blocks.
-        threads: for ``read``.
-        vitals: of the actor.
+        remote: the provider's model; None for one of this machine.
+        gather_s: ``embedding.gatherSeconds``.
     """
 
     embedder: Embedder
@@ -76,15 +101,15 @@ class Backfill:
     min_tokens: int
     writer: Writer
     readers: Readers
-    recipe: int
-    rows: int
-    repair_pause_s: float
-    remote: "Remote | None"
-    gather_s: float
-    model: "AnyModel"
-    read: Callable[[list[Passage]], list[Reading]]
-    threads: Threads
-    vitals: Vitals
+    recipe: int = RECIPE
+    backfill_rows: int = BACKFILL_ROWS
+    repair_pause_s: float = REPAIR_PAUSE_S
+    remote: "RemoteModel | None" = None
+    gather_s: float = 0.0
+    vitals: Vitals = attrs.field(init=False)
+    model: "AnyModel" = attrs.field(init=False)
+    threads: Threads = attrs.field(init=False)
+    """For passages, ``embedding.threads`` batches at a time."""
     failing: set[int] = attrs.field(factory=set, init=False)
     """Rows that the model could not embed even alone; left out until the next start, a provider's for a while."""
     failing_since: float = attrs.field(default=-math.inf, init=False)
@@ -97,8 +122,8 @@ class Backfill:
     def vectors_id(self) -> str:
         return vectors_id(self.model.model_id, self.recipe)
 
-    async def run(self) -> None:
-        """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
+    async def backfill(self) -> None:
+        """Embed what has no vector, then wait for a nudge or the next sweep; for ever."""
         while True:
             pause_s = self.config.sweep_s
             await self._embed_slowly()
@@ -145,7 +170,7 @@ class Backfill:
         if not waiting:
             return False
         try:
-            made = await self.threads.run(self.read, [Passage(each.text, each.lead) for each in waiting])
+            made = await self.threads.run(self._read_passages, [PassageText(each.text, each.lead) for each in waiting])
         except ModelAway:
             raise
         except ModelError as error:
@@ -161,7 +186,7 @@ class Backfill:
             if request.reply.resolved:
                 continue
             try:
-                made = await self.threads.run(self.read, [Passage(request.text)])
+                made = await self.threads.run(self._read_passages, [PassageText(request.text)])
             except ModelError as error:
                 log.warning("embed_failed", count=1, error=error_class(error))
                 request.reply.fail(EmbeddingUnavailable("failed"))
@@ -194,7 +219,7 @@ class Backfill:
         if self.remote is not None and trio.current_time() >= self.failing_since + FAILED_ROWS_PAUSE_S:
             self.failing.clear()
         as_of = await self.readers.run(meta.last_entry)
-        rows = await self.readers.run(vectors.unembedded, self.min_tokens, self.rows + len(self.failing))
+        rows = await self.readers.run(vectors.unembedded, self.min_tokens, self.backfill_rows + len(self.failing))
         rows = [row for row in rows if row.rowid not in self.failing]
         gathers = self._gathers(len(rows))
         waiting = 0 if gathers else await self.readers.run(vectors.count_unembedded, self.min_tokens)
@@ -222,7 +247,7 @@ class Backfill:
         Returns and raises like ``_embed_some``."""
         if self.model.coder is None:
             return False
-        found = await self.readers.run(token_codes.lacking, self.rows)
+        found = await self.readers.run(token_codes.lacking, self.backfill_rows)
         if found is None:
             return False
         await self._embed_rows(await self.readers.run(vectors.to_embed, found.rowids), as_of)
@@ -232,7 +257,7 @@ class Backfill:
 
     async def _embed_rows(self, rows: Sequence[Unembedded], as_of: int) -> None:
         """Embed and store some messages. Raises like ``_embed_some``."""
-        texts = [Waiting(row.rowid, passage(row.content, row.previous, self.recipe)) for row in rows]
+        texts = [WaitingMessage(row.rowid, passage(row.content, row.previous, self.recipe)) for row in rows]
         self.vitals.doing(f"embedding {len(texts)} messages")
         gathered = self.gather_s > 0 and len(texts) < GATHER_ROWS  # they are stored together too
         parts = [texts] if gathered else split_batches(texts, self.config.batch_tokens)
@@ -266,9 +291,9 @@ class Backfill:
             await self.writer.run(stored_vectors.end_reembedding)
             self.embedder.enter(EmbedderState.READY)
 
-    async def _embed_batch(self, batch: Sequence[Waiting], as_of: int) -> None:
+    async def _embed_batch(self, batch: Sequence[WaitingMessage], as_of: int) -> None:
         try:
-            made = await self.threads.run(self.read, [row.passage for row in batch])
+            made = await self.threads.run(self._read_passages, [row.passage for row in batch])
         except ModelAway:
             raise
         except ModelError as error:
@@ -288,3 +313,6 @@ class Backfill:
         stored = await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of, codes=codes)
         status = self.embedder.status
         self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))
+
+    def _read_passages(self, passages: list[PassageText]) -> list[Reading]:
+        return self.model.read(passages, kind="passage")

@@ -14,13 +14,12 @@ import attrs
 import numpy as np
 
 from klaw.errors import ModelError
-from klaw.memory.embed.dialogues import DIALOGUES
-from klaw.memory.embed.passage import RECIPE, Passage, passage
+from klaw.memory.embed.passage import RECIPE, PassageText, passage
 from klaw.memory.embed.token_coder import Floats
 from klaw.models.manifest import Calibration
 
 MAX_QUERIES = 60
-"""Of a conversation; more are thinned out evenly: 60 by 120 pairs put the mean's own error below 0.001."""
+"""Queries of a conversation; more are thinned out evenly: 60 by 120 pairs put the mean's own error below 0.001."""
 MAX_MESSAGES = 120
 MIN_PAIRS = 100
 """With fewer, chance decides the second digit."""
@@ -29,9 +28,21 @@ NEARBY = 2
 ENOUGH_QUESTIONS = 12
 """So many questions among the messages stand for what is asked; statements are more alike than question and answer."""
 TOO_ALIKE = 0.999
-"""A model that finds all texts so alike has told nothing about them."""
+"""A model that finds all texts so alike says nothing about them."""
 
-Embed: TypeAlias = Callable[[Sequence[str] | Sequence[Passage], Literal["query", "passage"]], Floats]
+_BUILT_IN = tuple(Path(__file__).with_name(f"dialogue_{language}.json") for language in ("en", "ru"))
+"""Conversations of a person with their assistant, with questions as they are asked later. Nearly all pairs have
+nothing in common but people, tone and language: what recall has to tell a hit from."""
+
+_KINDS: tuple[Literal["query", "passage"], ...] = ("passage", "query")
+_PROOF_TEXTS = (
+    "My sister Anna is allergic to peanuts.",
+    "The spare key lies under the third flower pot.",
+    "В четверг в половине десятого приём у зубного врача.",
+    "Сосед сверху опять залил нам ванную.",
+)
+
+Embed: TypeAlias = Callable[[Sequence[str] | Sequence[PassageText], Literal["query", "passage"]], Floats]
 """Texts and their kind -> unit vectors (n, dimension)."""
 
 
@@ -47,7 +58,7 @@ class Talk:
 
 
 @attrs.frozen(kw_only=True)
-class Measured:
+class CosineMeasurement:
     """Outcome of a measurement."""
 
     mean: float
@@ -60,7 +71,7 @@ class Measured:
 
 def built_in() -> tuple[Talk, ...]:
     """The conversations that come with Klaw, one in English and one in Russian."""
-    return tuple(Talk(queries=queries, messages=messages) for queries, messages in DIALOGUES)
+    return tuple(read_talk(path) for path in _BUILT_IN)
 
 
 def of_messages(messages: Sequence[str]) -> Talk:
@@ -76,12 +87,9 @@ def of_messages(messages: Sequence[str]) -> Talk:
     return Talk(messages=tuple(messages), queries=tuple(messages[at] for at in chosen), related=near)
 
 
-def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> Measured:
-    """Mean cosine over the unrelated pairs of each conversation.
-
-    Raises:
-        ModelError: too few pairs, or the model gives no usable vectors.
-    """
+def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> CosineMeasurement:
+    """Mean cosine over the unrelated pairs of each conversation. Raises ModelError: too few pairs, or the model gives
+    no usable vectors."""
     cosines: list[Floats] = []
     queries = messages = 0
     for talk in talks:
@@ -99,7 +107,7 @@ def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> Measur
     if not np.isfinite(found).all():
         raise ModelError("the model gives vectors that are not numbers")
     mean = float(found.mean(dtype=np.float64))
-    return Measured(
+    return CosineMeasurement(
         mean=mean,
         deviation=float(found.std(dtype=np.float64)),
         pairs=int(found.size),
@@ -116,6 +124,17 @@ def calibrate(embed: Embed) -> Calibration:
     return Calibration(
         random_cosine=mean, deviation=found.deviation, pairs=found.pairs, recipe=RECIPE, texts="built-in"
     )
+
+
+def prove(embed: Embed, model_id: str) -> None:
+    """Check a model before another model's vectors are dropped for it. Raises ModelError: its vectors are not unit
+    vectors, or not different; or the model failed."""
+    for kind in _KINDS:
+        found = embed(_PROOF_TEXTS, kind)
+        if not np.isfinite(found).all() or not np.allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-3):
+            raise ModelError(f"{model_id}: gives no usable vectors; the other model's are kept")
+        if (found @ found.T - np.eye(len(_PROOF_TEXTS))).max() >= TOO_ALIKE:
+            raise ModelError(f"{model_id}: gives different texts the same vector; the other model's are kept")
 
 
 def _thin(count: int, most: int) -> list[int]:

@@ -44,10 +44,7 @@ class Description:
 
 def describe(folder: Path) -> Description:
     """Reads ``manifest.json`` and compares the sizes of the files; without a manifest, derives sensible defaults.
-
-    Raises:
-        ModelError: no such folder, a broken manifest, a manifest of another kind of model, or damaged files.
-    """
+    Raises ModelError: no such folder, a broken manifest, a manifest of another kind of model, or damaged files."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
     if (folder / MANIFEST_FILE).is_file():

@@ -22,7 +22,7 @@ QUERY_CAPACITY = 64
 """Filled by recall, at most one query a turn; a full lane answers at once with "busy" and recall goes on without
 vectors."""
 MAX_QUERY_CHARACTERS = 1_500
-"""Of a longer question only the beginning is embedded: one run of the model, not several."""
+"""Only the beginning of a longer question is embedded: one run of the model, not several."""
 QUERY_S = 2.0
 """How long a search that somebody asked for waits for its vector."""
 SLOW_CAPACITY = 4
@@ -64,7 +64,7 @@ class Embedder(Nudge):
         return self.status.waiting > self.status.embedded
 
     async def prepare(self) -> str | None:
-        """Be ready, where no actor sees to it (``offline.OfflineEmbedder``). Returns why there can be no vectors, as a
+        """Be ready, where no actor sees to it (``OfflineEmbedder``). Returns why there can be no vectors, as a
         code: ``embedding_off``, ``no_vectors``, ``no_model``, ``other_model``; None when there are, or the actor
         knows."""
         return None
@@ -117,11 +117,15 @@ class Embedder(Nudge):
         """The vector of a text that is to be found, for one that cannot wait for the backfill. Like ``query``."""
         return (await self._ask(text, "passage")).vector
 
-    async def _ask(self, text: str, kind: Literal["query", "passage"]) -> Reading:
+    def check_ready(self) -> None:
+        """Raise EmbeddingUnavailable unless questions are answered now."""
         if self.status.state is EmbedderState.REEMBEDDING:
             raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
         if self.status.state is not EmbedderState.READY:
             raise EmbeddingUnavailable(self.status.state.value)
+
+    async def _ask(self, text: str, kind: Literal["query", "passage"]) -> Reading:
+        self.check_ready()
         reply: Reply[Reading] = Reply()
         if not self.mailbox.tell(EmbedQuery(text, reply, kind)):
             raise EmbeddingUnavailable("busy")
@@ -140,8 +144,7 @@ class Embedder(Nudge):
 
         Cancellation: the work is done only if it was begun.
         """
-        if self.status.state is not EmbedderState.READY:
-            raise EmbeddingUnavailable(self.status.state.value)
+        self.check_ready()
         reply: Reply[Reading] = Reply()
         if len(self._slow) >= SLOW_CAPACITY:
             raise EmbeddingUnavailable("busy")
@@ -184,7 +187,6 @@ async def read_question(
     """What one run of the model makes of a question, or None with the reason among ``degraded``.
 
     Args:
-        embedder: that makes it.
         text: the question; of a very long one the beginning counts.
         deadline: in Trio's time.
         degraded: codes of what was missing, to which is added.

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
+import attrs
 import numpy as np
 
 import klaw.models.e5
@@ -17,10 +18,9 @@ from klaw.heap import give_back
 from klaw.memory.embed.calibration import calibrate
 from klaw.memory.embed.describe import Description, describe
 from klaw.memory.embed.encoder import EncoderSession
-from klaw.memory.embed.passage import RECIPE, Passage
+from klaw.memory.embed.passage import RECIPE, PassageText
 from klaw.memory.embed.token_coder import BITS, MAX_TOKENS, TOKENS_FILE, Floats, Reading, TokenCoder, encode
 from klaw.memory.embed.tokens import Tokenizer, load_tokenizer
-from klaw.memory.embed.windows import Window, cut_windows, plan_batches
 from klaw.models.manifest import Calibration
 
 _LEARNED_FOR = "multilingual-e5-small@"
@@ -35,6 +35,68 @@ BATCH_TOKENS = 512
 _TINY = 1e-12
 
 
+@attrs.frozen
+class Window:
+    """A slice of one text's content tokens, without special tokens."""
+
+    text: int
+    """Index of the text."""
+    ids: Sequence[int]
+    head: Sequence[int] = ()
+    """Tokens that are read before them and are not part of what is pooled; empty: everything is pooled."""
+    start: int = 0
+    """Index of the first of its ids among the text's."""
+
+    @property
+    def width(self) -> int:
+        """Tokens that are read, without special ones."""
+        return len(self.head) + len(self.ids)
+
+    @property
+    def weight(self) -> int:
+        """Its share in the text's vector; 1 for a text without tokens."""
+        return max(1, len(self.ids))
+
+
+def cut_windows(contents: Sequence[tuple[Sequence[int], Sequence[int]]], size: int) -> list[Window]:
+    """Cuts each text's content tokens into windows of at most ``size``; a text without tokens gets one empty window.
+
+    Args:
+        contents: head (see ``Window``) and content tokens of each text. Each of its windows has the head, of which the
+            end is kept where it takes more than half of a window.
+        size: of a window, with its head.
+    """
+    windows: list[Window] = []
+    for text, (head, ids) in enumerate(contents):
+        kept = head[-(size // 2) :] if head else head
+        room = size - len(kept)
+        starts = range(0, len(ids), room) or range(1)
+        windows.extend(Window(text, ids[start : start + room], kept, start) for start in starts)
+    return windows
+
+
+def plan_batches(windows: Sequence[Window], max_tokens: int, special: int) -> Iterator[list[Window]]:
+    """Groups windows, longest first, so that rows times the longest row stays within ``max_tokens``.
+
+    Args:
+        max_tokens: padded tokens of one batch. A single longer window is a batch of its own.
+        special: special tokens that are added to each window.
+
+    Longest first, because the allocator then sees its largest request at the beginning and can reuse it.
+    """
+    batch: list[Window] = []
+    width = 0
+    for window in sorted(windows, key=lambda w: w.width, reverse=True):
+        if batch and (len(batch) + 1) * width > max_tokens:
+            yield batch
+            batch = []
+        if not batch:
+            width = window.width + special
+        batch.append(window)
+    if batch:
+        yield batch
+
+
 class EmbeddingModel:
     """One loaded model; make it with ``load``."""
 
@@ -45,7 +107,7 @@ class EmbeddingModel:
     random_cosine: float
     """Mean cosine of unrelated texts."""
     calibration: Calibration
-    """Stored with the model; or measured while loading, if there is none for what is embedded of a message."""
+    """Stored with the model, else measured while loading."""
     max_tokens: int
     """Tokens of one window, special tokens included; longer texts are windowed and averaged."""
     coder: TokenCoder | None
@@ -116,7 +178,7 @@ class EmbeddingModel:
             raise ModelError(f"{folder}: {TOKENS_FILE} is of dimension {len(coder.centre)}, not {model.dimension}")
         return model
 
-    def embed(self, texts: Sequence[str | Passage], *, kind: Kind) -> Floats:
+    def embed(self, texts: Sequence[str | PassageText], *, kind: Kind) -> Floats:
         """Unit vectors of ``texts``, in their order. Any string will do: empty, very long, with lone surrogates.
 
         The vector of a passage with a context is pooled over its own tokens as the model sees them after the context
@@ -133,7 +195,7 @@ class EmbeddingModel:
             sums[window.text] += window.weight * pooled
         return _unit(sums)
 
-    def read(self, texts: Sequence[str | Passage], *, kind: Kind) -> list[Reading]:
+    def read(self, texts: Sequence[str | PassageText], *, kind: Kind) -> list[Reading]:
         """Vectors of ``texts`` and what late interaction wants of their own tokens, of one run. See ``embed``."""
         coder = self.coder
         if coder is None:
@@ -150,7 +212,7 @@ class EmbeddingModel:
             for vector, (head, ids), projected in zip(vectors, contents, tokens, strict=True)
         ]
 
-    def states(self, passages: Sequence[Passage]) -> Iterator[Floats]:
+    def states(self, passages: Sequence[PassageText]) -> Iterator[Floats]:
         """The states of the tokens of each window of some passages, for ``tools/train_token_codes.py``."""
         for _, _, states in self._run(self._encode(passages, self._prefixes["passage"]), "passage"):
             yield states
@@ -176,9 +238,9 @@ class EmbeddingModel:
                 begin = len(self._tokenizer.before) + len(window.head)
                 yield window, pooled, row[begin : begin + len(window.ids)]
 
-    def _encode(self, texts: Sequence[str | Passage], prefix: str) -> list[tuple[list[int], list[int]]]:
+    def _encode(self, texts: Sequence[str | PassageText], prefix: str) -> list[tuple[list[int], list[int]]]:
         """Tokens of what is read before each text and is not pooled, and of the text."""
-        passages = [Passage(text) if isinstance(text, str) else text for text in texts]
+        passages = [PassageText(text) if isinstance(text, str) else text for text in texts]
         whole = [each.text if each.context else prefix + each.text for each in passages]
         heads = iter(self._tokenizer.encode([prefix + each.context for each in passages if each.context]))
         contents = self._tokenizer.encode(whole)

@@ -1,8 +1,9 @@
 """An embedder's handle over a loaded model, without the actor: for commands that run without a server."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
@@ -17,70 +18,55 @@ from klaw.store.engine.database import Readers
 from klaw.store.search import token_codes, vectors
 
 if TYPE_CHECKING:
-    from klaw.memory.embed.remote import AnyModel, Remote
+    from klaw.memory.embed.remote import AnyModel, RemoteModel
 
 
-class ReadyEmbedder(Embedder):
-    """Answers every query, one after the other, in a thread of its own.
+class OfflineEmbedder(Embedder):
+    """Answers every query, one after the other, in a thread of its own; see ``of_home`` for the model of a home.
 
     Args:
         read: what the model makes of a query's text; blocks.
-        random_cosine: of the model.
-        clock: of its status.
     """
 
     def __init__(self, read: Callable[[str], Reading], random_cosine: float, clock: Clock) -> None:
         super().__init__(clock, enabled=True)
         self._read = read
         self._threads = Threads("onnx", 1)
+        self._prepare: Callable[[], Awaitable[str | None]] | None = None
         self.random_cosine = random_cosine
         self.enter(EmbedderState.READY)
 
-    async def read(self, text: str) -> Reading:
-        """See ``Embedder.read``.
+    @classmethod
+    def of_home(
+        cls, readers: Readers, config: EngineConfig, folder: Path, clock: Clock, remote: "RemoteModel | None" = None
+    ) -> Self:
+        """An embedder that loads the model in ``prepare``, if the stored vectors are of it.
 
-        Raises:
-            EmbeddingUnavailable: the model failed, or not all vectors are of it yet.
-
-        Cancellation: waits until the work is done.
+        Args:
+            readers: of the database; a server that runs beside it is not disturbed.
+            remote: the provider's model, where that is the one.
         """
-        if self.status.state is EmbedderState.REEMBEDDING:
-            raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
-        try:
-            return await self._threads.run(self._read, text)
-        except ModelError as error:
-            raise EmbeddingUnavailable("failed") from error
-
-
-class OfflineEmbedder(ReadyEmbedder):
-    """Loads the model when somebody needs it, if it is there and is the one that the stored vectors are of.
-
-    Args:
-        readers: of the database; a server that runs beside it is not disturbed.
-        config: of the installation.
-        folder: of the embedding model.
-        clock: of its status.
-        remote: the provider's model, where that is the one.
-    """
-
-    def __init__(
-        self, readers: Readers, config: EngineConfig, folder: Path, clock: Clock, remote: "Remote | None" = None
-    ) -> None:
-        super().__init__(lambda _text: Reading(b""), 0.0, clock)
-        self.enter(EmbedderState.OFF)
-        self._readers, self._config, self._folder, self._remote = readers, config, folder, remote
+        made = cls(lambda _text: Reading(b""), 0.0, clock)
+        made.enter(EmbedderState.OFF)
+        made._prepare = partial(made._load_from, readers, config, folder, remote)
+        return made
 
     async def prepare(self) -> str | None:
         """See ``Embedder.prepare``. Raises StorageError."""
-        if self.status.state is not EmbedderState.OFF:
+        if self._prepare is None or self.status.state is not EmbedderState.OFF:
             return None
-        if not self._config.embedding.enabled:
+        return await self._prepare()
+
+    async def _load_from(
+        self, readers: Readers, config: EngineConfig, folder: Path, remote: "RemoteModel | None"
+    ) -> str | None:
+        if not config.embedding.enabled:
             return "embedding_off"
-        readers, stored = self._readers, await self._readers.run(vector_model.current)
+        stored = await readers.run(vector_model.current)
         if stored is None:
             return "no_vectors"
         try:
-            model = await self._threads.run(self._load)
+            model = await self._threads.run(remote.load if remote is not None else partial(_load, config, folder))
         except ModelError:
             return "no_model"
         if vectors_id(model.model_id) != stored[0]:
@@ -90,7 +76,7 @@ class OfflineEmbedder(ReadyEmbedder):
             model.coder = None
         self._read = lambda text: model.read([text], kind="query")[0]
         self.random_cosine = model.random_cosine
-        waiting = await readers.run(vectors.count_unembedded, self._config.auto_rag.min_message_tokens)
+        waiting = await readers.run(vectors.count_unembedded, config.auto_rag.min_message_tokens)
         self.count(embedded=await readers.run(vectors.count_embedded), waiting=waiting)
         if unfinished := await readers.run(vectors.reembedding):
             self.begin_reembedding(unfinished)
@@ -98,16 +84,22 @@ class OfflineEmbedder(ReadyEmbedder):
             self.enter(EmbedderState.READY)
         return None
 
-    def _load(self) -> "AnyModel":
-        if self._remote is not None:
-            return self._remote.load()
-        from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
-
-        config = self._config
-        return EmbeddingModel.load(self._folder, threads=config.embedding.threads, tokens=config.auto_rag.tokens)
-
     async def read(self, text: str) -> Reading:
-        """See ``Embedder.read``."""
-        if self.status.state is EmbedderState.OFF:
-            raise EmbeddingUnavailable("off")
-        return await super().read(text)
+        """See ``Embedder.read``.
+
+        Raises:
+            EmbeddingUnavailable: there is no model, it failed, or not all vectors are of it yet.
+
+        Cancellation: waits until the work is done.
+        """
+        self.check_ready()
+        try:
+            return await self._threads.run(self._read, text)
+        except ModelError as error:
+            raise EmbeddingUnavailable("failed") from error
+
+
+def _load(config: EngineConfig, folder: Path) -> "AnyModel":
+    from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
+
+    return EmbeddingModel.load(folder, threads=config.embedding.threads, tokens=config.auto_rag.tokens)

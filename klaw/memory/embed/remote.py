@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import attrs
 import numpy as np
@@ -25,10 +25,10 @@ from klaw.errors import ModelAway, ModelError
 from klaw.llm.client import LlmClient, Meter
 from klaw.llm.endpoint import ModelEndpoint, is_of_the_text, read_vectors
 from klaw.llm.errors import ProviderError
-from klaw.memory.asking import note_spending
+from klaw.memory.background_llm import note_spending
 from klaw.memory.embed.calibration import calibrate
 from klaw.memory.embed.embedder import QUERY_S
-from klaw.memory.embed.passage import RECIPE, Passage
+from klaw.memory.embed.passage import RECIPE, PassageText
 from klaw.memory.embed.token_coder import Floats, Reading, TokenCoder
 from klaw.models.manifest import Calibration, read_beside, store
 from klaw.store.engine.writer import Writer
@@ -45,7 +45,7 @@ WINDOW_TOKENS = 350
 PASSAGES_S = 60.0
 """Longest wait for a request that no question waits for."""
 MAX_DIMENSION = 8192
-"""Of sqlite-vec."""
+"""Limit of sqlite-vec."""
 NOTE_S = 600.0
 """What was spent is written down so often at most, and at the end."""
 _EMPTY = "-"
@@ -55,80 +55,14 @@ _TINY = 1e-12
 log = structlog.get_logger("klaw.embedder")
 
 
+@attrs.define(kw_only=True, eq=False)
 class RemoteModel:
-    """See ``EmbeddingModel``, whose attributes these are.
+    """A provider's embedding model, how it is reached, and what that costs. See ``EmbeddingModel``, whose attributes it
+    has once it is loaded.
 
     A passage is sent as one text with its context: only who has the model's states can pool a text's own tokens.
 
     Args:
-        remote: whose model it is.
-        dimension: of its vectors.
-    """
-
-    coder: TokenCoder | None = None
-    """Nobody but who has the model's states can make codes of tokens."""
-
-    def __init__(self, remote: "Remote", dimension: int) -> None:
-        config = remote.config
-        shaping = f"{config.query_prefix}\n{config.passage_prefix}"
-        prefixed = f"+{hashlib.sha256(shaping.encode()).hexdigest()[:12]}" if shaping.strip("\n") else ""
-        self._remote = remote
-        self.dimension = dimension
-        self.model_id = f"{remote.endpoint.name}@{dimension}{prefixed}"
-        self.calibration = self._calibrate()
-        self.random_cosine = self.calibration.random_cosine
-
-    def embed(self, texts: Sequence[str | Passage], *, kind: "Kind") -> Floats:
-        """See ``EmbeddingModel.embed``.
-
-        Raises:
-            ModelAway: it cannot be asked now.
-            ModelError: it refuses one of these texts.
-        """
-        config, remote = self._remote.config, self._remote
-        prefix = config.query_prefix if kind == "query" else config.passage_prefix
-        parts = [(at, prefix + part) for at, text in enumerate(texts) for part in _parts(text)]
-        sums = np.zeros((len(texts), self.dimension), np.float64)
-        for first in range(0, len(parts), TEXTS_IN_REQUEST):
-            sent = parts[first : first + TEXTS_IN_REQUEST]
-            within_s = QUERY_S if kind == "query" else PASSAGES_S
-            made = np.asarray(remote.ask([part for _, part in sent], self.dimension, within_s))
-            with np.errstate(over="ignore"):
-                lengths = np.linalg.norm(made, axis=1)
-            if not ((lengths > _TINY) & np.isfinite(lengths)).all():
-                raise ModelError(f"{self.model_id}: gives a vector of no length, or of too much")
-            for (at, part), vector, length in zip(sent, made, lengths, strict=True):
-                sums[at] += len(part) * vector / length
-        return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY), np.float32)
-
-    def read(self, texts: Sequence[str | Passage], *, kind: "Kind") -> list[Reading]:
-        """See ``EmbeddingModel.read``; vectors alone. Raises like ``embed``."""
-        return [Reading(vector.tobytes()) for vector in self.embed(texts, kind=kind).astype("<f4")]
-
-    def close(self) -> None:
-        """Nothing is held: the provider's connections are the router's."""
-
-    def _calibrate(self) -> Calibration:
-        """What was measured when the model was first used."""
-        folder = self._remote.folder / hashlib.sha256(self.model_id.encode()).hexdigest()[:12]
-        known = read_beside(folder, self.model_id)
-        if known is not None and known.recipe == RECIPE:
-            return known
-        made = calibrate(lambda texts, kind: self.embed(texts, kind=kind))
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            store(folder, self.model_id, made)
-        except (ModelError, OSError) as error:  # it is measured again at the next start
-            log.warning("calibration_not_kept", error=type(error).__name__)
-        return made
-
-
-@attrs.define(kw_only=True, eq=False)
-class Remote:
-    """How a provider's embedding model is reached, and what that costs.
-
-    Args:
-        endpoint: asks it.
         config: ``embedding``.
         llm: counts the calls, for all users together.
         folder: keeps what was measured of models.
@@ -143,31 +77,80 @@ class Remote:
     writer: Writer | None = None
     lanes: int = 4
     """Questions that are embedded at the same time."""
+    coder: TokenCoder | None = attrs.field(default=None, init=False)
+    """Always None: codes of tokens need the model's states."""
     trouble: str | None = attrs.field(default=None, init=False)
     """Why the last call failed."""
     meter: Meter = attrs.field(init=False, default=attrs.Factory(lambda self: self.llm.meter(), takes_self=True))
+    dimension: int = attrs.field(init=False)
+    model_id: str = attrs.field(init=False)
+    calibration: Calibration = attrs.field(init=False)
+    random_cosine: float = attrs.field(init=False)
     _loaded: bool = attrs.field(default=False, init=False)
     _noted_at: float = attrs.field(default=-math.inf, init=False)
 
-    def load(self) -> RemoteModel:
-        """The model, as it answers now.
+    def load(self) -> Self:
+        """Ask the model for a vector, and measure it if that was never done. Raises ModelError: it does not answer, or
+        not as it should."""
+        self._loaded = False
+        self.dimension = len(self.ask([_EMPTY], self.config.dimensions, PASSAGES_S)[0])
+        if self.dimension > MAX_DIMENSION:
+            raise ModelError(
+                f"{self.endpoint.name}: vectors of {self.dimension} numbers are too long, {MAX_DIMENSION} at most"
+            )
+        shaping = f"{self.config.query_prefix}\n{self.config.passage_prefix}"
+        prefixed = f"+{hashlib.sha256(shaping.encode()).hexdigest()[:12]}" if shaping.strip("\n") else ""
+        self.model_id = f"{self.endpoint.name}@{self.dimension}{prefixed}"
+        self.calibration = self._calibrate()
+        self.random_cosine = self.calibration.random_cosine
+        self._loaded = True
+        return self
+
+    def embed(self, texts: Sequence[str | PassageText], *, kind: "Kind") -> Floats:
+        """See ``EmbeddingModel.embed``.
 
         Raises:
-            ModelError: it does not answer, or not as it should.
+            ModelAway: it cannot be asked now.
+            ModelError: it refuses one of these texts.
         """
-        self._loaded = False
-        wanted = self.config.dimensions
-        dimension = len(self.ask([_EMPTY], wanted, PASSAGES_S)[0])
-        if dimension > MAX_DIMENSION:
-            raise ModelError(
-                f"{self.endpoint.name}: vectors of {dimension} numbers are too long, {MAX_DIMENSION} at most"
-            )
-        model = RemoteModel(self, dimension)
-        self._loaded = True
-        return model
+        prefix = self.config.query_prefix if kind == "query" else self.config.passage_prefix
+        parts = [(at, prefix + part) for at, text in enumerate(texts) for part in _parts(text)]
+        sums = np.zeros((len(texts), self.dimension), np.float64)
+        for first in range(0, len(parts), TEXTS_IN_REQUEST):
+            sent = parts[first : first + TEXTS_IN_REQUEST]
+            within_s = QUERY_S if kind == "query" else PASSAGES_S
+            made = np.asarray(self.ask([part for _, part in sent], self.dimension, within_s))
+            with np.errstate(over="ignore"):
+                lengths = np.linalg.norm(made, axis=1)
+            if not ((lengths > _TINY) & np.isfinite(lengths)).all():
+                raise ModelError(f"{self.model_id}: gives a vector of no length, or of too much")
+            for (at, part), vector, length in zip(sent, made, lengths, strict=True):
+                sums[at] += len(part) * vector / length
+        return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY), np.float32)
+
+    def read(self, texts: Sequence[str | PassageText], *, kind: "Kind") -> list[Reading]:
+        """See ``EmbeddingModel.read``; vectors alone. Raises like ``embed``."""
+        return [Reading(vector.tobytes()) for vector in self.embed(texts, kind=kind).astype("<f4")]
+
+    def close(self) -> None:
+        """Nothing is held: the provider's connections are the router's."""
+
+    def _calibrate(self) -> Calibration:
+        """What was measured when the model was first used."""
+        folder = self.folder / hashlib.sha256(self.model_id.encode()).hexdigest()[:12]
+        known = read_beside(folder, self.model_id)
+        if known is not None and known.recipe == RECIPE:
+            return known
+        made = calibrate(lambda texts, kind: self.embed(texts, kind=kind))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            store(folder, self.model_id, made)
+        except (ModelError, OSError) as error:  # it is measured again at the next start
+            log.warning("calibration_not_kept", error=type(error).__name__)
+        return made
 
     def ask(self, texts: Sequence[str], dimension: int | None, within_s: float) -> list[list[float]]:
-        """One request; from a thread. Raises like ``RemoteModel.embed``."""
+        """One request; from a thread. Raises like ``embed``."""
         try:
             made = trio.from_thread.run(partial(self._post, texts, dimension, within_s))
         except ProviderError as error:
@@ -198,7 +181,7 @@ class Remote:
         """Keep what was spent since the last time, if that is long enough ago: with a note for each message the journal
         would grow twice as fast. It is the installation's, not one user's: ``local`` stands for all.
 
-        Cancellation: see ``klaw.memory.asking.note_spending``.
+        Cancellation: see ``klaw.memory.background_llm.note_spending``.
         """
         if self.writer is not None and (at_once or trio.current_time() >= self._noted_at + NOTE_S):
             self._noted_at = trio.current_time()
@@ -207,11 +190,11 @@ class Remote:
 
 def remote_of(
     config: EngineConfig, llm: LlmClient, models_dir: Path, clock: Clock, writer: Writer | None = None
-) -> Remote | None:
+) -> RemoteModel | None:
     """The provider's model of a configuration; None where it is one of this machine."""
     if (named := config.endpoints.get("embeddings")) is None:
         return None
-    return Remote(
+    return RemoteModel(
         endpoint=llm.router.endpoint(*named, "embeddings"),
         config=config.embedding,
         llm=llm,
@@ -221,9 +204,9 @@ def remote_of(
     )
 
 
-def _parts(text: str | Passage) -> list[str]:
+def _parts(text: str | PassageText) -> list[str]:
     """What is sent of a text: all of it, in pieces of about the same length."""
-    passage = Passage(text) if isinstance(text, str) else text
+    passage = PassageText(text) if isinstance(text, str) else text
     whole = f"{passage.context}\n{passage.text}" if passage.context else passage.text or _EMPTY
     size = math.ceil(len(whole) / max(1, math.ceil(tokens.estimate(whole) / WINDOW_TOKENS)))
     return [whole[begin : begin + size] for begin in range(0, len(whole), size)]

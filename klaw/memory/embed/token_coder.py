@@ -23,7 +23,7 @@ TOKENS_FILE = "token_codes.npz"
 BITS = 128
 CODE_BYTES = BITS // 8
 MAX_TOKENS = 512
-"""Of one message that get codes; the rest of a longer one is found by its vector and its words."""
+"""Tokens of one message that get codes; the rest of a longer one is found by its vector and its words."""
 _TINY = 1e-9
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -36,9 +36,9 @@ class Reading:
     vector: bytes
     """Little-endian float32, L2-normalised."""
     codes: bytes = b""
-    """Of a passage: 16 bytes for each of its tokens that says something; empty where the model has no coder."""
+    """For a passage: 16 bytes for each of its tokens that says something; empty where the model has no coder."""
     tokens: Floats | None = None
-    """Of a query: what ``recall.late`` compares with such codes, (tokens, 128)."""
+    """For a query: what ``recall.late`` compares with such codes, (tokens, 128)."""
 
 
 @attrs.frozen(eq=False)

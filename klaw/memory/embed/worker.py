@@ -1,7 +1,4 @@
-"""The embedder's work: load the model, answer questions, and beside them give what has no vector one (``backfill``).
-
-A question has a thread of its own, so it waits for no batch.
-"""
+"""The embedder actor: loads the model, answers questions, and meanwhile makes missing vectors (``backfill``)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,74 +7,48 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.actor.threads import Threads
-from klaw.config.memory import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.errors import ActorStopped, EmbeddingUnavailable, ModelError
-from klaw.memory.embed.backfill import BACKFILL_ROWS, RECHECK_MODEL_S, REPAIR_PAUSE_S, Backfill
-from klaw.memory.embed.embedder import Embedder, EmbedQuery
-from klaw.memory.embed.passage import RECIPE, Passage, vectors_id
+from klaw.memory.embed.backfill import RECHECK_MODEL_S, BackfillLane
+from klaw.memory.embed.embedder import EmbedQuery
+from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.store.engine import vector_model
-from klaw.store.engine.database import Readers
-from klaw.store.engine.writer import Writer
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
 
 if TYPE_CHECKING:
-    from klaw.memory.embed.remote import AnyModel, Remote
+    from klaw.memory.embed.remote import AnyModel
 
 log = structlog.get_logger("klaw.embedder")
 
 
 @attrs.define(kw_only=True, eq=False)
-class Worker:
-    """The embedder's life: it loads the model, waiting until there is one, then serves both lanes until the mailbox
+class Worker(BackfillLane):
+    """The embedder actor: it loads the model, waiting until there is one, then serves both lanes until the mailbox
     closes.
 
     Args:
-        embedder: its handle.
-        config: ``embedding``.
-        folder: of the model.
-        min_tokens: ``autoRag.minMessageTokens``.
-        recipe: a key of ``passage.RECIPES``.
-        remote: the provider's model to use in place of the folder's.
         tokens: ``autoRag.tokens``.
-        gather_s: ``embedding.gatherSeconds``.
     """
 
-    embedder: Embedder
-    config: EmbeddingConfig
     folder: Path
-    min_tokens: int
-    writer: Writer
-    readers: Readers
-    recipe: int = RECIPE
     tokens: bool = True
-    backfill_rows: int = BACKFILL_ROWS
-    repair_pause_s: float = REPAIR_PAUSE_S
-    remote: "Remote | None" = None
-    gather_s: float = 0.0
-    vitals: Vitals = attrs.field(init=False)
-    model: "AnyModel" = attrs.field(init=False)
-    threads: Threads = attrs.field(init=False)
-    """For passages, ``embedding.threads`` batches at a time."""
     query_thread: Threads = attrs.field(init=False)
     """A question waits for no batch: it has a thread of its own, and shares the cores."""
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         mailbox = self.embedder.mailbox
         return ActorSpec(name=mailbox.name, mailbox=mailbox, run=self.run)
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """One incarnation."""
         self.vitals, embedder = vitals, self.embedder
-        self.threads, self.query_thread = (
-            Threads("onnx", self.config.threads),
-            Threads("onnx query", self.remote.lanes if self.remote else 1),
-        )
+        self.threads = Threads("onnx", self.config.threads)
+        self.query_thread = Threads("onnx query", self.remote.lanes if self.remote else 1)
+        self.failing.clear()
         task_status.started()
         model = await self._load()
         if model is None:
@@ -86,7 +57,7 @@ class Worker:
         try:
             await self.adopt_model()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._backfill().run)
+                nursery.start_soon(self.backfill)
                 await self.answer_queries()
                 embedder.give_up("memory.embedder: stopped")
                 nursery.cancel_scope.cancel(reason="the embedder's mailbox is closed")
@@ -105,8 +76,6 @@ class Worker:
         One that replaces another, or another recipe, has to prove first that it works: after that the other's vectors
         are gone.
         """
-        from klaw.memory.embed.prove import prove
-
         embedder = self.embedder
         while True:
             self.vitals.doing("loading model")
@@ -115,7 +84,7 @@ class Worker:
                 model = await self.threads.run(self._load_now)
                 stored = await self.readers.run(vector_model.current)
                 if stored is not None and stored != (vectors_id(model.model_id, self.recipe), model.dimension):
-                    await self.threads.run(prove, model)
+                    await self.threads.run(_prove, model)
             except ModelError as error:
                 embedder.enter(EmbedderState.NO_MODEL, str(error))
             else:
@@ -139,10 +108,6 @@ class Worker:
             parallel_passages=True,
             tokens=self.tokens,
         )
-
-    @property
-    def vectors_id(self) -> str:
-        return vectors_id(self.model.model_id, self.recipe)
 
     async def adopt_model(self) -> None:
         """Make the store's vectors those of this model, or begin to."""
@@ -192,23 +157,13 @@ class Worker:
     def _read_one(self, request: EmbedQuery) -> Reading:
         return self.model.read([request.text], kind=request.kind)[0]
 
-    def _backfill(self) -> Backfill:
-        return Backfill(
-            embedder=self.embedder,
-            config=self.config,
-            min_tokens=self.min_tokens,
-            writer=self.writer,
-            readers=self.readers,
-            recipe=self.recipe,
-            rows=self.backfill_rows,
-            repair_pause_s=self.repair_pause_s,
-            remote=self.remote,
-            gather_s=self.gather_s,
-            model=self.model,
-            read=self._read_passages,
-            threads=self.threads,
-            vitals=self.vitals,
-        )
 
-    def _read_passages(self, passages: list[Passage]) -> list[Reading]:
-        return self.model.read(passages, kind="passage")
+def _prove(model: "AnyModel") -> None:
+    """Close a model that does not work. Raises ModelError."""
+    from klaw.memory.embed.calibration import prove  # loads numpy
+
+    try:
+        prove(lambda texts, kind: model.embed(texts, kind=kind), model.model_id)
+    except ModelError:
+        model.close()
+        raise

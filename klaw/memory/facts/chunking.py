@@ -16,7 +16,7 @@ from klaw.store.kinds.memory_files import Chunk
 TARGET_TOKENS = 400
 """Estimated, of a piece. The embedding model reads 512 at once."""
 MAX_CHUNKS = 2_000
-"""Of one file; what comes after is not searched."""
+"""Characters of one file that are searched."""
 MAX_TITLE = 80
 """Characters that a heading gives to the path of its pieces; a longer one is text of its section too."""
 
@@ -43,7 +43,6 @@ def chunks_of(text: str, target: int = TARGET_TOKENS) -> list[Chunk]:
     """The pieces of a file in order; none of an empty one.
 
     Args:
-        text: of the file.
         target: estimated tokens of a piece.
     """
     found: list[Chunk] = []

@@ -5,7 +5,7 @@ two calls of one round that say the same must see each other. Every change is in
 history, and ``undo`` takes any of them back.
 
 A near vector alone cannot tell whether a fact says anything new: multilingual-e5 puts "Anna lives in Berlin" at cosine
-0.91 to the same with Munich, and «Аня живёт в Берлине» at 0.97. So a fact counts as told already when its vector is
+0.91 to the same with Munich, and «Аня живёт в Берлине» at 0.97. So a fact counts as known when its vector is
 very close to that of a kept one, every word of it that means something is in that one too, and both deny as much. What
 adds a word, a name or a number is kept.
 """
@@ -62,42 +62,46 @@ _NEIGHBOURS = 5
 
 
 @attrs.frozen
-class Saved:
-    """It is kept."""
+class FactSaved:
+    """The fact is stored."""
 
     fact: Fact
 
 
 @attrs.frozen
 class KnownFact:
-    """Nothing was written: it is there already, maybe in other words."""
+    """Nothing was written: the fact is known already, perhaps in other words."""
 
     fact: Fact
 
 
 @attrs.frozen
 class NoOlder:
-    """Nothing was written: the fact that it was to replace is not there."""
+    """Nothing was written: the fact to replace does not exist."""
 
 
-Outcome: TypeAlias = Saved | KnownFact | NoOlder
+Outcome: TypeAlias = FactSaved | KnownFact | NoOlder
 
 
 @attrs.frozen
-class Undone:
+class FactUndoResult:
     """A change was taken back."""
 
     fact: Fact | None
-    """What the fact is now; None: it is gone again, because it was its making that was taken back."""
+    """The fact as it is now; None: its creation was undone."""
     revived: tuple[Fact, ...] = ()
-    """Older statements that it had taken the place of, and that hold again."""
+    """Older facts that it had replaced, and that are active again."""
 
 
 class Facts:
     """Facts of all users over one store.
 
+    Each method may raise StorageError (a value breaks its rule, or nothing can be written) and ActorStopped.
+
     Args:
         embedder: for the vectors of new facts.
+
+    Cancellation: a change may be made or not.
     """
 
     def __init__(
@@ -138,12 +142,8 @@ class Facts:
             as_of: the memory journal's last entry before what it is drawn from was read.
 
         Raises:
-            InvalidValue: the text is none.
+            InvalidValue: the text is empty or too long.
             SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
-            StorageError: another value breaks its rule, or nothing can be written.
-            ActorStopped: the store is gone.
-
-        Cancellation: it may be kept or not.
         """
         now = self._now()
         fact = Fact(
@@ -182,22 +182,17 @@ class Facts:
         origin: Origin = Origin.USER,
         client: str | None = None,
         **changes: Any,
-    ) -> Saved | KnownFact:
+    ) -> FactSaved | KnownFact:
         """Change what is given. With another text it is the statement of whoever changes it from then on, by default
         the person, and its vector is made again.
 
         Args:
-            text: the new statement.
             source, origin, client: of the new statement.
             changes: other fields of ``domain.fact.Fact``; None leaves one as it is.
 
         Raises:
-            InvalidValue: the text is none.
+            InvalidValue: the text is empty or too long.
             NoSuchFact: the user has no active fact of this id.
-            StorageError: another value breaks its rule, or nothing can be written.
-            ActorStopped: the store is gone.
-
-        Cancellation: it may be changed or not.
         """
         wanted = fact_text(text) if text is not None else None
         async with self._one_at_a_time:
@@ -211,26 +206,19 @@ class Facts:
                 changed = attrs.evolve(changed, text=wanted, source=source, origin=origin, client=client)
                 vector = await self._vector(wanted)
             if changed == present:
-                return Saved(present)
+                return FactSaved(present)
             return await self._put(attrs.evolve(changed, updated_at=self._now()), vector, as_of)
 
     async def remove(self, user: UserId, fact: FactId) -> Fact:
-        """Remove a fact and return what it was. Its history stays, so that it can be taken back.
-
-        Raises:
-            NoSuchFact: the user has no active fact of this id.
-            StorageError: nothing can be written.
-            ActorStopped: the store is gone.
-
-        Cancellation: it may be removed or not.
-        """
+        """Remove a fact and return what it was. Its history stays, so that it can be taken back. Raises NoSuchFact: the
+        user has no active fact of this id."""
         async with self._one_at_a_time:
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:
                 raise NoSuchFact
             return await self._writer.run(facts.remove, user, fact, self._now())
 
-    async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> Undone | KnownFact:
+    async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> FactUndoResult | KnownFact:
         """Take back a fact's newest change, or all after one of its history's entries. That is a change too, and can be
         taken back in the same way.
 
@@ -246,11 +234,7 @@ class Facts:
 
         Raises:
             NoSuchFact: the user never had one of this id.
-            CannotUndo: ``to`` is none of its entries, or it is so already.
-            StorageError: nothing can be written.
-            ActorStopped: the store is gone.
-
-        Cancellation: it may be done or not; to ask again finishes it or takes it back.
+            CannotUndo: ``to`` is not in its history, or holds already.
         """
         async with self._one_at_a_time:
             as_of = await self._readers.run(meta.last_entry)
@@ -262,17 +246,17 @@ class Facts:
                 return await self._unmake(user, fact, self._now(), as_of)
             return await self._restore(wanted.value, as_of, new=past[-1].value is None)
 
-    async def _unmake(self, user: UserId, fact: FactId, now: str, as_of: int) -> Undone:
+    async def _unmake(self, user: UserId, fact: FactId, now: str, as_of: int) -> FactUndoResult:
         older = await self._readers.run(facts.superseded_by, user, fact)
         revived = []
         for each in older:  # first: a crash in between leaves both, and nothing is lost
             again = attrs.evolve(each, superseded_by=None, updated_at=now)
             back = await self._put(again, await self._vector(each.text), as_of)
-            revived += [back.fact] if isinstance(back, Saved) else []
+            revived += [back.fact] if isinstance(back, FactSaved) else []
         await self._writer.run(facts.remove, user, fact, now)
-        return Undone(None, tuple(revived))
+        return FactUndoResult(None, tuple(revived))
 
-    async def _restore(self, wanted: Fact, as_of: int, *, new: bool) -> Undone | KnownFact:
+    async def _restore(self, wanted: Fact, as_of: int, *, new: bool) -> FactUndoResult | KnownFact:
         vector = await self._vector(wanted.text) if wanted.active else None
         again = await self._readers.run(facts.revived_from, wanted.user, wanted.id) if new and wanted.active else []
         restored, older = attrs.evolve(wanted, updated_at=self._now()), again[0].id if again else None
@@ -281,7 +265,7 @@ class Facts:
             return done
         for each in again[1:]:
             await self._put(attrs.evolve(each, superseded_by=wanted.id, updated_at=self._now()), None, as_of)
-        return Undone(done.fact)
+        return FactUndoResult(done.fact)
 
     async def _put(
         self,
@@ -291,7 +275,7 @@ class Facts:
         *,
         new: bool = False,
         supersedes: FactId | None = None,
-    ) -> Saved | KnownFact:
+    ) -> FactSaved | KnownFact:
         """Store a changed fact; KnownFact when another active one says the same in the same words."""
         taken: FactExists | None = None
         try:
@@ -300,7 +284,7 @@ class Facts:
                 facts.put, fact, expected, supersedes=supersedes, vector=vector, as_of=as_of
             )
             self._embedder.nudge()  # it makes the vector when there was no time for it
-            return Saved(stored)
+            return FactSaved(stored)
         except FactExists as error:  # put there by somebody who saves without this class
             taken = error
         there = await self._readers.run(facts.get, fact.user, FactId(taken.fact))

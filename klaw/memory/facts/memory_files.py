@@ -18,7 +18,7 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.config import safe_open
 from klaw.config.paths import below_of_user
@@ -41,7 +41,7 @@ MAX_BYTES = 1024 * 1024
 MAX_LOOKED_AT = 20_000
 """Names in a user's folder; a program can make any number."""
 MAX_FILES = 2_000
-"""Of one user; the newest names are taken (they begin with dates)."""
+"""Files of one user; the newest names are taken (they begin with dates)."""
 
 log = structlog.get_logger("klaw.memory")
 
@@ -50,7 +50,6 @@ class MemoryFiles(Nudge):
     """The actor and its handle: a nudge says that files may have changed.
 
     Args:
-        workspace: the workspaces' folder.
         embed: called when there are new pieces to embed. Sync and quick.
     """
 
@@ -59,10 +58,9 @@ class MemoryFiles(Nudge):
         self._workspace, self._writer, self._readers, self._embed = workspace, writer, readers, embed
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=2)
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """Look, and look again, until cancelled."""
         threads = Threads("memory files", 1)
         task_status.started()
@@ -77,11 +75,8 @@ class MemoryFiles(Nudge):
             await self.wait_for_news(SCAN_S)
 
     async def look(self, threads: Threads) -> int:
-        """Bring the index up to the files. Returns how many files had changed.
-
-        Raises:
-            StorageError: the index cannot be read or written.
-        """
+        """Bring the index up to the files. Returns how many files had changed. Raises StorageError: the index cannot be
+        read or written."""
         known = {(each.user, each.path): each for each in await self._readers.run(memory_files.files)}
         users = await self._readers.run(memory_files.users)
         found = {(each.user, each.path): each for each in await threads.run(find, self._workspace, users, abandon=True)}
@@ -157,7 +152,7 @@ def _stamp(found: os.stat_result) -> str | None:
 
 @contextmanager
 def _opened(workspace: Path, below: str) -> Iterator[int | None]:
-    """A folder's descriptor for a while; None when there is none."""
+    """A folder's descriptor for a while; None when it does not exist."""
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(safe_open.opened_folder(workspace, below))

@@ -31,13 +31,13 @@ from klaw.store.kinds import people
 
 
 @attrs.frozen
-class Undone:
+class PersonUndoResult:
     """A change was taken back."""
 
     person: Person | None
     """What the person is now; None: it is gone again."""
     revived: tuple[Person, ...] = ()
-    """Those who are people of their own again."""
+    """People who are separate again."""
 
 
 class People:
@@ -202,17 +202,14 @@ class People:
             return both
 
     async def remove(self, user: UserId, person: PersonId) -> Person:
-        """Remove a person and return what it was. Its history stays, so that it can be taken back.
-
-        Raises:
-            NoSuchPerson: the user has no such person, or it was merged.
-        """
+        """Remove a person and return what it was. Its history stays, so that it can be taken back. Raises NoSuchPerson:
+        the user has no such person, or it was merged."""
         async with self._one_at_a_time:
             present = await self._active(user, person)
             await self._writer.run(people.change, user, iso(self._clock.now()), removed=[person])
             return present
 
-    async def undo(self, user: UserId, person: PersonId, *, to: int | None = None) -> Undone:
+    async def undo(self, user: UserId, person: PersonId, *, to: int | None = None) -> PersonUndoResult:
         """Take back a person's newest change, or all after one of its history's entries. That is a change too, and can
         be taken back in the same way. Those who were merged into it since then are people of their own again.
 
@@ -222,7 +219,7 @@ class People:
 
         Raises:
             NoSuchPerson: the user never had one of this id.
-            CannotUndo: ``to`` is none of its entries, or it is so already.
+            CannotUndo: ``to`` is not in its history, or holds already.
         """
         async with self._one_at_a_time:
             as_of = await self._entry()
@@ -241,10 +238,10 @@ class People:
             revived = [attrs.evolve(each, merged_into=None, updated_at=now) for each in back]
             if wanted is None:
                 await self._writer.run(people.change, user, now, put=revived, removed=[person], as_of=as_of)
-                return Undone(None, tuple(revived))
+                return PersonUndoResult(None, tuple(revived))
             restored = attrs.evolve(wanted, updated_at=now)
             await self._writer.run(people.change, user, now, put=[restored, *revived], as_of=as_of)
-            return Undone(restored, tuple(revived))
+            return PersonUndoResult(restored, tuple(revived))
 
     async def _entry(self, as_of: int | None = None) -> int:
         """What is read from now on is not older than this entry of the memory journal, unless it is said to be."""

@@ -17,7 +17,7 @@ import trio
 
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.errors import StorageError
 
 ACTOR_NAME = "memory.compactor"
@@ -36,7 +36,12 @@ class Compact(Protocol):
 
 
 async def run(
-    vitals: Vitals, task_status: Started, *, compactor: Nudge, compact: Compact, resume: Callable[[], Awaitable[None]]
+    vitals: Vitals,
+    task_status: TaskStarted,
+    *,
+    compactor: Nudge,
+    compact: Compact,
+    resume: Callable[[], Awaitable[None]],
 ) -> None:
     """Finish large forgettings that were interrupted; then compact after nudges, until cancelled.
 

@@ -26,11 +26,11 @@ from klaw.errors import InvalidName, KlawError, NoSuchChat
 from klaw.store.changes import MEMORY
 from klaw.store.engine.database import Readers
 from klaw.store.engine.log_files import record_of
-from klaw.store.forget import quoting
-from klaw.store.forget.derived import FileMade, TaskMade, effects_of, runs_of_tasks
-from klaw.store.forget.scope import Wanted
+from klaw.store.forget import quotes
+from klaw.store.forget.trace import FileMade, ForgetTarget, TaskMade, effects_of
 from klaw.store.kinds import chats, facts, imports, messages, pending, people, tasks, topics
 from klaw.store.kinds.messages import CONVERSATIONS
+from klaw.store.kinds.turn_links import runs_of_tasks
 from klaw.store.search import whereabouts
 from klaw.store.search.whereabouts import Target
 
@@ -87,7 +87,7 @@ def remove(workspace: Path, user: UserId, files: Sequence[FileMade], *, with_fac
 
 
 def _read(workspace: Path, user: UserId, path: str) -> bytes | None:
-    """A file's bytes; None when there is none that a tool of the user may have written."""
+    """A file's bytes; None when no tool of the user can have written it."""
     if (
         path.startswith("/")
         or "\0" in path
@@ -108,7 +108,7 @@ class NothingToForget(KlawError):
 
 async def find(
     readers: Readers, text: str, user: UserId, *, data_dir: Path, files: Threads, with_messages: bool = False
-) -> Wanted:
+) -> ForgetTarget:
     """What somebody means: ``chat:NAME``, ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, ``task:NAME``,
     ``import:ID``, a message's id, or its chat and number (``main#12``); a name alone means a person when there is no
     such message.
@@ -136,7 +136,7 @@ async def find(
         history = await readers.run(facts.history, user, FactId(rest))
         if not history:
             raise NothingToForget("there is no such fact")
-        return Wanted(user=user, facts=(FactId(rest),))
+        return ForgetTarget(user=user, facts=(FactId(rest),))
     if colon and kind == "person":
         return await _person(readers, rest, user, with_messages=with_messages)
     found = await readers.run(whereabouts.find_message, _message_target(text, user))
@@ -146,28 +146,28 @@ async def find(
         raise NothingToForget("there is no such message")
     if found[0].role is Role.SYSTEM:
         raise NothingToForget("this is forgotten already, or a line of Klaw's own: there is nothing of yours in it")
-    return Wanted(user=user, rowids=(found[0].rowid,))
+    return ForgetTarget(user=user, rowids=(found[0].rowid,))
 
 
-async def newest(readers: Readers, chat: ChatId, count: int) -> Wanted:
+async def newest(readers: Readers, chat: ChatId, count: int) -> ForgetTarget:
     """The newest messages of a chat that were said in it. Raises NothingToForget."""
     session = await readers.run(messages.session, chat)
     start = session.segment_start if session is not None else 1
     found = await readers.run(pending.newest_of_segment, chat, start, count)
     if not found:
         raise NothingToForget("there are no messages in this segment")
-    return Wanted(user=user_of(chat), rowids=tuple(message.rowid for message in found))
+    return ForgetTarget(user=user_of(chat), rowids=tuple(message.rowid for message in found))
 
 
-async def _topic(readers: Readers, number: str, user: UserId) -> Wanted:
+async def _topic(readers: Readers, number: str, user: UserId) -> ForgetTarget:
     topic = TopicId(int(number)) if number.isdecimal() and len(number) < 19 else TopicId(0)
     rowids = await readers.run(topics.members, user, topic)
     if not rowids:
         raise NothingToForget("there is no such topic")
-    return Wanted(user=user, rowids=tuple(rowids))
+    return ForgetTarget(user=user, rowids=tuple(rowids))
 
 
-async def _chat(readers: Readers, name: str, user: UserId) -> Wanted:
+async def _chat(readers: Readers, name: str, user: UserId) -> ForgetTarget:
     try:
         chat = chat_id(user, name)
     except InvalidName as error:
@@ -176,10 +176,10 @@ async def _chat(readers: Readers, name: str, user: UserId) -> Wanted:
     if known is None:
         raise NoSuchChat(name)
     rowids = await readers.run(messages.kept_rowids, chat, known.last_seq)
-    return Wanted(user=user, rowids=tuple(rowids), deleted=((chat, known.last_seq),))
+    return ForgetTarget(user=user, rowids=tuple(rowids), deleted=((chat, known.last_seq),))
 
 
-async def _task(readers: Readers, text: str, user: UserId, data_dir: Path, files: Threads) -> Wanted:
+async def _task(readers: Readers, text: str, user: UserId, data_dir: Path, files: Threads) -> ForgetTarget:
     try:
         name = task_name(text)
     except InvalidName as error:
@@ -189,7 +189,9 @@ async def _task(readers: Readers, text: str, user: UserId, data_dir: Path, files
     asked += await files.run(_asked_by, data_dir, user, name)
     if not asked and not await readers.run(runs_of_tasks, user, [name]):
         raise NothingToForget("there is no such task, and there was none")
-    return Wanted(user=user, tasks=tuple(TaskMade(name=name, message=each) for each in dict.fromkeys(asked or [""])))
+    return ForgetTarget(
+        user=user, tasks=tuple(TaskMade(name=name, message=each) for each in dict.fromkeys(asked or [""]))
+    )
 
 
 def _asked_by(data_dir: Path, user: UserId, name: TaskName) -> list[str]:
@@ -207,12 +209,12 @@ def _asked_by(data_dir: Path, user: UserId, name: TaskName) -> list[str]:
     return list(found)
 
 
-async def _import(readers: Readers, number: str, user: UserId) -> Wanted:
+async def _import(readers: Readers, number: str, user: UserId) -> ForgetTarget:
     origin = ImportId(number)
     found = await readers.run(imports.brought, user, origin)
     if not (found.rowids or found.facts or found.people):
         raise NothingToForget("there is no such import: klaw import list shows them")
-    return Wanted(
+    return ForgetTarget(
         user=user,
         rowids=found.rowids,
         facts=found.facts,
@@ -231,16 +233,16 @@ async def _who(readers: Readers, text: str, user: UserId) -> list[PersonId]:
     return [now.id if now is not None else each for now, each in found]
 
 
-async def _person(readers: Readers, text: str, user: UserId, *, with_messages: bool) -> Wanted:
+async def _person(readers: Readers, text: str, user: UserId, *, with_messages: bool) -> ForgetTarget:
     who = await _who(readers, text, user)
     if len(who) > 1:
         raise NothingToForget(f"several people have this name: {', '.join(f'person:{each}' for each in who)}")
-    named = await readers.run(quoting.look_for_person, user, who[0]) if who else None
+    named = await readers.run(quotes.look_for_person, user, who[0]) if who else None
     if named is None:
         raise NothingToForget("there is no such person")
     if not named.names:
         raise NothingToForget("this person is forgotten already")
-    wanted = Wanted(user=user, facts=tuple(named.facts), people=named.people, named=named)
+    wanted = ForgetTarget(user=user, facts=tuple(named.facts), people=named.people, named=named)
     if not with_messages:
         return wanted
     others = {kind: number for kind, number in named.others.items() if kind not in ("receipts", "runs", "titles")}

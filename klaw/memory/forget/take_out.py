@@ -1,16 +1,21 @@
-"""Taking many messages out of the database a part at a time, so that nobody has to wait for long."""
+"""Taking what is forgotten out of the database and the logs a part at a time, so that nobody has to wait for long."""
 
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 import trio
 
+from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
+from klaw.store.engine import log_rewrite
 from klaw.store.engine.database import Readers
+from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import forgetting
-from klaw.store.forget.entry import ForgetEntry
+from klaw.store.forget import execute, finish, logs
+from klaw.store.forget.journal_entry import ForgetEntry, ForgetResult
+from klaw.store.forget.logs import Cleaner
 from klaw.store.search import fulltext_renewal
 
 P = ParamSpec("P")
@@ -19,17 +24,23 @@ T = TypeVar("T")
 AT_ONCE = 20
 """Messages that are taken out in one transaction, at 3 to 6 ms each, for the most part because their words must leave
 no trace in the full-text index."""
-MANY = forgetting.MOST_AT_START
-"""Of so many the full-text index may be rebuilt without them; see ``fulltext_renewal``. No start finishes so many: it
-would leave what a kill left of that."""
+MANY = finish.MOST_AT_START
+"""From so many on, the full-text index may be rebuilt without them; see ``fulltext_renewal``. No start finishes so
+many: it would leave what a kill left of that."""
 AT_ONCE_WITHOUT_TEXT = 60
 """Messages in one transaction, when that was done."""
 PAUSE_FACTOR = 0.5
 """A pause is so many times as long as the transaction before it: who waits shares none with the next one."""
+LOGS_AT_ONCE = 8
+"""That are exchanged while everybody waits."""
+ROUNDS = 5
+"""Searches for lines that were written while the logs were cleaned."""
+CLOSE_S = 10.0
+"""For removing drafts, while the writer may be at it."""
 
 
 async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[int], at: str) -> list[ForgetEntry]:
-    """Take further messages of a forgetting out of the database; see ``forgetting.forget_rest``. Returns the entries.
+    """Take further messages of a forgetting out of the database; see ``execute.forget_rest``. Returns the entries.
 
     Cancellation: what was taken out so far is; what a start or ``Forgetter.resume`` does about it see there.
     """
@@ -38,7 +49,7 @@ async def rest(writer: Writer, readers: Readers, user: UserId, rowids: Sequence[
         await _renew_text(writer, frozenset(rowids))
         count = AT_ONCE_WITHOUT_TEXT
     for first in range(0, len(rowids), count):
-        done = await _giving_way(writer, forgetting.forget_rest, user, rowids[first : first + count], at)
+        done = await _giving_way(writer, execute.forget_rest, user, rowids[first : first + count], at)
         entries.append(done.entry)
     return entries
 
@@ -65,3 +76,51 @@ async def _giving_way(
     done = await writer.run(function, *args, **kwargs)
     await trio.sleep((trio.current_time() - begin) * PAUSE_FACTOR)
     return done
+
+
+# -- logs --------------------------------------------------------------------------------------------------------------
+
+
+async def clean_logs(writer: Writer, files: Threads, root: Path, done: ForgetResult) -> int:
+    """Clean all logs of what was taken out of the database. Returns how many lines changed.
+
+    Raises:
+        StorageError: the logs could not be cleaned, which the next start does.
+    """
+    lines = 0
+    for own in (False, True):
+        if own:  # after this round a start does not know any more what else to look for
+            await files.run(logs.remove_copies, root, done.entry, done.pieces)
+        cleaner = Cleaner(done.entry, done.pieces, own=own, lines=done.lines)
+        for _ in range(ROUNDS):
+            paths = await files.run(logs.logs_with, root, cleaner)
+            changed = 0
+            for first in range(0, len(paths), LOGS_AT_ONCE):
+                changed += await _rewrite(writer, files, cleaner, paths[first : first + LOGS_AT_ONCE])
+            lines += changed
+            if not changed:
+                break
+    return lines
+
+
+async def _rewrite(writer: Writer, files: Threads, cleaner: Cleaner, paths: Sequence[str]) -> int:
+    """Rewrite logs while others are served. Returns how many lines changed."""
+    waiting = rewrites = await writer.run_alone(logs.begin_cleaning, cleaner, paths)
+    try:
+        while waiting:
+            with logs.left_to_the_next_start():
+                for each in waiting:
+                    while each.left > log_rewrite.STEP_BYTES:
+                        await files.run(each.step)
+            await files.run(logs.take_in, waiting)
+            waiting = await writer.run_alone(logs.exchange_logs, waiting)
+        await files.run(logs.sync_folders, rewrites)
+        return sum(each.changed for each in rewrites)
+    finally:
+        with trio.move_on_after(CLOSE_S, shield=True):
+            await files.run(_close, rewrites)
+
+
+def _close(rewrites: Sequence[LogRewrite]) -> None:
+    for each in rewrites:
+        each.close()

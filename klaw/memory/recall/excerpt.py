@@ -19,7 +19,7 @@ import attrs
 from klaw.domain import tokens
 from klaw.domain.knowledge_search import PassageCandidate
 from klaw.domain.search import Candidate, Decision
-from klaw.memory.recall.met import Met
+from klaw.memory.recall.token_overlap import TokenOverlap
 from klaw.store.engine.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
 
 MAX_READ_CHARACTERS = 8_000
@@ -43,7 +43,7 @@ class _Span:
     end: int
 
 
-def excerpt(text: str, wanted: Collection[str], max_tokens: int, met: Met | None = None) -> str:
+def excerpt(text: str, wanted: Collection[str], max_tokens: int, overlap: TokenOverlap | None = None) -> str:
     """The consecutive sentences of a text, at most ``max_tokens``, that meet a question best: by their meaning, if it
     is known, and with the most of the wanted words.
 
@@ -54,7 +54,7 @@ def excerpt(text: str, wanted: Collection[str], max_tokens: int, met: Met | None
         text: any text.
         wanted: index forms (stems) of the question's content words.
         max_tokens: estimated, of the whole result.
-        met: of the text.
+        overlap: of the text.
     """
     if tokens.estimate(text) <= max_tokens:
         return text
@@ -67,8 +67,8 @@ def excerpt(text: str, wanted: Collection[str], max_tokens: int, met: Met | None
 
     def best_of(spans: Sequence[_Span]) -> _Span:
         window, shares = _Window(places), [0.0] * len(spans)
-        if met is not None:
-            shares = met.shares(text, [(span.begin, span.end) for span in spans])
+        if overlap is not None:
+            shares = overlap.shares(text, [(span.begin, span.end) for span in spans])
         values = [
             (share + WORDS_SHARE * window.count(span) / max(1, len(wanted)), min(size, span.end - span.begin))
             for span, share in zip(spans, shares, strict=True)
@@ -257,7 +257,7 @@ def pack(
     *,
     top_k: int,
     max_tokens: int,
-    met_in: Callable[[C], Met | None] = lambda _candidate: None,
+    overlap_with: Callable[[C], TokenOverlap | None] = lambda _candidate: None,
 ) -> list[C]:
     """Decide which of the candidates that passed the gate go into the context, and how much of each.
 
@@ -270,7 +270,7 @@ def pack(
         wanted: index forms (stems) of the query's content words.
         top_k: at most so many are kept.
         max_tokens: at most so many tokens, estimated, are kept.
-        met_in: where a candidate's message meets the query, if that is known.
+        overlap_with: where a candidate's message meets the query, if that is known.
 
     Returns:
         All candidates in the same order, with the final decision, text and tokens.
@@ -292,14 +292,14 @@ def pack(
                 short = min(candidate.tokens, share)  # likewise: no excerpt is so short
                 packed.append(attrs.evolve(candidate, decision=Decision.OVER_BUDGET, tokens=short, left_tokens=left))
                 continue
-            shown = _shown(candidate, wanted, share, met_in)
+            shown = _shown(candidate, wanted, share, overlap_with)
             if shown.tokens > left:
                 shown = attrs.evolve(shown, decision=Decision.OVER_BUDGET, left_tokens=left)
             else:
                 left -= shown.tokens
                 places -= 1
         packed.append(shown)
-    return _lengthened(packed, wanted, left, met_in)
+    return _lengthened(packed, wanted, left, overlap_with)
 
 
 def line_tokens(text: str) -> int:
@@ -307,24 +307,26 @@ def line_tokens(text: str) -> int:
     return tokens.estimate(text) + LINE_TOKENS
 
 
-def _lengthened(packed: list[C], wanted: Collection[str], left: int, met_in: Callable[[C], Met | None]) -> list[C]:
+def _lengthened(
+    packed: list[C], wanted: Collection[str], left: int, overlap_with: Callable[[C], TokenOverlap | None]
+) -> list[C]:
     """Let the kept excerpts use what is left of the budget."""
     for at, candidate in enumerate(packed):
         if left < LINE_TOKENS:
             break
         if candidate.passed and candidate.text != candidate.content:
-            longer = _shown(candidate, wanted, candidate.tokens + left, met_in)
+            longer = _shown(candidate, wanted, candidate.tokens + left, overlap_with)
             if longer.tokens <= candidate.tokens + left:
                 left -= longer.tokens - candidate.tokens
                 packed[at] = longer
     return packed
 
 
-def _shown(candidate: C, wanted: Collection[str], limit: int, met_in: Callable[[C], Met | None]) -> C:
+def _shown(candidate: C, wanted: Collection[str], limit: int, overlap_with: Callable[[C], TokenOverlap | None]) -> C:
     """A candidate with so much of its text that its line has at most ``limit`` tokens."""
     content = candidate.content
     if limit < _SHORTEST_EXCERPT_TOKENS:
         return candidate
-    met = met_in(candidate) if candidate.tokens > limit or candidate.text != content else None
-    text = excerpt(content, wanted, limit - LINE_TOKENS, met)
+    overlap = overlap_with(candidate) if candidate.tokens > limit or candidate.text != content else None
+    text = excerpt(content, wanted, limit - LINE_TOKENS, overlap)
     return attrs.evolve(candidate, text=text, tokens=line_tokens(text))

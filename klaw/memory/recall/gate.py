@@ -11,14 +11,18 @@ same, the newest counts, so that repetitions do not fill the budget.
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 import attrs
 
 from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.excerpt import LINE_TOKENS
-from klaw.memory.recall.rank import Ranked
+from klaw.memory.recall.ranker import RankedEntry
 from klaw.store.engine.tokenizer import stem
+from klaw.store.search.ranked_lists import MessagePlace
+
+T = TypeVar("T")
 
 ENOUGH_OVERLAP = 1 / 3
 """Share of the query's content words in one message that shows relevance without a near vector …"""
@@ -118,27 +122,28 @@ def stems_of(message: Message, characters: int = COMPARED_CHARACTERS) -> frozens
     return frozenset(map(stem, _WORD.findall(message.content[:characters])))
 
 
-def judge(ranked: Sequence[Ranked], found: Sequence[Message], gate: Gate, random_cosine: float) -> list[Candidate]:
+def judge(entries: Sequence[RankedEntry[T]], gate: Gate, random_cosine: float) -> list[tuple[RankedEntry[T], Decision]]:
+    """Let the gate decide on what was found, the best first. The distances become calibrated ones."""
+    near = [attrs.evolve(each, distance=calibrated(each.distance, random_cosine)) for each in entries]
+    evidence = [Evidence(distance=each.distance, shared_words=each.shared_words) for each in near]
+    return list(zip(near, gate.decide(evidence), strict=True))
+
+
+def judge_messages(
+    ranked: Sequence[RankedEntry[MessagePlace]], found: Sequence[Message], gate: Gate, random_cosine: float
+) -> list[Candidate]:
     """Let the gate decide on each message that was read, the best first."""
     by_rowid = {message.rowid: message for message in found}
-    read = [(each, by_rowid[each.place.rowid]) for each in ranked if each.place.rowid in by_rowid]
-    evidence = [
-        Evidence(distance=calibrated(each.distance, random_cosine), shared_words=each.shared_words) for each, _ in read
-    ]
+    read = [each for each in ranked if each.rowid in by_rowid]
     return [
         Candidate(
-            **{**each.ranks(), "distance": seen.distance},
-            message=message,
-            boosts=each.boosts,
-            parts=each.parts,
-            token_score=each.token_score,
+            **each.details(),
+            message=(message := by_rowid[each.rowid]),
             decision=decision,
             text=message.content,
             tokens=message.tokens + LINE_TOKENS,
-            dated_rank=each.dated_rank,
-            shared_words=seen.shared_words,
         )
-        for (each, message), seen, decision in zip(read, evidence, gate.decide(evidence), strict=True)
+        for each, decision in judge(read, gate, random_cosine)
     ]
 
 

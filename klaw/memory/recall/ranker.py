@@ -1,40 +1,63 @@
-"""The learned ranker: a linear model over what is known of each message that a search found. Pure.
+"""Ranking what a search found, whatever it looks through. Pure.
 
-Its weights are data (``ranker.json``), made by ``tools/train_ranker.py``: listwise softmax over the candidates of a
-question (ListNet, Cao and others, ICML 2007), weighted by evidence, with L2. There is a set of weights for each state
-of recall: words alone, words and vectors, and these with the scores of single tokens.
+The lists are fused (Reciprocal Rank Fusion), and the best of them, the pool, are ranked by a linear model over what is
+known of each. Its weights are data (``ranker.json`` beside the features), made by ``tools/train_ranker.py`` and
+``tools/bench_kb.py``: listwise softmax over the candidates of a question (ListNet, Cao and others, ICML 2007), weighted
+by evidence, with L2. There is a set of weights for each state of a search: words alone, words and vectors, and these
+with the scores of single tokens.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import Any, TypeAlias
+from itertools import zip_longest
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
 from klaw.convert import JOURNAL
+from klaw.domain.search import RankDetails
 
 Float64: TypeAlias = npt.NDArray[np.float64]
+T = TypeVar("T")
 
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "meaning": ("distance", "tokens"),
-    "words": ("text_rank", "own", "own_squared", "overlap", "overlap_squared"),
-    "neighbours": ("density",),
-    "speaker": ("speaker",),
-    "days": ("in_period", "after_period"),
-    "length": ("length",),
-}
-"""The features by what they say to a person."""
-FEATURES = tuple(name for names in PARTS.values() for name in names)
-"""The columns of a matrix of features, in their order."""
+RRF_K = 60
+"""Constant of Reciprocal Rank Fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
+_LEAST_SPREAD = 0.01
+"""Of token scores: smaller differences say little."""
+TOKENS = "tokens"
+"""The feature that the scores of tokens give."""
+
+
+@attrs.frozen(kw_only=True)
+class FeatureSet:
+    """What is known of the candidates of a kind, as the columns of a matrix."""
+
+    package: str
+    """Has the weights, as ``ranker.json``."""
+    parts: Mapping[str, tuple[str, ...]]
+    """The features by what they say to a person."""
+
+    names: tuple[str, ...] = attrs.field(init=False)
+    """The columns in their order."""
+
+    @names.default
+    def _all_names(self) -> tuple[str, ...]:
+        return tuple(name for names in self.parts.values() for name in names)
+
+    def by_part(self, contributions: Sequence[float]) -> dict[str, float]:
+        """A candidate's contributions by what they say to a person; those that round to nothing are left out."""
+        each = dict(zip(self.names, contributions, strict=True))
+        sums = {part: round(sum(each[name] for name in names), 2) for part, names in self.parts.items()}
+        return {part: value for part, value in sums.items() if value}
 
 
 @attrs.frozen(kw_only=True)
 class Ranker:
-    """Weights of the features, by the state of recall they are for."""
+    """Weights of the features, by the state of the search they are for."""
 
     made: Mapping[str, Any]
     """By what, when and from what they were made."""
@@ -42,16 +65,14 @@ class Ranker:
     vectors: Mapping[str, float]
     tokens: Mapping[str, float] = attrs.Factory(dict)
 
-    def contributions(
-        self, features: Float64, *, vectors: bool, tokens: bool = False, names: Sequence[str] = FEATURES
-    ) -> Float64:
+    def contributions(self, features: Float64, names: Sequence[str], *, vectors: bool, tokens: bool = False) -> Float64:
         """What each feature adds to each score, against the mean of the candidates.
 
         Args:
             features: a row for each candidate of one question, the columns of ``names``.
+            names: of the features.
             vectors: the question had a vector.
             tokens: … and the codes of its tokens.
-            names: of the features.
         """
         weights = self.tokens if tokens else self.vectors if vectors else self.words
         columns = np.array([weights.get(name, 0.0) for name in names])
@@ -59,15 +80,97 @@ class Ranker:
         return centred
 
 
-def parts(contributions: Sequence[float], of: Mapping[str, Sequence[str]] = PARTS) -> dict[str, float]:
-    """A candidate's contributions by what they say to a person; those that round to nothing are left out."""
-    each = dict(zip((name for names in of.values() for name in names), contributions, strict=True))
-    sums = {part: round(sum(each[name] for name in names), 2) for part, names in of.items()}
-    return {part: value for part, value in sums.items() if value}
-
-
 @lru_cache(maxsize=2)
-def built_in(package: str = "klaw.memory.recall") -> Ranker:
-    """The ranker that Klaw comes with, for messages or for passages of documents (``klaw.knowledge``)."""
+def built_in(package: str) -> Ranker:
+    """The weights that Klaw comes with."""
     text = resources.files(package).joinpath("ranker.json").read_text(encoding="utf-8")
     return JOURNAL.read(json.loads(text), Ranker)
+
+
+@attrs.frozen(kw_only=True)
+class RankedEntry(RankDetails, Generic[T]):
+    """Something that was found, with what the ranking knows of it: the place of a message, or a passage. The BM25 of a
+    message is None when it is in the list by its neighbours alone."""
+
+    rowid: int
+    item: T
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Pool(Generic[T]):
+    """The best of the fused lists and what is known of each."""
+
+    found: int = 0
+    """How much the searches found."""
+    entries: Sequence[RankedEntry[T]] = ()
+    """The best of the fusion first; their score is the fused one."""
+    features: Float64 = attrs.Factory(lambda: np.empty((0, 0)))
+    """A row for each entry, the columns of ``of``."""
+    has_vector: bool = False
+    of: FeatureSet
+
+    def matrix(self, token_scores: Mapping[int, float]) -> Float64:
+        """The features with what the tokens say: by how many standard deviations a score differs from the mean. An
+        entry without one counts as the mean."""
+        if not token_scores:
+            return self.features
+        features = self.features.copy()
+        mean = sum(token_scores.values()) / len(token_scores)
+        scores = np.array([token_scores.get(each.rowid, mean) for each in self.entries])
+        features[:, self.of.names.index(TOKENS)] = (scores - mean) / (scores.std() + _LEAST_SPREAD)
+        return features
+
+    def rank(self, token_scores: Mapping[int, float] | None = None, limit: int | None = None) -> list[RankedEntry[T]]:
+        """The ranking by the learned model; of equals the newest first.
+
+        Args:
+            token_scores: by row id (see ``token_overlap.max_sim``); None or empty if there are no codes.
+            limit: how many of the best are wanted, all if it is None.
+        """
+        if not self.entries:
+            return []
+        known = token_scores or {}
+        added = built_in(self.of.package).contributions(
+            self.matrix(known), self.of.names, vectors=self.has_vector, tokens=bool(known)
+        )
+        scores = added.sum(axis=1)
+        order = np.lexsort(([-each.rowid for each in self.entries], -scores))
+        return [
+            attrs.evolve(
+                self.entries[at],
+                score=float(scores[at]),
+                parts=self.of.by_part(added[at].tolist()),
+                token_score=known.get(self.entries[at].rowid),
+            )
+            for at in order[:limit].tolist()
+        ]
+
+
+def ranks_of(rowids: Iterable[int]) -> dict[int, int]:
+    """The place of each in a list, from 1."""
+    return {rowid: rank for rank, rowid in enumerate(rowids, 1)}
+
+
+def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[T]]]) -> dict[T, float]:
+    """Score of each item over all rankings: the sum of weight / (RRF_K + rank), ranks from 1.
+
+    Args:
+        rankings: the weight of a list and its items, the best first.
+
+    Returns:
+        Item to score, in no order that means anything.
+    """
+    scores: dict[T, float] = {}
+    for weight, ranking in rankings:
+        for rank, item in enumerate(ranking, 1):
+            scores[item] = scores.get(item, 0.0) + weight / (RRF_K + rank)
+    return scores
+
+
+def mix(lists: Sequence[Sequence[T]]) -> list[T]:
+    """One list out of several that have nothing in common: the first of each, then the second of each …
+
+    Their scores cannot be compared: a vector's distance means something else for a fact than for a message in a
+    dialogue. So this is Reciprocal Rank Fusion; each list keeps its own order.
+    """
+    return [each for row in zip_longest(*lists) for each in row if each is not None]

@@ -7,7 +7,7 @@ import attrs
 
 from klaw.actor.clock import FixedClock, from_iso
 from klaw.config.memory import AutoRagConfig
-from klaw.domain.search import NOTHING, Candidate, Recalled
+from klaw.domain.search import NOTHING, Candidate, RecallOutcome
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
 from klaw.store.engine.database import Readers
@@ -19,9 +19,9 @@ class Replayed:
     """One turn's recall under two settings."""
 
     stored: StoredRecall
-    before: Recalled
+    before: RecallOutcome
     """Under the settings in force now."""
-    after: Recalled
+    after: RecallOutcome
     """Under the changed ones."""
 
     @property
@@ -29,7 +29,7 @@ class Replayed:
         """Seqs of what the turn itself recalled."""
         return sorted(self.stored.turn.receipt["recall"]["kept"])
 
-    def kept(self, recalled: Recalled) -> dict[int, Candidate]:
+    def kept(self, recalled: RecallOutcome) -> dict[int, Candidate]:
         """What would go into the context, by seq: not what that turn's window shows, or one of its topics in full."""
         receipt = self.stored.turn.receipt
         first = receipt["window"]["first_seq"]

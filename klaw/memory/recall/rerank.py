@@ -16,8 +16,8 @@ from klaw.domain.search import Candidate
 from klaw.llm.client import LlmClient, Meter
 from klaw.llm.endpoint import ModelEndpoint, read_scores
 from klaw.llm.errors import ProviderError, ProviderTimeout
-from klaw.memory.recall.account import Account
 from klaw.memory.recall.excerpt import excerpt
+from klaw.memory.recall.pipeline import Account
 
 MAX_QUESTION_TOKENS, MAX_DOCUMENT_TOKENS = 100, 300
 """Estimated, of what is sent: both together have to fit into the 512 tokens of small models."""

@@ -7,14 +7,16 @@ messages, they have to show that they have something to do with the query: a nea
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import attrs
+
 from klaw.actor.threads import Threads
 from klaw.domain.fact import Fact
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NoteResult, SearchResult
+from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NoteResult, RankDetails, SearchResult
 from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
-from klaw.memory.recall.rank import Entry, reciprocal_rank_fusion
+from klaw.memory.recall.ranker import reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
 from klaw.store.engine.tokenizer import stem
 from klaw.store.kinds import facts, memory_files, tool_notes
@@ -29,7 +31,6 @@ DEPTH = 50
 NEAR = 0.5
 """Calibrated distance up to which a vector alone shows relevance (``autoRag.relevanceThreshold`` is the same)."""
 
-
 Stored: TypeAlias = Fact | StoredChunk | StoredNote | Message
 _READ: Mapping[Kind, Callable[[Any, UserId, Sequence[int]], Mapping[int, Stored]]] = {
     "fact": facts.by_rowids,
@@ -39,6 +40,18 @@ _READ: Mapping[Kind, Callable[[Any, UserId, Sequence[int]], Mapping[int, Stored]
 }
 
 
+@attrs.frozen(kw_only=True)
+class ResultEntry(RankDetails):
+    """A message, a fact, a piece of a file or a note on a tool call that was found."""
+
+    kind: Kind
+    rowid: int
+
+    @property
+    def key(self) -> tuple[Kind, int]:
+        return self.kind, self.rowid
+
+
 async def find_kept(
     readers: Readers,
     vector: bytes | None,
@@ -46,7 +59,7 @@ async def find_kept(
     filters: HistoryFilters,
     kinds: frozenset[Kind] | None,
     random_cosine: float,
-) -> dict[Kind, list[Entry]]:
+) -> dict[Kind, list[ResultEntry]]:
     """What of a user's facts, files and notes has to do with a query. Notes are of a chat, the others of none.
 
     Args:
@@ -60,7 +73,7 @@ async def find_kept(
     Raises:
         StorageError: the database cannot be read.
     """
-    found: dict[Kind, list[Entry]] = {"fact": [], "file": [], "note": []}
+    found: dict[Kind, list[ResultEntry]] = {"fact": [], "file": [], "note": []}
     if filters.role is not None:
         return found
     timed = filters.since is not None or filters.until is not None
@@ -84,7 +97,7 @@ async def find_kept(
             text_rank, bm25 = by_words.get(rowid, (None, None))
             away = calibrated(distance, random_cosine)
             if is_related(away, texts[rowid], asked):
-                entry = Entry(
+                entry = ResultEntry(
                     kind=kind,
                     rowid=rowid,
                     score=score,
@@ -129,7 +142,7 @@ def _is_allowed(stored: Stored, filters: HistoryFilters) -> bool:
 
 
 async def read_results(
-    readers: Readers, threads: Threads, shown: Sequence[Entry], user: UserId, asked: Sequence[str]
+    readers: Readers, threads: Threads, shown: Sequence[ResultEntry], user: UserId, asked: Sequence[str]
 ) -> list[AnyResult]:
     """The results of entries in their order; what is gone meanwhile is left out."""
     found: dict[tuple[Kind, int], Stored] = {}
@@ -139,13 +152,13 @@ async def read_results(
     return await threads.run(_results, [(each, found[each.key]) for each in shown if each.key in found], asked)
 
 
-def _results(shown: Sequence[tuple[Entry, Stored]], asked: Sequence[str]) -> list[AnyResult]:
+def _results(shown: Sequence[tuple[ResultEntry, Stored]], asked: Sequence[str]) -> list[AnyResult]:
     """Pure; reads all of the texts, so it runs in a thread."""
     stems = {stem(word): word for word in asked}
     return [_result(entry, stored, stems) for entry, stored in shown]
 
 
-def _result(entry: Entry, stored: Stored, stems: Mapping[str, str]) -> AnyResult:
+def _result(entry: ResultEntry, stored: Stored, stems: Mapping[str, str]) -> AnyResult:
     text = _text(stored)
     piece, there = snippet(stored.text if isinstance(stored, StoredChunk) else text, stems), forms_there(text, stems)
     found: dict[str, Any] = {

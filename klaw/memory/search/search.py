@@ -1,10 +1,10 @@
 """``memory_search``: from a query to what matches it in all that a user and the assistant ever said, in the user's
 facts and in their memory files, page by page.
 
-embed the query -> vectors and full text over the user's whole history -> the fused ranking of Auto-RAG -> the newer of
-what says the same first; likewise facts and pieces of files -> the three lists fused by rank -> one page with snippets.
-Somebody asked for it, so there is no relevance gate for messages, and words that recall leaves out are looked for when
-there are no others. A part that is missing is named in the result.
+The pipeline of recall over a user's whole history: the newer of what says the same first; likewise facts and pieces of
+files; the lists fused by rank; one page with snippets. Somebody asked for it, so there is no relevance gate for
+messages, and words that recall leaves out are looked for when there are no others. A part that is missing is named in
+the result.
 
 A list of results is ranked once and kept for its other pages: neither a message that comes meanwhile nor a vector that
 is made meanwhile moves a result from one page to another.
@@ -21,17 +21,19 @@ from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
 from klaw.domain.search import Kind, SearchPage, TopicResult
 from klaw.domain.topic import TopicCandidate
-from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
+from klaw.memory.embed.embedder import QUERY_S, Embedder
 from klaw.memory.recall.gate import calibrated
+from klaw.memory.recall.message_features import gather
+from klaw.memory.recall.pipeline import Account
 from klaw.memory.recall.query import Query, read_query, read_search_words
-from klaw.memory.recall.rank import Entry, gather, mix
+from klaw.memory.recall.ranker import mix
 from klaw.memory.search.named_people import find_people
-from klaw.memory.search.passage_search import find_kept, read_results
+from klaw.memory.search.passage_search import ResultEntry, find_kept, read_results
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.database import Readers
-from klaw.store.search.candidates import Lists
-from klaw.store.search.history_search import HistoryFilters, HistoryFound, history_end, search_history
+from klaw.store.search.history_search import HistoryFilters, history_end, search_history
+from klaw.store.search.ranked_lists import Lists
 from klaw.store.search.topic_search import TopicFilters
 
 DEPTH = 200
@@ -41,17 +43,17 @@ NEAR_ENOUGH = 0.6
 """Calibrated distance up to which a message without a word of the query is found. Wider than for a reply (0.5):
 somebody asked, and across languages what is meant lies there ("аллергия на орехи", "allergic to peanuts": 0.51)."""
 TOPICS = 3
-"""Topics that are told with the first page."""
+"""Topics that the first page shows."""
 _SWITCHED_OFF = "embedding_off"
 KEPT_LISTS = 16
 """Lists of results that are kept for their next pages, the last used ones; some 200 KB each at most."""
 
 
 @attrs.frozen(kw_only=True)
-class _List:
+class ResultList:
     """All results of a search."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[ResultEntry, ...]
     is_exact: bool
     words: tuple[str, ...]
     words_left_out: tuple[str, ...]
@@ -75,7 +77,7 @@ class MemorySearch:
         self._clock = clock
         self._one_at_a_time = trio.CapacityLimiter(1)
         self._threads = Threads("memory search", 1)
-        self._lists: OrderedDict[tuple[str, HistoryFilters, int, frozenset[Kind] | None], _List] = OrderedDict()
+        self._lists: OrderedDict[tuple[str, HistoryFilters, int, frozenset[Kind] | None], ResultList] = OrderedDict()
 
     def now(self) -> int:
         """Unix seconds from which a search that begins now counts its days."""
@@ -98,31 +100,29 @@ class MemorySearch:
             limit: results on a page; a snippet of each is made.
             page: which page; a cursor continues the list that its page before gave.
             kinds: what to look for; None for all. Facts and files are of no chat, only messages are of a speaker, and
-                files are of no time: with such a filter they are left out. People are told without any filter only.
+                files are of no time: with such a filter they are left out. People are shown without any filter only.
 
         Raises:
             StorageError: the database cannot be read. A damaged index alone is no error: the other one is used.
 
         Cancellation: the search is interrupted, and nothing is changed.
         """
-        timings: dict[str, float] = {}
+        account = Account(QUERY_S)
         asked_at = page.asked_at if isinstance(page, Cursor) else self.now()
         number = page.page if isinstance(page, Cursor) else page
         async with self._one_at_a_time:
             end = await self._readers.run(history_end, filters.user)
             last_rowid = page.last_rowid if isinstance(page, Cursor) else end.last_rowid
             query = await self._threads.run(read_query, text, asked_at, end.latest)
-            found = await self._list(
-                text, query, attrs.evolve(filters, last_rowid=last_rowid), kinds, asked_at=asked_at, into=timings
-            )
+            upto = attrs.evolve(filters, last_rowid=last_rowid)
+            found = await self._list(text, query, upto, kinds, asked_at, account)
             first = (number - 1) * limit
             shown = found.entries[first : first + limit]
-            begin = trio.current_time()
-            results = await read_results(self._readers, self._threads, shown, filters.user, found.words)
             everything = kinds is None and attrs.evolve(filters, last_rowid=None) == HistoryFilters(user=filters.user)
             ask_who = everything and number == 1 and bool(found.words)
-            who = await find_people(self._readers, text, filters.user) if ask_who else ()
-            timings["read"] = (trio.current_time() - begin) * 1000
+            with account.step("read"):
+                results = await read_results(self._readers, self._threads, shown, filters.user, found.words)
+                who = await find_people(self._readers, text, filters.user) if ask_who else ()
         more = first + limit < len(found.entries) and number < MAX_PAGE
         following = Cursor(page=number + 1, last_rowid=last_rowid, asked_at=asked_at)
         return SearchPage(
@@ -135,7 +135,7 @@ class MemorySearch:
             words=found.words,
             words_left_out=found.words_left_out,
             degraded=found.degraded,
-            timings_ms=timings,
+            timings_ms=account.timings_ms,
             topics=tuple(_topic(hit) for hit in found.topics) if number == 1 else (),
             people=who,
         )
@@ -146,10 +146,9 @@ class MemorySearch:
         query: Query,
         filters: HistoryFilters,
         kinds: frozenset[Kind] | None,
-        *,
         asked_at: int,
-        into: dict[str, float],
-    ) -> _List:
+        account: Account,
+    ) -> ResultList:
         """All results: those that are kept, else of a new search."""
         key = text, filters, asked_at, kinds
         if key in self._lists:
@@ -157,35 +156,27 @@ class MemorySearch:
             return self._lists[key]
         asked = tuple(await self._threads.run(read_search_words, text))
         if not asked:
-            return _List(entries=(), is_exact=True, words=(), words_left_out=(), degraded=())
-        degraded: list[str] = []
-        begin = trio.current_time()
-        vector = await query_vector(self._embedder, text, begin + QUERY_S, degraded, off=_SWITCHED_OFF)
-        if vector is not None and self._embedder.is_incomplete:
-            degraded.append("vectors_incomplete")
-        embedded = trio.current_time()
-        found = HistoryFound()
-        if kinds is None or "message" in kinds:
-            found = await self._readers.run(search_history, vector, asked, filters, DEPTH)
-        kept = await find_kept(self._readers, vector, asked, filters, kinds, self._embedder.random_cosine)
-        searched = trio.current_time()
-        degraded += self._missing(found)
-        said = await self._threads.run(_rank, found, query, self._embedder.random_cosine)
-        said = [each for each in said if _is_found(each)]
-        entries: list[Entry] = mix([kept["fact"], said, kept["note"], kept["file"]])
-        into.update(
-            embed=(embedded - begin) * 1000,
-            search=(searched - embedded) * 1000,
-            rank=(trio.current_time() - searched) * 1000,
-        )
+            return ResultList(entries=(), is_exact=True, words=(), words_left_out=(), degraded=())
+        await account.embed(self._embedder, text, off=_SWITCHED_OFF)
+        if account.vector is not None and self._embedder.is_incomplete:
+            account.say("vectors_incomplete")
+        random_cosine, found = self._embedder.random_cosine, Lists()
+        with account.step("search"):
+            if kinds is None or "message" in kinds:
+                found = await self._readers.run(search_history, account.vector, asked, filters, DEPTH)
+            kept = await find_kept(self._readers, account.vector, asked, filters, kinds, random_cosine)
+        account.take(found, self._embedder)
+        with account.step("rank"):
+            said = await self._threads.run(_rank, found, query, random_cosine)
+        entries = mix([kept["fact"], said, kept["note"], kept["file"]])
         whole = max(len(found.neighbours), len(found.hits)) < DEPTH and not found.words_left_out
-        topics = await self._find_topics(vector, asked, [each.rowid for each in entries], filters)
-        made = _List(
+        topics = await self._find_topics(account.vector, asked, [each.rowid for each in entries], filters)
+        made = ResultList(
             entries=tuple(entries),
-            is_exact=whole and set(degraded) <= {_SWITCHED_OFF},
+            is_exact=whole and set(account.degraded) <= {_SWITCHED_OFF},
             words=asked,
             words_left_out=tuple(found.words_left_out),
-            degraded=tuple(degraded),
+            degraded=tuple(account.degraded),
             topics=tuple(topics),
         )
         self._lists[key] = made
@@ -201,30 +192,17 @@ class MemorySearch:
         wanted = TopicFilters(user=filters.user, chat=filters.chat, since=filters.since, until=filters.until)
         return await self._topics.find(vector, asked, rowids, wanted, limit=TOPICS)
 
-    def _missing(self, found: HistoryFound) -> list[str]:
-        if found.vectors_failed:
-            self._embedder.report_damage()
-        missing = {
-            "vector_search_failed": found.vectors_failed,
-            "text_search_failed": found.text_failed,
-            "vectors_not_encoded": not found.vectors_complete,
-            "newest_only": found.newest_only,
-        }
-        return [code for code, is_so in missing.items() if is_so]
 
-
-def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[Entry]:
-    """The fused ranking, in the order that suits somebody who looks for something. Pure."""
-    lists = Lists(neighbours=found.neighbours, hits=found.hits, places=found.places)
+def _rank(found: Lists, query: Query, random_cosine: float) -> list[ResultEntry]:
+    """The fused ranking, in the order that suits somebody who looks for something, without what has nothing to do with
+    the query: where there are few messages, each is among the nearest. Pure."""
+    ranked = newer_first(matches_first(gather(found, query, random_cosine=random_cosine).rank()))
+    near = (attrs.evolve(each, distance=calibrated(each.distance, random_cosine)) for each in ranked)
     return [
-        attrs.evolve(each, distance=calibrated(each.distance, random_cosine))
-        for each in newer_first(matches_first(gather(lists, query, random_cosine=random_cosine).rank().best))
+        ResultEntry(kind="message", rowid=each.rowid, **each.details())
+        for each in near
+        if each.text_rank is not None or (each.distance is not None and each.distance <= NEAR_ENOUGH)
     ]
-
-
-def _is_found(entry: Entry) -> bool:
-    """Whether a message has something to do with the query: where there are few, each is among the nearest."""
-    return entry.text_rank is not None or (entry.distance is not None and entry.distance <= NEAR_ENOUGH)
 
 
 def _topic(hit: TopicCandidate) -> TopicResult:

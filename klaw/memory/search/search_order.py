@@ -7,52 +7,55 @@ that moment. Both are in the name of the next page, so that all pages are of one
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import attrs
 
 from klaw.errors import InvalidValue
-from klaw.memory.recall.rank import Ranked
+from klaw.memory.recall.ranker import RankedEntry
 from klaw.store.engine.tokenizer import words
-from klaw.store.search.candidates import HEAD_CHARACTERS
+from klaw.store.search.ranked_lists import HEAD_CHARACTERS, MessagePlace
+
+RankedMessage: TypeAlias = RankedEntry[MessagePlace]
 
 
-def matches_first(ranked: Sequence[Ranked]) -> list[Ranked]:
+def matches_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
     """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer. Pure.
 
     For the context of a reply the answer to a question is worth more than the question; somebody who searches for words
     wants to see them first.
     """
-    there = {each.place.rowid: each for each in ranked}
+    there = {each.rowid: each for each in ranked}
     limits: dict[int, float] = {}
     for each in ranked:
         if each.bm25 is None:
             continue
-        for rowid in (each.place.previous, each.place.next):
+        for rowid in (each.item.previous, each.item.next):
             other = there.get(rowid) if rowid is not None else None
             if other is not None and other.bm25 is None and not _is_nearer(other, each):
-                limits[other.place.rowid] = min(each.score, limits.get(other.place.rowid, other.score))
-    limited = [attrs.evolve(each, score=limits.get(each.place.rowid, each.score)) for each in ranked]
-    return sorted(limited, key=lambda each: (-each.score, each.place.rowid in limits, -each.place.rowid))
+                limits[other.rowid] = min(each.score, limits.get(other.rowid, other.score))
+    limited = [attrs.evolve(each, score=limits.get(each.rowid, each.score)) for each in ranked]
+    return sorted(limited, key=lambda each: (-each.score, each.rowid in limits, -each.rowid))
 
 
-def _is_nearer(one: Ranked, other: Ranked) -> bool:
+def _is_nearer(one: RankedMessage, other: RankedMessage) -> bool:
     return one.vector_rank is not None and (other.vector_rank is None or one.vector_rank < other.vector_rank)
 
 
-def newer_first(ranked: Sequence[Ranked]) -> list[Ranked]:
+def newer_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
     """Let the messages that say the same change places among themselves, so that the newest of them comes first. Pure.
 
     Those are of one role, with the same words, as far as the beginning and the length of a longer one tell.
     """
     groups: dict[tuple[str, str, int], list[int]] = {}
     for at, each in enumerate(ranked):
-        place = each.place
+        place = each.item
         is_whole = len(place.head) < HEAD_CHARACTERS
         said = unicodedata.normalize("NFKC", " ".join(words(place.head))).casefold() or place.head
         groups.setdefault((place.role, said, 0 if is_whole else place.tokens), []).append(at)
     ordered = list(ranked)
     for group in groups.values():
-        newest = sorted(group, key=lambda at: -ranked[at].place.rowid)
+        newest = sorted(group, key=lambda at: -ranked[at].rowid)
         for at, other in zip(group, newest, strict=True):
             ordered[at] = attrs.evolve(ranked[other], score=ranked[at].score)
     return ordered

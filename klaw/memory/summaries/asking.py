@@ -17,7 +17,7 @@ from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ProviderMalformed
 from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Route, Usage
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.summaries import rendering
 
 ANSWER_FACTOR = 2
@@ -43,7 +43,6 @@ def judge(answer: str, max_tokens: int, *, last: bool) -> str:
     """Take a summary out of an answer.
 
     Args:
-        answer: the model's.
         max_tokens: estimated tokens that were asked for.
         last: there is no further attempt, so what is too long is cut.
 
@@ -118,11 +117,7 @@ class SummaryModel:
     async def ask(
         self, messages: tuple[ChatMessage, ...], max_tokens: int, schema: JsonSchema | None = None
     ) -> Completion:
-        """One call, after those that somebody waits for.
-
-        Raises:
-            ProviderError: no answer.
-        """
+        """One call, after those that somebody waits for. Raises ProviderError: no answer."""
         estimated = request_tokens(messages)
         ratio = max(1.0, self.correction.of(self.route.name))
         completion = await self.asker.call(

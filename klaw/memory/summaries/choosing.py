@@ -50,7 +50,7 @@ class Rules:
 
 
 @attrs.frozen(kw_only=True)
-class Chunk:
+class SummaryChunk:
     """What one summary is made from."""
 
     messages: tuple[Message, ...]
@@ -92,7 +92,7 @@ def choose(
     rules: Rules,
     cut: bool,
     follows: bool,
-) -> Chunk | None:
+) -> SummaryChunk | None:
     """The oldest exchanges that one prompt holds. None when nothing is due, or nothing can be taken.
 
     Args:
@@ -123,7 +123,7 @@ def choose(
         return None
     newest = live[-1] if live and follows else None
     base = newest if newest is not None and newest.tokens < rules.part_tokens * ROLL_SHARE else None
-    return Chunk(messages=tuple(taken), base=base)
+    return SummaryChunk(messages=tuple(taken), base=base)
 
 
 def weight(messages: Sequence[Message]) -> int:

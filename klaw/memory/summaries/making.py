@@ -37,10 +37,10 @@ from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.router import context_tokens_of
 from klaw.llm.types import ChatMessage, JsonSchema, Route
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.summaries import rendering
 from klaw.memory.summaries.asking import ANSWER_FACTOR, SummaryModel
-from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted, joined, weight, words_for
+from klaw.memory.summaries.choosing import Rules, SummaryChunk, choose, evicted, joined, weight, words_for
 from klaw.memory.summaries.rendering import NOTE_TOKENS, Notes, calls, notes_of, notes_prompt
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
@@ -91,32 +91,32 @@ log = structlog.get_logger("klaw.summarizer")
 
 
 @attrs.frozen
-class Nothing:
+class NothingToSummarise:
     """There is nothing to summarise now, or it was for nothing: the segment ended meanwhile."""
 
 
 @attrs.frozen
-class Again:
+class SourcesForgotten:
     """It was for nothing, because what it was made of is forgotten: it can be made again at once."""
 
 
 @attrs.frozen
-class Made:
+class SummaryMade:
     """A summary was stored."""
 
     summary: Summary
 
 
 @attrs.frozen
-class Failed:
-    """There is none. ``until``: not before this moment (Unix seconds), where another than the usual pause holds."""
+class SummaryFailed:
+    """No summary was made. ``until``: do not try before this moment (Unix seconds); None: after the usual pause."""
 
     code: str
     until: float | None = None
 
 
 @attrs.frozen(kw_only=True)
-class Maker:
+class SummaryMaker:
     """Makes summaries, one at a time. ``files``: for their copies below ``data_dir``."""
 
     config: EngineConfig
@@ -138,7 +138,9 @@ class Maker:
             sliding_window=self.config.context.sliding_window,
         )
 
-    async def make(self, chat: ChatId, failures: int, vitals: Vitals) -> Nothing | Again | Made | Failed:
+    async def make(
+        self, chat: ChatId, failures: int, vitals: Vitals
+    ) -> NothingToSummarise | SourcesForgotten | SummaryMade | SummaryFailed:
         """Make the next summary of a chat, if one is due.
 
         Args:
@@ -152,13 +154,13 @@ class Maker:
         """
         found = await self.readers.run(summaries.uncovered, chat, MAX_ROWS)
         if found is None:
-            return Nothing()
+            return NothingToSummarise()
         try:
             route = self.asker.llm.router.route(task="summarization")
             bound = await self.readers.run(chats.bound, found.session.user, chat) is not None
             chunk = self._choose(found, route, failures, bound=bound)
             if chunk is None:
-                return Nothing()
+                return NothingToSummarise()
             limited = await self._limited(found, chunk)
             return limited or await self._make(found, chunk, route, vitals)
         except ActorStopped:
@@ -167,20 +169,20 @@ class Maker:
             return self._failed(error)
         except SourceForgotten:
             log.info("summary_dropped", reason="something was forgotten")
-            return Again()
+            return SourcesForgotten()
         except SummaryOutdated:
             session = await self.readers.run(messages.session, chat)
             if session is None or session.segment != found.session.segment:
                 log.info("summary_dropped", reason="the segment is over")
-                return Nothing()
-            return Failed("outdated")
+                return NothingToSummarise()
+            return SummaryFailed("outdated")
         except StorageError as error:
             log.error("summary_not_stored", error=error_class(error))
-            return Failed("storage")
+            return SummaryFailed("storage")
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _choose(self, found: Uncovered, route: Route, failures: int, *, bound: bool) -> Chunk | None:
+    def _choose(self, found: Uncovered, route: Route, failures: int, *, bound: bool) -> SummaryChunk | None:
         if not self.config.summaries.enabled:
             return None
         rules = self.rules
@@ -215,7 +217,7 @@ class Maker:
         room = budget.usable - PROMPT_TOKENS - rules.max_tokens * 2
         return max(LEAST_ROOM, min(room, MAX_ROOM) >> min(failures, 4))
 
-    async def _limited(self, found: Uncovered, chunk: Chunk) -> Failed | None:
+    async def _limited(self, found: Uncovered, chunk: SummaryChunk) -> SummaryFailed | None:
         """Whether the user's limit for today forbids another one."""
         limit, user = self.config.summaries.daily_tokens, found.session.user
         if not limit:
@@ -224,9 +226,9 @@ class Maker:
         day = iso(now)[:10]
         used = await self.readers.run(summaries.tokens_since, user, day)
         needed = min(weight(chunk.messages), MAX_ROOM) + PROMPT_TOKENS + self.rules.part_tokens
-        return Failed("limit_tokens", until=next_day(now)) if used + needed > limit else None
+        return SummaryFailed("limit_tokens", until=next_day(now)) if used + needed > limit else None
 
-    async def _make(self, found: Uncovered, chunk: Chunk, route: Route, vitals: Vitals) -> Made:
+    async def _make(self, found: Uncovered, chunk: SummaryChunk, route: Route, vitals: Vitals) -> SummaryMade:
         rules = self.rules
         async with self.asker.charged("summary", found.session.user, found.session.chat) as asker:
             model = SummaryModel(asker=asker, route=route, correction=self.correction, vitals=vitals)
@@ -258,9 +260,9 @@ class Maker:
         past = [] if chunk.base is None else [attrs.evolve(chunk.base, state=SummaryState.SUPERSEDED)]
         await self.files.run(settle, self.data_dir, [stored, *past])
         log.info("summary_made", count=len(chunk.messages), tokens=stored.tokens)
-        return Made(stored)
+        return SummaryMade(stored)
 
-    async def _text(self, found: Uncovered, chunk: Chunk, model: SummaryModel, rules: Rules) -> str:
+    async def _text(self, found: Uncovered, chunk: SummaryChunk, model: SummaryModel, rules: Rules) -> str:
         shown = rendering.transcript(chunk.messages)
         beside = [summary for summary in found.live if chunk.base is None or summary.number != chunk.base.number]
         room = self._room(model.route, rules, 0)
@@ -295,7 +297,7 @@ class Maker:
             return ()
         return noted or ()
 
-    def _failed(self, error: KlawError) -> Failed:
+    def _failed(self, error: KlawError) -> SummaryFailed:
         match error:
             case ProviderError() | NoSummary():
                 code = error.code
@@ -304,7 +306,7 @@ class Maker:
             case _:
                 code = "config"
         log.warning("summary_failed", code=code, error=error_class(error))
-        return Failed(code)
+        return SummaryFailed(code)
 
 
 def next_day(now: float) -> float:

@@ -2,7 +2,7 @@
 are files in ``klaw/prompts``.
 
 Every message begins on a line of its own with a label in brackets that says who it is from; further lines are marked.
-So no text can pass for another speaker's, and the model is told that text of tools and programs is only data.
+So no text can pass for another speaker's, and the prompt says that text of tools and programs is only data.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.summary import MAX_NOTE, ToolNote
 from klaw.domain.text import MARK, hanging, quoted, tagged
 from klaw.errors import BadAnswer
-from klaw.json_schema import Told
+from klaw.json_schema import SchemaType
 from klaw.llm.ask_json import Text, Usable, usable
 from klaw.llm.types import ChatMessage
-from klaw.memory.asking import question
+from klaw.memory.background_llm import question
 
 TOOL_TOKENS = 400
 """A tool's result is shortened to so much; arguments of a call too."""
@@ -101,10 +101,8 @@ def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str
     """The request for a summary.
 
     Args:
-        part: of a transcript.
         base: the summary so far, which the new one takes the place of; empty for none.
         earlier: summaries that stay beside it, so that it does not repeat them; empty for none.
-        words: how many it may have.
         again: what was wrong with the first answer.
     """
     blocks = []
@@ -120,7 +118,7 @@ def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str
 
 
 MAX_CALLS = 40
-"""Of one summary; the newest are noted."""
+"""Calls that one summary notes: the newest."""
 NOTE_TOKENS = 80
 """What the answer may use for each."""
 
@@ -137,11 +135,11 @@ class Note:
 class Notes:
     """What the model answers."""
 
-    notes: Annotated[Usable[Note], Form(partial(usable, cls=Note), list), Told(list[Note])]
+    notes: Annotated[Usable[Note], Form(partial(usable, cls=Note), list), SchemaType(list[Note])]
 
 
 @attrs.frozen(kw_only=True)
-class Call:
+class ToolCallText:
     """A tool call with its result."""
 
     key: str
@@ -153,7 +151,7 @@ class Call:
     result: str
 
 
-def calls(messages: Sequence[Message]) -> list[Call]:
+def calls(messages: Sequence[Message]) -> list[ToolCallText]:
     """The calls of some whole exchanges that have a result."""
     results = {
         str(message.metadata.get("call", "")): message.content
@@ -168,12 +166,14 @@ def calls(messages: Sequence[Message]) -> list[Call]:
         if call.id in results
     ]
     return [
-        Call(key=f"c{place}", seq=seq, id=call.id, tool=call.name, arguments=call.arguments, result=results[call.id])
+        ToolCallText(
+            key=f"c{place}", seq=seq, id=call.id, tool=call.name, arguments=call.arguments, result=results[call.id]
+        )
         for place, (seq, call) in enumerate(found[-MAX_CALLS:], 1)
     ]
 
 
-def notes_prompt(wanted: Sequence[Call]) -> tuple[ChatMessage, ...]:
+def notes_prompt(wanted: Sequence[ToolCallText]) -> tuple[ChatMessage, ...]:
     """The request for notes on some calls."""
     blocks = (
         f"[{call.key}: call of the tool {plain_name(call.tool)}]\n"
@@ -187,12 +187,9 @@ def _shown(text: str) -> str:
     return quoted(shorten(text, TOOL_TOKENS))
 
 
-def notes_of(answer: Notes, wanted: Sequence[Call]) -> tuple[ToolNote, ...]:
-    """The notes of an answer. Unknown ids, second notes on a call and empty ones are left out.
-
-    Raises:
-        BadAnswer: it has no note on any of the calls.
-    """
+def notes_of(answer: Notes, wanted: Sequence[ToolCallText]) -> tuple[ToolNote, ...]:
+    """The notes of an answer. Unknown ids, second notes on a call and empty ones are left out. Raises BadAnswer: it has
+    no note on any of the calls."""
     by_key = {call.key: call for call in wanted}
     found = []
     for note in answer.notes.entries:

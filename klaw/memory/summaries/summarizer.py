@@ -15,11 +15,11 @@ from klaw.actor.backoff import SLOW
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
 from klaw.domain.names import ChatId, user_of
 from klaw.errors import ActorStopped, StorageError, StorageFull
 from klaw.memory.summaries import making
-from klaw.memory.summaries.making import Again, Failed, Made, Maker, Nothing
+from klaw.memory.summaries.making import NothingToSummarise, SourcesForgotten, SummaryFailed, SummaryMade, SummaryMaker
 from klaw.store.kinds import summaries
 from klaw.store.kinds.summaries import Failure
 
@@ -50,7 +50,7 @@ class SummarizerStatus:
     failing: int = 0
     """Chats whose last attempt failed."""
     failing_long: int = 0
-    """Those that failed several times in a row."""
+    """Chats that failed several times in a row."""
     next_try: float | None = None
     """When the first of them is tried again."""
     code: str | None = None
@@ -60,7 +60,7 @@ class SummarizerStatus:
 class Summarizer(Nudge):
     """The actor and its handle. ``maker``: makes the summaries, and knows the store."""
 
-    def __init__(self, maker: Maker) -> None:
+    def __init__(self, maker: SummaryMaker) -> None:
         super().__init__()
         self.enabled = maker.config.summaries.enabled
         self.status = SummarizerStatus()
@@ -73,7 +73,6 @@ class Summarizer(Nudge):
         self._sweep_at = float("-inf")
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
     def turn_ended(self, chat: ChatId) -> None:
@@ -102,7 +101,7 @@ class Summarizer(Nudge):
             "next_try": iso(status.next_try) if status.next_try is not None else None,
         }
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         """Summarise until cancelled. What is being made then is given up: the next start makes it again."""
         task_status.started()
         self._sweep_at = float("-inf")
@@ -167,22 +166,22 @@ class Summarizer(Nudge):
             raise
         except Exception as error:  # noqa: BLE001 - a restart would try again at once and spend tokens each time
             log.error("summary_crashed", error=error_class(error), where=where(error))
-            outcome = Failed("internal")
+            outcome = SummaryFailed("internal")
         match outcome:
-            case Made():
+            case SummaryMade():
                 now = self._maker.clock.now()
                 self.status = attrs.evolve(self.status, made=self.status.made + 1, last_made=now)
                 self._failures.pop(chat, None)
                 self.queue[chat] = None  # behind the others: there may be more
-            case Again():
+            case SourcesForgotten():
                 self.queue[chat] = None  # at most once for each forgetting, which is a person's
-            case Nothing():
+            case NothingToSummarise():
                 self._failures.pop(chat, None)
-            case Failed():
+            case SummaryFailed():
                 await self._wait(chat, outcome, past)
         self._show()
 
-    async def _wait(self, chat: ChatId, failed: Failed, past: Failure | None) -> None:
+    async def _wait(self, chat: ChatId, failed: SummaryFailed, past: Failure | None) -> None:
         """Leave a chat alone for a while, also over a restart."""
         now = self._maker.clock.now()
         count = past.failures if past else 0

@@ -22,9 +22,9 @@ from klaw.domain.search import PASSED
 from klaw.domain.topic import Asked, ChosenTopics, Fate, TopicCandidate, TopicId
 from klaw.errors import StorageError
 from klaw.llm.client import Meter
-from klaw.memory.asking import Asker, Charge
-from klaw.memory.recall.account import Account
+from klaw.memory.background_llm import Asker, CallCharge
 from klaw.memory.recall.gate import Evidence, Gate, calibrated
+from klaw.memory.recall.pipeline import Account
 from klaw.memory.recall.query import Query, read_query
 from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
 from klaw.memory.topics.search import TopicSearch
@@ -123,7 +123,9 @@ class TopicChooser:
         """What the model chooses. None: none is asked."""
         if self.asker is None or not shown:
             return None
-        reranker = Reranker(attrs.evolve(self.asker, charge=Charge(meter)), self.search.readers, self.search.metrics)
+        reranker = Reranker(
+            attrs.evolve(self.asker, charge=CallCharge(meter)), self.search.readers, self.search.metrics
+        )
         try:
             return await reranker.choose(user, text, shown, within_s=choose_by - trio.current_time())
         except trio.TooSlowError:

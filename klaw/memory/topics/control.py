@@ -16,7 +16,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
 from klaw.errors import ConfigError, NoSuchChange, NoSuchTopic, TopicChanged, TopicRefused
 from klaw.llm.errors import ProviderError
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.topics.maker import TopicMaker
 from klaw.memory.topics.merger import MAX_MERGED_CHARS
 from klaw.memory.topics.splitter import Drafted, divide

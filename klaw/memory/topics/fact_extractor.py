@@ -24,10 +24,10 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.text import minute, tagged
 from klaw.domain.topic import Topic
 from klaw.errors import BadAnswer, InvalidValue, NoSuchFact, TopicChanged
-from klaw.json_schema import Told
+from klaw.json_schema import SchemaType
 from klaw.llm.ask_json import Text, Usable, Whole, usable
-from klaw.memory.asking import Asker
-from klaw.memory.facts.facts import Facts, NoOlder, Saved
+from klaw.memory.background_llm import Asker
+from klaw.memory.facts.facts import Facts, FactSaved, NoOlder
 from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, PersonChange, line, people_changes
 from klaw.memory.topics.texts import middle_out, render
 from klaw.store.engine import meta
@@ -67,7 +67,7 @@ class FactChange:
     """Number of the kept fact, from 1; 0 with ``add``."""
     text: Text = ""
     """Empty with ``delete``."""
-    category: Annotated[str, Form(_category, str), Told(tuple(CATEGORIES))] = "other"
+    category: Annotated[str, Form(_category, str), SchemaType(tuple(CATEGORIES))] = "other"
     importance: Whole = -1
     message: Whole
     """Number of the user's message that says it."""
@@ -85,8 +85,8 @@ def _people(value: object) -> Usable[PersonChange]:
 class FactsAnswer:
     """What the model answers."""
 
-    facts: Annotated[Usable[FactChange], Form(partial(usable, cls=FactChange), list), Told(list[FactChange])]
-    people: Annotated[Usable[PersonChange], Form(_people, list), Told(list[PersonChange])] = NONE
+    facts: Annotated[Usable[FactChange], Form(partial(usable, cls=FactChange), list), SchemaType(list[FactChange])]
+    people: Annotated[Usable[PersonChange], Form(_people, list), SchemaType(list[PersonChange])] = NONE
 
 
 @attrs.frozen
@@ -270,7 +270,7 @@ class FactExtractor:
         )
         if isinstance(outcome, NoOlder):
             log.info("fact_gone_meanwhile")
-        return isinstance(outcome, Saved)
+        return isinstance(outcome, FactSaved)
 
     async def _remove(self, fact: Fact) -> bool:
         try:

@@ -8,7 +8,7 @@ from klaw.domain.text import minute, one_line
 from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicCandidate
 from klaw.errors import BadAnswer
 from klaw.llm.ask_json import Text, Whole
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.topics.texts import has_words, shorten
 
 PROMPT = "topics_merge"

@@ -16,7 +16,7 @@ from klaw.errors import BadAnswer, ConfigError
 from klaw.llm.ask_json import Text, Whole, ask_json
 from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, JsonSchema, ToolCall, ToolDescription
-from klaw.memory.asking import Asker, question
+from klaw.memory.background_llm import Asker, question
 from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.texts import fitting, render, shorten
 from klaw.store.engine.database import Readers

@@ -14,12 +14,13 @@ from klaw.actor.clock import Clock
 from klaw.actor.metrics import CHARS, COUNTS, SECONDS, Metrics
 from klaw.actor.threads import Threads
 from klaw.domain.topic import TopicCandidate, TopicId
-from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
-from klaw.memory.recall.query import Query, read_query, read_search_words
-from klaw.memory.recall.rank import RRF_K, gather, reciprocal_rank_fusion
+from klaw.memory.embed.embedder import QUERY_S, Embedder
+from klaw.memory.recall.message_features import gather
+from klaw.memory.recall.pipeline import Account
+from klaw.memory.recall.query import read_query, read_search_words
+from klaw.memory.recall.ranker import RRF_K, ranks_of, reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
-from klaw.store.search.candidates import Lists
-from klaw.store.search.history_search import HistoryFilters, HistoryFound, history_end, search_history
+from klaw.store.search.history_search import HistoryFilters, history_end, search_history
 from klaw.store.search.topic_search import TopicFilters, TopicsFound, search_topics
 
 MIN_COSINE = 0.60
@@ -99,21 +100,18 @@ class TopicSearch:
 
         Cancellation: the search is interrupted, and nothing is changed.
         """
-        begin = trio.current_time()
-        degraded: list[str] = []
+        account, begin = Account(QUERY_S), trio.current_time()
         words = tuple(await self._threads.run(read_search_words, text))
         if not words:
             return TopicPage(hits=(), degraded=(), timings_ms={})
         if vector is None:
-            vector = await query_vector(self.embedder, text, begin + QUERY_S, degraded, off="embedding_off")
-        embedded = trio.current_time()
-        best = await self._messages(text, words, filters)
-        hits = await self.find(vector, words, best, filters, limit=limit)
-        ended = trio.current_time()
-        self.metrics.search_s.observe(ended - begin)
+            await account.embed(self.embedder, text, off="embedding_off")
+        with account.step("search"):
+            best = await self._messages(text, words, filters)
+            hits = await self.find(vector or account.vector, words, best, filters, limit=limit)
+        self.metrics.search_s.observe(trio.current_time() - begin)
         self.metrics.results.observe(len(hits))
-        timings = {"embed": (embedded - begin) * 1000, "search": (ended - embedded) * 1000}
-        return TopicPage(hits=tuple(hits), degraded=tuple(degraded), timings_ms=timings)
+        return TopicPage(hits=tuple(hits), degraded=tuple(account.degraded), timings_ms=account.timings_ms)
 
     async def find(
         self,
@@ -147,15 +145,9 @@ class TopicSearch:
         times as long as all the rest."""
         end = await self.readers.run(history_end, filters.user)
         query = await self._threads.run(read_query, text, int(self.clock.now()), end.latest)
-        history = await self.readers.run(
-            search_history, None, words, HistoryFilters(user=filters.user, chat=filters.chat), DEPTH
-        )
-        return _best(history, query)
-
-
-def _best(history: HistoryFound, query: Query) -> list[int]:
-    lists = Lists(neighbours=history.neighbours, hits=history.hits, places=history.places)
-    return [each.place.rowid for each in gather(lists, query).rank(limit=MESSAGES).best]
+        wanted = HistoryFilters(user=filters.user, chat=filters.chat)
+        lists = await self.readers.run(search_history, None, words, wanted, DEPTH)
+        return [each.rowid for each in gather(lists, query).rank(limit=MESSAGES)]
 
 
 def rank_topics(messages: Sequence[int], found: TopicsFound) -> list[TopicCandidate]:
@@ -166,7 +158,7 @@ def rank_topics(messages: Sequence[int], found: TopicsFound) -> list[TopicCandid
         found: the topics by vector, by the words of their summaries, and those of the messages.
     """
     near = {each.topic: (place, each.cosine) for place, each in enumerate(found.near, 1)}
-    words_ranks = {topic: place for place, topic in enumerate(found.by_words, 1)}
+    words_ranks = ranks_of(found.by_words)
     scores = reciprocal_rank_fusion([(VECTOR_WEIGHT, list(near)), (WORDS_WEIGHT, found.by_words)])
     ranks: dict[TopicId, list[int]] = {}
     for place, rowid in enumerate(messages, 1):

@@ -19,7 +19,7 @@ from klaw.domain.text import tagged
 from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import BadAnswer
 from klaw.llm.ask_json import Text, Whole
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.topics.texts import general_summary, has_words, part_summary, render, shorten
 from klaw.store.kinds.topics import Unarchived
 

@@ -163,6 +163,14 @@ class Stopping(TypedDict):
     running: bool
 
 
+class PieceOfFile(TypedDict):
+    """``type`` is the media type by the content, ``bytes`` the size of the whole file."""
+
+    type: str
+    bytes: int
+    data: str
+
+
 class KeptFile(TypedDict):
     sha256: str
     name: str

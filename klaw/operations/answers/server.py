@@ -3,6 +3,7 @@
 from typing import Any, NotRequired, TypedDict
 
 from klaw.llm.trial import ModelCheck
+from klaw.store.backup_mark import Mark  # noqa: F401  named here
 from klaw.store.rebuild.actor import ReindexStatus  # noqa: F401  likewise
 
 

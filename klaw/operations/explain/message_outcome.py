@@ -14,8 +14,9 @@ from klaw.context.assemble import Guard
 from klaw.domain.message import Message, is_searchable
 from klaw.domain.turn import TurnRecord
 from klaw.memory.embed.embedder import Embedder
+from klaw.memory.recall.pipeline import CONSIDERED
 from klaw.memory.recall.reasons import place_of, ranking, reason, remedy
-from klaw.memory.recall.recall import CONSIDERED, Recall
+from klaw.memory.recall.recall import Recall
 from klaw.store.engine.database import Readers
 from klaw.store.kinds.turns import TurnOfMessage
 from klaw.store.search.stored_recalls import StoredRecall
@@ -131,7 +132,7 @@ async def with_search(
     missing = await embedder.prepare()
     patient = attrs.evolve(config, time_budget_ms=SEARCH_BUDGET_MS)
     recall = Recall(readers, embedder, patient, FixedClock(from_iso(stored.turn.started_at)))
-    place = await recall.place(stored.question, scope, message.rowid)
+    place = await recall.rank_of(stored.question, scope, message.rowid)
     ranked = place.ranked
     searched = {
         "place": place.place,

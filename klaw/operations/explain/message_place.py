@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.agent.workspace import Fixed
+from klaw.agent.workspace import PromptTexts
 from klaw.chats.build_context import plan_of
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Plan
@@ -23,7 +23,7 @@ from klaw.operations.explain.message_outcome import candidate_at, what_became
 from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.kinds.turns import TurnOfMessage
-from klaw.store.search.candidates import Scope
+from klaw.store.search.chat_search import ChatScope
 from klaw.store.search.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ class Found:
         return self.message.segment == self.about.session.segment
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> ChatScope:
         """Where Auto-RAG would look now."""
         window = self.planned.window or self.planned.snapshot.pending if self.planned else ()
         end = window[0].seq if window else self.about.session.last_seq + 1
-        return Scope(chat=self.message.chat, first_seq=self.about.session.segment_start, end_seq=end)
+        return ChatScope(chat=self.message.chat, first_seq=self.about.session.segment_start, end_seq=end)
 
 
 def words_of(message: Message) -> list[str]:
@@ -64,7 +64,7 @@ def words_of(message: Message) -> list[str]:
     return content_words(message.content, LOOKED_WORDS) if searchable else []
 
 
-def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: Fixed) -> Found:
+def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: PromptTexts) -> Found:
     """Put together what was looked up of a message; ``fixed``: its user's prompt files, which take their share of the
     context."""
     rare = sorted((pair for pair in about.frequencies.items() if pair[1]), key=lambda pair: pair[1])
@@ -72,7 +72,7 @@ def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: F
     return Found(message=message, about=about, planned=planned, rare_words=rare[:RARE_WORDS])
 
 
-def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed: Fixed) -> Plan | None:
+def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed: PromptTexts) -> Plan | None:
     """The next turn's plan, by the function that the turn uses."""
     if rows is None:
         return None

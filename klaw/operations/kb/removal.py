@@ -15,10 +15,9 @@ from klaw.operations.kb.sources import OfSource
 
 if TYPE_CHECKING:
     from klaw.knowledge.parts import Knowledge
-    from klaw.memory.forget.forget import Forgetter
-    from klaw.memory.forget.values import Cleaned
+    from klaw.memory.forget.forget import CleanedLogs, Forgetter
     from klaw.operations.answers.knowledge import RemovedOfBase
-    from klaw.store.forget.knowledge import Going
+    from klaw.store.kinds.knowledge.removal import Going
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +67,7 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 @NOUN.operation("kb_delete", KbDelete, cli="delete", show=_lines, changes=True, deadline_s=_LONG_S, confirm=_CONFIRM)
 async def delete(asked: KbDelete, caller: Caller, parts: Parts) -> "RemovedOfBase":
     """Delete a base with all that was made of its sources, and show what still holds it. Folders and pages stay."""
-    from klaw.store.forget.knowledge import look
+    from klaw.store.kinds.knowledge.removal import look
 
     readers = parts.knowledge.core.readers
     base = (await meant(readers, caller.user, asked.base)).base.id
@@ -82,7 +81,7 @@ async def delete(asked: KbDelete, caller: Caller, parts: Parts) -> "RemovedOfBas
 )  # fmt: skip
 async def remove(asked: KbRemove, caller: Caller, parts: Parts) -> "RemovedOfBase":
     """Remove a source from its base with all that was made of it, and show what still holds it."""
-    from klaw.store.forget.knowledge import look
+    from klaw.store.kinds.knowledge.removal import look
 
     readers = parts.knowledge.core.readers
     going = await readers.run(partial(look, source=SourceId(asked.source)), caller.user)
@@ -114,7 +113,7 @@ async def _remove(
     return cast("RemovedOfBase", {**answer, "looked_for": len(going.pieces), **_proof(done), "lines": lines})
 
 
-def _proof(done: "Cleaned") -> Any:
+def _proof(done: "CleanedLogs") -> Any:
     return {
         "lines": done.lines,
         "vacuumed": done.vacuumed,

@@ -14,7 +14,7 @@ import structlog
 import trio
 
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.domain.message import Message
 from klaw.errors import KlawError, StorageFull
 from klaw.store.engine.database import Database
@@ -127,7 +127,7 @@ class Writer:
 
 async def run(
     vitals: Vitals,
-    task_status: Started,
+    task_status: TaskStarted,
     *,
     writer: Writer,
     database: Database,

@@ -1,183 +1,54 @@
-"""Forgetting in the files: where a text stands, and the logs without it.
+"""Forgetting in the logs: what their lines become, and the logs without what was forgotten.
 
 The logs are cleaned in two rounds, so that a kill at any point leaves what the next start needs: first what quotes the
-forgotten texts, copies of summaries too, then the texts' own lines. All functions block; those that write run in the
-writer's thread.
+forgotten texts, copies of summaries too, then the texts' own lines. All functions block; those that take ``Stopped``
+or a journal run in the writer's thread.
 """
 
-import os
-from collections.abc import Collection, Iterable, Sequence
-from functools import partial
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
-import attrs
 import structlog
 
-from klaw.config import safe_open
-from klaw.config.paths import USERS_FOLDER, encode_name
-from klaw.domain.forget import Quotes
-from klaw.domain.names import LOCAL_USER, UserId
-from klaw.store import attachments, changes, originals
-from klaw.store.engine import connect, meta, set_aside
-from klaw.store.engine.commit_log import COMMIT_LOG
+from klaw.actor.failure import error_class, where
+from klaw.config.paths import encode_name
+from klaw.domain.forget import MARK, PieceFinder
+from klaw.domain.names import LOCAL_USER, UserId, name_of
+from klaw.errors import StorageError
+from klaw.store import changes, rows
+from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.log_files import record_of
-from klaw.store.engine.log_rewrite import DRAFT
-from klaw.store.forget import applying
-from klaw.store.forget.cleaner import Cleaner, needles
-from klaw.store.forget.entry import ForgetEntry
-from klaw.store.kinds import messages, runs, turns
-from klaw.store.kinds.core_memory import FILE as CORE_FILE
-from klaw.store.kinds.summaries import COPIES, copy_path
+from klaw.store.engine.log_files import FAULTS, parse
+from klaw.store.engine.log_rewrite import DRAFT, STEP_BYTES, LogRewrite
+from klaw.store.engine.transaction import Stopped
+from klaw.store.forget import execute
+from klaw.store.forget.journal_entry import ForgetEntry, LogTexts
+from klaw.store.forget.quotes import is_said_again
+from klaw.store.kinds import forgotten, messages, runs, summaries, turns
+from klaw.store.kinds.chats import CHAT
+from klaw.store.kinds.core_memory import CORE
+from klaw.store.kinds.knowledge.bases import BASE
+from klaw.store.kinds.knowledge.sources import SOURCE
+from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.kinds.people import MENTION, PERSON
+from klaw.store.kinds.summaries import COPIES, SUMMARY, copy_path
+from klaw.store.kinds.tasks import TASK
+from klaw.store.kinds.topic_changes import TOPIC
 
 T = TypeVar("T")
 
 LOGS = (messages.CONVERSATIONS, turns.TURNS, runs.RUNS, changes.MEMORY)
 """In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
-
-_ASIDE = (".bak", ".old", ".bad", ".damaged", "~", ".gz", ".zip", ".tar", ".sqlite", ".db")
-MOST_SEARCHED = 16
-"""Pieces, the longest, whose bytes are looked for in files of any kind."""
-CHUNK_BYTES = 1 << 20
 MOST_BUSY_MS = 500
 """Readers of this process are through sooner; everybody waits meanwhile."""
-MOST_BYTES = 1 << 30
-"""A larger file that is none of Klaw's own is named instead of searched: a program can make one of any size."""
+
+_MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
 
 log = structlog.get_logger("klaw.forget")
-
-
-# -- searching ---------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class Held:
-    """A file that holds a text."""
-
-    path: str
-    """Relative to the folder that was searched."""
-    count: int
-    """Lines of a log, occurrences in any other file."""
-    kind: str = "file"
-    """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory``, ``attachment``, ``source``, ``file``
-    or ``not searched``."""
-
-    @property
-    def remedy(self) -> str:
-        """What to do about it."""
-        if self.path == "klaw.db.old":
-            return "klaw reindex --drop-old removes it"
-        return _REMEDIES[self.kind]
-
-
-_REMEDIES = {
-    "log": "a line of what is kept, or of what was said again",
-    "database": "a row of what is kept, of what was said again, or of another user",
-    "backup": "delete it when it is not needed; forget again after restoring it",
-    "copy": "the summary is made of other messages that say it",
-    "core memory": "edit it",
-    "attachment": "forget the message that has it",
-    "source": "another source of a knowledge base holds it: klaw kb remove",
-    "file": "edit it, or delete it",
-    "not searched": "it has more than 1 GB: look into it",
-}
-
-
-def aside(root: Path) -> list[Held]:
-    """Files beside the data that hold what was, also in forms that no search for bytes finds: databases of before,
-    backups, what was damaged."""
-    found = []
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(root).as_posix()
-        if path.is_file() and not path.is_symlink() and _kind(name) == "backup":
-            found.append(Held(path=name, count=0, kind="backup"))
-    return found
-
-
-def search(
-    root: Path, user: UserId, pieces: Sequence[str], *, skip: Collection[Path] = (), shared: bool = False
-) -> list[Held]:
-    """Every file below a folder that holds one of the pieces; of logs only the user's lines count. Other users' own
-    files are left out; the database's bytes are everybody's.
-
-    Args:
-        user: whose texts they are.
-        pieces: the texts.
-        skip: folders that are left out.
-        shared: a folder whose files are the user ``local``'s, but for those in ``users``.
-    """
-    wanted = needles(pieces[:MOST_SEARCHED])
-    found = []
-    for path in sorted(root.rglob("*")) if wanted else []:
-        name = path.relative_to(root).as_posix()
-        if not path.is_file() or path.is_symlink() or any(path.is_relative_to(each) for each in skip):
-            continue
-        if path.parent == root and name.startswith("klaw.db") and name.endswith("-shm"):
-            continue  # numbers of pages, under locks that whoever closes the file takes from SQLite
-        kind = "file" if shared else _kind(name)
-        if not _may_be_of(name, user, shared=shared):
-            continue
-        try:
-            large = kind == "file" and path.lstat().st_size > MOST_BYTES
-            count = 0 if large else _count(root, name, user, wanted)
-        except OSError:  # it is gone, or a link, or may not be read
-            continue
-        if large or count:
-            found.append(Held(path=name, count=count, kind="not searched" if large else kind))
-    return found
-
-
-def _may_be_of(name: str, user: UserId, *, shared: bool) -> bool:
-    top, _, rest = name.partition("/")
-    if top == USERS_FOLDER:
-        return rest.startswith(f"{encode_name(user)}/")
-    if top == COPIES:
-        return rest.startswith(encode_name(f"{user}:"))
-    if top == attachments.FOLDER and not shared:
-        return user == LOCAL_USER
-    return user == LOCAL_USER or not (shared or name == CORE_FILE)
-
-
-def _kind(name: str) -> str:
-    top = name.split("/", 1)[0]
-    if is_log(name) or name == COMMIT_LOG:
-        return "log"
-    if name in ("klaw.db", "klaw.db-wal", "klaw.db-shm"):
-        return "database"
-    if name.endswith(CORE_FILE):
-        return "core memory"
-    if top == COPIES:
-        return "copy"
-    if top == set_aside.FOLDER:
-        return "backup"
-    if Path(name).parent.name == attachments.FOLDER:
-        return "attachment"
-    if top == originals.FOLDER:
-        return "source"
-    return "backup" if name.startswith("klaw.db") or name.endswith(_ASIDE) else "file"
-
-
-def _count(root: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
-    if name.startswith("klaw.db") and not name.endswith("-wal"):
-        return _most(connect.chunks(root / name, CHUNK_BYTES), wanted)
-    # Read, not mapped: whoever makes a mapped file shorter ends the process.
-    with safe_open.opened(root, name) as found, os.fdopen(found.fd, "rb", closefd=False) as file:
-        if is_log(name):
-            return sum(any(each in line for each in wanted) and _is_of(line, user) for line in file)
-        return _most(iter(partial(file.read, CHUNK_BYTES), b""), wanted)
-
-
-def _most(chunks: Iterable[bytes], wanted: Sequence[bytes]) -> int:
-    """How often that stands in a file which stands in it most often."""
-    counts, ends = [0] * len(wanted), [b""] * len(wanted)
-    for chunk in chunks:
-        for at, each in enumerate(wanted):
-            data = ends[at] + chunk
-            counts[at] += data.count(each)
-            ends[at] = data[1 - len(each) :] if len(each) > 1 else b""
-    return max(counts, default=0)
 
 
 def is_log(name: str) -> bool:
@@ -185,9 +56,174 @@ def is_log(name: str) -> bool:
     return name.endswith(".jsonl") and name.split("/", 1)[0] in LOGS
 
 
-def _is_of(line: bytes, user: str) -> bool:
-    record = record_of(line)
-    return record is None or record.get("user_id") == user
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def needles(pieces: Sequence[str]) -> list[bytes]:
+    """The bytes to look for: as text and as JSON has it. A long piece also by its beginning and its middle, because a
+    database spreads it over pages."""
+    parts = [part for piece in pieces for part in (piece, *_parts(piece))]
+    found = {part.encode() for part in parts} | {rows.dumps(part)[1:-1].encode() for part in parts}
+    return sorted(found)
+
+
+def _parts(piece: str) -> tuple[str, ...]:
+    middle = len(piece) // 2
+    return (piece[:40], piece[middle : middle + 40]) if len(piece) > 120 else ()
+
+
+class Cleaner:
+    """What the lines of logs become.
+
+    Args:
+        entry: the forgetting.
+        pieces: texts that are taken out wherever the user's records quote them.
+        own: whether the texts' own lines go too.
+        lines: what lines are to say.
+    """
+
+    def __init__(self, entry: ForgetEntry, pieces: Sequence[str], *, own: bool, lines: LogTexts) -> None:
+        self.entry, self.pieces, self.own, self.lines = entry, pieces, own, lines
+        self._finder = PieceFinder.of(pieces)
+        self._messages = frozenset(entry.messages)
+        self._first = min(entry.asked, default=0)
+        self._gone = {**entry.gone, BASE.what: entry.knowledge, SOURCE.what: entry.knowledge}
+        self._deleted = [name_of(chat) for chat, _ in entry.deleted]
+        self._no_history = {kind.what: kind for kind in execute.without_history()}
+        self._keep = {kind.what for kind in KINDS if kind.on_purpose}
+
+    def line_of(self, path: str) -> Callable[[bytes], bytes]:
+        """For ``Journal.rewrite``. What the lines of other users say makes no difference, not even to the time."""
+        mine = f'"user_id":{rows.dumps(self.entry.user)}'.encode()
+        kind = path.split("/", 1)[0]
+        is_own, is_later = self._own_lines(kind), self._later_lines(kind)
+
+        def cleaned(line: bytes) -> bytes:
+            if mine not in line or is_later(line):
+                return line
+            if not is_own(line) and not self._finder.may_stand_in(line.decode(errors="replace")):
+                return line
+            try:
+                record = parse(line)
+                if record.get("user_id") != self.entry.user:
+                    return line
+                new = self._clean(kind, record)
+                return line if new == record else rows.dumps(new).encode()
+            except FAULTS:
+                # A torn or odd line: no reader takes it, and it must not hold the text.
+                return b"" if any(each in line for each in needles(self.pieces)) else line
+
+        return cleaned
+
+    def changes(self, path: Path, name: str) -> bool:
+        """Whether a log has a line to clean."""
+        cleaned = self.line_of(name)
+        with path.open("rb") as file:
+            return any(cleaned(line) != line for line in (raw.rstrip(b"\n") for raw in file))
+
+    def _own_lines(self, kind: str) -> Callable[[bytes], bool]:
+        """Tells by its bytes whether a line may be one of the own: so that not every line of a log has to be parsed."""
+        marks = self._marks(kind) if self.own else []
+
+        def is_own(line: bytes) -> bool:
+            message = _MESSAGE.match(line) if kind == messages.CONVERSATIONS and self.own else None
+            return int(message[1]) in self._messages if message else any(each in line for each in marks)
+
+        return is_own
+
+    def _later_lines(self, kind: str) -> Callable[[bytes], bool]:
+        """Tells by its bytes whether a line is one of the messages that go, when it is not the round for those."""
+        if self.own or kind != messages.CONVERSATIONS:
+            return lambda _line: False
+        return lambda line: (message := _MESSAGE.match(line)) is not None and int(message[1]) in self._messages
+
+    def _marks(self, kind: str) -> list[bytes]:
+        if kind == messages.CONVERSATIONS:
+            return [f'"run":{rows.dumps(run)}'.encode() for run in self.entry.ran]
+        if kind == turns.TURNS:
+            return [f'"turn_id":{rows.dumps(turn)},'.encode() for turn in self.lines.receipts]
+        if kind == runs.RUNS:
+            return [f'"id":{rows.dumps(run)},'.encode() for run in self.lines.runs]
+        if kind == changes.MEMORY:
+            return [f'"what":"{each.what}"'.encode() for each in KINDS if each.ops and each.quotes]
+        return []
+
+    def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
+        if kind == messages.CONVERSATIONS:
+            rowid = record.get("rowid")
+            if rowid is not None and rowid in self._messages:
+                return self._emptied(record) if self.own else record
+            run = (record.get("metadata") or {}).get("run")
+            if rowid is None and run in self.entry.ran:
+                return self._emptied(record, run=run) if self.own else record
+            if rowid is not None and (rowid < self._first or self._is_said_again(record)):
+                return record
+            return self._redacted(record, "content", "metadata")
+        if kind == turns.TURNS:
+            if self.own and record.get("turn_id") in self.lines.receipts:
+                return {**record, "receipt": self.lines.receipts[record["turn_id"]]}
+            return self._redacted(record, "receipt")
+        if kind == runs.RUNS:
+            if self.own and record.get("id") in self.lines.runs:
+                return runs.without_names(record, self.lines.runs[record["id"]])
+            return self._redacted(record, "message", "result", "note", "error", "details")
+        return self._of_memory(record)
+
+    def _redacted(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
+        return {**record, **{name: self._finder.taken_out(record[name]) for name in names if name in record}}
+
+    def _is_said_again(self, record: dict[str, Any]) -> bool:
+        role, content = record.get("role"), record.get("content")
+        return isinstance(role, str) and isinstance(content, str) and is_said_again(role, content, self._finder)
+
+    def _emptied(self, record: dict[str, Any], **metadata: str) -> dict[str, Any]:
+        gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
+        return {**record, **gone, "metadata": {**forgotten.tombstone(self.entry.time), **metadata}}
+
+    def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
+        what, key, value = str(record.get("what")), record.get("key"), record.get("value")
+        if not isinstance(value, dict) or what in (execute.FORGET.what, MENTION.what):
+            return record
+        if what in self._keep:
+            return self._of_kept(record, what, value) if self.own else record
+        if self.own and record.get("entry", 0) < self.entry.entry:
+            if what == CHAT.what and key in self._deleted:
+                return {**record, "value": {name: each for name, each in value.items() if name != "title"}}
+            if what == SUMMARY.what and key in {summaries.summary_key(each) for each in self.entry.summaries}:
+                notes = [{**note, "text": MARK} for note in value.get("notes", [])]
+                return {**record, "value": {**value, "text": MARK, "notes": notes}}
+            if what == TOPIC.what and "topics" in value:
+                topics = (
+                    {**state, "summary": MARK} if state.get("id") in self.entry.topics else state
+                    for state in value["topics"]
+                )
+                value = {**value, "topics": list(topics)}
+            value = self._as_now(what, key, value)
+        return {**record, "value": self._finder.taken_out(value)}
+
+    def _of_kept(self, record: dict[str, Any], what: str, value: dict[str, Any]) -> dict[str, Any]:
+        """A line of what people keep on purpose: it goes as a whole, or stays."""
+        if what == PERSON.what and record.get("entry") in self.lines.people:
+            return {**record, "value": self.lines.people[record["entry"]]}
+        if record.get("entry", 0) >= self.entry.entry:
+            return record
+        if record.get("key") in self._gone.get(what, ()):
+            return {**{name: each for name, each in record.items() if name != "value"}, "op": "remove"}
+        value = self._as_now(what, record.get("key"), value)
+        if what == CORE.what and self.entry.core:  # later lines say what these are now
+            value = {**value, "document": {}, "replaces": ""}
+        if what == TASK.what and record.get("key") in self.entry.tasks:
+            value = {**value, "message": MARK}
+        return {**record, "value": value}
+
+    def _as_now(self, what: str, key: object, value: dict[str, Any]) -> dict[str, Any]:
+        """A value of a kind without history, with only those texts that still hold."""
+        kind = self._no_history.get(what)
+        if kind is None or self.lines.now is None:
+            return value
+        now = self.lines.now.get((what, str(key or "")), {})
+        gone = [name for name in kind.quotes if value.get(name) and value[name] != now.get(name)]
+        return {**value, **{name: MARK if isinstance(value[name], str) else type(value[name])() for name in gone}}
 
 
 # -- cleaning ----------------------------------------------------------------------------------------------------------
@@ -230,12 +266,12 @@ def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None
     """Remove the Markdown copies of summaries that are gone or quote a piece; what is still there is copied again."""
     for chat, number in entry.summaries:
         (root / copy_path(chat, number)).unlink(missing_ok=True)
-    quotes = Quotes.of(pieces)
-    folders = (root / COPIES).iterdir() if quotes and (root / COPIES).is_dir() else ()
+    finder = PieceFinder.of(pieces)
+    folders = (root / COPIES).iterdir() if finder and (root / COPIES).is_dir() else ()
     for folder in folders:
         if folder.name.startswith(encode_name(f"{entry.user}:")) and folder.is_dir() and not folder.is_symlink():
             for path in folder.iterdir():
-                if path.is_file() and quotes.found_in(path.read_text("utf-8", "replace")):
+                if path.is_file() and finder.found_in(path.read_text("utf-8", "replace")):
                     path.unlink(missing_ok=True)
 
 
@@ -243,7 +279,7 @@ def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
     """Bring all that was written into the database file and empty the write-ahead log; ``vacuum``: rebuild the file,
     so that no page holds what was once there. Returns whether the log was emptied: not while another process, such as a
     backup, reads an older state; then it is still owed."""
-    applying.merge_small_indexes(connection)
+    execute.merge_small_indexes(connection)
     if vacuum:
         connection.execute("VACUUM")
     connection.set_busy_timeout(MOST_BUSY_MS)
@@ -257,3 +293,72 @@ def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
     if vacuum:
         meta.remove(connection, meta.FORGET_COMPACT)
     return True
+
+
+# -- beside the running server -----------------------------------------------------------------------------------------
+
+
+def begin_cleaning(stopped: Stopped, cleaner: Cleaner, paths: Sequence[str]) -> list[LogRewrite]:
+    """Begin to rewrite logs without what was forgotten. Raises StorageError, as ``exchange_logs``."""
+    with left_to_the_next_start(stopped.journal):
+        return [stopped.journal.begin_rewrite(path, cleaner.line_of(path)) for path in paths]
+
+
+def take_in(rewrites: Sequence[LogRewrite]) -> None:
+    """Take in what is left of logs, and make it durable. In any thread.
+
+    Raises:
+        StorageError: see ``exchange_logs``.
+    """
+    with left_to_the_next_start():
+        for each in rewrites:
+            while each.left:
+                each.step()
+            each.sync()
+
+
+def exchange_logs(stopped: Stopped, rewrites: Sequence[LogRewrite]) -> list[LogRewrite]:
+    """Put the new logs in the place of the old ones. Returns those to which too much was appended meanwhile: see
+    ``Journal.exchange``.
+
+    Raises:
+        StorageError: a reindex is reading the logs, or they cannot be written; the next start does it.
+    """
+    with left_to_the_next_start(stopped.journal):
+        return stopped.journal.exchange_all(rewrites, most=STEP_BYTES)
+
+
+def sync_folders(rewrites: Sequence[LogRewrite]) -> None:
+    """Make it durable that logs were exchanged, before it is noted. In any thread.
+
+    Raises:
+        StorageError: see ``exchange_logs``.
+    """
+    with left_to_the_next_start():
+        for each in rewrites:
+            each.sync_folder()
+
+
+def compact_database(stopped: Stopped, *, vacuum: bool) -> bool:
+    """Empty the write-ahead log into the database; with ``vacuum`` rebuild the file, which takes a second for some
+    hundred megabytes. Returns whether that was done: see ``logs.compact``.
+
+    Raises:
+        StorageError: see ``exchange_logs``.
+    """
+    with left_to_the_next_start(stopped.journal):
+        return compact(stopped.connection, vacuum=vacuum)
+
+
+@contextmanager
+def left_to_the_next_start(journal: Journal | None = None) -> Iterator[None]:
+    """What cannot be cleaned now the next start cleans: it is noted in the database and in the memory journal."""
+    if journal is not None and journal.is_read:
+        raise StorageError("a reindex is reading the logs: what is left is cleaned at the next start")
+    try:
+        yield
+    except (apsw.Error, OSError) as error:
+        log.error("clean_failed", error=error_class(error), where=where(error))
+        raise StorageError(
+            f"the logs could not be cleaned ({error_class(error)}); the next start tries again"
+        ) from error

@@ -133,7 +133,7 @@ WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
 
 CHAT: Kind[ChatMark] = Kind(
     what="chat",
-    plural="chats",
+    plural="titles",
     cls=ChatMark,
     table="chats",
     id="chat_id",

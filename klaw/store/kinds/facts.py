@@ -131,14 +131,9 @@ def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
     index_row(connection, "facts", rowid)
 
 
-def forget(connection: apsw.Connection, user: UserId, fact: FactId, *, dates: bool) -> None:
-    """Remove a fact with its full text and vector; of its history at most the dates stay."""
-    FACT.forget_history(connection, user, fact, dates=dates)
-    rowid = rowid_of(connection, user, fact)
-    if rowid is not None:
-        unindex_row(connection, "facts", rowid)
-        connection.execute(_DROP_VECTOR, (rowid,))
-        connection.execute(_REMOVE, (rowid,))
+def ever(connection: apsw.Connection, user: UserId) -> bool:
+    """Whether a user has or had any facts."""
+    return bool(connection.execute("SELECT EXISTS (SELECT 1 FROM fact_changes WHERE user_id = ?)", (user,)).get)
 
 
 def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | None:
@@ -156,6 +151,7 @@ FACT: Kind[Fact] = Kind(
     table="facts",
     full_text=True,
     vectors="vec_facts",
+    vector_mark="vector_model",
     past="fact_changes",
     on_purpose=True,
     counted="facts",

@@ -3,7 +3,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from klaw.domain import tokens
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportId, Said, numbered
-from klaw.domain.message import Kind, NewMessage
+from klaw.domain.message import Kind, Message, NewMessage
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.person import Person, PersonId, adds_nothing
 from klaw.errors import IdConflict
@@ -42,6 +42,14 @@ class Put:
     """Are here in another chat."""
     logs: frozenset[str]
     """That were written to."""
+
+
+def texts_of(connection: apsw.Connection, user: UserId, channel: str) -> tuple[list[Message], Iterator[str]]:
+    """Of an import, by its channel: the messages with files, and the texts of all, too many to hold."""
+    rows = connection.execute(f"SELECT rowid {_LIVE} AND instr(metadata, '\"files\":')", (user, channel))
+    with_files = messages.by_rowids(connection, [rowid for (rowid,) in rows])
+    contents = connection.execute(f"SELECT content {_LIVE}", (user, channel))
+    return with_files, (str(text) for (text,) in contents)
 
 
 def put(

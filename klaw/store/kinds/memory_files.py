@@ -57,6 +57,7 @@ CHUNK: Kind[StoredChunk] = Kind(
     changed="rowid",
     full_text=True,
     vectors="vec_chunks",
+    vector_mark="vector_model",
     on_purpose=True,
 )
 _FILES = rows.Rows(MemoryFile, "memory_files")

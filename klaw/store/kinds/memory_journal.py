@@ -48,13 +48,17 @@ KINDS: list[Kind[Any]] = [
 """All of them; ``store.forget``, which stands above the nouns, adds the kind of its own lines."""
 
 
+def kind_of(what: str) -> Kind[Any] | None:
+    """The kind of a word."""
+    return next((kind for kind in KINDS if kind.what == what), None)
+
+
 def read(record: Mapping[str, Any]) -> Change[Any]:
     """The change of a line. Raises KeyError, TypeError or ValueError for a malformed one."""
-    what = record["what"]
-    for kind in KINDS:
-        if kind.what == what and kind.ops:
-            return kind.read(record)
-    raise KeyError("what")
+    kind = kind_of(record["what"])
+    if kind is None or not kind.ops:
+        raise KeyError("what")
+    return kind.read(record)
 
 
 def clear(connection: apsw.Connection) -> None:

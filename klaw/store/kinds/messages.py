@@ -306,6 +306,14 @@ def by_rowids(connection: apsw.Connection, rowids: Sequence[int]) -> list[Messag
     return [MESSAGES.read(row) for row in connection.execute(_BY_ROWIDS, (json.dumps(list(rowids)),))]
 
 
+_IDS = "SELECT id FROM messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))"
+
+
+def ids_of(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[str]:
+    """The ids of a user's messages."""
+    return [str(each) for (each,) in connection.execute(_IDS, (user, json.dumps(list(rowids))))]
+
+
 HERE = f"channel NOT GLOB '{ORIGIN}*'"
 """Condition of a message that was said here: nothing that was imported is ever answered."""
 PENDING = f"""

@@ -4,14 +4,13 @@
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import apsw
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.domain.person import Finder, Mention, Person, PersonId, check, normal_name, words_of
+from klaw.domain.person import Mention, Person, PersonId, check, normal_name, words_of
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidValue, NoSuchPerson, StorageError
 from klaw.store import rows
@@ -197,24 +196,45 @@ def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
         connection.execute(_NAME, (rowid, person.user, normal_name(name)))
 
 
-def forget(connection: apsw.Connection, user: UserId, person: PersonId, *, dates: bool) -> None:
-    """Remove a person with its names and mentions; of its history at most the dates stay."""
-    connection.execute(_REMOVE, (user, person))
-    PERSON.forget_history(connection, user, person, dates=dates)
-    connection.execute("DELETE FROM person_mentions WHERE user_id = ? AND person_id = ?", (user, person))
-
-
 _NO_MENTIONS_OF = """
-DELETE FROM person_mentions WHERE user_id = ?1 AND (
-    topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
+DELETE FROM person_mentions WHERE user_id = ?1 AND (person_id IN (SELECT value FROM json_each(?4))
+    OR topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
 """
 
 
 def forget_mentions(
-    connection: apsw.Connection, user: UserId, topics: Sequence[TopicId], messages: Sequence[str]
+    connection: apsw.Connection,
+    user: UserId,
+    people: Sequence[PersonId],
+    topics: Sequence[TopicId],
+    messages: Sequence[str],
 ) -> None:
-    """Remove the mentions in topics and by messages (ids) that are forgotten."""
-    connection.execute(_NO_MENTIONS_OF, (user, json.dumps(list(topics)), json.dumps(list(messages))))
+    """Remove the mentions of people, in topics, and by messages (ids) that are forgotten."""
+    connection.execute(_NO_MENTIONS_OF, (user, *(json.dumps(list(each)) for each in (topics, messages, people))))
+
+
+# One and the same are all who were merged into somebody, with that one; a removed person stands alone.
+_ONLY_SPOKEN_OF_IN = """
+WITH RECURSIVE heir (id, now) AS (
+    SELECT id, id FROM people WHERE user_id = ?1
+    UNION SELECT h.id, p.merged_into FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now
+        WHERE p.merged_into IS NOT NULL),
+same (id, now) AS (
+    SELECT h.id, h.now FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now WHERE p.merged_into IS NULL
+    UNION SELECT person_id, person_id FROM person_changes AS c WHERE user_id = ?1 AND value IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM people WHERE user_id = ?1 AND id = c.person_id)),
+gone (id) AS (SELECT id FROM messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)))
+SELECT id FROM same WHERE now IN (
+    SELECT s.now FROM same AS s LEFT JOIN people AS p ON p.user_id = ?1 AND p.id = s.id
+        LEFT JOIN person_mentions AS m ON m.user_id = ?1 AND m.person_id = s.id
+    GROUP BY s.now HAVING count(m.entry) > 0 AND count(m.entry) = count(iif(m.message_id IN gone, 1, NULL))
+        AND min(coalesce(p.source, 'archivist')) = 'archivist' AND max(coalesce(p.source, 'archivist')) = 'archivist')
+"""
+
+
+def only_spoken_of_in(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> set[str]:
+    """People that a model noted and that are spoken of in some messages only."""
+    return {str(row[0]) for row in connection.execute(_ONLY_SPOKEN_OF_IN, (user, json.dumps(list(rowids))))}
 
 
 # The columns of a person's row are those of its last change, which is compared as a whole: they are not told again.
@@ -230,6 +250,7 @@ PERSON: Kind[Person] = Kind(
     counted="people",
     ops={"put": Person, "remove": None},
     beside=("user_id", "id"),
+    made_of=only_spoken_of_in,
     check=check,
     apply=_apply,
     clear=("DELETE FROM person_names", "DELETE FROM people", "DELETE FROM person_changes"),
@@ -308,72 +329,3 @@ def part(tx: Transaction, user: UserId, going: Collection[PersonId], at: str) ->
     for each in merged.values():
         if each.id not in going and each.merged_into in going:
             tx.journal(PERSON.put(user, each.id, attrs.evolve(each, merged_into=None, updated_at=at), at))
-
-
-_STATES = "SELECT entry, person_id, value FROM person_changes WHERE user_id = ? AND value IS NOT NULL ORDER BY entry"
-
-
-def own_names(connection: apsw.Connection, user: UserId, persons: Iterable[PersonId]) -> dict[str, str]:
-    """The names that some people have or had, by their normal form; without those that they had for a time only, and
-    that are somebody else's: a merge that was taken back makes nobody another one.
-
-    Args:
-        persons: all who are one.
-    """
-    mine = set(persons)
-    ever: dict[str, str] = {}
-    last: set[str] = set()
-    for person in sorted(mine):
-        states = [change.value for change in history(connection, user, person) if change.value is not None]
-        for name in (name for state in states for name in state.names):
-            ever.setdefault(normal_name(name), name)
-        last |= {normal_name(name) for state in states[-1:] for name in state.names}
-    others = [each for each in by_names(connection, user, list(ever.values())) if each.id not in mine]
-    theirs = {normal_name(name) for each in others for name in each.names} - last
-    return {normal: name for normal, name in ever.items() if normal not in theirs}
-
-
-def past_of_others(connection: apsw.Connection, user: UserId, gone: Collection[PersonId]) -> tuple[int, ...]:
-    """Entries of the memory journal by which what was known of somebody else named these people, and does no more.
-    Namesakes are left alone."""
-    finders = [Finder((name,)) for name in own_names(connection, user, gone).values()] if gone else []
-    states: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-    for entry, person, value in connection.execute(_STATES, (user,)) if finders else ():
-        if person not in gone:
-            states.setdefault(person, []).append((entry, json.loads(value)))
-    return tuple(sorted(entry for past in states.values() for entry in _naming(past, finders)))
-
-
-def _naming(past: Sequence[tuple[int, Mapping[str, Any]]], finders: Sequence[Finder]) -> list[int]:
-    now = past[-1][1]
-    others = [each for each in finders if not any(map(each.finds, (now["name"], *now["aliases"])))]
-    left = _texts(now)
-    return [entry for entry, was in past if any(each.finds(text) for text in _texts(was) - left for each in others)]
-
-
-def _texts(value: Mapping[str, Any]) -> set[str]:
-    return {value["name"], *value["aliases"], value["relation"]}
-
-
-_LIKE_THE_LAST = """
-UPDATE person_changes AS c SET value = (
-    SELECT value FROM person_changes WHERE user_id = c.user_id AND person_id = c.person_id AND value IS NOT NULL
-    ORDER BY entry DESC LIMIT 1)
-WHERE user_id = ?1 AND value IS NOT NULL AND entry IN (SELECT value FROM json_each(?2))
-"""
-
-
-def forget_past(connection: apsw.Connection, user: UserId, entries: Sequence[int]) -> None:
-    """Let people have been at some time what they are, or were last."""
-    connection.execute(_LIKE_THE_LAST, (user, json.dumps(list(entries))))
-
-
-_VALUES = """
-SELECT entry, value FROM person_changes
-WHERE user_id = ?1 AND value IS NOT NULL AND entry IN (SELECT value FROM json_each(?2))
-"""
-
-
-def past_values(connection: apsw.Connection, user: UserId, entries: Sequence[int]) -> dict[int, Any]:
-    """What the journal's lines of these entries are to say."""
-    return {entry: json.loads(value) for entry, value in connection.execute(_VALUES, (user, json.dumps(list(entries))))}

@@ -1,5 +1,6 @@
 """Summaries of what left the window. Every question names the chat, which is one user's."""
 
+import json
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -225,6 +226,19 @@ def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
     tool_notes.remove(connection, chat, number)
 
 
+_COVERING = """
+SELECT DISTINCT s.chat_id, s.number FROM messages m
+JOIN summaries s ON s.chat_id = m.chat_id AND s.segment = m.segment AND m.seq BETWEEN s.first_seq AND s.last_seq
+WHERE +m.user_id = ?1 AND m.rowid IN (SELECT value FROM json_each(?2)) ORDER BY s.chat_id, s.number
+"""
+
+
+def covering(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> set[tuple[ChatId, int]]:
+    """Chat and number of the summaries that were made of some of a user's messages."""
+    found = connection.execute(_COVERING, (user, json.dumps(list(rowids))))
+    return {(ChatId(chat), int(number)) for chat, number in found}
+
+
 # Also a change of state is a row of a newer entry. A summary whose state changed beyond the end is in the new database
 # as it was, and is compared at the swap.
 _KEY = "chat_id || '#' || printf('%09d', number) AS key"
@@ -244,6 +258,7 @@ SUMMARY: Kind[SummaryPut] = Kind(
     ops={"put": SummaryPut, "remove": None},
     key=Form(read_key, summary_key),
     beside=("user_id", "chat_id", "number"),
+    made_of=covering,
     check=_check,
     apply=_apply,
     clear=("DELETE FROM summaries", *tool_notes.CLEAR),

@@ -1,5 +1,6 @@
 """SQL of tool notes: what single tool calls brought, with their full text. ``passages`` searches them."""
 
+import json
 from collections.abc import Sequence
 
 import apsw
@@ -63,6 +64,12 @@ def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) 
     return found
 
 
+def summaries_of(connection: apsw.Connection, user: UserId, rowids: Sequence[object]) -> set[tuple[ChatId, int]]:
+    """Chat and number of the summaries that a user's notes belong to."""
+    query = "SELECT chat_id, number FROM tool_notes WHERE user_id = ? AND rowid IN (SELECT value FROM json_each(?))"
+    return {(ChatId(chat), int(number)) for chat, number in connection.execute(query, (user, json.dumps(list(rowids))))}
+
+
 NOTE: Kind[ToolNote] = Kind(
     what="tool_note",
     plural="tool notes",
@@ -72,6 +79,7 @@ NOTE: Kind[ToolNote] = Kind(
     changed="rowid",
     full_text=True,
     vectors="vec_tool_notes",
+    vector_mark="vector_model",
 )
 CLEAR = (
     "DELETE FROM vec_tool_notes",

@@ -116,6 +116,21 @@ def past_topics(connection: apsw.Connection, user: UserId, rowids: Collection[in
     return {state.id for _, states in _touching(connection, user, 0, rowids) for state in states}
 
 
+_HAVING = """
+WITH RECURSIVE mine (id) AS (
+    SELECT DISTINCT topic_id FROM messages
+    WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) AND topic_id IS NOT NULL
+    UNION SELECT e.id FROM topic_ends e JOIN mine ON e.into_id = mine.id WHERE e.user_id = ?1)
+SELECT id FROM mine ORDER BY id
+"""
+
+
+def ever_with(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> set[TopicId]:
+    """Topics that have one of a user's messages, or once had."""
+    now = {TopicId(row[0]) for row in connection.execute(_HAVING, (user, json.dumps(list(rowids))))}
+    return now | past_topics(connection, user, rowids)
+
+
 def drawn(connection: apsw.Connection, user: UserId, rowids: Collection[int]) -> set[int]:
     """Those of a user's messages whose topics were dropped after facts were drawn from them: that is done once."""
     found: set[int] = set()
@@ -231,6 +246,7 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     table="topics",
     full_text=True,
     vectors="vec_topics",
+    made_of=ever_with,
     counted="topics",
     ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),

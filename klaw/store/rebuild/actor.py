@@ -19,7 +19,7 @@ import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.errors import ActorStopped, KlawError
 from klaw.store.engine import connect, vector_model
@@ -106,7 +106,7 @@ class Reindexer:
 
 async def run(
     vitals: Vitals,
-    task_status: Started,
+    task_status: TaskStarted,
     *,
     reindexer: Reindexer,
     places: Places,

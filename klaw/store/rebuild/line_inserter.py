@@ -20,7 +20,7 @@ from klaw.store.changes import MEMORY, Change
 from klaw.store.engine import meta
 from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.forget import applying  # noqa: F401 - it adds the kind of its lines to KINDS
+from klaw.store.forget import execute  # noqa: F401 - it adds the kind of its lines to KINDS
 from klaw.store.kinds import memory_journal, messages, runs, turns
 from klaw.store.kinds.inventory import last_numbers
 from klaw.store.kinds.runs import RunState

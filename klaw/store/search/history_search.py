@@ -15,10 +15,8 @@ from typing import Any
 
 import apsw
 import attrs
-import structlog
 
 from klaw.actor.clock import from_iso, iso
-from klaw.actor.failure import error_class
 from klaw.domain.days import local_day
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
@@ -26,10 +24,8 @@ from klaw.store.engine import vector_model
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages
 from klaw.store.search import fulltext, vector_codes, vector_search
-from klaw.store.search.candidates import DAMAGE, Place, place_statements, places_of
+from klaw.store.search.ranked_lists import Lists, Steps, place_statements, places_of
 from klaw.store.search.vector_search import Neighbour, nearest_of
-
-log = structlog.get_logger("klaw.recall")
 
 MAX_UNCODED = 2_000
 """Vectors without a code that one search measures, the newest ones."""
@@ -49,25 +45,6 @@ class HistoryFilters:
     role: Role | None = None
     last_rowid: int | None = None
     """Included: what was stored later is not found."""
-
-
-@attrs.frozen(kw_only=True)
-class HistoryFound:
-    """Both lists, the best first, and the places of the rows in them and beside them."""
-
-    neighbours: Sequence[Neighbour] = ()
-    hits: Sequence[fulltext.TextHit] = ()
-    places: Sequence[Place] = ()
-    vectors_failed: bool = False
-    """The vector index is damaged; the other list is complete."""
-    text_failed: bool = False
-    """The full-text index is damaged; the list by vector is complete."""
-    vectors_complete: bool = True
-    """Whether all vectors were searched: not while many still wait for their codes after an update."""
-    words_left_out: Sequence[str] = ()
-    """Words so frequent that they were not searched for beside rarer ones."""
-    newest_only: bool = False
-    """All words are so frequent that full text ranked only newer messages."""
 
 
 # Users are compared first: whatever else a filter allows, a row of another user is never returned.
@@ -104,50 +81,35 @@ def history_end(connection: apsw.Connection, user: UserId) -> HistoryEnd:
 
 def search_history(
     connection: apsw.Connection, vector: bytes | None, words: Sequence[str], filters: HistoryFilters, depth: int
-) -> HistoryFound:
+) -> Lists:
     """Search a user's history by vector (if there is one) and by words; each list has at most ``depth`` results."""
     with snapshot(connection):
         chat = messages.session(connection, filters.chat) if filters.chat is not None else None
         if filters.chat is not None and (chat is None or chat.user != filters.user):
-            return HistoryFound()
-        neighbours, complete, vectors_failed = _neighbours(
-            connection, vector, filters, chat.key if chat else None, depth
-        )
-        hits, plan, text_failed = _text(connection, words, filters, chat, depth)
-        return HistoryFound(
+            return Lists()
+        steps = Steps(connection)
+        near: tuple[list[Neighbour], bool] | None = None
+        if vector is not None and vector_model.current(connection) is not None:
+            near = steps.run(
+                "vectors", lambda: _nearest(connection, vector, filters, chat.key if chat else None, depth)
+            )
+        neighbours, complete = near or ([], True)
+        found = steps.run("words", lambda: _hits(connection, words, filters, chat, depth)) if words else None
+        hits, plan = found or ([], fulltext.Plan(words=words))
+        of_hits, of_near = [hit.rowid for hit in hits], [near.rowid for near in neighbours]
+        return steps.lists(
             neighbours=neighbours,
             hits=hits,
-            places=places_of(
-                _PLACES,
-                connection,
-                _bindings(filters),
-                [hit.rowid for hit in hits],
-                [near.rowid for near in neighbours],
-            ),
-            vectors_failed=vectors_failed,
-            text_failed=text_failed,
+            places=places_of(_PLACES, connection, _bindings(filters), of_hits, of_near),
             vectors_complete=complete,
-            words_left_out=plan.left_out if plan else (),
-            newest_only=plan is not None and plan.first_rowid > 0,
+            words_left_out=plan.left_out,
+            newest_only=plan.first_rowid > 0,
         )
 
 
 def read_messages(connection: apsw.Connection, rowids: Sequence[int], user: UserId) -> list[Message]:
     """A user's messages by their row ids, in the given order; what is gone, or another's, is left out."""
     return [message for message in messages.by_rowids(connection, rowids) if message.user == user]
-
-
-def _neighbours(
-    connection: apsw.Connection, vector: bytes | None, filters: HistoryFilters, chat_key: int | None, depth: int
-) -> tuple[Sequence[Neighbour], bool, bool]:
-    """The nearest vectors, whether all were searched, and whether the index failed."""
-    if vector is None or vector_model.current(connection) is None:
-        return (), True, False
-    try:
-        return *_nearest(connection, vector, filters, chat_key, depth), False
-    except DAMAGE as error:
-        log.warning("vector_search_failed", error=error_class(error))
-        return (), True, True
 
 
 # "distance" is taken: a hidden column of vec0.
@@ -197,23 +159,6 @@ ORDER BY r.rowid DESC LIMIT ?8
 def _uncoded(connection: apsw.Connection, coded: int, filters: HistoryFilters) -> list[int]:
     """Row ids of the newest vectors that have no code yet."""
     return [int(row[0]) for row in connection.execute(_UNCODED, (coded, *_bindings(filters), MAX_UNCODED))]
-
-
-def _text(
-    connection: apsw.Connection,
-    words: Sequence[str],
-    filters: HistoryFilters,
-    chat: messages.Session | None,
-    depth: int,
-) -> tuple[Sequence[fulltext.TextHit], fulltext.Plan | None, bool]:
-    """The best matches, which words they are of, and whether the index failed."""
-    if not words:
-        return (), None, False
-    try:
-        return *_hits(connection, words, filters, chat, depth), False
-    except DAMAGE as error:
-        log.warning("text_search_failed", error=error_class(error))
-        return (), None, True
 
 
 def _hits(

@@ -5,7 +5,7 @@ The scope (``PassageScope``) is a condition inside each statement, by the bases 
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import apsw
 import attrs
@@ -16,10 +16,8 @@ from klaw.domain.knowledge_search import FoundPassage
 from klaw.store import rows
 from klaw.store.engine.connect import snapshot
 from klaw.store.search import fulltext, knowledge_vectors
-from klaw.store.search.candidates import Steps
-from klaw.store.search.fulltext import TextHit
 from klaw.store.search.knowledge_vectors import KEYS, ROWS, PassageScope
-from klaw.store.search.vector_search import Neighbour
+from klaw.store.search.ranked_lists import Lists, Steps
 
 _END = 1 << 62
 _COUNT = f"""
@@ -28,23 +26,7 @@ JOIN kb_documents AS d ON d.base_id = b.id
 """  # noqa: S608 - a constant
 
 
-@attrs.frozen(kw_only=True)
-class PassageLists:
-    """The ranked lists of a question, each the best first."""
-
-    neighbours: Sequence[Neighbour] = ()
-    hits: Sequence[TextHit] = ()
-    weights: Mapping[str, float] = attrs.Factory(dict)
-    """Of each of the question's words, as written: the rarer in the scope, the more."""
-    cut: Sequence[str] = ()
-    """Steps that were left out because the time was up: ``words``, ``vectors``."""
-    vectors_failed: bool = False
-    text_failed: bool = False
-    """The full-text index is damaged."""
-    timings_ms: Mapping[str, float] = attrs.Factory(dict)
-
-
-def search_lists(
+def search_passages(
     connection: apsw.Connection,
     vector: bytes | None,
     words: Sequence[str],
@@ -52,7 +34,7 @@ def search_lists(
     depth: int,
     seconds: float,
     now: Callable[[], float] = time.monotonic,
-) -> PassageLists:
+) -> Lists:
     """Search a scope by vector, if there is one, and by words.
 
     Args:
@@ -71,14 +53,10 @@ def search_lists(
                 if vector is not None
                 else ()
             )
-        return PassageLists(
+        return steps.lists(
             neighbours=near or (),
             hits=scores.best(depth) if scores else (),
             weights=dict(zip(words, scores.weights, strict=False)) if scores else {},
-            cut=tuple(steps.cut),
-            vectors_failed="vectors" in steps.failed,
-            text_failed="words" in steps.failed,
-            timings_ms=steps.timings_ms,
         )
 
 

@@ -12,7 +12,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.text import cut
 from klaw.domain.turn import TurnRecord
 from klaw.store.kinds import chats, facts, messages, topics, turns
-from klaw.store.search.candidates import Scope
+from klaw.store.search.chat_search import ChatScope
 
 MAX_QUOTED = 500
 """Characters of a message that is quoted."""
@@ -51,7 +51,7 @@ class StoredRecall:
     turn: TurnRecord
     question: str
     """The messages that it was to answer, joined; its own user's text."""
-    scope: Scope | None
+    scope: ChatScope | None
     """Where its recall looked, or would have; None when the window held all of the segment, or no context was made."""
 
 
@@ -62,18 +62,20 @@ def stored_recall(connection: apsw.Connection, turn: TurnRecord) -> StoredRecall
     return StoredRecall(turn=turn, question="\n".join(texts), scope=_scope(connection, turn) if texts else None)
 
 
-def _scope(connection: apsw.Connection, turn: TurnRecord) -> Scope | None:
+def _scope(connection: apsw.Connection, turn: TurnRecord) -> ChatScope | None:
     window, recall = turn.receipt.get("window"), turn.receipt.get("recall")
     if window is None or recall is None:
         return None
     if "scope" in recall:
-        return Scope(chat=turn.chat, first_seq=recall["scope"]["first_seq"], end_seq=recall["scope"]["end_seq"])
+        return ChatScope(chat=turn.chat, first_seq=recall["scope"]["first_seq"], end_seq=recall["scope"]["end_seq"])
     if not window["older_in_segment"] and not window["left_out"]:
         return None
     # Of version 1, or recall was off: the window as it was in the end, which may begin a little earlier.
     first = messages.first_of_segment(connection, turn.chat, turn.segment)
     end = window["first_seq"] or turn.receipt["pending"][0]
-    return Scope(chat=turn.chat, first_seq=first.seq, end_seq=end) if first is not None and first.seq < end else None
+    return (
+        ChatScope(chat=turn.chat, first_seq=first.seq, end_seq=end) if first is not None and first.seq < end else None
+    )
 
 
 def newest_recalls(

@@ -20,7 +20,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import chat_id
 from klaw.domain.search import AnyResult, Kind, SearchResult
 from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValue, ToolRefused
-from klaw.memory.facts.facts import KnownFact, NoOlder, Saved
+from klaw.memory.facts.facts import FactSaved, KnownFact, NoOlder
 from klaw.memory.parts import Memory
 from klaw.memory.search.format_results import show
 from klaw.store.kinds import core_memory as stored_core_memory
@@ -106,7 +106,7 @@ def _save_tool(memory: Memory) -> ToolSpec:
         except InvalidValue as error:
             return ToolFailure(f"Not saved: {error}.")
         match outcome:
-            case Saved():
+            case FactSaved():
                 return f"saved as {outcome.fact.id}"
             case KnownFact():
                 known = outcome.fact

@@ -19,7 +19,7 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
 from klaw.actor.threads import Threads
 from klaw.config.tools import McpServerConfig
 from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
@@ -179,7 +179,7 @@ class McpServer:
                 if scope := self._running.get(call.number):
                     scope.cancel(reason="the caller is gone")
 
-    async def _run(self, vitals: Vitals, task_status: Started) -> None:
+    async def _run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         places = trio.Semaphore(MAX_AT_ONCE)
         stopping = trio.Event()
         try:

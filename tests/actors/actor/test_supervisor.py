@@ -8,7 +8,16 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import MAX_RESTARTS, RETRY_FAILED_S, ActorSpec, Restart, Started, State, Supervisor, Vitals
+from klaw.actor.supervisor import (
+    MAX_RESTARTS,
+    RETRY_FAILED_S,
+    ActorSpec,
+    ActorState,
+    Restart,
+    Supervisor,
+    TaskStarted,
+    Vitals,
+)
 from klaw.errors import ActorStopped, CannotListen, ConfigError, Problem
 from tests.support.clock import TrioClock
 
@@ -27,7 +36,7 @@ class Worker:
         self.starts = 0
         self.finished: list[str] = []
 
-    async def run(self, vitals: Vitals, task_status: Started) -> None:
+    async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         self.starts += 1
         task_status.started()
         async for work in self.mailbox:
@@ -60,7 +69,7 @@ async def test_crash_fails_the_waiter_and_restarts(
         await worker.ask("crash")
     assert await worker.ask("fine") == "fine"
     (report,) = supervisor.report()
-    assert (report.state, report.restarts, report.last_error) == (State.RUNNING, 1, "ValueError")
+    assert (report.state, report.restarts, report.last_error) == (ActorState.RUNNING, 1, "ValueError")
     assert worker.starts == 2
     assert "secret text" not in repr(log_events)
 
@@ -72,7 +81,7 @@ async def test_messages_sent_during_backoff_are_handled_after_it(
     await supervisor.start(worker.spec())
     with pytest.raises(ActorStopped):
         await worker.ask("crash")
-    assert supervisor.state("worker") is State.BACKOFF
+    assert supervisor.state("worker") is ActorState.BACKOFF
     assert await worker.ask("later") == "later"
 
 
@@ -85,12 +94,12 @@ async def test_too_many_crashes_mark_it_failed_and_it_is_tried_again(
         with pytest.raises(ActorStopped):
             await worker.ask("crash")
     await wait_all_tasks_blocked()
-    assert supervisor.state("worker") is State.FAILED
+    assert supervisor.state("worker") is ActorState.FAILED
     with pytest.raises(ActorStopped, match="failed too often"):
         await worker.ask("fine")
     await trio.sleep(RETRY_FAILED_S + 1)
     assert await worker.ask("fine") == "fine"
-    assert supervisor.state("worker") is State.RUNNING
+    assert supervisor.state("worker") is ActorState.RUNNING
 
 
 async def test_vital_crash_leaves_the_nursery() -> None:
@@ -129,7 +138,7 @@ async def test_stop_during_backoff_does_not_wait_for_it(supervisor: Supervisor, 
         with pytest.raises(ActorStopped):
             await worker.ask("crash")
     await wait_all_tasks_blocked()
-    assert supervisor.state("worker") is State.FAILED
+    assert supervisor.state("worker") is ActorState.FAILED
     begin = trio.current_time()
     assert await supervisor.stop("worker", "bye")
     assert trio.current_time() - begin < 1
@@ -145,11 +154,11 @@ async def test_a_name_is_alive_once(supervisor: Supervisor, autojump_clock: Mock
 async def test_transient_actor_that_fails_to_start_does_not_block_the_start(
     supervisor: Supervisor, autojump_clock: MockClock
 ) -> None:
-    async def broken(_vitals: Vitals, _task_status: Started) -> None:
+    async def broken(_vitals: Vitals, _task_status: TaskStarted) -> None:
         raise OSError
 
     await supervisor.start(ActorSpec(name="broken", run=broken))
-    assert supervisor.state("broken") is State.BACKOFF
+    assert supervisor.state("broken") is ActorState.BACKOFF
 
 
 async def test_cancellation_from_outside_is_no_crash(autojump_clock: MockClock) -> None:
@@ -169,7 +178,7 @@ async def test_a_wrong_setting_is_no_crash(
 ) -> None:
     """A taken port, for one: whoever started the actor says it, and the log tells of no crash before."""
 
-    async def refuse(_vitals: Vitals, _status: Started) -> None:
+    async def refuse(_vitals: Vitals, _status: TaskStarted) -> None:
         raise error
 
     with pytest.RaisesGroup(type(error)):

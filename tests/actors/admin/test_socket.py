@@ -17,7 +17,7 @@ import trio.testing
 
 import klaw.admin.socket as admin_socket
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import State, Supervisor, Vitals
+from klaw.actor.supervisor import ActorState, Supervisor, Vitals
 from klaw.admin.socket import SocketTaken
 from klaw.api.server import SEND_S, HttpServer
 from tests.support.waiting import HANG_S
@@ -249,7 +249,7 @@ async def test_a_peer_that_goes_in_the_middle_of_a_request_is_no_error(
         await peer.stream.send_all(b"GET /sta")
         await peer.stream.aclose()
         assert await (await Peer.connect(path)).ask()
-        assert supervisor.state(admin_socket.ACTOR_NAME) is State.RUNNING
+        assert supervisor.state(admin_socket.ACTOR_NAME) is ActorState.RUNNING
     assert not [event for event in log_events if event["log_level"] == "error"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from klaw.agent.conversation import LAST_ROUND, Call, Conversation, Ending, Outcome
+from klaw.agent.conversation import LAST_ROUND, Conversation, ConversationOutcome, Ending, ModelCall
 from klaw.config.memory import ContextConfig
 from klaw.config.schema import EngineConfig, ProcessingConfig
 from klaw.context.inputs import SAFETY, Budget
@@ -49,8 +49,8 @@ class Script:
         return MESSAGES
 
     @asynccontextmanager
-    async def call(self, _estimated: int, most: int) -> AsyncIterator[Call]:
-        yield Call(answer_tokens=most)
+    async def call(self, _estimated: int, most: int) -> AsyncIterator[ModelCall]:
+        yield ModelCall(answer_tokens=most)
 
     def heard(self, delta: Delta) -> None:
         raise AssertionError(delta)
@@ -83,7 +83,7 @@ def says(text: str, usage: Usage | None = None) -> Completion:
 
 async def run(
     script: Script, *, tools: bool = True, reply_tokens: int = 0, max_rounds: int = 10, **options: Any
-) -> Outcome:
+) -> ConversationOutcome:
     toolbox = Toolbox()
     toolbox.register(look)
     ids = (f"new{number}" for number in itertools.count(1))

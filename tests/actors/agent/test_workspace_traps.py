@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from tests.unit.config.test_guarded_files import TRAPS
 
 from klaw.agent import workspace as workspace_module
 from klaw.agent.workspace import Workspace
@@ -16,7 +17,6 @@ from klaw.domain.prompt_files import AGENT_FILES
 from klaw.runs import heartbeat
 from klaw.toolbox.builtin.skills import Catalogue
 from tests.support.chats_world import world
-from tests.unit.config.test_safe_open import TRAPS
 
 ANNA = UserId("anna")
 FILES = (*AGENT_FILES, "users/anna/USER.md", "users/anna/HEARTBEAT.md", "skills/light/SKILL.md")
@@ -68,7 +68,7 @@ def test_a_folder_that_is_a_link_is_not_entered(tmp_path: Path, link: str) -> No
     fixed = Workspace(folder, tmp_path / "data").read(ANNA)
 
     assert "secret" not in fixed.system_prompt
-    assert fixed.problems == ("USER.md was left out: it lies behind a link, or something that is not a folder",)
+    assert fixed.problems == ("USER.md was left out: it lies behind a link, or is not a folder",)
     assert heartbeat.read(folder, ANNA) is None
 
 

@@ -15,7 +15,7 @@ from klaw.actor.failure import let_go
 from klaw.api.server import HttpServer
 from klaw.gateway.connection_limits import Connection, TokenBucket
 from klaw.gateway.origin_check import Endpoints
-from klaw.gateway.services import HttpConnection
+from klaw.gateway.services import GatewayConnection
 from tests.support.waiting import HANG_S
 
 
@@ -23,10 +23,10 @@ async def hello(_request: Request) -> Response:
     return PlainTextResponse("hello")
 
 
-def connection() -> HttpConnection:
+def connection() -> GatewayConnection:
     place = Endpoints(loopback=True, own_hosts=frozenset())
     admitted = Connection("127.0.0.1", lambda: None, lambda: False, 0.0, 0.0)
-    return HttpConnection("c1", place, lambda _: None, TokenBucket(1000, 1000, 0), admitted)
+    return GatewayConnection("c1", place, lambda _: None, TokenBucket(1000, 1000, 0), admitted)
 
 
 async def test_a_closed_connection_is_freed_at_once() -> None:

@@ -11,7 +11,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from klaw.actor.supervisor import State
+from klaw.actor.supervisor import ActorState
 from klaw.app.app import recover_chats
 from klaw.chats import chat as chat_module
 from klaw.domain.events import Progressed, TextStreamed
@@ -347,7 +347,7 @@ async def test_a_crashed_chat_answers_what_was_pending(tmp_path: Path, monkeypat
         await w.send("second")
         await w.turn(2)
         assert w.contents()[-1] == "second"
-        assert w.app.core.supervisor.state("chat local:main") is State.RUNNING
+        assert w.app.core.supervisor.state("chat local:main") is ActorState.RUNNING
         assert crashes
 
 
@@ -375,7 +375,7 @@ async def test_a_chat_that_crashes_before_its_message_is_stored_answers_it(
             await trio.testing.wait_all_tasks_blocked()
             chats._handles[chat_id(LOCAL_USER, "main")].mailbox.tell(chat_module.Recover())
             # It stays so until the writer has said that nothing is left of the one before.
-            await until(lambda: w.app.core.supervisor.state("chat local:main") is State.STARTING)
+            await until(lambda: w.app.core.supervisor.state("chat local:main") is ActorState.STARTING)
             await trio.testing.wait_all_tasks_blocked(0.05)
             gate.set()
         await w.turn(2)
@@ -433,7 +433,7 @@ async def test_retry_during_a_turn_does_not_ask_again(tmp_path: Path) -> None:
         w.llm.replies.append(Reply(steps=(Text("first"), Wait(gate))))
         await w.send("a")
         await w.llm.wait_for_requests(1)
-        assert await w.command("/retry") == "The answer is being made."
+        assert await w.command("/retry") == "An answer is already being written."
         gate.set()
         await w.turn(1)
         assert len(w.llm.requests) == 1

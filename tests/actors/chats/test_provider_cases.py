@@ -549,4 +549,4 @@ async def test_an_answer_that_is_only_a_picture(tmp_path: Path) -> None:
         await w.send("Draw a dog")
         assert (await w.turn(2)).status is TurnStatus.DONE
         assert f"[image]({away})" in stored(w)[-1].content
-        assert "(A picture was not kept: it is none that can be shown.)" in stored(w)[-1].content
+        assert "(A picture was not kept: its format cannot be shown.)" in stored(w)[-1].content

@@ -6,7 +6,7 @@ import attrs
 import trio
 
 from klaw.errors import StorageError
-from klaw.gateway import session
+from klaw.gateway import requests
 from klaw.gateway.tokens import add_token
 from klaw.operations.operation import OperationError
 from klaw.wire.frames import MAX_RESULT_CHARS
@@ -71,13 +71,13 @@ async def test_calls_that_wait_are_bounded(tmp_path):
             return {}
 
         w.chats.answer = slow
-        for number in range(session.MAX_REQUESTS):
+        for number in range(requests.MAX_REQUESTS):
             await c.say("call", operation="chats_list", ref=f"r{number}")
         refused = await c.call("health")
         assert (refused["code"], refused["retryable"]) == ("busy", True)
-        assert str(session.MAX_REQUESTS) in refused["message"]
+        assert str(requests.MAX_REQUESTS) in refused["message"]
         go.set()
-        assert {(await c.hear())["type"] for _ in range(session.MAX_REQUESTS)} == {"result"}
+        assert {(await c.hear())["type"] for _ in range(requests.MAX_REQUESTS)} == {"result"}
         assert (await c.call("health"))["type"] == "result"
 
 

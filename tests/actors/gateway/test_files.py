@@ -44,9 +44,8 @@ async def test_a_file_comes_back_as_it_was_uploaded(tmp_path):
         assert left(tmp_path) == [f"{SHA}.new"]
         got = b""
         while True:
-            await c.say("fetch", sha256=SHA, offset=len(got), ref="f")
-            piece = await c.hear()
-            assert (piece["type"], piece["bytes"], piece["media_type"]) == ("fetched", len(PNG), "image/png")
+            piece = (await c.call("file_piece", sha256=SHA, offset=len(got)))["result"]
+            assert (piece["bytes"], piece["type"]) == (len(PNG), "image/png")
             if not piece["data"]:
                 break
             got += base64.b64decode(piece["data"])
@@ -94,10 +93,7 @@ async def test_a_bad_piece_names_the_field(tmp_path, fields, message):
 @pytest.mark.parametrize("sha256", ["0" * 64, "../" + "0" * 61, "0" * 63, "А" * 64])
 async def test_a_file_that_is_not_there(tmp_path, sha256):
     async with world(tmp_path) as w, w.client() as c:
-        await c.say("fetch", sha256=sha256, ref="f1")
-        error = await c.hear()
-        assert error["code"] in ("unknown_file", "bad_frame")
-        assert error["ref"] == "f1"
+        assert (await c.call("file_piece", sha256=sha256))["code"] in ("unknown_file", "bad_args")
 
 
 async def test_what_is_over_a_limit_is_refused_and_nothing_of_it_stays(tmp_path):
@@ -160,8 +156,6 @@ async def test_another_users_file_is_not_found(tmp_path):
         (_, anna), (_, bob) = (add_token(w.tokens, user, "2026-11-22T12:00:00.000Z") for user in ("anna", "bob"))
         async with w.client(token=anna) as a, w.client(token=bob) as b:
             await upload(a, PNG)
-            await b.say("fetch", sha256=SHA)
-            theirs = await b.hear()
-            await b.say("fetch", sha256="0" * 64)
-            assert theirs == await b.hear()
+            theirs = await b.call("file_piece", sha256=SHA)
+            assert theirs == await b.call("file_piece", sha256="0" * 64)
             assert theirs["code"] == "unknown_file"

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from klaw.knowledge.reading.reader import Limits, Reading
+from klaw.knowledge.reading.reader import DocumentReading, ReadingLimits
 from tests.support.documents import Pdf, Text, codes, docx, pdf, read, write
 from tests.support.repository import REPOSITORY
 
 MIB = 1 << 20
-SMALL = Limits(memory_bytes=192 * MIB, unpacked_bytes=64 * MIB)
+SMALL = ReadingLimits(memory_bytes=192 * MIB, unpacked_bytes=64 * MIB)
 """So that what would fill the memory fails quickly."""
 HANGING_S = 120.0
 
@@ -163,13 +163,13 @@ async def test_what_is_no_document_is_not_even_opened(tmp_path: Path, make: Call
 
 async def test_too_much_text_ends_the_reading(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "много слов\n\n" * 10_000)
-    blocks, report = await read(path, limits=Limits(text_chars=10_000))
+    blocks, report = await read(path, limits=ReadingLimits(text_chars=10_000))
     assert (len(blocks), report.failed, codes(report)) == (1000, True, ["too_much_text"])
-    blocks, report = await read(path, limits=Limits(blocks=10))
+    blocks, report = await read(path, limits=ReadingLimits(blocks=10))
     assert (len(blocks), codes(report)) == (10, ["too_much_text"])
 
 
-def child_of(reading: Reading) -> int:
+def child_of(reading: DocumentReading) -> int:
     assert reading._process is not None
     return reading._process.pid
 
@@ -184,7 +184,7 @@ async def test_child_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled(t
     path = write(tmp_path / "a.pdf", pdf(PAGES))
     expected, _ = await read(path)
     got = []
-    async with Reading(path) as reading:
+    async with DocumentReading(path) as reading:
         async for block in reading:
             got.append(block)
             if len(got) in (1, 1000, 2000):
@@ -195,7 +195,7 @@ async def test_child_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled(t
 
 async def test_child_that_is_killed_again_and_again_is_given_up(tmp_path: Path) -> None:
     path = write(tmp_path / "a.pdf", pdf(PAGES))
-    async with Reading(path) as reading:
+    async with DocumentReading(path) as reading:
         async for _ in reading:
             os.kill(child_of(reading), signal.SIGKILL)
     assert reading.report.failed
@@ -204,7 +204,7 @@ async def test_child_that_is_killed_again_and_again_is_given_up(tmp_path: Path) 
 
 async def test_document_without_pages_fails_when_its_child_is_killed(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "много слов\n\n" * 400_000)
-    async with Reading(path) as reading:
+    async with DocumentReading(path) as reading:
         async for _ in reading:
             os.kill(child_of(reading), signal.SIGKILL)
     assert (reading.report.failed, codes(reading.report)) == (True, ["crashed"])
@@ -213,7 +213,7 @@ async def test_document_without_pages_fails_when_its_child_is_killed(tmp_path: P
 async def test_child_that_hangs_is_ended(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "много слов\n\n" * 400_000)
     with trio.fail_after(HANGING_S):
-        async with Reading(path, limits=Limits(parsing_s=1.0)) as reading:
+        async with DocumentReading(path, limits=ReadingLimits(parsing_s=1.0)) as reading:
             child = child_of(reading)
             async for _ in reading:
                 os.kill(child, signal.SIGSTOP)
@@ -223,19 +223,19 @@ async def test_child_that_hangs_is_ended(tmp_path: Path) -> None:
 
 async def test_time_for_the_whole_is_limited(tmp_path: Path) -> None:
     path = write(tmp_path / "a.pdf", pdf(PAGES))
-    _, report = await read(path, limits=Limits(seconds=0.05))
+    _, report = await read(path, limits=ReadingLimits(seconds=0.05))
     assert (report.failed, codes(report)) == (True, ["too_slow"])
 
 
 async def test_cancelled_or_left_early_no_child_is_left(tmp_path: Path) -> None:
     path = write(tmp_path / "a.pdf", pdf(PAGES))
     children = []
-    async with Reading(path) as reading:
+    async with DocumentReading(path) as reading:
         async for _ in reading:
             children.append(child_of(reading))
             break
     with trio.CancelScope() as scope:
-        async with Reading(path) as reading:
+        async with DocumentReading(path) as reading:
             children.append(child_of(reading))
             async for _ in reading:
                 scope.cancel(reason="the test says so")
@@ -253,9 +253,9 @@ def alive(pid: int) -> bool:
 PARENT = """
 import sys, trio
 from pathlib import Path
-from klaw.knowledge.reading.reader import Reading
+from klaw.knowledge.reading.reader import DocumentReading
 async def main():
-    async with Reading(Path(sys.argv[1])) as reading:
+    async with DocumentReading(Path(sys.argv[1])) as reading:
         async for _ in reading:
             print(reading._process.pid, flush=True)
             await trio.sleep_forever()
@@ -294,7 +294,7 @@ async def test_child_dies_with_its_parent(tmp_path: Path) -> None:
 async def test_limits_hold_in_the_child(tmp_path: Path) -> None:
     """What the system says of it, not what was asked for."""
     path = write(tmp_path / "a.txt", "много слов\n\n" * 400_000)
-    async with Reading(path, limits=SMALL) as reading:
+    async with DocumentReading(path, limits=SMALL) as reading:
         async for _ in reading:
             child = Path(f"/proc/{child_of(reading)}")
             limits = {line[:25].strip(): line[25:].split()[0] for line in (child / "limits").read_text().splitlines()}
@@ -311,12 +311,12 @@ async def test_limits_hold_in_the_child(tmp_path: Path) -> None:
 UNDER_SYSTEMD = """
 import ctypes, sys, trio
 from pathlib import Path
-from klaw.knowledge.reading.reader import Reading
+from klaw.knowledge.reading.reader import DocumentReading
 async def main():
     if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE: what MemoryDenyWriteExecute does; inherited by children
         raise SystemExit(9)
     for path in sys.argv[1:]:
-        async with Reading(Path(path)) as reading:
+        async with DocumentReading(Path(path)) as reading:
             async for block in reading:
                 print(block.text)
 trio.run(main)

@@ -174,7 +174,7 @@ async def test_many_problems_are_cut_but_the_last_says_why(tmp_path: Path) -> No
     pages = [picture if number % 2 else [""] for number in range(300)]
     blocks, report = await read(write(tmp_path / "a.pdf", pdf(pages)))
     assert (blocks, report.failed, len(report.problems)) == ([], True, 101)
-    assert report.problems[-1].text == "a.pdf: has no text that could be read"
+    assert report.problems[-1].text == "a.pdf: has no readable text"
 
 
 REAL = REPOSITORY.parent / "shared" / "data" / "kb" / "documents"

@@ -18,7 +18,7 @@ from docx.opc.packuri import PackURI
 from docx.opc.part import Part
 
 from klaw.knowledge.reading.formats.mail import MAX_HEADER_CHARS
-from klaw.knowledge.reading.reader import CHARS_FOR_BYTE, LEAST_CHARS, Limits
+from klaw.knowledge.reading.reader import CHARS_FOR_BYTE, LEAST_CHARS, ReadingLimits
 from tests.support.documents import codes, read, write
 
 TIMES = 3_000
@@ -133,7 +133,7 @@ def book() -> bytes:
 )
 async def test_a_part_that_is_named_often_is_read_once(tmp_path: Path, name: str, make: Callable[[], bytes]) -> None:
     data = make()
-    blocks, report = await read(write(tmp_path / name, data), limits=Limits().of(len(data)))
+    blocks, report = await read(write(tmp_path / name, data), limits=ReadingLimits().of(len(data)))
     assert [block.text for block in blocks].count("Once") == 1, report.problems
     assert not report.failed
 
@@ -163,7 +163,7 @@ async def test_a_text_that_is_kept_once_is_cleaned_once(tmp_path: Path) -> None:
 
 async def test_a_small_document_has_no_endless_text(tmp_path: Path) -> None:
     data = texts_of(50_000, "word " * 6_000)
-    blocks, report = await read(write(tmp_path / "a.xlsx", data), limits=Limits().of(len(data)))
+    blocks, report = await read(write(tmp_path / "a.xlsx", data), limits=ReadingLimits().of(len(data)))
     assert codes(report) == ["too_much_text"]
     assert sum(len(block.text) for block in blocks) < LEAST_CHARS + CHARS_FOR_BYTE * len(data)
 

@@ -20,7 +20,7 @@ from klaw.domain.knowledge import Base, BaseId, Document, DocumentState, Passage
 from klaw.domain.knowledge import document_id as id_of
 from klaw.domain.names import UserId
 from klaw.domain.search import Decision
-from klaw.knowledge.rank import PARTS
+from klaw.knowledge.passage_features import PASSAGES
 from klaw.knowledge.search import KnowledgeSearch
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.worker import Worker
@@ -150,7 +150,7 @@ async def test_questions_in_two_languages_find_their_passages_and_only_in_bases_
         best = found.kept[0]
         assert (best.passage.document, best.passage.name, best.passage.first_page) == (manual.id, "manual.pdf", 3)
         assert (best.passage.start, best.shared_words >= 2, best.decision.value) == (200, True, "near")
-        assert set(best.parts) <= set(PARTS)
+        assert set(best.parts) <= set(PASSAGES.parts)
         assert len(found.candidates) == 6
         narrow = await search.search("аренда помещения", mine, ANNA, max_tokens=100)
         assert sum(each.tokens for each in narrow.kept) <= 100

@@ -11,7 +11,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.llm.client import LlmClient
 from klaw.llm.errors import OverBudget, ProviderTimeout
 from klaw.llm.types import ChatMessage, Completion, Request, TextDelta, Usage
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.facts.facts import Facts
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.store.kinds import messages, usage

@@ -14,9 +14,10 @@ from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.knowledge import BaseId
 from klaw.domain.message import Role
+from klaw.knowledge import removal
 from klaw.operations.operation import OperationError
-from klaw.store.forget import knowledge
 from klaw.store.kinds import messages
+from klaw.store.kinds.knowledge.removal import look
 from tests.support.admin import ANNA, BORIS, SETTINGS
 from tests.support.forgetting import holding, lose_database
 from tests.support.kb import Doors, fill
@@ -97,9 +98,9 @@ async def test_a_deleted_base_is_nowhere_any_more(app: App) -> None:
 
 async def test_an_answer_between_looking_and_removing_keeps_no_passages(app: App) -> None:
     base, source, document = await library(app)
-    going = await app.core.readers.run(lambda c: knowledge.look(c, ANNA, base=BaseId(base)))
+    going = await app.core.readers.run(lambda c: look(c, ANNA, base=BaseId(base)))
     await answer(app, BORIS, base, source["id"], document)
-    (of_anna, of_boris) = await app.core.writer.run(knowledge.remove, ANNA, going, "2026-11-20T10:00:00.000Z")
+    (of_anna, of_boris) = await app.core.writer.run(removal.take_out, ANNA, going, "2026-11-20T10:00:00.000Z")
     assert (len(of_anna.entry.used), len(of_boris.entry.used)) == (2, 2)
 
 
@@ -134,8 +135,8 @@ async def test_what_a_kill_interrupts_the_next_start_finishes(home: Path) -> Non
     with trio.fail_after(HANG_S):
         async with running(config, paths) as app:
             base, _, _ = await library(app)
-            going = await app.core.readers.run(lambda c: knowledge.look(c, ANNA, base=BaseId(base)))
-            assert await app.core.writer.run(knowledge.remove, ANNA, going, "2026-11-20T10:00:00.000Z")
+            going = await app.core.readers.run(lambda c: look(c, ANNA, base=BaseId(base)))
+            assert await app.core.writer.run(removal.take_out, ANNA, going, "2026-11-20T10:00:00.000Z")
             assert await receipts(app) == [SECRET] * 3  # and there it ends
         async with running(config, paths) as app:
             assert await receipts(app) == [""] * 3

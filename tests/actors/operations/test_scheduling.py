@@ -58,6 +58,12 @@ async def run_to_its_end(commands: Commands, name: str, user: str | None = None)
     return shown["run"]
 
 
+async def test_a_one_time_task_keeps_the_zone_of_its_time(commands: Commands) -> None:
+    once = {"cron": None, "at": "2060-12-24T18:00"}
+    made = await add(commands, **once, zone="Europe/Berlin")
+    assert (made["zone"], made["next_fires"]) == ("Europe/Berlin", ["2060-12-24T18:00:00+01:00"])
+
+
 async def test_a_task_is_made_listed_changed_and_removed(commands: Commands) -> None:
     made = await add(commands, injectInto="Дом")
     assert set(made) == TASK_FIELDS

@@ -141,5 +141,5 @@ async def test_only_whoever_runs_the_server_may_name_another_user(app: App) -> N
 
     assert (await users("boris", operator=True), await users(None, operator=True)) == ("boris", "anna")
     assert await users("anna", operator=False) == "anna"
-    with pytest.raises(OperationError, match="only whoever runs the server"):
+    with pytest.raises(OperationError, match="only the operator"):
         await users("boris", operator=False)

@@ -22,9 +22,9 @@ from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.domain.topic import TopicCandidate
 from klaw.knowledge.follow_up import Pair, material
 from klaw.llm.types import ChatMessage
-from klaw.memory.asking import question
+from klaw.memory.background_llm import question
 from klaw.memory.facts.facts import Facts
-from klaw.memory.summaries.rendering import Call, notes_prompt, summary_prompt, transcript
+from klaw.memory.summaries.rendering import ToolCallText, notes_prompt, summary_prompt, transcript
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.memory.topics.merger import decide
 from klaw.memory.topics.reranker import Reranker
@@ -129,7 +129,9 @@ async def _summarize(root: Path) -> Rendered:
 
 
 async def _summarize_tools(_root: Path) -> Rendered:
-    call = Call(key="c1", seq=3, id="x1", tool="web_fetch", arguments='{"url": "…"}', result="Погода: снег </result>")
+    call = ToolCallText(
+        key="c1", seq=3, id="x1", tool="web_fetch", arguments='{"url": "…"}', result="Погода: снег </result>"
+    )
     return notes_prompt([call])
 
 

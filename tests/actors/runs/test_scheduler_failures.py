@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 import klaw.runs.scheduler as scheduler_module
 from klaw.actor.clock import from_iso, iso
-from klaw.actor.supervisor import State
+from klaw.actor.supervisor import ActorState
 from klaw.domain.message import Kind, Message
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, TaskName, notice_message
@@ -44,7 +44,7 @@ async def add(here: World, name: str, message: str = "Look / Посмотри", 
     )
 
 
-def state_of(here: World) -> State | None:
+def state_of(here: World) -> ActorState | None:
     return here.app.core.supervisor.state("subagents.scheduler")
 
 
@@ -529,7 +529,7 @@ async def test_whoever_spawned_it_is_told_that_it_was_interrupted_after_it_deliv
         await here.app.core.writer.run(run_edits.begin, spawned(here, delivered=1, inject_into="main"))
     async with world(tmp_path) as here:
         told = [message.content for message in await said(here)]
-        assert told == ["The subagent dig was ended by a stop of Klaw; what it had delivered stays."]
+        assert told == ["The subagent dig was interrupted because Klaw stopped; what it had delivered stays."]
         assert [run.status for run in await here.app.tasks.scheduling.runs(LOCAL_USER)] == [RunStatus.INTERRUPTED]
 
 
@@ -555,7 +555,7 @@ async def test_a_stop_lets_runs_end_and_begins_what_waited_after_the_start(tmp_p
         await here.llm.wait_for_requests(2)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(here.app.core.supervisor.stop, "subagents.scheduler", "shutdown")
-            await until(lambda: here.app.core.supervisor.state("subagents.scheduler") is State.STOPPING)
+            await until(lambda: here.app.core.supervisor.state("subagents.scheduler") is ActorState.STOPPING)
             gate.set()
         assert [message.content for message in await said(here)] == ["First."]
         assert {run.task: run.status for run in await here.app.tasks.scheduling.runs(LOCAL_USER)} == {
@@ -580,4 +580,4 @@ async def test_a_crash_of_the_scheduler_interrupts_and_goes_on(tmp_path: Path, m
         assert (first.status, second.attempt) == (RunStatus.INTERRUPTED, 2)
         assert (await ended(here, second.id)).status is RunStatus.DONE
         assert crashes(here) == 1
-        assert state_of(here) is State.RUNNING
+        assert state_of(here) is ActorState.RUNNING

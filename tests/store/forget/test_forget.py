@@ -17,9 +17,8 @@ from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget.forget import NothingToForget
 from klaw.store.engine.log_rewrite import LogRewrite
-from klaw.store.forget import applying
-from klaw.store.forget.forgetting import begin_cleaning, exchange_logs
-from klaw.store.forget.logs import Cleaner
+from klaw.store.forget import execute
+from klaw.store.forget.logs import Cleaner, begin_cleaning, exchange_logs
 from klaw.store.kinds import facts, messages, summaries, topic_edits, topics
 from klaw.store.search import vector_writes as stored_vectors
 from tests.support.forgetting import files_of, forgetter, holding, lose_database, secret_past
@@ -85,7 +84,7 @@ async def test_facts_and_backups_stay_and_are_told(tmp_path: Path) -> None:
         (mine / "MEMORY.md").write_text(TEXTS[0])
         tool = forgetter(store, tmp_path)
         proof = await tool.forget(await tool.find("main#2", ANNA), everywhere=True)
-        assert len(proof.before.scope.kept_facts) == 1
+        assert len(proof.before.reach.kept["fact"]) == 1
         assert {(each.path.split("/")[0], each.kind) for each in proof.held} == {
             ("klaw.db", "database"),
             ("klaw.db.old", "backup"),
@@ -93,7 +92,7 @@ async def test_facts_and_backups_stay_and_are_told(tmp_path: Path) -> None:
             ("workspace", "file"),
         }
         assert await store.readers.run(facts.count, ANNA) == 1
-        (kept,) = proof.before.scope.kept_facts
+        (kept,) = proof.before.reach.kept["fact"]
         again = await tool.forget(await tool.find(f"fact:{kept}", ANNA), everywhere=True)
         assert {each.path for each in again.held} == {"klaw.db.old", "workspace/users/anna/MEMORY.md"}
         with pytest.raises(NothingToForget):
@@ -209,7 +208,7 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int) -> None:
     )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     async with running_store(tmp_path) as store:
-        assert await store.readers.run(applying.pending) == []
+        assert await store.readers.run(execute.pending) == []
         (second,) = [each for each in await store.readers.run(messages.after, MAIN, 0, 9) if each.seq == 2]
         # It was never acknowledged: all of it is there, or nothing.
         if second.content:
@@ -322,7 +321,7 @@ async def test_a_copy_that_quotes_it_does_not_survive_an_end_behind_the_last_rou
         with pytest.raises(Ended):
             await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
     async with running_store(tmp_path) as store:
-        assert await store.readers.run(applying.pending) == []
+        assert await store.readers.run(execute.pending) == []
         assert holding(tmp_path, CANARY) == {}
 
 

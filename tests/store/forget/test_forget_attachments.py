@@ -142,7 +142,7 @@ from pathlib import Path
 from tests.store.forget.test_forget_attachments import ANNA, DOCUMENT, answer, keep, LINE, send
 from tests.support.forgetting import forgetter
 from tests.support.stores import running_store
-from klaw.store.forget import forgetting
+from klaw.store.forget import logs
 
 def killed(*_args):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -152,7 +152,7 @@ async def main():
     async with running_store(root) as store:
         message = await send(store, "look", await keep(root, "a.txt", DOCUMENT))
         await answer(store, f"It says: {LINE} Right?")
-        forgetting.begin_cleaning = killed
+        logs.begin_cleaning = killed
         tool = forgetter(store, root)
         await tool.forget(await tool.find(message.id, ANNA))
 

@@ -14,9 +14,9 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import NoSuchChat
 from klaw.memory.forget import take_out
-from klaw.store.forget import applying
-from klaw.store.forget.entry import ForgetEntry, merged, together
-from klaw.store.forget.forgetting import forget_rest
+from klaw.store.forget import execute
+from klaw.store.forget.execute import forget_rest
+from klaw.store.forget.journal_entry import ForgetEntry, merged, together
 from klaw.store.kinds import chats, facts, messages, topics
 from klaw.store.store import Store
 from tests.store.forget.test_forget import CANARY, KILLED, REPOSITORY
@@ -97,7 +97,7 @@ async def test_nothing_is_left_but_numbers(tmp_path: Path, monkeypatch: pytest.M
     lose_database(tmp_path)
     async with running_store(tmp_path) as store:
         assert await listed(store) == ["main"]
-        assert await store.readers.run(applying.pending) == []
+        assert await store.readers.run(execute.pending) == []
         (again,) = await store.writer.run(messages.append, [new("Снова здравствуй", user="anna", chat="сад")])
         assert again.message.seq == 12
         found = await store.readers.run(chats.get, ANNA, GARDEN)
@@ -150,7 +150,7 @@ async def test_facts_go_when_that_is_asked(tmp_path: Path, monkeypatch: pytest.M
             await store.writer.run(facts.put, drawn, "new")
         tool = forgetter(store, tmp_path)
         wanted = await tool.find("chat:сад", ANNA)
-        assert len((await tool.preview(wanted)).scope.kept_facts) == 2
+        assert len((await tool.preview(wanted)).reach.kept["fact"]) == 2
         await tool.forget(wanted, with_facts=True)
         assert await store.readers.run(facts.count, ANNA) == 0
     before = digests_of(tmp_path / "klaw.db")
@@ -173,7 +173,7 @@ async def test_a_kill_leaves_all_of_it_or_nothing(tmp_path: Path, steps: int) ->
     )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     async with running_store(tmp_path) as store:
-        assert await store.readers.run(applying.pending) == []
+        assert await store.readers.run(execute.pending) == []
         there = await store.readers.run(chats.get, ANNA, GARDEN)
         if there is not None:
             assert there.title == f"{TITLE} 2"

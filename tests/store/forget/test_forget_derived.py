@@ -128,7 +128,7 @@ async def test_without_facts_what_was_kept_on_purpose_stays(tmp_path: Path, word
         assert not any("tool-output" in name for name in holding(tmp_path, word))
         where = {name.split("/")[0] for name in holding(tmp_path, word)}
         assert where <= {"klaw.db", "memory", "runs", "workspace", "users", "conversations"}, where
-        again = await tool.forget(await tool.find(f"fact:{proof.before.scope.kept_facts[0]}", ANNA), everywhere=True)
+        again = await tool.forget(await tool.find(f"fact:{proof.before.reach.kept['fact'][0]}", ANNA), everywhere=True)
         assert again.entry > proof.entry
 
 

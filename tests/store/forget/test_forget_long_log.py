@@ -24,8 +24,9 @@ from klaw.store.engine.commit_log import Entry
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import record_of
 from klaw.store.engine.transaction import Transaction
-from klaw.store.forget import applying, forgetting
-from klaw.store.forget.cleaner import Cleaner
+from klaw.store.forget import execute, reach
+from klaw.store.forget import logs as forget_logs
+from klaw.store.forget.logs import Cleaner
 from klaw.store.kinds import facts, messages
 from klaw.store.store import Store
 from tests.support.facts import fact
@@ -67,7 +68,7 @@ async def long_past(store: Store) -> None:
 
 async def test_the_writer_does_little_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_rewrite, "STEP_BYTES", STEP)
-    monkeypatch.setattr(forgetting, "STEP_BYTES", STEP)
+    monkeypatch.setattr(forget_logs, "STEP_BYTES", STEP)
     looked: Counter[str] = Counter()
     line_of = Cleaner.line_of
 
@@ -235,8 +236,8 @@ async def test_what_was_found_is_known_to_have_changed(tmp_path: Path, what: str
         await long_past(store)
         tool = forgetter(store, tmp_path)
         wanted = await tool.find("chat:main", ANNA)
-        found = (await tool.preview(wanted)).look
-        assert await store.readers.run(applying.is_current, wanted, found)
+        found = (await tool.preview(wanted)).plan
+        assert await store.readers.run(reach.is_current, found)
         add = partial(store.writer.run, messages.append)
         match what:
             case "said elsewhere":
@@ -255,7 +256,7 @@ async def test_what_was_found_is_known_to_have_changed(tmp_path: Path, what: str
             case "turn":
                 message = (await store.readers.run(messages.by_rowids, [wanted.rowids[0]]))[0]
                 await add([], record(message))
-        assert await store.readers.run(applying.is_current, wanted, found) == current
+        assert await store.readers.run(reach.is_current, found) == current
 
 
 async def test_what_waits_for_its_logs_is_kept_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,14 +270,14 @@ async def test_what_waits_for_its_logs_is_kept_one_by_one(tmp_path: Path, monkey
         with pytest.raises(StorageError):
             await tool.forget(await tool.find("chat:main", ANNA))
         store.journal.is_read = False
-        waiting = await store.readers.run(applying.pending)
+        waiting = await store.readers.run(execute.pending)
         assert [len(each.messages) for each in waiting] == [100, 100, 100, 100, 2]
         rows = await store.readers.run(_meta, "forget_pending:*")
         assert len(rows) == 5
         await store.writer.run(_as_earlier, rows)
-        assert await store.readers.run(applying.pending) == waiting
+        assert await store.readers.run(execute.pending) == waiting
     async with running_store(tmp_path) as store:
-        assert await store.readers.run(applying.pending) == []
+        assert await store.readers.run(execute.pending) == []
     assert holding(tmp_path, SECRET) == {}
 
 
@@ -300,7 +301,7 @@ async def test_who_reads_the_database_meanwhile_is_no_obstacle(tmp_path: Path) -
         reader = apsw.Connection(str(tmp_path / "klaw.db"), flags=apsw.SQLITE_OPEN_READONLY)
         reader.execute("BEGIN; SELECT count(*) FROM messages").fetchall()
         await tool.forget(wanted, everywhere=True)
-        assert await store.readers.run(applying.pending) == []
+        assert await store.readers.run(execute.pending) == []
         with pytest.raises(StorageError, match="another process reads"):
             await tool.compact_files(vacuum=True)
         assert await store.readers.run(meta.owes_compaction)

@@ -14,8 +14,8 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus
 from klaw.memory.forget.finding import NothingToForget
 from klaw.store.engine.transaction import Transaction
-from klaw.store.forget import forgetting
-from klaw.store.forget.things import names_left
+from klaw.store.forget import execute, reach
+from klaw.store.forget.proof import names_left
 from klaw.store.kinds import chats, facts, messages, run_edits, tasks
 from klaw.store.kinds.core_memory import CORE, CorePut
 from klaw.store.kinds.knowledge import bases
@@ -66,7 +66,7 @@ async def test_a_task_goes_with_its_runs_and_all_it_ever_asked(tmp_path: Path, r
         assert done.held == ()
         assert holding(tmp_path, ASKS, ASKED, SAID, "Всё спокойно") == {}
         assert await store.readers.run(tasks.of_user, ANNA) == []
-        (left,) = names_left(before.scope)
+        (left,) = names_left(before.reach)
         assert (left["name"], left["folder"]) == ("lawyer", "conversations/scheduler_lawyer@anna")
         named = {path for path in holding(tmp_path, "lawyer") if not path.startswith(("klaw.db", "memory/", "runs/"))}
         assert all(path.startswith(left["folder"]) for path in named)
@@ -98,7 +98,8 @@ async def test_a_task_that_a_kill_interrupted_the_next_start_forgets(tmp_path: P
     async with running_store(tmp_path) as store:
         await scheduled(store, ANNA)
         wanted = await forgetter(store, tmp_path).find("task:lawyer", ANNA)
-        await store.writer.run(forgetting.forget, wanted, AT, with_facts=False)
+        plan = await store.readers.run(reach.plan, wanted, with_facts=False)
+        await store.writer.run(execute.forget, plan, AT)
     assert holding(tmp_path, ASKS, ASKED, SAID)
     async with running_store(tmp_path):
         pass
@@ -145,7 +146,7 @@ async def test_a_chat_leaves_its_name_where_the_proof_says(tmp_path: Path) -> No
         await titled(store, "krautwurst")
         await store.writer.run(messages.append, [new("Something else", user="anna")])
         done = await forget(store, tmp_path, "chat:krautwurst")
-        (left,) = names_left(done.before.scope)
+        (left,) = names_left(done.before.reach)
         assert (left["kind"], left["name"], left["folder"]) == ("chat", "krautwurst", "conversations/anna%3Akrautwurst")
         assert holding(tmp_path, *TITLES[:1]) == {}
         inside = {path for path in holding(tmp_path, "krautwurst") if not path.startswith(("klaw.db", "memory/"))}

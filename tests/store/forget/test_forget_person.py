@@ -12,7 +12,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus
 from klaw.memory.forget.forget import NothingToForget
-from klaw.store.forget import applying
+from klaw.store.forget import execute
 from klaw.store.kinds import facts, messages, people, run_edits, topic_edits, topics
 from klaw.store.store import Store
 from tests.store.forget.test_forget import KILLED, REPOSITORY
@@ -82,7 +82,7 @@ async def test_person_and_facts_go_and_messages_stay(tmp_path: Path, called: str
         before = await tool.preview(wanted, everywhere=True)
         assert files_of(tmp_path) == files
         assert before.named is not None
-        assert (len(before.scope.people), len(before.scope.facts), len(before.scope.own)) == (2, 3, 0)
+        assert (len(before.reach.people), len(before.reach.facts), len(before.reach.trace.own)) == (2, 3, 0)
         assert [each.seq for each in before.naming] == [2, 4]
         assert len(before.named.messages) == 2
         proof = await tool.forget(wanted, everywhere=True)
@@ -94,7 +94,7 @@ async def test_person_and_facts_go_and_messages_stay(tmp_path: Path, called: str
         with pytest.raises(NothingToForget):
             await tool.find(f"person:{NAME}", ANNA)
         with pytest.raises(NothingToForget, match="already"):
-            await tool.find(f"person:{before.scope.people[0]}", ANNA)
+            await tool.find(f"person:{before.reach.people[0]}", ANNA)
     await _same_after_rebuilds(tmp_path)
 
 
@@ -110,7 +110,7 @@ async def test_with_messages_nothing_of_the_user_names_them(tmp_path: Path) -> N
         tool = forgetter(store, tmp_path)
         wanted = await tool.find(f"person:{NAME}", ANNA, with_messages=True)
         proof = await tool.forget(wanted, everywhere=True)
-        assert [each.seq for each in proof.before.scope.own] == [2, 4]
+        assert [each.seq for each in proof.before.reach.trace.own] == [2, 4]
         assert (dict(proof.still_named), proof.held) == ({}, ())
         assert holding(tmp_path, *FORMS) == {}
         left = await store.readers.run(messages.by_rowids, rows)
@@ -160,9 +160,9 @@ async def test_forgetting_a_message_tells_who_is_known_by_it_only(tmp_path: Path
         await add(store, "Commanded", mention=in_topic(topic.id, "m1"))
         tool = forgetter(store, tmp_path)
         wanted = await tool.find("m1", ANNA)
-        assert (await tool.preview(wanted, everywhere=True)).scope.kept_people == (by_it.id,)
+        assert (await tool.preview(wanted, everywhere=True)).reach.kept["person"] == (by_it.id,)
         proof = await tool.forget(wanted, with_facts=True, everywhere=True)
-        assert proof.before.scope.people == (by_it.id,)
+        assert proof.before.reach.people == (by_it.id,)
         assert await names(store) == ["Commanded"]
         assert await store.readers.run(people.history, ANNA, by_it.id) != []
     await _same_after_rebuilds(tmp_path)
@@ -201,7 +201,7 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int, after: str) -> No
         run(tmp_path, accept=True)
         (tmp_path / "klaw.db.old").unlink()
     async with running_store(tmp_path) as store:
-        assert await store.readers.run(applying.pending) == []
+        assert await store.readers.run(execute.pending) == []
         if NAME in await names(store):  # never acknowledged: all of it is there
             found = await forgetter(store, tmp_path).find(f"person:{NAME}", ANNA, with_messages=True)
             assert (len(found.rowids), len(found.facts)) == (2, 3)

@@ -6,15 +6,15 @@ import apsw
 import attrs
 import pytest
 
-from klaw.domain.forget import MAX_PIECES, MAX_WORDLESS, Quotes, fragments
+from klaw.domain.forget import MAX_PIECES, MAX_WORDLESS, PieceFinder, fragments
 from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import forget as forget_module
 from klaw.store.engine import connect
-from klaw.store.forget import applying
 from klaw.store.forget import logs as forget_logs
-from klaw.store.forget.forgetting import begin_cleaning
-from klaw.store.forget.scope import Wanted
+from klaw.store.forget import proof, reach
+from klaw.store.forget.logs import begin_cleaning
+from klaw.store.forget.trace import ForgetTarget
 from klaw.store.kinds import facts, messages
 from klaw.store.kinds.summaries import copy_path
 from klaw.store.store import Store
@@ -108,17 +108,17 @@ async def test_the_work_does_not_grow_with_the_number_of_lines(tmp_path: Path, l
                 return True
 
             connection.exec_trace = counted
-            applying.look(connection, Wanted(user=ANNA, rowids=tuple(rowids[:1])), with_facts=True)
+            reach.plan(connection, ForgetTarget(user=ANNA, rowids=tuple(rowids[:1])), with_facts=True)
             connection.close()
             return count
 
     for name in ("few", "many"):
         (tmp_path / name).mkdir()
     assert await statements(tmp_path / "few", 25) == await statements(tmp_path / "many", 2_500)
-    quotes = Quotes.of(fragments(["\n".join(LINES[language].format(n=n) for n in range(2_500))]))
+    quotes = PieceFinder.of(fragments(["\n".join(LINES[language].format(n=n) for n in range(2_500))]))
     assert len(quotes.pieces) <= MAX_PIECES
     assert len(quotes._wordless) <= MAX_WORDLESS
-    assert len(forget_logs.needles(quotes.pieces[: forget_logs.MOST_SEARCHED])) <= 6 * forget_logs.MOST_SEARCHED
+    assert len(forget_logs.needles(quotes.pieces[: proof.MOST_SEARCHED])) <= 6 * proof.MOST_SEARCHED
 
 
 async def test_forgetting_in_a_chat_searches_no_file_and_makes_no_file_anew(

@@ -22,7 +22,7 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary, SummaryState, ToolNote
 from klaw.errors import StorageFull, SummaryOutdated
-from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted
+from klaw.memory.summaries.choosing import Rules, SummaryChunk, choose, evicted
 from klaw.store import changes
 from klaw.store.kinds import memory_journal, messages, summaries
 from klaw.store.kinds.pending import read_rows
@@ -54,7 +54,7 @@ STEPS = st.lists(
 )
 
 
-def draft(chunk: Chunk, size: int, **changes: Any) -> NewSummary:
+def draft(chunk: SummaryChunk, size: int, **changes: Any) -> NewSummary:
     text = "Слово " * size
     first = chunk.messages[0]
     made = NewSummary(
@@ -73,7 +73,7 @@ def draft(chunk: Chunk, size: int, **changes: Any) -> NewSummary:
     return attrs.evolve(made, **changes)
 
 
-async def pick(store: Store) -> tuple[Any, Chunk | None]:
+async def pick(store: Store) -> tuple[Any, SummaryChunk | None]:
     found = await store.readers.run(summaries.uncovered, CHAT, 1_000)
     if found is None:
         return None, None

@@ -57,7 +57,15 @@ async def stored(store: Store, run: Run) -> Run | None:
 # -- tasks -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trigger", [task().trigger, Every(seconds=90), At(instant=iso(START + 1e6))])
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        task().trigger,
+        Every(seconds=90),
+        At(instant=iso(START + 1e6)),
+        At(instant=iso(START + 1e6), zone="Europe/Berlin"),
+    ],
+)
 async def test_a_task_is_read_as_it_was_put(tmp_path: Path, trigger: Any) -> None:
     put = task(trigger=trigger, model="zai/glm", enabled=False, timeout_s=5, daily_tokens=7)
     async with running_store(tmp_path) as store:

@@ -330,7 +330,7 @@ async def test_what_is_forgotten_is_in_no_history(tmp_path: Path) -> None:
         tool = forgetter(store, tmp_path)
         wanted = await tool.find("main#2", ANNA)
         assert (
-            topic.id in (await tool.preview(wanted, everywhere=True)).scope.topics
+            topic.id in (await tool.preview(wanted, everywhere=True)).reach.topics
         )  # gone since the split, its summary is not
         proof = await tool.forget(wanted, everywhere=True)
         assert proof.held == ()

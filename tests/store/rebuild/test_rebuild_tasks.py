@@ -94,7 +94,8 @@ class Steps:
                     assert chosen.status.over
 
     async def _put(self, writer: Any, user: str, called: str, at: float, text: str, seed: int) -> None:
-        trigger = [task().trigger, Every(seconds=1 + seed), At(instant=iso(at))][seed % 3]
+        once = At(instant=iso(at), zone=(None, "Europe/Berlin")[seed % 2])
+        trigger = [task().trigger, Every(seconds=1 + seed), once][seed % 3]
         put = task(called, user=user, at=at, message=text, trigger=trigger, enabled=bool(seed % 2), model=text or None)
         expected = "existing" if (user, called) in self.tasks else "new"
         with pytest.raises(NoSuchTask if expected == "new" else TaskExists):

@@ -19,8 +19,9 @@ from klaw.store.engine import connect, meta
 from klaw.store.kinds import messages
 from klaw.store.search import fulltext, history_search, vector_codes, vector_search, vectors
 from klaw.store.search import vector_writes as stored_vectors
-from klaw.store.search.candidates import Depth, Scope, search_lists
+from klaw.store.search.chat_search import ChatScope, Depth, search_chat
 from klaw.store.search.history_search import HistoryFilters, search_history
+from klaw.store.search.ranked_lists import Lists
 from tests.support.stores import START, new, running_store
 
 DIMENSION = 64
@@ -224,8 +225,8 @@ def test_a_long_chat_is_searched_by_codes_within_its_bounds(connection: apsw.Con
     own = [place for place, message in enumerate(stored) if message.chat == chat]
     assert len(own) > vector_search.EXACT_UNTIL
     for place in own[::20]:
-        scope, depth = Scope(chat=chat, first_seq=11, end_seq=91), Depth(vectors=10, words=10, spreading=10)
-        found = search_lists(connection, made[place].tobytes(), [], (), scope, depth, 60.0)
+        scope, depth = ChatScope(chat=chat, first_seq=11, end_seq=91), Depth(vectors=10, words=10, spreading=10)
+        found = search_chat(connection, made[place].tobytes(), [], (), scope, depth, 60.0)
         inside = [each for each in own if 11 <= stored[each].seq < 91]
         expected = {stored[each].rowid for each in nearest_of(made, made[place], inside, 10)}
         assert len({each.rowid for each in found.neighbours} & expected) >= 9
@@ -276,7 +277,7 @@ def test_the_user_who_owns_almost_everything_gets_no_row_of_others(connection: a
 def test_another_users_chat_is_nothing(connection: apsw.Connection) -> None:
     messages.insert(connection, new("needle", user=ANN, chat="a"))
     filters = HistoryFilters(user=BOB, chat=chat_id(ANN, "a"))
-    assert search_history(connection, None, ["needle"], filters, 5) == history_search.HistoryFound()
+    assert search_history(connection, None, ["needle"], filters, 5) == Lists()
 
 
 def test_frequent_words_are_left_out_beside_a_rare_one(

@@ -23,7 +23,7 @@ from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages
 from klaw.store.search import vectors
-from klaw.store.search.candidates import Depth, Scope, read_messages, search_lists
+from klaw.store.search.chat_search import ChatScope, Depth, read_messages, search_chat
 from klaw.store.search.history_search import HistoryFilters, search_history
 from klaw.store.search.history_search import read_messages as read_history
 from tests.support.stores import new
@@ -166,9 +166,9 @@ def in_database(connection: apsw.Connection, world: World) -> Iterator[list[Kept
 class Search:
     """A search of the store under test."""
 
-    run: Callable[[apsw.Connection, Scope, Asked], Sequence[int]]
+    run: Callable[[apsw.Connection, ChatScope, Asked], Sequence[int]]
     """Asks the store; the rowids of the messages that it gave back."""
-    in_scope: Callable[[Message, Scope, Asked], bool]
+    in_scope: Callable[[Message, ChatScope, Asked], bool]
     """Whether it may give a message back."""
     matches: Callable[[Kept, Asked], bool]
     """Whether it must find a message that is in scope, as long as its lists have room."""
@@ -177,11 +177,11 @@ class Search:
 EVER = (date(2000, 1, 1), date(2100, 1, 1))
 
 
-def recalled(connection: apsw.Connection, vector: Vector | None, scope: Scope, asked: Asked) -> Sequence[int]:
+def recalled(connection: apsw.Connection, vector: Vector | None, scope: ChatScope, asked: Asked) -> Sequence[int]:
     """What recall asks the store before a reply."""
     words = asked.words if vector is None or asked.seed % 2 else ()
     depth = Depth(vectors=asked.depth, words=asked.depth, spreading=asked.depth)
-    found = search_lists(connection, vector, words, (EVER,), scope, depth, seconds=60.0)
+    found = search_chat(connection, vector, words, (EVER,), scope, depth, seconds=60.0)
     assert not found.vectors_failed
     assert not found.text_failed
     assert not found.cut
@@ -216,14 +216,14 @@ def filters_of(asked: Asked) -> HistoryFilters:
     return HistoryFilters(user=user, chat=chat, role=role)
 
 
-def of_the_user(message: Message, _scope: Scope, asked: Asked) -> bool:
+def of_the_user(message: Message, _scope: ChatScope, asked: Asked) -> bool:
     filters = filters_of(asked)
     return (
         message.user == filters.user and filters.chat in (None, message.chat) and filters.role in (None, message.role)
     )
 
 
-def before_the_window(message: Message, scope: Scope, _asked: Asked) -> bool:
+def before_the_window(message: Message, scope: ChatScope, _asked: Asked) -> bool:
     return message.chat == scope.chat and scope.first_seq <= message.seq < scope.end_seq
 
 
@@ -257,13 +257,13 @@ SEARCHES = {
 }
 
 
-def scope_of(connection: apsw.Connection, asked: Asked) -> Scope:
+def scope_of(connection: apsw.Connection, asked: Asked) -> ChatScope:
     """The scope as a turn makes it: the segment, or all of the chat, up to the window."""
     chat = ChatId(f"{asked.user}:{asked.chat}")
     session = messages.session(connection, chat)
     first = session.segment_start if session and asked.segment_only else 1
     last = session.last_seq if session else 0
-    return Scope(chat=chat, first_seq=first, end_seq=max(first, last + 1 - asked.window))
+    return ChatScope(chat=chat, first_seq=first, end_seq=max(first, last + 1 - asked.window))
 
 
 _database: list[apsw.Connection] = []

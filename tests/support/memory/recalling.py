@@ -12,13 +12,13 @@ from klaw.actor.supervisor import Restart, Supervisor
 from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
-from klaw.domain.search import Recalled
+from klaw.domain.search import RecallOutcome
 from klaw.memory.embed.backfill import REPAIR_PAUSE_S
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.worker import Worker
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
-from klaw.store.search.candidates import Scope
+from klaw.store.search.chat_search import ChatScope
 from klaw.store.store import Store
 from tests.support.stores import new, running_store
 from tests.support.waiting import HANG_S
@@ -48,11 +48,11 @@ class Recalling:
             self.embedder.nudge()
             await self.embedder.wait_idle()
 
-    async def ask(self, query: str, chat: str = "main") -> Recalled:
+    async def ask(self, query: str, chat: str = "main") -> RecallOutcome:
         """Recall from the whole chat."""
         with trio.fail_after(HANG_S):
             return await self.recall.search(
-                query, Scope(chat=chat_id(UserId("local"), chat), first_seq=1, end_seq=1 << 40)
+                query, ChatScope(chat=chat_id(UserId("local"), chat), first_seq=1, end_seq=1 << 40)
             )
 
 

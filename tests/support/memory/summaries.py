@@ -22,8 +22,8 @@ from klaw.llm.client import LlmClient, TokenCorrection
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
-from klaw.memory.asking import Asker
-from klaw.memory.summaries.making import Maker
+from klaw.memory.background_llm import Asker
+from klaw.memory.summaries.making import SummaryMaker
 from klaw.memory.summaries.summarizer import ACTOR_NAME, Summarizer
 from klaw.store.kinds import messages, summaries
 from klaw.store.store import Store
@@ -59,7 +59,7 @@ class Summaries:
     llm: LlmServer
     config: EngineConfig
     summarizer: Summarizer
-    maker: Maker
+    maker: SummaryMaker
     supervisor: Supervisor
 
     async def say(self, *texts: str, chat: str = "main") -> list[Message]:
@@ -117,7 +117,7 @@ async def summarising(
             budget=DailyBudget(None, None, 0.8, clock),
             slots=Slots(2),
         )
-        maker = Maker(
+        maker = SummaryMaker(
             config=config,
             writer=store.writer,
             readers=store.readers,

@@ -10,7 +10,7 @@ from klaw.actor.clock import iso
 from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import Run, RunKind, RunStatus, Task, Trigger
-from klaw.runs.due import Decision, Fire, State, TaskKey, decide
+from klaw.runs.due import Fire, SchedulerState, StartPlan, TaskKey, decide
 
 
 def a_task(name: str, trigger: Trigger, *, since: float, user: UserId = LOCAL_USER, **more) -> Task:
@@ -53,7 +53,7 @@ class Simulation:
         self._rules = rules
         self._random = random.Random(seed)
 
-    def wake(self, *, longest_run: float = 0.0) -> Decision:
+    def wake(self, *, longest_run: float = 0.0) -> StartPlan:
         """End what has ended, start what is to start, until nothing more happens at this moment."""
         while True:
             self._end_runs()
@@ -77,13 +77,13 @@ class Simulation:
         self._going.clear()
         self.awake_since = self.now
 
-    def _state(self) -> State:
+    def _state(self) -> SchedulerState:
         attempts = {}
         for key, dues in self._dues.items():
             place = bisect.bisect_right(dues, self.now)
             if place:
                 attempts[key] = [self.runs[index] for index in self._places[key, dues[place - 1]]]
-        return State(
+        return SchedulerState(
             tasks=self.tasks, attempts=attempts, running=list(self._going), now=self.now, awake_since=self.awake_since
         )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from klaw.chats import commands
-from klaw.chats.commands import Command, Given, Unknown
+from klaw.chats.commands import Command, SlashCommand, UnknownCommand
 from klaw.chats.debounce import Debounce
 from klaw.llm.client import TokenCorrection
 from klaw.operations.chat import context_lines
@@ -35,15 +35,15 @@ def test_hurry_is_due_at_once_and_clear_forgets() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("/new", Given(Command.NEW)),
-        ("  /STOP ", Given(Command.STOP)),
-        ("/retry please", Given(Command.RETRY, "please")),
-        ("/nonsense", Unknown("/nonsense")),
+        ("/new", SlashCommand(Command.NEW)),
+        ("  /STOP ", SlashCommand(Command.STOP)),
+        ("/retry please", SlashCommand(Command.RETRY, "please")),
+        ("/nonsense", UnknownCommand("/nonsense")),
         ("/etc/hosts", None),
-        ("/привет", Unknown("/привет")),
-        ("/help", Given(Command.HELP)),
-        ("/Retry  openai/gpt-5 ", Given(Command.RETRY, "openai/gpt-5")),
-        ("/retry модель по умолчанию", Given(Command.RETRY, "модель по умолчанию")),
+        ("/привет", UnknownCommand("/привет")),
+        ("/help", SlashCommand(Command.HELP)),
+        ("/Retry  openai/gpt-5 ", SlashCommand(Command.RETRY, "openai/gpt-5")),
+        ("/retry модель по умолчанию", SlashCommand(Command.RETRY, "модель по умолчанию")),
         ("/foo is a path I like", None),
         ("hello /new", None),
         ("/", None),
@@ -57,23 +57,23 @@ def test_commands_are_recognised(text: str, expected: object) -> None:
 def test_help_names_every_command() -> None:
     text = commands.help_text({"/notes": "list the notes"})
     assert all(word in text for word in [*map(str, Command), "/notes     list the notes"])
-    assert commands.parse("/Notes on tea", {"/notes"}) == Given("/notes", "on tea")
+    assert commands.parse("/Notes on tea", {"/notes"}) == SlashCommand("/notes", "on tea")
 
 
 def test_a_typo_with_more_behind_it_is_not_said_to_the_model() -> None:
     others = {"/forget", "/topics", "/models"}
-    assert commands.parse("/forgt last", others) == Unknown("/forgt")
-    assert commands.parse("/topcs garden gate", others) == Unknown("/topcs")
+    assert commands.parse("/forgt last", others) == UnknownCommand("/forgt")
+    assert commands.parse("/topcs garden gate", others) == UnknownCommand("/topcs")
     for text in ("/etc is a folder", "/home of mine", "/news of today", "/помощь нужна"):
         assert commands.parse(text, others) is None, text
 
 
 def test_a_typo_is_told_in_one_line_with_what_was_meant() -> None:
-    assert commands.unknown_text(Unknown("/hlep")) == (
+    assert commands.unknown_text(UnknownCommand("/hlep")) == (
         "There is no command /hlep. Did you mean /help? /help lists all commands."
     )
-    assert commands.unknown_text(Unknown("/" + "я" * 5000)).count("\n") == 0
-    assert len(commands.unknown_text(Unknown("/" + "я" * 5000))) < 120
+    assert commands.unknown_text(UnknownCommand("/" + "я" * 5000)).count("\n") == 0
+    assert len(commands.unknown_text(UnknownCommand("/" + "я" * 5000))) < 120
 
 
 def test_context_text_of_a_chat_without_turns() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from klaw.actor.mailbox import MailboxReport
-from klaw.actor.supervisor import ActorReport, State
+from klaw.actor.supervisor import ActorReport, ActorState
 from klaw.llm.slots import SlotsReport
 from klaw.operations.actors import actor_tree
 
@@ -15,7 +15,7 @@ def report(name: str, parent: str | None = None, *, box: bool = True) -> ActorRe
     return ActorReport(
         name=name,
         parent=parent,
-        state=State.RUNNING,
+        state=ActorState.RUNNING,
         since=1.0,
         activity="idle",
         activity_since=2.0,

@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
+from klaw.cli.arguments import MEANT
 from klaw.cli.main import main, parser
-from klaw.cli.meant import MEANT
 
 
 def parse(*words: str) -> argparse.Namespace:

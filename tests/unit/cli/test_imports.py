@@ -1,29 +1,22 @@
 """``klaw import``: a file that is no such export."""
 
-import io
 import json
 from pathlib import Path
 
 import pytest
 
 from klaw.cli import imports
-from klaw.cli.here import Here
 from klaw.cli.main import main
-from klaw.cli.output import ProgressLine
-from klaw.config.paths import Paths
-from klaw.imports.events import ImportRefused, ProjectDocument
+from klaw.imports.events import ProjectDocument
 from klaw.operations.operation import OperationError
 
 
 @pytest.mark.parametrize("source", ["chatgpt", "claude", "telegram", "openclaw", "klaw"])
-def test_a_file_without_a_message_is_refused(tmp_path: Path, source: str) -> None:
+def test_a_file_without_a_message_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str) -> None:
     file = tmp_path / "settings.json"
     file.write_text('{"theme": "dark", "people": 1}')
-    asked = (imports.Claude if source == "claude" else imports.ImportPeople)(file=str(file), dry_run=True)
-    paths, progress = Paths.resolve(tmp_path, {}), ProgressLine(io.StringIO())
-    here = Here(paths=paths, home=None, progress=progress, quiet=True, say=print, warn=print)
-    with pytest.raises(ImportRefused, match=f"settings.json: there is no message of {source} in it"):
-        getattr(imports, source)(asked, here)
+    assert main(["import", source, str(file), "--dry-run", "--home", str(tmp_path)]) == 1
+    assert f"settings.json: there is no message of {source} in it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("zone", "at"), [("Europe/Berlin", "10:00"), ("Asia/Tokyo", "02:00")])

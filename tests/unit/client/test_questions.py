@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from klaw.client.questions import READ_S, Questions, question_text
+from klaw.client.transcript import READ_S, Questions, question_text
 from klaw.wire.frames import ApprovalEndedFrame, ApprovalFrame, Approve
 
 

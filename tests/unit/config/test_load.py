@@ -292,7 +292,7 @@ def test_the_daily_pass_over_facts_is_accepted_without_effect(text):
     assert made == EngineConfig()
     (warning,) = warnings
     assert str(warning) == (
-        "facts.daily: has no effect any more: facts are drawn from topics (topics.enabled); remove it"
+        "facts.daily: no longer has an effect: facts are drawn from topics (topics.enabled); remove it"
     )
     assert problems("facts: {daily: {}, weekly: 1}").keys() == {"facts"}
     assert json_schema()["properties"]["facts"]["deprecated"] is True
@@ -302,7 +302,7 @@ def test_queries_that_a_model_wrote_are_accepted_without_effect():
     made, warnings = parse("kb: {sparql: {generate: true, maxRows: 9, timeoutSeconds: 5}}", {})
     assert made.kb.sparql.timeout_s == 5
     assert [str(warning) for warning in warnings] == [
-        f"kb.sparql.{key}: has no effect any more: graphs are searched without a model; remove it"
+        f"kb.sparql.{key}: no longer has an effect: graphs are searched without a model; remove it"
         for key in ("generate", "maxRows")
     ]
     described = json_schema()["properties"]["kb"]["properties"]["sparql"]["properties"]

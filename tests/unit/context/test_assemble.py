@@ -13,10 +13,10 @@ from klaw.context.window import exchanges, fit
 from klaw.domain import tokens
 from klaw.domain.message import Message, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.domain.search import Candidate, Decision, Recalled
+from klaw.domain.search import Candidate, Decision, RecallOutcome
 from klaw.domain.summary import Summary
 from klaw.domain.text import RECALL_HEADER
-from klaw.memory.recall.ranker import PARTS
+from klaw.memory.recall.message_features import MESSAGES
 from klaw.store.rows import dumps
 from tests.support.stores import dialogue, stored
 
@@ -50,7 +50,7 @@ def snapshot(
     return attrs.evolve(whole, **changes)
 
 
-def recalled(*messages: Message) -> Recalled:
+def recalled(*messages: Message) -> RecallOutcome:
     candidates = tuple(
         Candidate(
             message=message,
@@ -65,7 +65,7 @@ def recalled(*messages: Message) -> Recalled:
         )
         for message in messages
     )
-    return Recalled(candidates=candidates, query_words=2, found=len(candidates), degraded=(), timings_ms={})
+    return RecallOutcome(candidates=candidates, query_words=2, found=len(candidates), degraded=(), timings_ms={})
 
 
 def test_recall_is_skipped_when_the_whole_segment_is_in_the_window() -> None:
@@ -201,7 +201,7 @@ def test_a_receipt_of_fifty_candidates_stays_small() -> None:
         "dated_rank": 99,
         "shared_words": 12,
         "score": -11.432198765,
-        "parts": dict.fromkeys(PARTS, -10.25),
+        "parts": dict.fromkeys(MESSAGES.parts, -10.25),
         "token_score": 0.432198765,
         "boosts": ("speaker", "date"),
         "text": "secret",

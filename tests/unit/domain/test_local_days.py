@@ -5,8 +5,8 @@ from datetime import date
 
 import pytest
 
-from klaw.actor.clock import from_iso
-from klaw.domain.days import Period, local_day, read_since, read_until, start_of_day
+from klaw.actor.clock import from_iso, iso
+from klaw.domain.days import Period, local_clock, local_day, read_since, read_until, start_of_day
 from klaw.memory.recall.query import read_query
 
 EAST = ("Asia/Tokyo", from_iso("2026-11-24T14:30:00Z"))
@@ -60,6 +60,10 @@ def test_a_message_belongs_to_its_local_day(now):
     assert local_day(now) == TUESDAY
     assert local_day(start_of_day(TUESDAY)) == TUESDAY
     assert local_day(start_of_day(TUESDAY) - 1) == date(2026, 11, 23)
+
+
+def test_models_are_told_the_local_day(now):
+    assert local_clock(iso(now)).startswith("2026-11-24 Tue ")
 
 
 @pytest.mark.parametrize(("day", "hours"), [(date(2026, 3, 8), 23), (date(2026, 11, 1), 25), (TUESDAY, 24)])

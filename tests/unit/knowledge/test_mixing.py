@@ -2,7 +2,7 @@
 
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.knowledge import BaseId, DocumentId, Source, SourceId, SourceKind
-from klaw.domain.knowledge_search import FoundPassage, FoundPassages, PassageCandidate
+from klaw.domain.knowledge_search import FoundPassage, PassageCandidate, PassageOutcome
 from klaw.domain.search import Decision
 from klaw.knowledge.dialogue import _with
 from klaw.knowledge.graph.graph import GraphQuery
@@ -17,7 +17,7 @@ SOURCE = Source(
 ASKED = ContextUsed(query="q", bases=(BASE,))
 
 
-def passages(*texts: str, **more: object) -> FoundPassages:
+def passages(*texts: str, **more: object) -> PassageOutcome:
     found = (
         PassageCandidate(
             passage=FoundPassage(
@@ -28,7 +28,7 @@ def passages(*texts: str, **more: object) -> FoundPassages:
         )
         for at, text in enumerate(texts, 1)
     )  # fmt: skip
-    return FoundPassages(candidates=tuple(found), query_words=2, **more)  # type: ignore[arg-type]
+    return PassageOutcome(candidates=tuple(found), query_words=2, **more)  # type: ignore[arg-type]
 
 
 def graph(*texts: str, **more: object) -> GraphSearch:

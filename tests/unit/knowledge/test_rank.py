@@ -5,10 +5,12 @@ import pytest
 from klaw.domain.knowledge import BaseId, DocumentId, SourceId
 from klaw.domain.knowledge_search import FoundPassage
 from klaw.domain.search import Decision
-from klaw.knowledge.rank import EMPTY, FEATURES, Pool, fuse, gather, named_pages
+from klaw.knowledge.passage_features import PASSAGES, fuse, gather, judge_passages, named_pages
+from klaw.knowledge.search import EMPTY
 from klaw.memory.recall.gate import Gate
+from klaw.memory.recall.ranker import Pool
 from klaw.store.search.fulltext import TextHit
-from klaw.store.search.knowledge_search import PassageLists
+from klaw.store.search.ranked_lists import Lists
 from klaw.store.search.vector_search import Neighbour
 
 GATE = Gate(threshold=0.5, content_words=2)
@@ -31,8 +33,8 @@ def found(rowid: int, text: str, page: int = 1) -> FoundPassage:
     )
 
 
-def gathered(text: str, weights: dict[str, float], *passages: FoundPassage) -> Pool:
-    lists = PassageLists(hits=[TextHit(each.rowid, -1.0) for each in passages], weights=weights)
+def gathered(text: str, weights: dict[str, float], *passages: FoundPassage) -> Pool[FoundPassage]:
+    lists = Lists(hits=[TextHit(each.rowid, -1.0) for each in passages], weights=weights)
     return gather(lists, fuse(lists, 9)[1], passages, text, 0.7)
 
 
@@ -63,36 +65,36 @@ def test_words_that_stand_together_and_beside_each_other_count_more() -> None:
         found(2, f"Leave {filler} policy.", page=2),
         found(3, "Nothing."),
     )
-    columns = {name: pool.features[:, at].tolist() for at, name in enumerate(FEATURES)}
+    columns = {name: pool.features[:, at].tolist() for at, name in enumerate(PASSAGES.names)}
     assert columns["window"] == [1.0, pytest.approx(2 / 3), 0.0]
     assert columns["phrases"] == [1.0, 0.0, 0.0]
     assert columns["page"] == [0.0, 1.0, 0.0]
-    assert pool.shared == [2, 2, 0]
+    assert [each.shared_words for each in pool.entries] == [2, 2, 0]
 
 
 def test_a_question_of_years_prefers_the_passage_that_has_them() -> None:
     pool = gathered(
         "расходы в 2015", {"расходы": 1.0, "2015": 1.0}, found(1, "Расходы 2014."), found(2, "Расходы 2015.")
     )
-    ranked = pool.rank(GATE, 0.7, 9)
+    ranked = judge_passages(pool.rank(), GATE, 0.7)
     assert [each.passage.rowid for each in ranked] == [2, 1]
     assert all(each.decision is Decision.WORDS for each in ranked)
     assert ranked[0].parts["numbers"] > 0
 
 
 def test_lists_are_fused_and_nothing_found_is_nothing_ranked() -> None:
-    lists = PassageLists(neighbours=[Neighbour(1, 0.1), Neighbour(2, 0.2)], hits=[TextHit(2, -3.0)])
+    lists = Lists(neighbours=[Neighbour(1, 0.1), Neighbour(2, 0.2)], hits=[TextHit(2, -3.0)])
     best, scores = fuse(lists, 1)
     assert (best, set(scores)) == ([2], {1, 2})
-    assert EMPTY.rank(GATE, 0.7, 9) == []
+    assert EMPTY.rank() == []
 
 
 @pytest.mark.parametrize("text", ["Who is the author of this report?", "Кто автор отчёта?", "кто истец"])
 def test_a_question_about_the_whole_document_looks_in_front(text: str) -> None:
     pool = gathered(text, {}, found(1, "a", page=4), found(2, "b"))
-    assert pool.features[:, FEATURES.index("front")].tolist() == [0.25, 1.0]
+    assert pool.features[:, PASSAGES.names.index("front")].tolist() == [0.25, 1.0]
 
 
 def test_other_questions_do_not() -> None:
     pool = gathered("How much is the rent?", {}, found(1, "a"))
-    assert pool.features[:, FEATURES.index("front")].tolist() == [0.0]
+    assert pool.features[:, PASSAGES.names.index("front")].tolist() == [0.0]

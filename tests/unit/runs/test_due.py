@@ -7,7 +7,7 @@ from klaw.actor.clock import from_iso, iso
 from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Cron, Every, RunStatus
-from klaw.runs.due import MAX_SLEEP_S, State, decide, next_fire, repeats_after_interruption
+from klaw.runs.due import MAX_SLEEP_S, SchedulerState, decide, next_fire, repeats_after_interruption
 from tests.support.runs.schedule import Simulation, a_run, a_task
 
 NOON = from_iso("2026-11-22T12:00:00Z")
@@ -16,11 +16,11 @@ RULES = SubagentsConfig(max_concurrent=2, retries=3)
 HOURLY = Cron(expression="0 * * * *", zone="UTC")
 
 
-def state(*tasks, now, attempts=(), running=(), awake_since=NOON - 100 * HOUR) -> State:
+def state(*tasks, now, attempts=(), running=(), awake_since=NOON - 100 * HOUR) -> SchedulerState:
     found = {}
     for run in attempts:
         found.setdefault((run.user, run.task), []).append(run)
-    return State(tasks=tasks, attempts=found, running=running, now=now, awake_since=awake_since)
+    return SchedulerState(tasks=tasks, attempts=found, running=running, now=now, awake_since=awake_since)
 
 
 def starts(*tasks, **more):

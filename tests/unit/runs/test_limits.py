@@ -11,8 +11,8 @@ from klaw.domain.task import Every, RunStatus
 from klaw.runs.limits import (
     Refusal,
     RunLimit,
-    Tokens,
-    Used,
+    TokenLimits,
+    TokensUsed,
     answer_tokens,
     refusal,
     spawn_refusal,
@@ -23,31 +23,31 @@ from tests.support.runs.schedule import a_run, a_task
 
 NOON = from_iso("2026-11-22T12:00:00Z")
 TASK = a_task("a", Every(seconds=3600), since=NOON)
-NONE = Tokens(run=0, task_day=0, user_day=0)
+NONE = TokenLimits(run=0, task_day=0, user_day=0)
 
 
 def test_a_task_s_own_limits_go_before_the_configured():
-    assert tokens_of(TASK, max_tokens=100, daily_tokens=500) == Tokens(run=100, task_day=0, user_day=500)
+    assert tokens_of(TASK, max_tokens=100, daily_tokens=500) == TokenLimits(run=100, task_day=0, user_day=500)
     own = attrs.evolve(TASK, max_tokens=7, daily_tokens=9)
-    assert tokens_of(own, max_tokens=100, daily_tokens=500) == Tokens(run=7, task_day=9, user_day=500)
-    assert tokens_of(None, max_tokens=100, daily_tokens=0) == Tokens(run=100, task_day=0, user_day=0)
+    assert tokens_of(own, max_tokens=100, daily_tokens=500) == TokenLimits(run=7, task_day=9, user_day=500)
+    assert tokens_of(None, max_tokens=100, daily_tokens=0) == TokenLimits(run=100, task_day=0, user_day=0)
 
 
 def test_without_limits_nothing_is_refused():
-    assert refusal(NONE, Used(run=10**9, task_day=10**9, user_day=10**9), 10**6) is None
+    assert refusal(NONE, TokensUsed(run=10**9, task_day=10**9, user_day=10**9), 10**6) is None
 
 
 @pytest.mark.parametrize(
     ("limits", "limit"),
     [
-        (Tokens(run=100, task_day=0, user_day=0), RunLimit.RUN),
-        (Tokens(run=0, task_day=200, user_day=0), RunLimit.TASK_DAY),
-        (Tokens(run=0, task_day=0, user_day=300), RunLimit.USER_DAY),
-        (Tokens(run=100, task_day=200, user_day=300), RunLimit.USER_DAY),
+        (TokenLimits(run=100, task_day=0, user_day=0), RunLimit.RUN),
+        (TokenLimits(run=0, task_day=200, user_day=0), RunLimit.TASK_DAY),
+        (TokenLimits(run=0, task_day=0, user_day=300), RunLimit.USER_DAY),
+        (TokenLimits(run=100, task_day=200, user_day=300), RunLimit.USER_DAY),
     ],
 )
 def test_what_would_pass_a_limit_is_refused_with_the_figures(limits, limit):
-    used = Used(run=60, task_day=160, user_day=260)
+    used = TokensUsed(run=60, task_day=160, user_day=260)
     assert refusal(limits, used, 40) is None
     refused = refusal(limits, used, 41)
     assert refused.limit is limit
@@ -61,8 +61,8 @@ def test_what_would_pass_a_limit_is_refused_with_the_figures(limits, limit):
     most=st.integers(1, 500),
 )
 def test_an_allowed_call_stays_within_all_limits(limits, used, prompt, most):
-    limits = Tokens(run=limits[0], task_day=limits[1], user_day=limits[2])
-    used = Used(run=used[0], task_day=used[1], user_day=used[2])
+    limits = TokenLimits(run=limits[0], task_day=limits[1], user_day=limits[2])
+    used = TokensUsed(run=used[0], task_day=used[1], user_day=used[2])
     if refusal(limits, used, prompt + 1) is None:
         whole = prompt + answer_tokens(limits, used, prompt, most)
         assert refusal(limits, used, whole) is None

@@ -54,8 +54,8 @@ def read(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
     except (ijson.JSONError, OverflowError):
         output.block("\n".join(lines), kind="table")
         if not whole:
-            raise UnreadableError("broken", "is no valid JSON") from None
-        output.problem("part_broken", f"is no valid JSON behind {plural(whole, 'value')}")
+            raise UnreadableError("broken", "is not valid JSON") from None
+        output.problem("part_broken", f"is not valid JSON behind {plural(whole, 'value')}")
         return
     output.block("\n".join(lines), kind="table")
 

@@ -29,7 +29,7 @@ def read(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> None:
     if sum(1 for _ in message.walk()) > MAX_PARTS:
         raise UnreadableError("too_much_text", f"has more than {MAX_PARTS:,} parts")
     if not any(name in message for name in _HEADERS):
-        raise UnreadableError("broken", "is no message: it has no sender, no date and no subject")
+        raise UnreadableError("broken", "is not a message: it has no sender, date or subject")
     if any(len(value) > MAX_HEADER_CHARS for _, value in message.raw_items()):
         output.problem(
             "header_cut", f"has headers of more than {MAX_HEADER_CHARS:,} characters; their rest is left out"

@@ -57,7 +57,7 @@ def read_docx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
 
 
 def _level(named: str | None, styles: Mapping[str, Any]) -> int | None:
-    """Of a heading; 0 for a title, None for anything else."""
+    """Level of a heading; 0 for a title, None for anything else."""
     for _ in range(MAX_BASES):
         style = styles.get(named or "")
         if style is None:
@@ -96,7 +96,7 @@ def _own(element: Any, part: str) -> Iterator[Any]:
 
 
 def _text(element: Any) -> str:
-    """What can be read of it. ``w:delText``, what was deleted, is none of it."""
+    """Its visible text, without deleted text (``w:delText``)."""
     parts: list[str] = []
     for each in element.iter():
         if each.tag == f"{_W}t":

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, BinaryIO, NamedTuple
 
-from klaw.knowledge.reading.formats.pdf_lines import Layout, Line, layout, lines
+from klaw.knowledge.reading.formats.pdf_lines import Layout, PdfLine, layout, lines
 from klaw.knowledge.reading.output import Output, UnreadableError, one_line
 
 MAX_OUTLINE = 20_000
@@ -55,8 +55,8 @@ _PASSWORD = 4
 """PDFium's error."""
 
 
-class Entry(NamedTuple):
-    """Of the outline."""
+class OutlineEntry(NamedTuple):
+    """One line of the outline."""
 
     page: int
     """From 0."""
@@ -74,7 +74,7 @@ def read(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> None:
         raise UnreadableError("too_many_pages", f"has {count:,} pages; {request['pages']:,} are the limit")
     output.pages(count)
     output.title(_title(pdf))
-    reading = _Reading(
+    reading = _PdfReading(
         output, _outline(pdf), layout(pdf, [index for index in range(count) if index not in skipped], output)
     )
     for index in range(count):
@@ -121,20 +121,20 @@ def _title(pdf: Any) -> str:
     )
 
 
-def _outline(pdf: Any) -> list[Entry]:
-    found: list[Entry] = []
+def _outline(pdf: Any) -> list[OutlineEntry]:
+    found: list[OutlineEntry] = []
     for bookmark in pdf.get_toc():
         target = bookmark.get_dest()
         page = target.get_index() if target is not None else None
         title = one_line(bookmark.get_title())
         if page is not None and title:
-            found.append(Entry(page, bookmark.level, title))
+            found.append(OutlineEntry(page, bookmark.level, title))
         if len(found) >= MAX_OUTLINE:
             break
     return sorted(found, key=lambda entry: entry.page)
 
 
-class _Mark(NamedTuple):
+class _OutlineMark(NamedTuple):
     """A heading of a page: which of its lines it is, ``begin`` to ``end``; both are the same when it was not found."""
 
     begin: int
@@ -143,16 +143,10 @@ class _Mark(NamedTuple):
     title: str
 
 
-class _Reading:
-    """What goes on from page to page: the headings.
+class _PdfReading:
+    """What goes on from page to page: the headings."""
 
-    Args:
-        output: for the text.
-        outline: of the document, by page.
-        layout: of its pages.
-    """
-
-    def __init__(self, output: Output, outline: Sequence[Entry], layout: Layout) -> None:
+    def __init__(self, output: Output, outline: Sequence[OutlineEntry], layout: Layout) -> None:
         self._output = output
         self._outline = outline
         self._layout = layout
@@ -177,18 +171,18 @@ class _Reading:
 
     def pass_over(self, pdf: Any, index: int) -> None:
         """Only the headings of a page that another reader has read."""
-        with suppress(Exception):  # it has been told
+        with suppress(Exception):  # it was reported before
             for mark in self._look(pdf, index)[1]:
                 self._enter(mark)
 
     def leave_out(self, index: int) -> None:
         """Only the headings that the outline has for a page that cannot be read."""
         for entry in self._entries(index):
-            self._enter(_Mark(0, 0, entry.level, entry.title))
+            self._enter(_OutlineMark(0, 0, entry.level, entry.title))
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _look(self, pdf: Any, index: int) -> tuple[list[Line], list[_Mark]]:
+    def _look(self, pdf: Any, index: int) -> tuple[list[PdfLine], list[_OutlineMark]]:
         """Lines and headings of a page."""
         found, height = lines(pdf, index)
         kept = [line for line in found if not self._layout.leaves_out(line, height, index)]
@@ -203,29 +197,29 @@ class _Reading:
     def _headings(self) -> tuple[str, ...]:
         return tuple(title for _, title in self._path)
 
-    def _enter(self, mark: _Mark) -> None:
+    def _enter(self, mark: _OutlineMark) -> None:
         level = mark.level * (1 + SAME_SIZE) if mark.level < 0 else mark.level
         while self._path and self._path[-1][0] >= level:
             self._path.pop()
         self._path.append((mark.level, mark.title))
 
-    def _entries(self, index: int) -> Sequence[Entry]:
+    def _entries(self, index: int) -> Sequence[OutlineEntry]:
         begin = bisect.bisect_left(self._outline, index, key=lambda entry: entry.page)
         end = bisect.bisect_right(self._outline, index, key=lambda entry: entry.page)
         return self._outline[begin:end]
 
-    def _by_outline(self, lines: Sequence[Line], index: int) -> list[_Mark]:
+    def _by_outline(self, lines: Sequence[PdfLine], index: int) -> list[_OutlineMark]:
         marks, at = [], 0
         keys = [_key(line.text) for line in lines]
         for entry in self._entries(index)[:MAX_OUTLINE_OF_PAGE]:
             begin, end = _find(keys, _key(entry.title), at)
             title = " ".join(line.text for line in lines[begin:end]) or entry.title
-            marks.append(_Mark(begin, end, entry.level, title))
+            marks.append(_OutlineMark(begin, end, entry.level, title))
             at = end
         return marks
 
-    def _by_size(self, lines: Sequence[Line]) -> list[_Mark]:
-        marks: list[_Mark] = []
+    def _by_size(self, lines: Sequence[PdfLine]) -> list[_OutlineMark]:
+        marks: list[_OutlineMark] = []
         for at, line in enumerate(lines):
             if (marks and at < marks[-1].end) or not self._is_heading(line, LARGER_NUMBERED):
                 continue
@@ -237,10 +231,10 @@ class _Reading:
                     end += 1
             title = " ".join(each.text for each in lines[at:end])
             if len(title) <= MAX_HEADING:
-                marks.append(_Mark(at, end, -line.height, title))
+                marks.append(_OutlineMark(at, end, -line.height, title))
         return marks if len(marks) <= MAX_HEADINGS_OF_PAGE else []
 
-    def _is_heading(self, line: Line, larger: float) -> bool:
+    def _is_heading(self, line: PdfLine, larger: float) -> bool:
         body = self._layout.body
         return (
             0 < body * larger <= line.height
@@ -250,7 +244,7 @@ class _Reading:
             and not _SENTENCE.search(line.text)
         )
 
-    def _send(self, lines: Sequence[Line], page: int) -> None:
+    def _send(self, lines: Sequence[PdfLine], page: int) -> None:
         """Lines as paragraphs: they end where the next line is farther away than usual, or has other letters."""
         gaps = [one.last - other.bottom for one, other in pairwise(lines) if one.height and other.height]
         usual = median([gap for gap in gaps if gap > 0] or [0])

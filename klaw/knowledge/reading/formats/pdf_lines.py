@@ -9,9 +9,9 @@ from klaw.knowledge.reading.output import Output, UnreadableError, one_line, tid
 
 MAX_PAGE_CHARS = 2_000_000
 SAMPLE_PAIRS = 8
-"""Of neighbouring pages, by which sizes of letters and running lines are found."""
+"""Neighbouring pages that are compared to find sizes of letters and running lines."""
 MARGIN = 0.12
-"""Of a page's height, at its top and its bottom, where running lines stand."""
+"""Share of a page's height, at its top and its bottom, where running lines stand."""
 MAX_RUNNING = 150
 """Characters."""
 
@@ -20,13 +20,13 @@ _HYPHEN = re.compile(rf"(\w?){_DIVIDED}(\w?)")
 _NUMBER = re.compile(r"\d+")
 
 
-class Line(NamedTuple):
+class PdfLine(NamedTuple):
     """A line of a page; two that a hyphen joins are one."""
 
     text: str
     bottom: float
     height: float
-    """Of its first letter; 0 where the page's letters cannot be located."""
+    """Size of its first letter; 0 where the page's letters cannot be located."""
     last: float
     """Bottom of the last of those that are joined."""
 
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     """Lines that stand on many pages: their text without numbers, and where; and a page (from 0) on which each is
     kept."""
 
-    def leaves_out(self, line: Line, height: float, index: int) -> bool:
+    def leaves_out(self, line: PdfLine, height: float, index: int) -> bool:
         """Whether a line of a page (from 0) of this height is a running line, and is kept on another page."""
         return _in_margin(line, height) and self.running.get(_place(line), index) != index
 
@@ -55,7 +55,7 @@ def layout(pdf: Any, pages: Sequence[int], output: Output) -> Layout:
         output.look(index + 1)
         try:
             found, height = lines(pdf, index)
-        except Exception:  # noqa: BLE001, S112 - it is told when its turn comes
+        except Exception:  # noqa: BLE001, S112 - it is reported when its turn comes
             continue
         for line in found:
             heights[round(line.height * 2) / 2] += len(line.text)
@@ -67,16 +67,16 @@ def layout(pdf: Any, pages: Sequence[int], output: Output) -> Layout:
     return Layout(body=heights.most_common(1)[0][0] if heights else 0, running=running)
 
 
-def _in_margin(line: Line, height: float) -> bool:
+def _in_margin(line: PdfLine, height: float) -> bool:
     middle = line.bottom + line.height / 2
     return line.height > 0 and len(line.text) <= MAX_RUNNING and not MARGIN * height < middle < (1 - MARGIN) * height
 
 
-def _place(line: Line) -> tuple[str, int]:
+def _place(line: PdfLine) -> tuple[str, int]:
     return _NUMBER.sub("#", one_line(line.text).casefold()), round(line.bottom / 3)
 
 
-def lines(pdf: Any, index: int) -> tuple[list[Line], float]:
+def lines(pdf: Any, index: int) -> tuple[list[PdfLine], float]:
     """The lines of a page that are not empty, and the page's height."""
     page = pdf[index]
     try:
@@ -94,7 +94,7 @@ def lines(pdf: Any, index: int) -> tuple[list[Line], float]:
                     _, bottom, _, top = text_page.get_charbox(begin, loose=True) if located else (0, 0, 0, 0)
                     joined = at + part.rfind(_DIVIDED, 0, -1) + 1
                     last = text_page.get_charbox(joined, loose=True)[1] if located and joined > at else bottom
-                    found.append(Line(stripped, bottom, max(0.0, top - bottom), last))
+                    found.append(PdfLine(stripped, bottom, max(0.0, top - bottom), last))
                 at += len(part) + 2
             return found, page.get_height()
         finally:

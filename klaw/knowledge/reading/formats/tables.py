@@ -16,13 +16,13 @@ SAMPLE_CHARS = 8192
 MAX_ROW_CHARS = 1_000_000
 DELIMITERS = ",;\t|"
 ROWS_AT_ONCE = 10_000
-"""After so many rows the parent is told that there is progress, even if all were empty."""
+"""After so many rows the parent learns that there is progress, even if all were empty."""
 MAX_CELLS = 10_000_000
-"""Of all sheets, also those without a value."""
+"""Cells of all sheets, also those without a value."""
 MAX_CELL_CHARS = 32_767
 """No more can be in one; a text that is kept once may stand in a million of them, and is cleaned once."""
 MAX_NAME_CHARS = 200
-"""Of a column: it is repeated in each row."""
+"""Length of a column's title, which is repeated in each row."""
 _FORMULA = re.compile(
     rb"""<c\s(?![^<>]*\bt="str")[^<>]*>\s*<f(?:\s[^<>]*)?(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"""
 )
@@ -30,14 +30,8 @@ _FORMULA = re.compile(
 _NUMBER = re.compile(r"[-+(]?[\d\s.,%$€₽]+\)?")
 
 
-class Rows:
-    """Sends rows as lines, several at once. The first row of names is the header.
-
-    Args:
-        output: for the text.
-        page: number of the sheet.
-        headings: the sheet's name.
-    """
+class TableRows:
+    """Sends rows as lines, several at once. The first row of names is the header."""
 
     def __init__(self, output: Output, page: int | None = None, headings: tuple[str, ...] = ()) -> None:
         self._output = output
@@ -82,9 +76,9 @@ def read_csv(file: BinaryIO, output: Output, _request: Mapping[str, Any]) -> Non
         delimiter = csv.Sniffer().sniff(sample, DELIMITERS).delimiter
     except csv.Error:
         delimiter = max(DELIMITERS, key=sample.count)
-    rows, number = Rows(output), 0
+    rows, number = TableRows(output), 0
     try:
-        for number, row in enumerate(csv.reader(_lines(text), delimiter=delimiter), 1):  # noqa: B007 - told below
+        for number, row in enumerate(csv.reader(_lines(text), delimiter=delimiter), 1):  # noqa: B007 - reported below
             rows.add(enumerate(row))
     except csv.Error:
         output.problem("part_broken", f"is damaged from row {number + 1:,} on: is a quotation mark not closed?")
@@ -122,7 +116,7 @@ def read_xlsx(file: BinaryIO, output: Output, request: Mapping[str, Any]) -> Non
         output.page(number)
         headings = (sheet.title,)
         output.block(sheet.title, page=number, headings=headings)
-        rows = Rows(output, number, headings)
+        rows = TableRows(output, number, headings)
         try:
             strings = strings or [one_line(str(each)[:MAX_CELL_CHARS]) for each in sheet._shared_strings]
             for count, row in enumerate(_rows(book, sheet, strings), 1):

@@ -19,7 +19,6 @@ def open_text(file: BinaryIO, label: str | None = None) -> io.TextIOWrapper:
     """A file as text; what does not fit its charset becomes U+FFFD.
 
     Args:
-        file: at its beginning.
         label: the charset that somebody declared.
     """
     return io.TextIOWrapper(file, encoding=_charset(file, label), errors="replace")
@@ -89,7 +88,6 @@ class Markdown:
     """Reads Markdown into blocks.
 
     Args:
-        output: for the blocks.
         first_is_title: whether the first heading is the document's title.
         under: headings that all of it stands under.
     """

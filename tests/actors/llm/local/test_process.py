@@ -12,7 +12,7 @@ import trio
 
 import klaw.llm.local.process as local_process
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import State, Supervisor, Vitals
+from klaw.actor.supervisor import ActorState, Supervisor, Vitals
 from klaw.config.llm import LocalModelConfig
 from klaw.errors import ModelError
 from klaw.llm.local.process import ACTOR_NAME, LocalProcess
@@ -199,7 +199,7 @@ async def test_the_supervisor_starts_it_again(make: Make, model: LocalModel) -> 
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(nursery, SystemClock())
             await supervisor.start(process.spec())
-            assert supervisor.state(ACTOR_NAME) is State.RUNNING
+            assert supervisor.state(ACTOR_NAME) is ActorState.RUNNING
             first = await model.wait_settled()
             assert first is not None
             _kill_children()

@@ -7,7 +7,7 @@ import pytest
 
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage
-from klaw.memory.recall.late import max_sim
+from klaw.memory.recall.token_overlap import max_sim
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store

@@ -23,7 +23,7 @@ from klaw.errors import EmbeddingUnavailable
 from klaw.memory.embed.backfill import GATHER_ROWS
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.model import EmbeddingModel
-from klaw.memory.embed.passage import Passage, passage, vectors_id
+from klaw.memory.embed.passage import PassageText, passage, vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.embed.worker import Worker
 from klaw.store.engine import vector_model
@@ -50,7 +50,7 @@ class Gate:
         self._permits = threading.Semaphore(0)
         self._open = threading.Event()
 
-    def pass_through(self, texts: list[Passage]) -> None:
+    def pass_through(self, texts: list[PassageText]) -> None:
         while not self._open.is_set() and not self._permits.acquire(timeout=0.01):
             pass
         self.seen += [each.text for each in texts]
@@ -68,7 +68,7 @@ class Gated(Worker):
 
     gate: Gate
 
-    def _read_passages(self, passages: list[Passage]) -> list[Reading]:
+    def _read_passages(self, passages: list[PassageText]) -> list[Reading]:
         self.gate.pass_through(passages)
         return super()._read_passages(passages)
 

@@ -23,7 +23,7 @@ from klaw.llm.client import LlmClient, without_server
 from klaw.memory.embed import backfill, remote, worker
 from klaw.memory.embed.embedder import Embedder, query_vector
 from klaw.memory.embed.offline import OfflineEmbedder
-from klaw.memory.embed.remote import TEXTS_IN_REQUEST, Remote, remote_of
+from klaw.memory.embed.remote import TEXTS_IN_REQUEST, RemoteModel, remote_of
 from klaw.memory.embed.worker import Worker
 from klaw.store.engine import vector_model
 from klaw.store.kinds import messages, usage
@@ -69,7 +69,7 @@ class Here:
 
     store: Store
     embedder: Embedder
-    remote: Remote
+    remote: RemoteModel
 
     async def say(self, *texts: str) -> None:
         await self.store.writer.run(messages.append, [new(text) for text in texts])
@@ -390,11 +390,11 @@ async def test_a_command_without_a_server_asks_the_same_model(tmp_path: Path, se
         config = attrs.evolve(
             read_settings({"providers": {"cloud": {"baseUrl": server.url}}}), embedding=here.remote.config
         )
-        offline = OfflineEmbedder(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
+        offline = OfflineEmbedder.of_home(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
         assert await offline.prepare() is None
         assert await offline.query("Какой пароль?") == await here.embedder.query("Какой пароль?")
         server.respond = lambda _request: error_reply(503)
-        down = OfflineEmbedder(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
+        down = OfflineEmbedder.of_home(store.readers, config, tmp_path / "nothing", SystemClock(), here.remote)
         assert await down.prepare() == "no_model"
 
 

@@ -19,7 +19,7 @@ from klaw.domain.search import FactResult, FileResult
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.worker import Worker
-from klaw.memory.facts.facts import Facts, KnownFact, Outcome, Saved
+from klaw.memory.facts.facts import Facts, FactSaved, KnownFact, Outcome
 from klaw.memory.search.search import MemorySearch
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
@@ -94,13 +94,13 @@ async def test_what_says_nothing_new_is_refused_and_the_rest_is_kept(saving) -> 
     for one, other in SAME + OTHER:
         async with saving() as (store, _, save):
             first = await save(one)
-            assert isinstance(first, Saved)
+            assert isinstance(first, FactSaved)
             again = await save(other)
             if (one, other) in SAME:
                 assert again == KnownFact(first.fact), other
             else:
-                assert isinstance(again, Saved), other
-            assert isinstance(await save(other, UserId("anna")), Saved)  # another user's facts do not count
+                assert isinstance(again, FactSaved), other
+            assert isinstance(await save(other, UserId("anna")), FactSaved)  # another user's facts do not count
             for user in (LOCAL, UserId("anna")):
                 for each in await store.readers.run(facts_of, user):
                     await store.writer.run(stored_facts.remove, user, each.id, iso(START))
@@ -136,7 +136,7 @@ async def test_facts_and_files_are_found_by_meaning_beside_messages(saving) -> N
 async def test_a_changed_text_gets_a_new_vector(saving) -> None:
     async with saving() as (store, embedder, save):
         saved = await save("The user keeps bees.")
-        assert isinstance(saved, Saved)
+        assert isinstance(saved, FactSaved)
         model = vectors_id("multilingual-e5-small")
         before = await embedder.query("bees and honey")
         near = await store.readers.run(passages.nearest, "fact", LOCAL, before, 5)
@@ -174,7 +174,7 @@ async def test_the_vector_changes_with_the_text(saving) -> None:
     """Of an edited fact, and of one whose change was taken back: found by what it says now."""
     async with saving() as (store, embedder, save):
         saved = await save("Anna lives in Berlin")
-        assert isinstance(saved, Saved)
+        assert isinstance(saved, FactSaved)
         await save("Кошку зовут Мурка")
         numbers = count(100)
         kept = Facts(store.writer, store.readers, embedder, SystemClock(), lambda: f"f{next(numbers)}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from klaw.domain import tokens
-from klaw.domain.search import Recalled
+from klaw.domain.search import RecallOutcome
 from tests.support.memory.recalling import recalling
 
 SAID = (
@@ -72,7 +72,7 @@ ASKED_AND_SAID = {
 }
 
 
-def kept(recalled: Recalled) -> list[int]:
+def kept(recalled: RecallOutcome) -> list[int]:
     return [candidate.message.seq for candidate in recalled.kept]
 
 

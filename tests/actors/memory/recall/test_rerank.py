@@ -13,14 +13,14 @@ from klaw.actor.clock import FixedClock, SystemClock
 from klaw.config.read_settings import read_settings
 from klaw.context.explain import describe_candidate
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.domain.search import Recalled
+from klaw.domain.search import RecallOutcome
 from klaw.llm import service
 from klaw.llm.client import LlmClient, without_server
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
 from klaw.memory.recall.rerank import Reranker
 from klaw.store.kinds import messages
-from klaw.store.search.candidates import Scope
+from klaw.store.search.chat_search import ChatScope
 from klaw.store.store import Store
 from tests.support.llm_server import Cut, Hang, LlmServer, Pause, Raw, Recorded, Reply, error_reply, serve_llm
 from tests.support.memory.endpoints import answer, asked, json_reply, spoiled
@@ -64,8 +64,8 @@ class Here:
     recall: Recall
     llm: LlmClient
 
-    async def ask(self, question: str, **more: Any) -> Recalled:
-        return await self.recall.search(question, Scope(chat=MAIN, first_seq=1, end_seq=1 << 40), **more)
+    async def ask(self, question: str, **more: Any) -> RecallOutcome:
+        return await self.recall.search(question, ChatScope(chat=MAIN, first_seq=1, end_seq=1 << 40), **more)
 
 
 @asynccontextmanager
@@ -93,7 +93,7 @@ async def running(
         await llm.router.aclose()
 
 
-def order(recalled: Recalled) -> list[int]:
+def order(recalled: RecallOutcome) -> list[int]:
     return [each.message.seq for each in recalled.candidates if each.rerank is not None]
 
 

@@ -17,12 +17,12 @@ from klaw.config.memory import AutoRagConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.offline import ReadyEmbedder
+from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
-from klaw.store.search import candidates, vector_writes
-from klaw.store.search.candidates import Scope
+from klaw.store.search import ranked_lists, vector_writes
+from klaw.store.search.chat_search import ChatScope
 from klaw.store.store import Store
 from tests.support.stores import START, new, running_store
 from tests.support.waiting import HANG_S
@@ -59,7 +59,7 @@ class SlowSteps:
         self.at += next((spent for part, spent in self.slow.items() if part in event["sql"]), 0.0)
 
 
-async def fill(store: Store, count: int = 200) -> Scope:
+async def fill(store: Store, count: int = 200) -> ChatScope:
     appended = await store.writer.run(
         messages.append,
         [new(f"{TOPICS[n % 4]}: заметка {n}, code {4700 + n}", at=START + 60 * n) for n in range(count)],
@@ -68,11 +68,11 @@ async def fill(store: Store, count: int = 200) -> Scope:
     await store.writer.run(
         vector_writes.store, "test", [(each.message.rowid, vector(each.message.seq)) for each in appended]
     )
-    return Scope(chat=MAIN, first_seq=1, end_seq=count + 1)
+    return ChatScope(chat=MAIN, first_seq=1, end_seq=count + 1)
 
 
 def recall_over(store: Store, steps: SlowSteps, embed: Callable[[str], bytes] = lambda _text: vector(0)) -> Recall:
-    embedder = ReadyEmbedder(lambda text: Reading(embed(text)), 0.0, SystemClock())
+    embedder = OfflineEmbedder(lambda text: Reading(embed(text)), 0.0, SystemClock())
     config = AutoRagConfig(time_budget_ms=2_000, relevance_threshold=1)
     return Recall(store.readers, embedder, config, FixedClock(START), monotonic=steps.now)
 
@@ -96,7 +96,7 @@ async def watch_readers(store: Store, act: Callable[[apsw.Connection], None]) ->
 async def test_steps_after_a_slow_one_are_left_out_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, cut: list[str]
 ) -> None:
-    monkeypatch.setattr(candidates, "_PROGRESS_STEPS", 1_000_000)  # so that the slow step itself ends
+    monkeypatch.setattr(ranked_lists, "_PROGRESS_STEPS", 1_000_000)  # so that the slow step itself ends
     steps = SlowSteps()
     async with running_store(tmp_path) as store:
         scope = await fill(store)
@@ -120,7 +120,7 @@ async def test_steps_after_a_slow_one_are_left_out_and_named(
 
 async def test_a_statement_is_interrupted_in_its_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And its connection works on: the next search of the same connection is whole."""
-    monkeypatch.setattr(candidates, "_PROGRESS_STEPS", 10)
+    monkeypatch.setattr(ranked_lists, "_PROGRESS_STEPS", 10)
     steps = SlowSteps()
     async with running_store(tmp_path) as store:
         scope = await fill(store)
@@ -139,7 +139,7 @@ async def test_a_statement_is_interrupted_in_its_middle(tmp_path: Path, monkeypa
 
 
 async def test_a_late_vector_leaves_time_for_the_words(tmp_path: Path) -> None:
-    class Late(ReadyEmbedder):
+    class Late(OfflineEmbedder):
         async def read(self, text: str) -> Reading:
             await trio.sleep_forever()
             raise AssertionError
@@ -176,7 +176,7 @@ async def test_busy_readers_do_not_hold_a_reply(tmp_path: Path) -> None:
     steps = SlowSteps()
     async with running_store(tmp_path) as store, trio.open_nursery() as nursery:
         scope = await fill(store, 20)
-        embedder = ReadyEmbedder(lambda _text: Reading(vector(0)), 0.0, SystemClock())
+        embedder = OfflineEmbedder(lambda _text: Reading(vector(0)), 0.0, SystemClock())
         recall = Recall(store.readers, embedder, AutoRagConfig(time_budget_ms=20), SystemClock())
         freed = trio.Event()
         busy = trio.Semaphore(0)
@@ -215,8 +215,8 @@ async def test_the_place_of_one_message_is_found_deeper(tmp_path: Path) -> None:
         found = await recall.search(QUESTION, scope)
         considered = {each.message.rowid for each in found.candidates}
         outside = next(rowid for rowid in range(1, 601) if rowid not in considered)
-        place = await recall.place(QUESTION, scope, outside)
+        place = await recall.rank_of(QUESTION, scope, outside)
         assert place.place is not None
         assert place.place > 1
         assert place.found >= found.found
-        assert (await recall.place(QUESTION, scope, 10_000)).place is None
+        assert (await recall.rank_of(QUESTION, scope, 10_000)).place is None

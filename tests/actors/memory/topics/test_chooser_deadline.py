@@ -12,7 +12,7 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.actor.metrics import Metrics
 from klaw.domain.topic import ChosenTopics, Fate
-from klaw.memory.asking import Asker
+from klaw.memory.background_llm import Asker
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.chooser import TopicChooser
 from klaw.memory.topics.reranker import LONG_CHARS

@@ -98,6 +98,6 @@ def test_an_answer_is_read() -> None:
     ],
 )
 def test_an_answer_of_another_form_is_refused(body: bytes) -> None:
-    with pytest.raises(GraphError, match="no SPARQL result") as told:
+    with pytest.raises(GraphError, match="not a SPARQL result") as told:
         read_answer(body, 10)
     assert told.value.code == "malformed"

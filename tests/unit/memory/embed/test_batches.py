@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.memory.embed.windows import Window, cut_windows, plan_batches
+from klaw.memory.embed.model import Window, cut_windows, plan_batches
 
 LENGTHS = st.lists(st.integers(0, 700), max_size=40)
 

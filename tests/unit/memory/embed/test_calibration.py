@@ -10,7 +10,7 @@ from klaw.errors import ModelError
 from klaw.memory.embed import calibration
 from klaw.memory.embed.calibration import Talk, built_in, measure, of_messages, read_talk
 from klaw.memory.embed.model import EmbeddingModel
-from klaw.memory.embed.passage import Passage
+from klaw.memory.embed.passage import PassageText
 
 
 def test_the_built_in_texts_give_what_conversations_gave(embedding_model_dir: Path) -> None:
@@ -48,7 +48,7 @@ def test_passages_are_measured_as_they_are_embedded() -> None:
 
     measure(embed, [Talk(messages=tuple("abcdefghij"), queries=tuple("klmnopqrst"))], recipe=2)
     read_after = zip("bcdefghij", "abcdefghi", strict=True)
-    assert seen[1] == ("passage", [Passage("a"), *(Passage(text, before) for text, before in read_after)])
+    assert seen[1] == ("passage", [PassageText("a"), *(PassageText(text, before) for text, before in read_after)])
 
 
 def test_messages_alone_ask_themselves_but_not_their_neighbours() -> None:

@@ -2,19 +2,19 @@
 
 import pytest
 
-from klaw.memory.embed.passage import CONTEXT_CHARACTERS, RECIPE, RECIPES, Passage, passage, vectors_id
+from klaw.memory.embed.passage import CONTEXT_CHARACTERS, RECIPE, RECIPES, PassageText, passage, vectors_id
 
 
 def test_the_recipes() -> None:
-    assert passage("Да, в пятницу.", "Ты придёшь?", 1) == Passage("Да, в пятницу.")
-    assert passage("Да, в пятницу.", "Ты придёшь?", 2) == Passage("Да, в пятницу.", "Ты придёшь?")
-    assert passage("Yes.", None, 2) == Passage("Yes.")
-    assert passage("Yes.", "x" * 100_000 + "?", 2) == Passage("Yes.", "x" * (CONTEXT_CHARACTERS - 1) + "?")
+    assert passage("Да, в пятницу.", "Ты придёшь?", 1) == PassageText("Да, в пятницу.")
+    assert passage("Да, в пятницу.", "Ты придёшь?", 2) == PassageText("Да, в пятницу.", "Ты придёшь?")
+    assert passage("Yes.", None, 2) == PassageText("Yes.")
+    assert passage("Yes.", "x" * 100_000 + "?", 2) == PassageText("Yes.", "x" * (CONTEXT_CHARACTERS - 1) + "?")
 
 
 def test_a_long_message_needs_no_context() -> None:
     text = "a long story " * 40
-    assert passage(text, "Tell me!", 2) == Passage(text)
+    assert passage(text, "Tell me!", 2) == PassageText(text)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -7,9 +7,9 @@ import pytest
 
 from klaw.errors import ModelError
 from klaw.memory.embed.model import EmbeddingModel
-from klaw.memory.embed.passage import Passage
+from klaw.memory.embed.passage import PassageText
 from klaw.memory.embed.token_coder import CODE_BYTES, MAX_TOKENS, TOKENS_FILE, TokenCoder
-from klaw.memory.recall.late import max_sim
+from klaw.memory.recall.token_overlap import max_sim
 from tests.support.tiny_model import write_tiny_model
 
 
@@ -18,7 +18,7 @@ def model(embedding_model_dir: Path) -> EmbeddingModel:
     return EmbeddingModel.load(embedding_model_dir, threads=2)
 
 
-def codes(model: EmbeddingModel, *texts: str | Passage) -> list[bytes]:
+def codes(model: EmbeddingModel, *texts: str | PassageText) -> list[bytes]:
     return [each.codes for each in model.read(texts, kind="passage")]
 
 
@@ -28,7 +28,7 @@ def test_reading_gives_the_vector_that_embedding_gives(model: EmbeddingModel, ki
         "Where is the key?",
         "Ключ лежит под ковриком.",
         "",
-        Passage("Yes, on Friday.", "Do you come?"),
+        PassageText("Yes, on Friday.", "Do you come?"),
         "да " * 900,
     ]
     found = np.stack([np.frombuffer(each.vector, "<f4") for each in model.read(texts, kind=kind)])
@@ -39,7 +39,9 @@ def test_only_tokens_of_the_text_itself_that_say_something_have_codes(model: Emb
     assert codes(model, "", "?!...", " ") == [b"", b"", b""]
     bare, dotted = codes(model, "ключ", "ключ ...")
     assert 0 < len(bare) == len(dotted) <= 2 * CODE_BYTES
-    alone, in_context = codes(model, "Yes, on Friday.", Passage("Yes, on Friday.", "Do you come to the lake with us?"))
+    alone, in_context = codes(
+        model, "Yes, on Friday.", PassageText("Yes, on Friday.", "Do you come to the lake with us?")
+    )
     assert len(alone) == len(in_context)
     assert len(alone) % CODE_BYTES == 0
 

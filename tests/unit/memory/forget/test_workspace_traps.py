@@ -8,11 +8,11 @@ import pytest
 
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.memory.forget import finding
-from klaw.store.forget import logs as forget_logs
-from klaw.store.forget.derived import FileMade
+from klaw.store.forget import proof
+from klaw.store.forget.trace import FileMade
 
 ANNA = UserId("anna")
-CHUNK = forget_logs.CHUNK_BYTES
+CHUNK = proof.CHUNK_BYTES
 TEXT = "Код от калитки 4815, и больше никому его не говори."
 
 
@@ -59,7 +59,7 @@ def test_pipes_links_and_files_of_any_size_hold_up_no_search(tmp_path: Path) -> 
     (tmp_path / "folder").symlink_to(tmp_path.parent)
     with (tmp_path / "sparse.md").open("wb") as file:
         file.truncate(1 << 42)
-    held = forget_logs.search(tmp_path, LOCAL_USER, [TEXT], shared=True)
+    held = proof.search(tmp_path, LOCAL_USER, [TEXT], shared=True)
     assert [(each.path, each.count, each.kind) for each in held] == [
         ("found.md", 1, "file"),
         ("sparse.md", 0, "not searched"),
@@ -70,7 +70,7 @@ def test_pipes_links_and_files_of_any_size_hold_up_no_search(tmp_path: Path) -> 
 @pytest.mark.parametrize("before", [0, 1, CHUNK - 20, CHUNK - 1, CHUNK])
 def test_a_text_is_found_wherever_it_stands_in_a_file(tmp_path: Path, before: int) -> None:
     (tmp_path / "a.bin").write_bytes(b"x" * before + TEXT.encode() + b"y" * CHUNK + TEXT.encode())
-    (held,) = forget_logs.search(tmp_path, LOCAL_USER, [TEXT], shared=True)
+    (held,) = proof.search(tmp_path, LOCAL_USER, [TEXT], shared=True)
     assert held.count == 2
 
 
@@ -89,7 +89,7 @@ def test_a_file_that_shrinks_while_it_is_searched_ends_no_process(tmp_path: Path
     other.start()
     try:
         for _ in range(40):
-            assert forget_logs.search(tmp_path, LOCAL_USER, [TEXT], shared=True) == []
+            assert proof.search(tmp_path, LOCAL_USER, [TEXT], shared=True) == []
     finally:
         stop.set()
         other.join()

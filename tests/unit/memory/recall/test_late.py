@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from klaw.memory.embed.token_coder import BITS, encode
-from klaw.memory.recall.late import max_sim
+from klaw.memory.recall.token_overlap import max_sim
 
 
 def states(seed: int, count: int) -> np.ndarray:

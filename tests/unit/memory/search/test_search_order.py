@@ -16,11 +16,11 @@ from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.errors import InvalidValue
 from klaw.memory.recall.excerpt import snippet
 from klaw.memory.recall.query import MAX_WORDS, read_search_words
-from klaw.memory.recall.rank import Ranked
+from klaw.memory.recall.ranker import RankedEntry
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first, read_cursor
 from klaw.operations import operation as op
 from klaw.store.engine.tokenizer import stem
-from klaw.store.search.candidates import Place
+from klaw.store.search.ranked_lists import MessagePlace
 
 NOW = from_iso("2026-05-17T06:40:00Z")
 
@@ -198,8 +198,10 @@ def test_marks_are_in_the_snippet_in_order_and_apart(content: str, words: list[s
 # -- the newer first ---------------------------------------------------------------------------------------------------
 
 
-def ranked(rowid: int, head: str, *, role: Role = Role.USER, tokens: int = 10, **given: Any) -> Ranked:
-    place = Place(
+def ranked(
+    rowid: int, head: str, *, role: Role = Role.USER, tokens: int = 10, **given: Any
+) -> RankedEntry[MessagePlace]:
+    place = MessagePlace(
         rowid=rowid,
         chat=chat_id(LOCAL_USER, "main"),
         seq=rowid,
@@ -211,7 +213,7 @@ def ranked(rowid: int, head: str, *, role: Role = Role.USER, tokens: int = 10, *
         next=rowid + 1,
     )
     values = {"score": 1 / rowid, "vector_rank": None, "distance": None, "text_rank": None, "bm25": None}
-    return Ranked(place=place, dated_rank=None, boosts=(), shared_words=0, **{**values, **given})
+    return RankedEntry(item=place, rowid=rowid, **{**values, **given})
 
 
 def test_of_messages_that_say_the_same_the_newer_comes_first() -> None:
@@ -230,7 +232,7 @@ def test_of_messages_that_say_the_same_the_newer_comes_first() -> None:
             ranked(12, "?"),
         ]
     )
-    assert [each.place.rowid for each in found] == [9, 2, 3, 8, 7, 1, 4, 10, 11, 12]
+    assert [each.rowid for each in found] == [9, 2, 3, 8, 7, 1, 4, 10, 11, 12]
 
 
 def test_a_match_comes_before_what_only_stands_beside_it() -> None:
@@ -243,5 +245,5 @@ def test_a_match_comes_before_what_only_stands_beside_it() -> None:
             ranked(7, "the match", score=0.6, vector_rank=2, bm25=-5.0),
         ]
     )
-    assert [each.place.rowid for each in found] == [40, 8, 7, 6]
+    assert [each.rowid for each in found] == [40, 8, 7, 6]
     assert [each.score for each in found] == [0.8, 0.7, 0.6, 0.6]

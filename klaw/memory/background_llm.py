@@ -1,0 +1,183 @@
+"""Questions to models in the background, and what they cost.
+
+What a piece of work spends is kept for good: ``klaw usage`` shows it by source, and the daily limits know of it also
+after a restart. Failed attempts count as far as anything is known of them: an answer that could not be used
+whole, one that broke off with an estimate. What a provider never reported is not counted.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any, TypeVar
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock, iso
+from klaw.actor.failure import error_class
+from klaw.actor.supervisor import Vitals
+from klaw.domain import tokens
+from klaw.domain.names import ChatId, UserId
+from klaw.errors import KlawError
+from klaw.llm.ask_json import ask_json
+from klaw.llm.client import LlmClient, Meter
+from klaw.llm.errors import ProviderTimeout
+from klaw.llm.router import Task
+from klaw.llm.slots import Priority
+from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, Route, ToolDescription
+from klaw.prompts import prompt
+from klaw.store.engine.writer import Writer
+from klaw.store.kinds import usage
+
+ANSWER_S = 900.0
+"""A model that does not answer within this time has failed; that of a small machine reads a long prompt for minutes."""
+WRITE_S = 5.0
+"""Longest wait for the note on what was spent, while everything ends."""
+CONTEXT_SHARE = 0.9
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+log = structlog.get_logger("klaw.asking")
+
+
+@attrs.define
+class CallCharge:
+    """What one piece of work spends."""
+
+    meter: Meter
+    at: str = ""
+    """When it was noted, ISO-8601 UTC; empty: nothing was spent, or it is not noted here."""
+
+
+@attrs.frozen(kw_only=True)
+class Asker:
+    """What questions in the background share.
+
+    Args:
+        llm: where they go, behind everybody who waits for a reply.
+        writer: of the store that keeps what pieces of work cost; None: nobody does.
+        charge: the piece of work, once there is one.
+    """
+
+    llm: LlmClient
+    clock: Clock
+    temperature: float | None = None
+    writer: Writer | None = None
+    charge: CallCharge | None = None
+
+    @asynccontextmanager
+    async def charged(self, source: str, user: UserId, chat: ChatId | None = None) -> "AsyncIterator[Asker]":
+        """An asker for a piece of work, whose calls are noted in the end, however it ends; within a piece of work it is
+        this one.
+
+        Args:
+            source: what it is for: ``topics``, ``facts``, ``reranker``, ``summary`` …
+            user, chat: whose it is; a chat where there is one.
+
+        Cancellation: what was spent until then is noted, for which it waits up to 5 s.
+        """
+        if self.charge is not None:
+            yield self
+            return
+        charge = CallCharge(self.llm.meter())
+        try:
+            yield attrs.evolve(self, charge=charge)
+        finally:
+            if self.writer is not None and (record := charge.meter.record()):
+                charge.at = iso(self.clock.now())
+                await note_spending(  # noqa: ASYNC102 - it shields
+                    record, self.writer, charge.at, source, user, chat
+                )
+
+    def room(self, task: Task, name: str) -> int:
+        """About how many tokens of material a question may have. Raises ConfigError: there is no model for the task."""
+        route = self.llm.router.route(task=task)
+        usable = int(route.context_tokens * CONTEXT_SHARE) - _reply_tokens(route)
+        return max(64, usable - tokens.estimate(prompt(name)) - 4 * tokens.PER_MESSAGE)
+
+    async def ask(
+        self, task: Task, name: str, material: str, form: str, answer: type[T], read: Callable[[T], R]
+    ) -> R | None:
+        """Ask for JSON; see ``ask_json``.
+
+        Args:
+            form, answer, read: see ``ask_json``.
+
+        Raises:
+            ProviderError: the model failed.
+            ConfigError: there is no model for the task.
+
+        Cancellation: the call is given up.
+        """
+        route = self.llm.router.route(task=task)
+
+        async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
+            return (await self.call(route, messages, schema=schema)).text
+
+        return await ask_json(say, question(name, material), form, answer, read)
+
+    async def call(
+        self,
+        route: Route,
+        messages: tuple[ChatMessage, ...],
+        *,
+        schema: JsonSchema | None = None,
+        tools: tuple[ToolDescription, ...] = (),
+        max_tokens: int | None = None,
+        priority: Priority | None = Priority.BACKGROUND,
+        vitals: Vitals | None = None,
+    ) -> Completion:
+        """One call.
+
+        Args:
+            messages, schema, tools: see ``Request``.
+            max_tokens: most tokens of the answer; None for what a question may have.
+            priority: who waits; None: the caller holds a slot.
+
+        Raises:
+            ProviderError: no answer.
+        """
+        request = Request(
+            model=route.model,
+            messages=messages,
+            tools=tools,
+            temperature=self.temperature,
+            max_tokens=max_tokens or _reply_tokens(route),
+            json_schema=schema,
+        )
+        meter = self.charge.meter if self.charge is not None else self.llm.meter()
+        async with self.llm.slots.slot(priority, vitals=vitals) if priority is not None else nullcontext():
+            if vitals is not None:
+                vitals.doing("waiting for the model")
+            with trio.move_on_after(ANSWER_S):
+                return await meter.stream(route, request, lambda _delta: None)
+        raise ProviderTimeout(f"no answer within {ANSWER_S:g} s")
+
+
+async def note_spending(
+    record: Mapping[str, Any], writer: Writer, at: str, source: str, user: UserId, chat: ChatId | None = None
+) -> None:
+    """Keep what a piece of work has spent (``Meter.record``), if it was anything.
+
+    Cancellation: it is noted all the same, for which it waits up to 5 s: nobody tries again.
+    """
+    if not (models := record.get("models")):
+        return
+    with trio.move_on_after(WRITE_S, shield=True) as scope:
+        try:
+            await writer.run(usage.note_spent, source, user, chat, models, at)
+        except KlawError as error:  # the daily limit has it; only a restart would forget it
+            log.warning("spending_not_noted", error=error_class(error), name=source)
+    if scope.cancelled_caught:  # it may be stored all the same
+        log.warning("spending_not_noted", error="TooSlow", name=source)
+
+
+def question(name: str, material: str) -> tuple[ChatMessage, ...]:
+    """A prompt file and what it is asked about."""
+    return ChatMessage(role="system", content=prompt(name)), ChatMessage(role="user", content=material)
+
+
+def _reply_tokens(route: Route) -> int:
+    """What is kept free for the answer: never more than a third of the context."""
+    return min(route.max_output_tokens, route.context_tokens // 3)

@@ -1,0 +1,165 @@
+"""What is known of the messages that a search found, as numbers for the ranking. Pure.
+
+What each feature brings is in docs/benchmarks.md.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from klaw.actor.clock import from_iso
+from klaw.domain.days import Period, local_day
+from klaw.domain.message import SESSION_PAUSE_S
+from klaw.domain.names import ChatId
+from klaw.memory.recall.excerpt import speaker_stems
+from klaw.memory.recall.query import Query
+from klaw.memory.recall.ranker import RRF_K, FeatureSet, Pool, RankedEntry, ranks_of, reciprocal_rank_fusion
+from klaw.store.search.ranked_lists import Lists, MessagePlace
+
+MESSAGES = FeatureSet(
+    package="klaw.memory.recall",
+    parts={
+        "meaning": ("distance", "tokens"),
+        "words": ("text_rank", "own", "own_squared", "overlap", "overlap_squared"),
+        "neighbours": ("density",),
+        "speaker": ("speaker",),
+        "days": ("in_period", "after_period"),
+        "length": ("length",),
+    },
+)
+
+VECTOR_WEIGHT = 1.0
+TEXT_WEIGHT = 1.0
+DATED_WEIGHT = 1.0
+
+FROM_PREVIOUS = 0.5
+"""Share of a message's full-text score that the next message gets in the list by words: an answer seldom repeats the
+question's words."""
+FROM_NEXT = 0.2
+"""… and the message before it."""
+
+K1, B, USUAL_TOKENS = 1.2, 0.2, 40
+"""Of BM25; messages differ less in length than documents, and the longer ones say more."""
+
+SHORT, LONG = 5, 160
+"""Tokens between which a message's length counts."""
+BESIDE = (1, 2, 3)
+"""How far away, in messages of the chat, other candidates speak for one."""
+DAY, WEEK = timedelta(days=1), timedelta(days=8)
+
+
+def gather(lists: Lists, query: Query, *, random_cosine: float = 0.0, size: int | None = None) -> Pool[MessagePlace]:
+    """Fuse the lists and look at the best of them.
+
+    Args:
+        lists: what the searches found.
+        query: the question, read.
+        random_cosine: of the embedding model.
+        size: how many of the best are wanted, all if it is None.
+    """
+    places = {place.rowid: place for place in lists.places}
+    own_scores, by_words = _by_words(lists, places)
+    rankings = (lists.neighbours, lists.dated)
+    near, dated = ([each.rowid for each in ranking] for ranking in rankings)
+    fused = reciprocal_rank_fusion([(VECTOR_WEIGHT, near), (TEXT_WEIGHT, by_words), (DATED_WEIGHT, dated)])
+    # What has no place is out of reach, or in an index only.
+    best = sorted((rowid for rowid in fused if rowid in places), key=lambda rowid: (-fused[rowid], -rowid))[:size]
+    distances = {each.rowid: each.distance for ranking in rankings[::-1] for each in ranking}
+    vector_ranks, text_ranks, dated_ranks = ranks_of(near), ranks_of(by_words), ranks_of(dated)
+    hits = {hit.rowid: hit for hit in lists.hits}
+    density = _density([places[rowid] for rowid in best], fused)
+    # Farther than all that are known.
+    unknown = max(distances.values(), default=0.0)
+    most = max(own_scores.values(), default=0.0) or 1.0
+    entries = []
+    columns: defaultdict[str, list[float]] = defaultdict(list)
+    for rowid in best:
+        place, shared = places[rowid], hits[rowid].shared if rowid in hits else 0
+        speaker = not query.stems.isdisjoint(speaker_stems(place.head))
+        in_period, after_period = _in_periods(place, query.periods)
+        own, overlap = own_scores.get(rowid, 0.0) / most, min(1.0, shared / max(1, len(query.content_stems)))
+        columns["distance"].append(distances.get(rowid, unknown) / (1.0 - random_cosine))
+        columns["text_rank"].append((RRF_K + 1) / (RRF_K + text_ranks[rowid]) if rowid in text_ranks else 0.0)
+        columns["own"].append(own)
+        columns["own_squared"].append(own**2)
+        columns["overlap"].append(overlap)
+        columns["overlap_squared"].append(overlap**2)
+        columns["density"].append(density[rowid])
+        columns["speaker"].append(speaker)
+        columns["in_period"].append(in_period)
+        columns["after_period"].append(after_period)
+        columns["length"].append(math.log(min(max(place.tokens, SHORT), LONG)))
+        entries.append(
+            RankedEntry(
+                item=place,
+                rowid=rowid,
+                score=fused[rowid],
+                vector_rank=vector_ranks.get(rowid),
+                distance=distances.get(rowid),
+                text_rank=text_ranks.get(rowid),
+                dated_rank=dated_ranks.get(rowid),
+                bm25=hits[rowid].bm25 if rowid in hits else None,
+                shared_words=shared,
+                boosts=("speaker",) * speaker + ("date",) * (in_period or after_period),
+            )
+        )
+    features = np.zeros((len(entries), len(MESSAGES.names)))
+    for name, column in columns.items():
+        features[:, MESSAGES.names.index(name)] = column
+    return Pool(found=len(fused), entries=entries, features=features, has_vector=bool(lists.neighbours), of=MESSAGES)
+
+
+def _by_words(lists: Lists, places: Mapping[int, MessagePlace]) -> tuple[dict[int, float], list[int]]:
+    """Scores of the messages that have words of the query, and the ranking in which their neighbours share in these."""
+    own: dict[int, float] = {}
+    shared: defaultdict[int, float] = defaultdict(float)
+    for hit in lists.hits:
+        place = places.get(hit.rowid)
+        if place is None:
+            continue
+        score = own[hit.rowid] = max(0.0, -hit.bm25) * _brevity(place.tokens)
+        shared[hit.rowid] += score
+        for beside, share in ((place.next, FROM_PREVIOUS), (place.previous, FROM_NEXT)):
+            if beside is not None and beside in places and _is_near(place, places[beside]):
+                shared[beside] += share * score
+    return own, sorted(shared, key=lambda rowid: (-shared[rowid], -rowid))
+
+
+def _brevity(tokens: int) -> float:
+    """BM25's factor for the length: a word means more in a short message."""
+    return (K1 + 1) / (1 + K1 * (1 - B + B * tokens / USUAL_TOKENS))
+
+
+def _is_near(one: MessagePlace, other: MessagePlace) -> bool:
+    """Whether two neighbours belong to one session."""
+    return abs(_when(one) - _when(other)) <= timedelta(seconds=SESSION_PAUSE_S)
+
+
+def _when(place: MessagePlace) -> datetime:
+    return datetime.fromisoformat(place.created_at)
+
+
+def _density(places: Sequence[MessagePlace], fused: Mapping[int, float]) -> dict[int, float]:
+    """How well the candidates around each one were found: what a question asks about is often told in a few lines."""
+    by_chat: defaultdict[ChatId, dict[int, float]] = defaultdict(dict)
+    for place in places:
+        by_chat[place.chat][place.seq] = (RRF_K + 1) * fused[place.rowid]
+    found = {}
+    for place in places:
+        scores, seq = by_chat[place.chat], place.seq
+        beside = ((scores.get(seq + off, 0.0) + scores.get(seq - off, 0.0)) / off for off in BESIDE)
+        found[place.rowid] = sum(beside)
+    return found
+
+
+def _in_periods(place: MessagePlace, periods: Sequence[Period]) -> tuple[bool, bool]:
+    """Whether a message was said in the days that the query names or on the day after; or else in the week after."""
+    if not periods:
+        return False, False
+    day = local_day(from_iso(place.created_at))
+    if any(period.first <= day <= period.last + DAY for period in periods):
+        return True, False
+    return False, any(period.last < day <= period.last + WEEK for period in periods)

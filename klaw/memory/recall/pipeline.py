@@ -1,0 +1,212 @@
+"""One pipeline of search: query → candidates → features → ranking → gate → packing.
+
+Recall, ``memory_search``, topics and knowledge bases are its four configurations: where candidates come from
+(``store.search``: each search gives ``Lists``), which features (``message_features``, ``knowledge.passage_features``),
+which weights (``ranker.json`` beside these), which gate (``gate``). The stages are pure functions. What waits for the
+store or for the model, and the account of it, is here.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock
+from klaw.actor.failure import error_class
+from klaw.actor.threads import Threads
+from klaw.config.memory import AutoRagConfig
+from klaw.domain.search import Candidate, RecallSettings
+from klaw.errors import StorageError
+from klaw.memory.embed.embedder import Embedder, read_question
+from klaw.memory.embed.token_coder import Floats, Reading
+from klaw.memory.recall.gate import Gate
+from klaw.memory.recall.query import Query, read_query
+from klaw.memory.recall.token_overlap import TokenOverlap, max_sim
+from klaw.store.engine.database import Readers
+from klaw.store.search.ranked_lists import Lists
+
+T = TypeVar("T")
+Search: TypeAlias = Callable[[bytes | None, Sequence[str], Lists], Awaitable[Lists]]
+"""Searches by a vector or by words; the other one is None or empty. By vector comes second, and is given what was found
+by words."""
+
+POOL = 200
+"""How many of the fused lists are ranked by all that is known of them."""
+CONSIDERED = 50
+"""How many of the ranking are judged by the gate and accounted for."""
+LEAST_SHARE = 0.5
+"""Of the time budget that a step has at least, however late the query's vector came."""
+
+log = structlog.get_logger("klaw.recall")
+
+
+@attrs.define
+class Account:
+    """What one search has to say of itself: what was missing, how long its steps took, what it read."""
+
+    budget_s: float
+    """Time for all of it, from now on."""
+    deadline: float = attrs.field(init=False)
+    degraded: list[str] = attrs.Factory(list)
+    timings_ms: dict[str, float] = attrs.Factory(dict)
+    reading: Reading | None = None
+    """Of the query, when it came in time."""
+    codes: Mapping[int, bytes] = attrs.Factory(dict)
+    """Of the candidates' tokens, by row id, as far as they were read."""
+
+    def __attrs_post_init__(self) -> None:
+        self.deadline = trio.current_time() + self.budget_s
+
+    @property
+    def soon(self) -> float:
+        """Until when a step may take that begins now: the deadline, or what a late step before it must leave to it."""
+        return max(self.deadline, trio.current_time() + self.budget_s * LEAST_SHARE)
+
+    @property
+    def vector(self) -> bytes | None:
+        """Of the query."""
+        return self.reading.vector if self.reading is not None else None
+
+    @property
+    def query_tokens(self) -> Floats | None:
+        return self.reading.tokens if self.reading is not None else None
+
+    async def embed(self, embedder: Embedder, text: str, *, off: str | None = None) -> None:
+        """Read the query with the model, until the deadline.
+
+        Args:
+            embedder: that reads it.
+            text: the query; of a very long one the beginning counts.
+            off: what is said where vectors are switched off; None: nothing.
+        """
+        with self.step("embed"):
+            self.reading = await read_question(embedder, text, self.deadline, self.degraded, off=off)
+
+    def token_scores(self) -> dict[int, float]:
+        """How well the words of each message meet the query's, as far as both have codes. For a thread."""
+        if self.query_tokens is None:
+            return {}
+        scores = zip(self.codes, max_sim(self.query_tokens, list(self.codes.values())), strict=True)
+        return {rowid: score for rowid, score in scores if score is not None}
+
+    def overlap_with(self, candidate: Candidate) -> TokenOverlap | None:
+        """Where a candidate's message meets the query, if its tokens have codes."""
+        query, codes = self.query_tokens, self.codes.get(candidate.message.rowid)
+        return TokenOverlap(query, codes) if query is not None and len(query) and codes else None
+
+    def say(self, code: str) -> None:
+        """Name what was missing, once."""
+        if code not in self.degraded:
+            self.degraded.append(code)
+
+    def take(self, lists: Lists, embedder: Embedder) -> Lists:
+        """Name what is missing in lists that were found, and have a damaged index of vectors repaired."""
+        if lists.vectors_failed:
+            self.say("vector_search_failed")
+            embedder.report_damage()
+        if lists.text_failed:
+            self.say("text_search_failed")
+        if not lists.vectors_complete:
+            self.say("vectors_not_encoded")
+        if lists.newest_only:
+            self.say("newest_only")
+        for step in lists.cut:
+            self.say(f"cut_{step}")
+        self.timings_ms.update(lists.timings_ms)
+        return lists
+
+    @contextmanager
+    def degrading(self, what: str, event: str) -> Iterator[None]:
+        """Go on when the store is late or fails in the body, and name it: ``search_late``, ``search_failed``."""
+        try:
+            yield
+        except trio.TooSlowError:
+            self.say(f"{what}_late")
+        except StorageError as error:
+            log.warning(event, error=error_class(error))
+            self.say(f"{what}_failed")
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        begin = trio.current_time()
+        try:
+            yield
+        finally:
+            self.timings_ms[name] = self.timings_ms.get(name, 0.0) + (trio.current_time() - begin) * 1000
+
+
+@attrs.define(eq=False, slots=False)
+class SearchForPrompt:
+    """What searches for the prompt of a turn have in common: a budget of time, and that no failure of a part is one of
+    the whole.
+
+    Args:
+        config: the settings that decide.
+        clock: "yesterday" is counted from its now.
+        monotonic: seconds, by which the search's steps are measured in the readers' threads.
+    """
+
+    _readers: Readers
+    _embedder: Embedder
+    _config: AutoRagConfig
+    _clock: Clock
+    _monotonic: Callable[[], float] = attrs.field(default=time.monotonic, kw_only=True)
+    _threads: Threads = attrs.field(factory=lambda: Threads("search", 2), init=False)
+
+    def account(self) -> Account:
+        """Of a search that begins now."""
+        return Account(self._config.time_budget_ms / 1000)
+
+    def gate(self, query: Query, *, command: bool) -> Gate:
+        """That decides on a query's candidates."""
+        threshold = self._config.relevance_threshold
+        return Gate(threshold=threshold, content_words=len(query.content_stems), command=command)
+
+    def settings(self, top_k: int, max_tokens: int) -> RecallSettings:
+        """Those that decided."""
+        return RecallSettings(
+            top_k=top_k,
+            max_tokens=max_tokens,
+            relevance_threshold=self._config.relevance_threshold,
+            time_budget_ms=self._config.time_budget_ms,
+        )
+
+    async def read(self, text: str, latest: date | None) -> Query:
+        """Read a query."""
+        return await self._threads.run(read_query, text, self._clock.now(), latest)
+
+    async def lists(self, text: str, words: Sequence[str], search: Search, account: Account) -> Lists:
+        """Search by words while the query is embedded, and then by vector.
+
+        Not both searches at once: much of them is Python's, which takes turns anyway.
+        """
+        hits = Lists()
+
+        async def by_words() -> None:
+            nonlocal hits
+            hits = await search(None, words, Lists())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(by_words)
+            await account.embed(self._embedder, text)
+        near = Lists() if account.vector is None else await search(account.vector, (), hits)
+        return account.take(hits.joined(near), self._embedder)
+
+    async def timed(self, account: Account, search: Callable[..., Lists], *args: Any) -> Lists:
+        """Run a search that watches its own time, which it is given last, with the clock for it; empty without it."""
+        seconds = account.soon - trio.current_time()
+        # The second limit is for what cannot be interrupted from within.
+        with account.degrading("search", "recall_failed"), trio.fail_after(2 * seconds):
+            return await self._readers.run(search, *args, seconds, self._monotonic)
+        return Lists()
+
+    async def fetched(self, account: Account, default: T, read: Callable[..., T], *args: Any) -> T:
+        """Read from the store what the search goes on with; the default when that fails or is late."""
+        with account.degrading("search", "recall_failed"), trio.fail_at(account.soon):
+            return await self._readers.run(read, *args)
+        return default

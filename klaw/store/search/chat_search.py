@@ -1,0 +1,168 @@
+"""SQL of recall: the ranked lists of one query in one chat, and what ranking wants to know of the rows in them.
+
+The scope is a condition inside each search: a filter after it would return nothing as soon as messages outside are
+nearer. All lists of a query come from one snapshot.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import date, timedelta
+
+import apsw
+import attrs
+
+from klaw.actor.clock import from_iso, iso
+from klaw.domain.days import local_day, start_of_day
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId
+from klaw.store.engine.connect import snapshot
+from klaw.store.kinds import chats, messages
+from klaw.store.search import fulltext, vector_search
+from klaw.store.search.ranked_lists import Lists, Steps, place_statements, places_of
+from klaw.store.search.vector_search import Neighbour
+
+
+@attrs.frozen(kw_only=True)
+class ChatScope:
+    """Where recall may look: one chat, from a segment's first message to the window's."""
+
+    chat: ChatId
+    first_seq: int
+    end_seq: int
+    """The first seq that is not searched: the window's first message."""
+
+
+@attrs.frozen(kw_only=True)
+class Depth:
+    """Most results of each list."""
+
+    vectors: int
+    words: int
+    spreading: int
+    """How many of the best by words share their scores with their neighbours."""
+
+
+def search_chat(
+    connection: apsw.Connection,
+    vector: bytes | None,
+    words: Sequence[str],
+    days: Sequence[tuple[date, date]],
+    scope: ChatScope,
+    depth: Depth,
+    seconds: float,
+    now: Callable[[], float] = time.monotonic,
+    known: Collection[int] = (),
+) -> Lists:
+    """Search a scope by vector (if there is one), by words, and by vector within some days.
+
+    Args:
+        vector: the query's vector, little-endian float32.
+        words: the query's content words.
+        days: first and last days that the query names.
+        scope: where to look.
+        depth: most results of each list.
+        seconds: time for all of it; steps that would begin later or take longer are left out and named in ``cut``.
+        now: what they are measured by, in seconds.
+        known: row ids whose places are known from a search of the same scope, and are not looked up again.
+    """
+    with snapshot(connection):
+        session = messages.session(connection, scope.chat)
+        bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
+        if session is None or bounds is None:
+            return Lists()
+        key, bound = session.key, (scope.chat, scope.first_seq, scope.end_seq)
+
+        def nearest(first_seq: int, end_seq: int) -> Sequence[Neighbour]:
+            if vector is None:
+                return ()
+            return vector_search.nearest(connection, vector, key, first_seq, end_seq, depth.vectors)
+
+        steps = Steps(connection, now, now() + seconds)
+        with steps.bounded():
+            hits = steps.run("words", lambda: _hits(connection, words, key, bounds, scope, depth, steps)) or ()
+            near = steps.run("vectors", lambda: nearest(scope.first_seq, scope.end_seq)) or ()
+            in_days = steps.run(
+                "dated", lambda: _dated(connection, nearest, scope, days if vector else ())[: depth.vectors]
+            )
+            of_hits = [hit.rowid for hit in hits]
+            rowids = [each.rowid for each in (*near, *(in_days or ())) if each.rowid not in known] + of_hits
+            found = steps.run("places", lambda: places_of(_PLACES, connection, bound, of_hits, rowids))
+        if found is None:
+            found = places_of(_PLACES, connection, bound, (), rowids)
+        return steps.lists(neighbours=near, hits=hits, dated=in_days or (), places=found)
+
+
+_CREATED_BEFORE = "SELECT created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT 1"
+
+
+def latest_day(connection: apsw.Connection, scope: ChatScope) -> date | None:
+    """When something was last said in a scope; None when nothing was."""
+    created_at = connection.execute(_CREATED_BEFORE, (scope.chat, scope.first_seq, scope.end_seq)).get
+    return local_day(from_iso(created_at)) if created_at is not None else None
+
+
+def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: ChatScope) -> list[Message]:
+    """Messages of a scope by their row ids, in the given order.
+
+    The lists are in scope by construction; a row of a damaged index must still never get out.
+    """
+    found = messages.by_rowids(connection, rowids)
+    return [m for m in found if m.chat == scope.chat and scope.first_seq <= m.seq < scope.end_seq]
+
+
+def read_with_unwanted(
+    connection: apsw.Connection, rowids: Sequence[int], scope: ChatScope
+) -> tuple[list[Message], frozenset[int]]:
+    """See ``read_messages``; with the numbers of those that the user never wants to be recalled."""
+    return read_messages(connection, rowids, scope), chats.unrecalled(connection, scope.chat)
+
+
+def _hits(
+    connection: apsw.Connection,
+    words: Sequence[str],
+    chat_key: int,
+    bounds: tuple[int, int],
+    scope: ChatScope,
+    depth: Depth,
+    steps: Steps,
+) -> Sequence[fulltext.TextHit]:
+    inside, count = (bounds[0], bounds[1] + 1), scope.end_seq - scope.first_seq
+    found = fulltext.scores(connection, words, messages.chat_word(chat_key), inside, count, steps.is_late)
+    if not found.complete:
+        steps.cut.append("words")
+    return found.best(depth.words)
+
+
+def _dated(
+    connection: apsw.Connection,
+    nearest: Callable[[int, int], Sequence[Neighbour]],
+    scope: ChatScope,
+    days: Sequence[tuple[date, date]],
+) -> list[Neighbour]:
+    """The nearest messages of some days, over all of them; the day after each counts, for what is told afterwards."""
+    found: dict[int, Neighbour] = {}
+    for first, last in days:
+        begin = _first_seq_at(connection, scope, iso(start_of_day(first)))
+        end = _first_seq_at(connection, scope, iso(start_of_day(last + timedelta(days=2))))
+        for near in nearest(begin, end) if begin < end else ():
+            found.setdefault(near.rowid, near)
+    return sorted(found.values(), key=lambda near: near.distance)
+
+
+_CREATED_FROM = "SELECT seq, created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq LIMIT 1"
+
+
+def _first_seq_at(connection: apsw.Connection, scope: ChatScope, created_at: str) -> int:
+    """The first seq of a scope at or after a time, by bisection: time grows with seq, but for a clock put back."""
+    low, high = scope.first_seq, scope.end_seq
+    while low < high:
+        middle = (low + high) // 2
+        row = connection.execute(_CREATED_FROM, (scope.chat, middle, high)).fetchone()
+        if row is None or row[1] >= created_at:
+            high = middle
+        else:
+            low = row[0] + 1
+    return low
+
+
+_PLACES = place_statements("m.chat_id = ?2 AND m.seq >= ?3 AND m.seq < ?4", "n.seq >= ?3", "n.seq < ?4")
