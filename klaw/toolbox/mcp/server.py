@@ -4,6 +4,7 @@ When the connection is lost, running calls fail with a text for the model, and t
 attempt to reconnect has failed: a server that restarts must not change the list of tools, which providers cache.
 """
 
+import enum
 import importlib
 import importlib.util
 import math
@@ -29,7 +30,26 @@ from klaw.toolbox.spec import Arguments, Permission, PicturedText, Toolbox, Tool
 if TYPE_CHECKING:
     from klaw.toolbox.mcp.session import Address, McpSession
     from klaw.toolbox.mcp.stdio import Program
-import enum
+
+MAILBOX = 32
+"""Waiting calls; more are refused."""
+MAX_AT_ONCE = 16
+BACKOFF = Backoff(1.0, 300.0)
+STABLE_S = 60.0
+"""After a connection of this length the first pause is short again."""
+KEEP_TOOLS_FAILURES = 2
+"""So many failed attempts in a row remove the tools."""
+RELIST_PAUSE_S = 1.0
+"""Between two lists of tools."""
+CHECK_S = 60.0
+"""How often a server behind HTTP is asked for its tools: nothing else tells that it is gone."""
+CLOSE_S = 2.0
+STOP_BUDGET_S = 10.0
+"""More than the transports need to end a process."""
+
+Answer: TypeAlias = str | PicturedText | ToolFailure
+
+log = structlog.get_logger("klaw.mcp")
 
 
 class McpState(enum.StrEnum):
@@ -71,28 +91,6 @@ class McpReport:
     last_error: str | None = None
     connects: int = 0
     retry_in_s: float | None = None
-
-
-MAILBOX = 32
-"""Waiting calls; more are refused."""
-MAX_AT_ONCE = 16
-BACKOFF = Backoff(1.0, 300.0)
-STABLE_S = 60.0
-"""After a connection of this length the first pause is short again."""
-KEEP_TOOLS_FAILURES = 2
-"""So many failed attempts in a row remove the tools."""
-RELIST_PAUSE_S = 1.0
-"""Between two lists of tools."""
-CHECK_S = 60.0
-"""How often a server behind HTTP is asked for its tools: nothing else tells that it is gone."""
-CLOSE_S = 2.0
-STOP_BUDGET_S = 10.0
-"""More than the transports need to end a process."""
-
-log = structlog.get_logger("klaw.mcp")
-
-
-Answer: TypeAlias = str | PicturedText | ToolFailure
 
 
 @attrs.frozen(kw_only=True)
