@@ -8,8 +8,8 @@ import attrs
 import trio
 
 from klaw.chats.directory import ChatDirectory
-from klaw.domain.attachment import Named
-from klaw.domain.events import Noticed, Progressed, Step, TurnEnded, TurnStarted
+from klaw.domain.attachment import NamedFile
+from klaw.domain.events import HealthChanged, Step, StepChanged, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.turn import TurnStatus
@@ -55,7 +55,7 @@ class _Watcher:
     def happened(self, event: ChatEvent) -> None:
         self._put(event)
 
-    def noticed(self, event: Noticed) -> None:
+    def noticed(self, event: HealthChanged) -> None:
         pass
 
     def _put(self, news: ChatNews) -> None:
@@ -136,7 +136,7 @@ class SentMessage:
                 self.turn = turn
             case TurnEnded(turn=turn, status=status, code=code, text=text) if turn == self.turn:
                 self.outcome = AnswerOutcome(status=status, turn=turn, answer=self._answer, code=code, text=text)
-            case Progressed(turn=None, step=Step.NOTHING):
+            case StepChanged(turn=None, step=Step.NOTHING):
                 self.outcome = AnswerOutcome(status=TurnStatus.STOPPED)
 
     async def _look(self) -> None:
@@ -174,7 +174,7 @@ async def ask(
     message_id: str,
     text: str,
     instructions: str = "",
-    files: tuple[Named, ...] = (),
+    files: tuple[NamedFile, ...] = (),
     *,
     question: bool = False,
     again: Message | None = None,

@@ -17,7 +17,7 @@ from klaw.api.problems import MODEL_FAILED
 from klaw.api.request_auth import Api, message_id
 from klaw.api.streams import EVENTS, Stream, while_connected
 from klaw.convert import FRAMES, REQUESTS, Bounds
-from klaw.domain.attachment import MAX_FILES, Named
+from klaw.domain.attachment import MAX_FILES, NamedFile
 from klaw.domain.events import TextStreamed
 from klaw.domain.message import Message
 from klaw.domain.names import name_of
@@ -35,7 +35,7 @@ class MessageBody:
 
     text: str = ""
     """Not blank, unless there are files."""
-    files: Annotated[tuple[Named, ...], Bounds(at_most=MAX_FILES)] = ()
+    files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] = ()
     """That were uploaded before. A message with files is never a command."""
     stream: bool = False
     """Answer with server-sent events."""

@@ -14,7 +14,7 @@ from klaw.domain.attachment import MAX_FILES
 from klaw.domain.chat import MAX_TITLE, chat_title
 from klaw.domain.fact import Fact
 from klaw.domain.forget import FORGOTTEN
-from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, Said, chat_prefix, message_id, name_for
+from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, ImportedMessage, chat_prefix, message_id, name_for
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import chat_id
 from klaw.domain.person import Person
@@ -160,7 +160,7 @@ class _PendingMessages:
         for number, said in enumerate(self._said_of(message)):
             try:
                 size = len(json.dumps(said))
-                REQUESTS.read(said, Said)
+                REQUESTS.read(said, ImportedMessage)
                 if size > MAX_BYTES:
                     raise InvalidValue("is too large")  # noqa: TRY301 - one place for what is not valid
             except (BadValue, InvalidValue, RecursionError) as error:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import attrs
 
 from klaw.actor.clock import Clock
-from klaw.domain.usage import NANO, Spent, dollars
+from klaw.domain.usage import NANO, UsageSum, dollars
 from klaw.llm.errors import OverBudget
 
 # What all users may see has no amounts: others have spent them, too.
@@ -47,17 +47,17 @@ class DailyBudget:
         self._warn_share = warn_share
         self._clock = clock
         self._day = self.today()
-        self._spent = Spent()
-        self._reserved: dict[object, Spent] = {}
+        self._spent = UsageSum()
+        self._reserved: dict[object, UsageSum] = {}
         self._told = False
         self._refused = 0
 
-    def check(self, worst: Spent | None = None) -> str | None:
+    def check(self, worst: UsageSum | None = None) -> str | None:
         """Which limit forbids a call, for users; None when it is allowed. ``worst`` None: whether a limit is used up
         already."""
         self._turn_the_day()
         held = sum(self._reserved.values(), self._spent)
-        wanted = worst or Spent(cost_nano=1, unpriced_tokens=1)
+        wanted = worst or UsageSum(cost_nano=1, unpriced_tokens=1)
         if (limit := self._limit_nano) is not None and wanted.cost_nano and held.cost_nano + wanted.cost_nano > limit:
             budget = f"the daily budget of {dollars(limit)} (llm.dailyBudget)"
             left = limit - held.cost_nano
@@ -75,7 +75,7 @@ class DailyBudget:
         return f"this request {asked}. {_RENEWED}" if worst and left > 0 else f"{budget} is used up. {_RENEWED}"
 
     @contextmanager
-    def reserved(self, worst: Spent) -> Iterator[None]:
+    def reserved(self, worst: UsageSum) -> Iterator[None]:
         """Set aside the most that a call may spend while it runs. What costs nothing is always allowed. Raises
         OverBudget."""
         refused = self.check(worst)
@@ -89,7 +89,7 @@ class DailyBudget:
         finally:
             del self._reserved[reservation]
 
-    def charge(self, spent: Spent) -> None:
+    def charge(self, spent: UsageSum) -> None:
         """Count what was spent today. Never refused."""
         self._turn_the_day()
         self._spent += spent
@@ -105,7 +105,7 @@ class DailyBudget:
     def today(self) -> str:
         return dt.datetime.fromtimestamp(self._clock.now(), dt.UTC).date().isoformat()
 
-    def restore(self, day: str, spent: Spent) -> None:
+    def restore(self, day: str, spent: UsageSum) -> None:
         """Take over what the store knows of a day; a warning that was given then is not repeated."""
         self._turn_the_day()
         if day == self._day:
@@ -151,5 +151,5 @@ class DailyBudget:
         """A new day begins with nothing spent; running calls stay reserved. A clock that is set back frees nothing."""
         today = self.today()
         if today > self._day:
-            self._spent, self._told, self._refused = Spent(), False, 0
+            self._spent, self._told, self._refused = UsageSum(), False, 0
         self._day = today

@@ -13,7 +13,7 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.domain import tokens, usage
-from klaw.domain.usage import Spent
+from klaw.domain.usage import UsageSum
 from klaw.llm.budget import DailyBudget
 from klaw.llm.endpoint import ModelEndpoint
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError
@@ -52,7 +52,7 @@ class Meter:
     def __init__(self, client: LlmClient) -> None:
         self._registry = client.registry
         self._budget = client.budget
-        self._by_model: dict[str, Spent] = {}
+        self._by_model: dict[str, UsageSum] = {}
 
     async def stream(self, route: Route, request: Request, on_delta: OnDelta) -> Completion:
         """Send a request and pass on the answer as it arrives. When a model fails before the first delta, the next one
@@ -111,7 +111,7 @@ class Meter:
         """
         prices = self._registry.facts(endpoint.name).prices
         estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
-        with self._budget.reserved(spent_of(estimate, prices) if prices is not None else Spent()):
+        with self._budget.reserved(spent_of(estimate, prices) if prices is not None else UsageSum()):
             outcome, used = await endpoint.post(members, read, within_s)
         if prices is not None:
             self.count(endpoint.name, used or estimate, estimated=used is None)
@@ -121,10 +121,10 @@ class Meter:
         """``model`` is ``provider/model``."""
         spent = spent_of(used, self._registry.facts(model).prices, estimated=estimated)
         self._budget.charge(spent)
-        self._by_model[model] = self._by_model.get(model, Spent()) + spent
+        self._by_model[model] = self._by_model.get(model, UsageSum()) + spent
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> UsageSum:
         return usage.add(self._by_model.values())
 
     def record(self) -> dict[str, Any]:
@@ -162,9 +162,9 @@ class Meter:
         count(completion.model or model.name, completion.usage)
         return completion
 
-    def _worst(self, models: Sequence[Model], most: Usage) -> Spent:
+    def _worst(self, models: Sequence[Model], most: Usage) -> UsageSum:
         by_model = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
-        return Spent(
+        return UsageSum(
             cost_nano=max(spent.cost_nano for spent in by_model),
             unpriced_tokens=max(spent.unpriced_tokens for spent in by_model),
         )

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from klaw.convert import JOURNAL, Form
-from klaw.domain.usage import Spent
+from klaw.domain.usage import UsageSum
 from klaw.errors import NoPriceList
 from klaw.llm.types import Usage
 
@@ -90,11 +90,11 @@ def _count(tokens: int | None) -> int:
     return min(_MOST_TOKENS, max(0, tokens or 0))
 
 
-def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) -> Spent:
+def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) -> UsageSum:
     """One call. ``prices`` None: unknown."""
     usage = plausible(usage)
     tokens = usage.prompt_tokens + usage.completion_tokens
-    return Spent(
+    return UsageSum(
         calls=1,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,

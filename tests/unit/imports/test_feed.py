@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.convert import REQUESTS
-from klaw.domain.imported import Said, chat_prefix, message_id, name_for, numbered
+from klaw.domain.imported import ImportedMessage, chat_prefix, message_id, name_for, numbered
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import chat_name, client_id
 from klaw.imports.events import Event, ExportedChat, ExportedMessage, LeftOut, Unread, moment
@@ -59,7 +59,7 @@ def fed(*events: Event) -> tuple[ImportReport, list[dict[str, Any]]]:
         assert name == "import_put"
         asked.append(part)
         for each in part["said"]:
-            REQUESTS.read(each, Said)
+            REQUESTS.read(each, ImportedMessage)
         return {"chat": part["into"] or part["name"], "added": len(part["said"]), "known": 0, "elsewhere": 0}
 
     return feed(events, "klaw", put, lambda _done: None), asked
