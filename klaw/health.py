@@ -59,7 +59,6 @@ def _public_name(report: ActorReport) -> str:
 
 
 def spec(health: HasProblems, events: EventSink) -> ActorSpec:
-    """How the supervisor runs ``watch``."""
     return ActorSpec(name=ACTOR_NAME, run=partial(watch, health=health, events=events), stop_budget_s=1)
 
 

@@ -6,10 +6,8 @@ a notice names the day, so that a restart says nothing twice.
 """
 
 import math
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import structlog
 import trio
@@ -17,7 +15,6 @@ import trio
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
 from klaw.actor.supervisor import ActorSpec, TaskStarted, Vitals
-from klaw.backup import folder as backups
 from klaw.core import Core
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
@@ -25,58 +22,25 @@ from klaw.domain.names import UserId
 from klaw.domain.task import NOTICE_ORIGIN
 from klaw.errors import IdConflict, KlawError, StorageError
 from klaw.store.kinds import chats, messages
+from klaw.upkeep import PLACES
 
 ACTOR_NAME = "health.notices"
 LOOK_S = 60.0
 LASTS_S = 3_600.0
-"""What is degraded for so long is told."""
+"""A part that is degraded for so long is reported."""
 AGAIN_S = 86_400.0
 AT_ONCE = frozenset({"disk_low", "backup_failed", "backup_old"})
 """What passes only when somebody does something."""
-SHARE_FREE, MOST_FREE = 0.05, 2 << 30
-"""Less than this share of the disk free, but no more than so many bytes, is nearly full."""
 
 log = structlog.get_logger("klaw.notices")
 
 
-def disk_problem(folder: Path) -> str | None:
-    """What to say of a disk that is nearly full. Raises OSError."""
-    usage = shutil.disk_usage(folder)
-    if usage.free >= min(MOST_FREE, SHARE_FREE * usage.total):
-        return None
-    free = usage.free // (1 << 20)
-    return f"the disk is nearly full: {free} MiB are free; when it is full, nothing can be stored (klaw status)"
-
-
-def backup_problem(folder: Path, now: float) -> tuple[str, str] | None:
-    """Code and text of what is wrong with the backups; None where all is well, or none was ever made.
-
-    Args:
-        folder: of the backups.
-        now: Unix seconds.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    failed = backups.failure(folder)
-    if failed is not None:
-        return "backup_failed", f"the last backup failed: {failed}"
-    newest = backups.newest(folder)
-    if newest is None or not backups.is_old(newest, now):
-        return None
-    if newest > now:
-        text = f"the clock said {iso(newest)} at the last backup, so nobody knows its age: klaw backup create"
-        return "backup_old", text
-    days = int((now - newest) // 86_400)
-    return "backup_old", f"the last backup is {days} days old: systemctl status klaw-backup.timer"
-
-
 def due(since: Mapping[str, float], told: Mapping[str, float], now: float) -> list[str]:
-    """Codes of the problems that are to be told now. Pure.
+    """Codes of the problems to report now. Pure.
 
     Args:
         since: when each was first seen, in seconds of a clock that is never set.
-        told: when each was last told.
+        told: when each was last reported.
         now: by the same clock.
     """
     lasting = [code for code, at in since.items() if code in AT_ONCE or now - at >= LASTS_S]
@@ -87,7 +51,7 @@ class Notices:
     """The actor, and what it found itself.
 
     Args:
-        owners: whose chats are told: users who may do what only whoever runs the server may.
+        owners: users with the rights of the operator, in whose chats it reports.
     """
 
     def __init__(self, core: Core, owners: Callable[[], Sequence[UserId]]) -> None:
@@ -96,7 +60,6 @@ class Notices:
         core.health.add(lambda: self._found)
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=2)
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
@@ -120,18 +83,19 @@ class Notices:
             await trio.sleep(LOOK_S)
 
     def _look(self, now: float) -> dict[str, str]:
-        paths, found = self._core.paths, {}
-        try:
-            if (disk := disk_problem(paths.data_dir)) is not None:
-                found["disk_low"] = disk
-            if (backup := backup_problem(paths.backups_dir, now)) is not None:
-                found[backup[0]] = backup[1]
-        except (OSError, KlawError) as error:
-            log.warning("places_not_looked_at", error=error_class(error))
+        found = {}
+        for look in PLACES.values():
+            try:
+                _, wrong = look(self._core.paths, now)
+            except (OSError, KlawError) as error:
+                log.warning("places_not_looked_at", error=error_class(error))
+            else:
+                if wrong is not None and wrong.told:
+                    found[wrong.code] = wrong.text
         return found
 
     async def _tell(self, code: str, text: str) -> bool:
-        """Returns whether it is told now; not while there is no chat."""
+        """Returns whether it was reported; not while there is no chat."""
         chat = await self._core.readers.run(chats.last_used, self._owners())
         if chat is None:
             return False

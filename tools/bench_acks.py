@@ -102,7 +102,7 @@ def run_floor(home: str) -> None:
     from klaw.actor.clock import iso, new_id
     from klaw.domain.message import Kind, NewMessage, Role
     from klaw.domain.names import ChatId, UserId
-    from klaw.store.engine.commit_log import Entry
+    from klaw.store.engine.commit_log import LogEntry
     from klaw.store.engine.journal import Journal
     from klaw.store.kinds import messages
     from klaw.store.store import open_store
@@ -114,7 +114,7 @@ def run_floor(home: str) -> None:
     def commit(connection: apsw.Connection, journal: Journal, group: list[NewMessage]) -> None:
         connection.execute("BEGIN IMMEDIATE")
         stored = [messages.insert(connection, new) for new in group]
-        journal.append([Entry(messages.message_path(each), messages.message_line(each)) for each in stored])
+        journal.append([LogEntry(messages.message_path(each), messages.message_line(each)) for each in stored])
         connection.execute("COMMIT")
         journal.keep()
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.store.kinds import messages
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.offline import reindex
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store
 from tests.support.reindexing import ended, reindexing_store
@@ -50,7 +50,7 @@ async def stopped(root: Path, count: int) -> None:
         await fill(store, count)
     begins: dict[str, float] = {}
     begin = time.perf_counter()
-    for step in reindex(root / "klaw.db", Options(), lambda: None, 1):
+    for step in reindex(root / "klaw.db", ReindexOptions(), lambda: None, 1):
         begins.setdefault(step.phase, time.perf_counter() - begin)
     total = time.perf_counter() - begin
     print(f"stopped, {count} messages: {total:.1f} s")
@@ -74,7 +74,7 @@ async def missing(root: Path, count: int) -> None:
             async with reindexing_store(root):
                 seconds = time.perf_counter() - begin
         else:
-            for _step in reindex(root / "klaw.db", Options(), lambda: None, 1):
+            for _step in reindex(root / "klaw.db", ReindexOptions(), lambda: None, 1):
                 pass
             seconds = time.perf_counter() - begin
         size = (root / "klaw.db").stat().st_size
@@ -123,7 +123,7 @@ async def _reindex_beside(store: Store, reindexer: Reindexer, during: list[float
     async with trio.open_nursery() as nursery:
         nursery.start_soon(appending, store, during)
         nursery.start_soon(lag, late)
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         status = await ended(reindexer)
         assert status.report is not None, status.error
         assert status.report.swapped

@@ -24,7 +24,6 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import UsageSum, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.engine.tokenizer import register
 from klaw.store.kinds import messages, turns, usage
 from klaw.store.kinds.usage import By, UsageFilters
 
@@ -93,7 +92,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         connection = apsw.Connection(str(Path(folder) / "klaw.db"))
         prepare_writer(connection)
-        register(connection)
+        prepare_writer(connection)
         migrations.migrate(connection)
         chats = [make_chat(connection, number) for number in range(CHATS)]
         with_table = fill(connection, chats, range(count))

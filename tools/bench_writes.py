@@ -33,7 +33,7 @@ from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.store.engine.connect import prepare_reader
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store
 from tests.support.stores import running_store
@@ -88,7 +88,7 @@ class Talk:
         turn = attrs.evolve(record(question), receipt={"recall": "x" * 3000})
         await self._with_vector(await self._said(Role.ASSISTANT, turn))
 
-    async def vectors(self, stored: Sequence[Appended]) -> None:
+    async def vectors(self, stored: Sequence[AppendedMessage]) -> None:
         made = self._noise.normal(0, 1, (len(stored), DIMENSION))
         made /= np.linalg.norm(made, axis=1, keepdims=True)
         rowids = [each.message.rowid for each in stored]
@@ -115,7 +115,7 @@ class Talk:
         return (await self._writer.run(stored_messages.append, [new], turn))[0].message
 
     async def _with_vector(self, message: Message) -> Message:
-        await self.vectors([Appended(message, repeated=False)])
+        await self.vectors([AppendedMessage(message, repeated=False)])
         return message
 
 

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 
 from klaw.cli.main import main
-from klaw.store.engine.commit_log import Entry
+from klaw.store.engine.commit_log import LogEntry
 from klaw.store.engine.journal import Journal
 
 POINTS = ("before", "between", "logs", "commit", "after", "begun")
@@ -36,7 +36,7 @@ class DyingJournal(Journal):
     skip = int(os.environ.get("KLAW_DRILL_SKIP", "0"))
     armed = False
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[LogEntry]) -> None:
         states = [entry.line for entry in entries if entry.path.startswith("runs/")]
         if self.point == "begun":
             here = any('"status":"running"' in line and '"details":{}' in line for line in states)

@@ -16,9 +16,10 @@ import attrs
 from klaw.doctor import judge
 from klaw.doctor.judge import Level
 from klaw.domain.person import normal_name
-from klaw.store.engine import connect, meta
+from klaw.store.engine import connect
 from klaw.store.forget import execute
-from klaw.store.kinds import inventory, soundness
+from klaw.store.kinds import inventory
+from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.rebuild.logcheck import lacking, read_logs
 from klaw.store.search import coverage
 from klaw.store.store import read_offline
@@ -79,13 +80,12 @@ def check_database(data: Path) -> list[str]:
         *judge.judge_integrity(read_offline(file, connect.complaints, whole=True), whole=True),
         judge.judge_full_text(covered),
         judge.judge_covered(covered),
-        judge.judge_rows("topics", read_offline(file, soundness.check, "topics")),
+        judge.judge_rows("topics", "topics", read_offline(file, inventory.check, TOPIC)),
         judge.judge_tails(
             logs,
             read_offline(file, lacking, logs),
             read_offline(file, inventory.last_seqs),
-            last_change=read_offline(file, inventory.last_numbers)["change"],
-            last_entry=read_offline(file, meta.last_entry),
+            read_offline(file, inventory.last_numbers),
             running=False,
         ),
     ]

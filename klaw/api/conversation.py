@@ -16,7 +16,7 @@ from klaw.domain.turn import TurnStatus
 from klaw.errors import ChatBusy
 from klaw.gateway.answers import StoredOnce
 from klaw.gateway.hub import ChatEvent, Hub
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds.messages import AppendedMessage
 
 MAX_EVENTS = 4096
 """Events that wait for a slow reader before it is given up; the answer is stored whatever happens."""
@@ -71,7 +71,7 @@ class SentMessage:
     """A message that was sent. Iterating gives what happens in the chat from then on, until ``outcome`` is known."""
 
     def __init__(
-        self, chats: ChatDirectory, chat: ChatId, appended: Appended, news: trio.MemoryReceiveChannel[ChatNews]
+        self, chats: ChatDirectory, chat: ChatId, appended: AppendedMessage, news: trio.MemoryReceiveChannel[ChatNews]
     ) -> None:
         self.message = appended.message
         self.outcome: AnswerOutcome | None = None
@@ -197,7 +197,7 @@ async def ask(
     try:
         if again is not None:
             await chats.retry(user, name)
-            asked = SentMessage(chats, chat, Appended(again, repeated=False), receive)
+            asked = SentMessage(chats, chat, AppendedMessage(again, repeated=False), receive)
             asked.is_stored()
         else:
             sent = await chats.send(

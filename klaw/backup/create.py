@@ -25,7 +25,7 @@ from klaw.actor.clock import iso
 from klaw.backup import folder as folders
 from klaw.backup import manifest as manifests
 from klaw.backup.folder import DRAFT, FULL, BackupRefused
-from klaw.backup.manifest import CONFIG, DATA, MAX_DEPTH, WORKSPACE, Item, Manifest
+from klaw.backup.manifest import CONFIG, DATA, MAX_DEPTH, WORKSPACE, BackupItem, BackupManifest
 from klaw.config.paths import Paths
 from klaw.store import attachments, migrations, originals
 from klaw.store.backup_mark import Marker, digests_at
@@ -47,7 +47,7 @@ Tell = Callable[[int, int], None]
 """Told how many files are done, of how many."""
 
 
-class Moved(Exception):
+class LogMoved(Exception):
     """A log is not what it was at the mark."""
 
 
@@ -59,11 +59,10 @@ def create(
     secrets: bool,
     whole: bool = False,
     tell: Tell = lambda _done, _total: None,
-) -> tuple[Path, Manifest]:
+) -> tuple[Path, BackupManifest]:
     """Make a backup. Returns its folder, and what it holds.
 
     Args:
-        paths: of the installation.
         folder: for backups; made if it is not there.
         marker: says how far the store is.
         secrets: also tokens and files of the environment.
@@ -81,7 +80,7 @@ def create(
         raise BackupRefused(f"{folder} is backed up itself: choose another folder")
     with folders.told(folder), folders.locked(folder):
         folders.clear(folder)
-        draft = Draft(folder, whole=whole)
+        draft = BackupDraft(folder, whole=whole)
         try:
             return _made(paths, folder, marker, draft, secrets=secrets, tell=tell)
         finally:
@@ -89,27 +88,27 @@ def create(
 
 
 def _made(
-    paths: Paths, folder: Path, marker: Marker, draft: "Draft", *, secrets: bool, tell: Tell
-) -> tuple[Path, Manifest]:
+    paths: Paths, folder: Path, marker: Marker, draft: "BackupDraft", *, secrets: bool, tell: Tell
+) -> tuple[Path, BackupManifest]:
     for number in range(ROUNDS):
         if number:
             time.sleep(PAUSE_S)
         at = iso(time.time())
         mark, digests = digests_at(paths.database, marker)
         sources = [
-            *(Source(paths.data_dir / path, f"{DATA}/{path}", size=size) for path, size in mark.logs.items()),
+            *(CopiedFile(paths.data_dir / path, f"{DATA}/{path}", size=size) for path, size in mark.logs.items()),
             *_others(paths, folder, secrets=secrets),
         ]
         try:
             draft.take_all(sources, tell)
-        except Moved:
+        except LogMoved:
             continue
         now = marker(False)
         if (now.server, now.rewrites) == (mark.server, mark.rewrites):
             break
     else:
         raise BackupRefused("logs are being rewritten, because something is forgotten: try again later")
-    made = Manifest(
+    made = BackupManifest(
         klaw=klaw.__version__,
         schema=migrations.latest(),
         time=at,
@@ -126,17 +125,17 @@ def _made(
 
 
 @attrs.frozen
-class Source:
+class CopiedFile:
     """A file to be copied."""
 
     file: Path
     path: str
-    """In the backup."""
+    """Its path in the backup."""
     size: int | None = None
-    """Of a log at the mark; None: all of it."""
+    """Bytes of a log at the mark; None: the whole file."""
 
 
-def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[Source]:
+def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[CopiedFile]:
     """What is no log: attachments, files of knowledge bases, core memory and the like, the configuration, the
     workspace."""
     # Any of them may be behind a link, and inside another one: what is compared are their real places.
@@ -149,13 +148,13 @@ def _others(paths: Paths, folder: Path, *, secrets: bool) -> Iterator[Source]:
         unsent = file.parent.name == attachments.FOLDER and file.suffix in (attachments.NEW, attachments.PART)
         database = file.parent == data and file.name.startswith(paths.database.name)
         if not (unsent or database or file.name in (COMMIT_LOG, LOCK_FILE)):
-            yield Source(file, f"{DATA}/{file.relative_to(data).as_posix()}")
+            yield CopiedFile(file, f"{DATA}/{file.relative_to(data).as_posix()}")
     for file in _below(config, others):
         if secrets or not _SECRET.search(file.name):
             source = file.resolve() if file == config / paths.config_file.name else file
-            yield Source(source, f"{CONFIG}/{file.relative_to(config).as_posix()}")
+            yield CopiedFile(source, f"{CONFIG}/{file.relative_to(config).as_posix()}")
     for file in _below(workspace, others):
-        yield Source(file, f"{WORKSPACE}/{file.relative_to(workspace).as_posix()}")
+        yield CopiedFile(file, f"{WORKSPACE}/{file.relative_to(workspace).as_posix()}")
 
 
 def _below(root: Path, without: set[Path]) -> Iterator[Path]:
@@ -173,7 +172,7 @@ def _below(root: Path, without: set[Path]) -> Iterator[Path]:
     yield from (each for each in closed if each.is_dir())
 
 
-class Draft:
+class BackupDraft:
     """A backup that is being made."""
 
     def __init__(self, folder: Path, *, whole: bool) -> None:
@@ -184,7 +183,7 @@ class Draft:
         usable = [(each.root, each.manifest.items) for each in earlier if each.manifest is not None and not whole]
         self._before, known = usable[-1] if usable else (folder, ())
         self._known = {item.path: item for item in known}
-        self.items: dict[str, Item] = {}
+        self.items: dict[str, BackupItem] = {}
         self.left_out: list[str] = []
         self._new: dict[str, int] = {}
         self._taken: dict[str, str] = {}
@@ -195,7 +194,7 @@ class Draft:
     def new_bytes(self) -> int:
         return sum(self._new.get(path, 0) for path in self.items)
 
-    def take_all(self, sources: list[Source], tell: Tell) -> None:
+    def take_all(self, sources: list[CopiedFile], tell: Tell) -> None:
         """Have the sources, and nothing else. Raises Moved, OSError."""
         self.left_out = []
         wanted = {each.path for each in sources}
@@ -209,7 +208,7 @@ class Draft:
                 self._take(each)
             except FileNotFoundError as error:
                 if each.size is not None:
-                    raise Moved from error
+                    raise LogMoved from error
                 self._drop(each.path)  # removed since it was listed
             except UnicodeEncodeError:
                 self.left_out.append(f"{each.path!a}: its name is not valid UTF-8")
@@ -225,7 +224,7 @@ class Draft:
             gone = f"{self._folder} was moved or taken away while the backup was made"
             raise BackupRefused(f"{gone}: is its disk mounted?")
 
-    def keep(self, manifest: Manifest) -> Path:
+    def keep(self, manifest: BackupManifest) -> Path:
         """Make it a backup, by one rename. Raises OSError, BackupRefused."""
         os.sync()  # one for all: a fsync of each of thousands of files would keep a card busy for minutes
         self._require_there()
@@ -253,7 +252,7 @@ class Draft:
                 place += "~"
         return place
 
-    def _take(self, source: Source) -> None:
+    def _take(self, source: CopiedFile) -> None:
         path, place = source.path, self._place(source.path)
         target, stored = self.root / place, place if place != path else ""
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -263,7 +262,7 @@ class Draft:
             link = str(source.file.readlink())
             link.encode()
             target.symlink_to(link)
-            self.items[path] = Item(path=path, stored=stored, link=link)
+            self.items[path] = BackupItem(path=path, stored=stored, link=link)
             return
         if not stat.S_ISREG(kind):
             self._drop(path)
@@ -289,7 +288,7 @@ class Draft:
         with suppress(OSError):  # a stick of somebody else's
             os.utime(target, ns=(info.st_mtime_ns, info.st_mtime_ns))
         self._new[path] = target.stat().st_size
-        self.items[path] = Item(
+        self.items[path] = BackupItem(
             path=path,
             stored=stored,
             size=self._new[path],
@@ -300,7 +299,7 @@ class Draft:
         )
 
     def _is_here(self, path: str, stamp: tuple[int, ...]) -> bool:
-        """From an earlier round."""
+        """Whether an earlier round has copied it already."""
         return path in self.items and self.items[path].source == stamp
 
     def _share(self, path: str, stored: str, stamp: tuple[int, ...]) -> bool:
@@ -327,5 +326,5 @@ def _copied(descriptor: int, target: Path, size: int, *, whole: bool) -> str:
             new.write(data)
             left -= len(data)
     if left and not whole:
-        raise Moved
+        raise LogMoved
     return digest.hexdigest()

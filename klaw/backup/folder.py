@@ -15,7 +15,7 @@ import attrs
 from klaw import __version__, atomic_file
 from klaw.actor.clock import from_iso, iso
 from klaw.backup import manifest
-from klaw.backup.manifest import BrokenBackup, Manifest
+from klaw.backup.manifest import BackupManifest, BrokenBackup
 from klaw.errors import KlawError
 from klaw.store import migrations
 
@@ -24,12 +24,12 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 FAILED = ".failed"
 """Why the last attempt failed; gone after one that did not."""
 MADE = ".made"
-"""Of the time when the last one was made, in this folder or another one."""
+"""Its modification time says when the last backup was made, in this folder or another one."""
 MAX_FAILURE = 500
 OLD_S = 8 * 86_400.0
-"""An older newest backup is told …"""
+"""The owner hears of a newest backup that is older …"""
 AHEAD_S = 86_400.0
-"""… and one that is made so much later than now, by a clock that was wrong: nobody knows how old it is."""
+"""… and of one whose time is so far in the future, by a clock that was wrong: nobody knows how old it is."""
 DRAFT = ".draft-"
 """Before the name of what is being made or removed."""
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ(\.\d+)?")
@@ -48,7 +48,7 @@ class Backup:
     """One folder of a backup."""
 
     root: Path
-    manifest: Manifest | None
+    manifest: BackupManifest | None
     problem: str = ""
     """Why it cannot be used."""
 
@@ -115,10 +115,10 @@ def listed(folder: Path) -> list[Backup]:
 
 
 def after(newest: str, time: str) -> str:
-    """``Manifest.order`` of a backup.
+    """``BackupManifest.order`` of a backup.
 
     Args:
-        newest: the order of the one before; empty where there is none.
+        newest: the order of the one before; empty for the first one.
         time: when it is made, by a clock that may have been set back in between.
     """
     if newest >= time:
@@ -158,7 +158,7 @@ def note_failure(folder: Path, why: str) -> None:
 
 @contextmanager
 def noting_failure(folder: Path) -> Iterator[None]:
-    """Keep in the folder whether and why the body failed, for whoever looks later: a timer has nobody to tell."""
+    """Keep in the folder whether and why the body failed, for the doctor and notices: a timer reports to nobody."""
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
     try:
@@ -172,11 +172,11 @@ def noting_failure(folder: Path) -> Iterator[None]:
         (folder / FAILED).unlink(missing_ok=True)
 
 
-def chosen(folder: Path, name: str | None) -> tuple[Path, Manifest]:
+def chosen(folder: Path, name: str | None) -> tuple[Path, BackupManifest]:
     """The backup of a name; without one the newest.
 
     Raises:
-        BackupRefused: there is none, or only a newer Klaw can read it.
+        BackupRefused: there is no backup, or only a newer Klaw can read it.
         BrokenBackup: it cannot be used.
     """
     if name is None:

@@ -24,7 +24,7 @@ PARTS = (CONFIG, WORKSPACE, DATA)
 
 
 MAX_BYTES = 64 << 20
-"""Of a manifest: a quarter of a million files."""
+"""A manifest of this size lists a quarter of a million files."""
 MAX_DIGEST = 1_000
 MAX_DEPTH = 200
 """Folders within one another. What lies deeper is left out of a backup, and no backup is read that has it."""
@@ -58,7 +58,7 @@ def _time(text: str) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Item:
+class BackupItem:
     """One file, or a symbolic link."""
 
     path: Annotated[str, Check(_inside)]
@@ -82,16 +82,16 @@ class Item:
 
 
 @attrs.frozen(kw_only=True)
-class Manifest:
+class BackupManifest:
     """What a backup holds."""
 
     form: int = FORM
     klaw: str
     """Version of the program."""
     schema: int
-    """Of the database."""
+    """Version of the database's schema."""
     time: Annotated[str, Check(_time)]
-    """Of the mark, ISO-8601 UTC: everything that was acknowledged before is in it."""
+    """When the mark was taken, ISO-8601 UTC: everything that was acknowledged before is in the backup."""
     order: Annotated[str, Check(_time), OMIT] = ""
     """By what it comes after the backup before, whose ``time`` is later since the clock was set back in between; empty:
     ``time`` says it."""
@@ -99,7 +99,7 @@ class Manifest:
     """The highest numbers at the mark: ``rowid`` of messages, ``turn``, ``change`` of runs, ``entry`` of the memory
     journal; empty when no database could be read."""
     digests: Mapping[str, str]
-    """Of the database's tables at the mark; empty when they could not be taken."""
+    """Digests of the database's tables at the mark; empty when they could not be taken."""
     forgetting: Annotated[bool, OMIT] = False
     """Something was being forgotten, and not in all logs yet: they may still hold it."""
     secrets: bool
@@ -108,14 +108,14 @@ class Manifest:
     """What could not be copied, with the reason."""
     new_bytes: int
     """That are not shared with the backup before."""
-    items: tuple[Item, ...]
+    items: tuple[BackupItem, ...]
 
     @property
     def bytes(self) -> int:
         return sum(each.size for each in self.items)
 
 
-def write(root: Path, manifest: Manifest) -> None:
+def write(root: Path, manifest: BackupManifest) -> None:
     """Raises OSError, BrokenBackup: it holds too many files to be read again."""
     data = json.dumps(JOURNAL.write(manifest), ensure_ascii=False, indent=1).encode()
     if len(data) > MAX_BYTES:
@@ -135,7 +135,7 @@ def _read(root: Path, name: str, most: int) -> bytes:
     return data
 
 
-def read(root: Path) -> Manifest:
+def read(root: Path) -> BackupManifest:
     """Raises BrokenBackup."""
     data, expected = (_read(root, name, most) for name, most in ((FILE, MAX_BYTES), (DIGEST, MAX_DIGEST)))
     if expected != f"{hashlib.sha256(data).hexdigest()}  {FILE}\n".encode():
@@ -144,6 +144,6 @@ def read(root: Path) -> Manifest:
         tree = json.loads(data)
         if isinstance(tree, dict) and isinstance(tree.get("form"), int) and tree["form"] > FORM:
             raise BrokenBackup(f"{root.name} was made by a newer Klaw ({tree.get('klaw')}): use that one")
-        return JOURNAL.read(tree, Manifest)
+        return JOURNAL.read(tree, BackupManifest)
     except (ValueError, RecursionError, BadValue) as error:
         raise BrokenBackup(f"{root.name}: {FILE} is no manifest of a backup: {error}") from error

@@ -13,7 +13,7 @@ from klaw import atomic_file
 from klaw.backup import folder as folders
 from klaw.backup.create import CHUNK_BYTES, Tell
 from klaw.backup.folder import BackupRefused
-from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, BrokenBackup, Item, Manifest
+from klaw.backup.manifest import CONFIG, DATA, WORKSPACE, BackupItem, BackupManifest, BrokenBackup
 from klaw.backup.verify import paths_below, problem_of
 from klaw.config import safe_open
 from klaw.config.paths import Paths
@@ -24,8 +24,8 @@ class Place:
     """A folder that is put in place by one rename."""
 
     target: Path
-    items: Sequence[tuple[Item, str]]
-    """With their paths below it."""
+    items: Sequence[tuple[BackupItem, str]]
+    """Files with their paths below ``target``."""
 
     @property
     def draft(self) -> Path:
@@ -42,7 +42,7 @@ class Place:
         )
 
 
-def restore(paths: Paths, root: Path, manifest: Manifest, tell: Tell = lambda _done, _total: None) -> list[Path]:
+def restore(paths: Paths, root: Path, manifest: BackupManifest, tell: Tell = lambda _done, _total: None) -> list[Path]:
     """Put a backup in place of an installation that is not there yet. Returns the folders.
 
     Raises:
@@ -85,11 +85,11 @@ def restore(paths: Paths, root: Path, manifest: Manifest, tell: Tell = lambda _d
     return [each.target for each in places]
 
 
-def _places(paths: Paths, manifest: Manifest) -> list[Place]:
+def _places(paths: Paths, manifest: BackupManifest) -> list[Place]:
     """The data folder last. A folder within another one is put in place with that."""
     named = {CONFIG: paths.config_dir, WORKSPACE: paths.workspace, DATA: paths.data_dir}
     targets = {part: each.resolve() for part, each in named.items()}  # a link to another disk stays
-    below: dict[Path, list[tuple[Item, str]]] = {
+    below: dict[Path, list[tuple[BackupItem, str]]] = {
         each: [] for each in targets.values() if not any(it in each.parents for it in targets.values())
     }
     for item in manifest.items:
@@ -100,7 +100,7 @@ def _places(paths: Paths, manifest: Manifest) -> list[Place]:
     return [Place(target, items) for target, items in below.items() if items or target == targets[DATA]]
 
 
-def _copy(root: Path, item: Item, target: Path) -> None:
+def _copy(root: Path, item: BackupItem, target: Path) -> None:
     if item.link:
         if not target.is_dir():  # older backups hold a link to the workspace and what is in it
             target.symlink_to(item.link)

@@ -13,34 +13,34 @@ import attrs
 from klaw.backup import folder as folders
 from klaw.backup.create import Tell
 from klaw.backup.folder import DRAFT, BackupRefused
-from klaw.backup.manifest import DATA, DIGEST, FILE, MAX_DEPTH, Item, Manifest
+from klaw.backup.manifest import DATA, DIGEST, FILE, MAX_DEPTH, BackupItem, BackupManifest
 from klaw.config import safe_open
 from klaw.errors import StorageError, StorageFull
 from klaw.store import migrations
 from klaw.store.backup_mark import read_made
 from klaw.store.engine.commit_log import LOG_FOLDERS
 from klaw.store.rebuild.offline import reindex
-from klaw.store.rebuild.values import Options, ReindexRefused
+from klaw.store.rebuild.values import ReindexOptions, ReindexRefused
 
 NOT_COMPARED = frozenset({"turn"})
-"""Of the highest numbers, one that only counts in the very file."""
+"""The one of the highest numbers that has a meaning in one database file only."""
 
 
 @attrs.frozen(kw_only=True)
-class Verified:
+class VerifyReport:
     """What a check found."""
 
     name: str
     files: int
     problems: tuple[str, ...]
-    """Empty: it is as it was made."""
+    """Empty if it is as it was made."""
     messages: int = 0
     """In the database that its logs make."""
     compared: bool = False
     """Whether that database is, table by table, the one that there was."""
 
 
-def verify(folder: Path, root: Path, manifest: Manifest, tell: Tell = lambda _done, _total: None) -> Verified:
+def verify(folder: Path, root: Path, manifest: BackupManifest, tell: Tell = lambda _done, _total: None) -> VerifyReport:
     """Check a backup: first its files, then, if these are right, the database that is made of its logs in a scratch
     folder: beside it, or where the system has them if the backups' folder cannot be written.
 
@@ -54,7 +54,7 @@ def verify(folder: Path, root: Path, manifest: Manifest, tell: Tell = lambda _do
         problems = tuple(differing(root, manifest.items, tell))
         known = {FILE, DIGEST, *(each.place for each in manifest.items)}
         problems += tuple(f"{path} is not in the manifest" for path in paths_below(root) if path not in known)
-        found = Verified(name=root.name, files=len(manifest.items), problems=problems)
+        found = VerifyReport(name=root.name, files=len(manifest.items), problems=problems)
         if problems:
             return found
         scratch = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder if writable else None))
@@ -64,7 +64,7 @@ def verify(folder: Path, root: Path, manifest: Manifest, tell: Tell = lambda _do
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def differing(root: Path, items: Sequence[Item], tell: Tell = lambda _done, _total: None) -> Iterator[str]:
+def differing(root: Path, items: Sequence[BackupItem], tell: Tell = lambda _done, _total: None) -> Iterator[str]:
     """What is not as the manifest says, in words."""
     for done, item in enumerate(items, 1):
         tell(done, len(items))
@@ -72,7 +72,7 @@ def differing(root: Path, items: Sequence[Item], tell: Tell = lambda _done, _tot
             yield f"{item.place} {problem}"
 
 
-def problem_of(root: Path, path: str, item: Item, *, content: bool = True) -> str | None:
+def problem_of(root: Path, path: str, item: BackupItem, *, content: bool = True) -> str | None:
     """What is wrong with a file below a folder; nothing is read through links. ``content``: it is also read."""
     folder, _, name = path.rpartition("/")
     try:
@@ -105,7 +105,7 @@ def paths_below(root: Path) -> Iterator[str]:
             yield Path(name, each).relative_to(root).as_posix()
 
 
-def _rebuilt(root: Path, manifest: Manifest, scratch: Path, found: Verified) -> Verified:
+def _rebuilt(root: Path, manifest: BackupManifest, scratch: Path, found: VerifyReport) -> VerifyReport:
     for item in manifest.items:
         parts = PurePosixPath(item.path).parts
         if parts[0] == DATA and parts[1] in LOG_FOLDERS and not item.link:
@@ -114,7 +114,7 @@ def _rebuilt(root: Path, manifest: Manifest, scratch: Path, found: Verified) -> 
             shutil.copyfile(root / item.place, target)
     database = scratch / "klaw.db"
     try:
-        for _step in reindex(database, Options(), lambda: None, 1):
+        for _step in reindex(database, ReindexOptions(), lambda: None, 1):
             pass
         made = read_made(database)
     except (ReindexRefused, StorageFull) as error:

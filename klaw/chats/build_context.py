@@ -26,7 +26,7 @@ from klaw.llm.client import Meter
 from klaw.llm.types import Image
 from klaw.prompts import prompt
 from klaw.store.kinds import facts
-from klaw.store.kinds.chats import Bound
+from klaw.store.kinds.chats import BoundBases
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.search.chat_search import ChatScope
 
@@ -147,7 +147,7 @@ class Gatherer:
         )
         return attrs.evolve(recalled, candidates=tuple(shown))
 
-    async def _look_up(self, bound: Bound, planned: Plan) -> ContextUsed:
+    async def _look_up(self, bound: BoundBases, planned: Plan) -> ContextUsed:
         if self._looked_up is None:
             self.vitals.doing("searching knowledge bases")
             asked = Asked(

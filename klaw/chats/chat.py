@@ -27,8 +27,8 @@ from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
-from klaw.store.kinds import attachments, message_quota, messages
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds import attachments, messages
+from klaw.store.kinds.messages import AppendedMessage
 from klaw.store.kinds.pending import read_rows
 
 MAX_BATCH = 64
@@ -46,7 +46,7 @@ class Submit:
 
     id: str
     text: str
-    reply: Reply[Appended] = attrs.Factory(Reply)
+    reply: Reply[AppendedMessage] = attrs.Factory(Reply)
     channel: str = WEBSOCKET
     files: tuple[NamedFile, ...] = ()
     """A message with files is never a command."""
@@ -126,7 +126,7 @@ class _ChatActor:
     debounce: Debounce = attrs.field(init=False)
     waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     """While it waits for a message: until when."""
-    storing: Reply[tuple[Appended, ...]] | None = attrs.field(default=None, init=False)
+    storing: Reply[tuple[AppendedMessage, ...]] | None = attrs.field(default=None, init=False)
     """The last plain message that was handed to the writer."""
     unstored: int = attrs.field(default=0, init=False)
     """How many plain messages are not stored yet."""
@@ -225,7 +225,7 @@ class _ChatActor:
                     attachments.append, new, submit.files, limits, self.most_bytes
                 )
             else:
-                storing = await self.agent.core.writer.begin(message_quota.append, new, self.most_bytes)
+                storing = await self.agent.core.writer.begin(attachments.append_plain, new, self.most_bytes)
             self._follow(submit, storing)
 
     def _take_at_once(self, message: Msg) -> bool:
@@ -236,7 +236,7 @@ class _ChatActor:
             return False
         try:
             new = self._message(message, Kind.TEXT)
-            storing = self.agent.core.writer.offer(message_quota.append, new, self.most_bytes)
+            storing = self.agent.core.writer.offer(attachments.append_plain, new, self.most_bytes)
         except KlawError as error:
             message.reply.fail(error)
             return True
@@ -244,12 +244,12 @@ class _ChatActor:
             self._follow(message, storing)
         return storing is not None
 
-    def _follow(self, submit: Submit, storing: Reply[tuple[Appended, ...]]) -> None:
+    def _follow(self, submit: Submit, storing: Reply[tuple[AppendedMessage, ...]]) -> None:
         self.storing = storing
         self.unstored += 1
         storing.then(partial(self._stored, submit))
 
-    def _stored(self, submit: Submit, stored: Reply[tuple[Appended, ...]]) -> None:
+    def _stored(self, submit: Submit, stored: Reply[tuple[AppendedMessage, ...]]) -> None:
         """Called by the writer."""
         self.unstored -= 1
         try:
@@ -285,7 +285,7 @@ class _ChatActor:
         await self._settle()
         try:
             new = self._message(submit, Kind.COMMAND)
-            (appended,) = await self.agent.core.writer.run(message_quota.append, new, self.most_bytes)
+            (appended,) = await self.agent.core.writer.run(attachments.append_plain, new, self.most_bytes)
         except KlawError as error:
             submit.reply.fail(error)
             return

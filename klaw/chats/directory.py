@@ -22,8 +22,8 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord, kept_text
 from klaw.errors import ActorStopped, ChatBusy, TooManyChats
 from klaw.store.kinds import chats, messages, pending, turns
-from klaw.store.kinds.chats import Chat
-from klaw.store.kinds.messages import Appended, Session
+from klaw.store.kinds.chats import StoredChat
+from klaw.store.kinds.messages import AppendedMessage, ChatRow
 
 PARENT = "chats"
 
@@ -58,7 +58,7 @@ class ChatDirectory:
         await self._handle(names.chat_id(user, name))
 
     def submit(
-        self, chat: ChatId, message_id: str, text: str, reply: Reply[Appended], files: tuple[NamedFile, ...] = ()
+        self, chat: ChatId, message_id: str, text: str, reply: Reply[AppendedMessage], files: tuple[NamedFile, ...] = ()
     ) -> None:
         """Hand a message, or a slash command, of the WebSocket to a chat that runs, without waiting. Raises ChatBusy,
         ActorStopped: nothing was stored.
@@ -78,7 +78,7 @@ class ChatDirectory:
         instructions: str = "",
         *,
         question: bool = False,
-    ) -> Appended:
+    ) -> AppendedMessage:
         """``start`` the chat, hand it a message (see ``Submit``), and wait until it is durable. Raises as ``start`` and
         ``submit``.
 
@@ -112,11 +112,11 @@ class ChatDirectory:
         """Answer what is left unanswered in a chat, however old. Raises InvalidName, TooManyChats, ActorStopped."""
         (await self._handle(names.chat_id(user, name))).mailbox.tell(Recover(however_old=True))
 
-    async def session(self, user: UserId, name: str) -> Session | None:
+    async def session(self, user: UserId, name: str) -> ChatRow | None:
         """A chat's row; None for an unknown chat. Raises InvalidName."""
         return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))
 
-    async def listed(self, user: UserId, limit: int, *, archived: bool) -> list[Chat]:
+    async def listed(self, user: UserId, limit: int, *, archived: bool) -> list[StoredChat]:
         """The user's chats, the last used first: those that are archived, or those that are not."""
         return await self._agent.core.readers.run(chats.listed, user, limit, archived=archived)
 

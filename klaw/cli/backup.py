@@ -14,11 +14,12 @@ from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import JOURNAL, Bounds
 from klaw.domain.text import plural
-from klaw.operations.operation import Lines, Noun, Shown, Table, argument, size
+from klaw.operations.lines import Lines, Shown, Table, size
+from klaw.operations.operation import Noun, argument
 
 if TYPE_CHECKING:
     from klaw.backup.folder import Backup
-    from klaw.store.backup_mark import Mark
+    from klaw.store.backup_mark import BackupMark
 
 NOUN = Noun("backup", "make, check and restore backups (docs/operations.md)", local=True)
 NICE = 10
@@ -56,14 +57,14 @@ def _folder(given: str | None, paths: Paths) -> Path:
     return Path(given).expanduser().absolute() if given else paths.backups_dir
 
 
-def _marker(paths: Paths) -> Callable[[bool], "Mark"]:
-    from klaw.store.backup_mark import Mark, mark_offline
+def _marker(paths: Paths) -> Callable[[bool], "BackupMark"]:
+    from klaw.store.backup_mark import BackupMark, mark_offline
 
-    def mark(logs: bool) -> Mark:
+    def mark(logs: bool) -> BackupMark:
         if os.statvfs(paths.data_dir).f_flag & os.ST_RDONLY:  # a server cannot bring it up to date
             return mark_offline(paths.database)
         try:
-            return JOURNAL.read(call(paths, "backup_mark", timeout_s=90, logs=logs), Mark)
+            return JOURNAL.read(call(paths, "backup_mark", timeout_s=90, logs=logs), BackupMark)
         except NoServer:
             return mark_offline(paths.database)
 

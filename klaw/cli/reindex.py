@@ -14,12 +14,13 @@ from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural, span
 from klaw.errors import KlawError
-from klaw.operations.operation import Line, Lines, Noun, Shown, Table, argument, size
-from klaw.operations.server import Options
+from klaw.operations.lines import Line, Lines, Shown, Table, size
+from klaw.operations.operation import Noun, argument
+from klaw.operations.server import ReindexChoices
 
 if TYPE_CHECKING:
     from klaw.config.memory import EmbeddingConfig
-    from klaw.store.rebuild.values import Progress, Report
+    from klaw.store.rebuild.values import Progress, ReindexReport
     from klaw.store.search.vectors import Unembedded
 
 NOUN = Noun("reindex", "rebuild the database from the logs (docs/operations.md)", local=True)
@@ -47,7 +48,7 @@ _IN_BYTES = frozenset({"scan", "turns"})
 
 
 @attrs.frozen(kw_only=True)
-class ReindexArguments(Options):
+class ReindexArguments(ReindexChoices):
     drop_old: bool = argument("only remove the database that the last reindex replaced", default=False)
 
 
@@ -85,17 +86,17 @@ def reindex(asked: ReindexArguments, here: Here) -> dict[str, Any]:
 # -- without a server --------------------------------------------------------------------------------------------------
 
 
-def _here(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int], None]) -> "Report":
+def _here(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int], None]) -> "ReindexReport":
     from klaw.actor import log as logging
     from klaw.config.load import load
     from klaw.store.rebuild.offline import reindex
-    from klaw.store.rebuild.values import Options
+    from klaw.store.rebuild.values import ReindexOptions
 
     config, _warnings = load(paths.config_file)
     logging.configure("error", "auto")  # what is skipped is counted in the report
 
-    options = Options(accept_differences=asked.accept_differences, embed_again=asked.embed_again)
-    work: Generator[Progress, None, Report] = reindex(
+    options = ReindexOptions(accept_differences=asked.accept_differences, embed_again=asked.embed_again)
+    work: Generator[Progress, None, ReindexReport] = reindex(
         paths.database,
         options,
         # A provider's model is left to the server, which counts what it costs.
@@ -111,7 +112,7 @@ def _here(paths: Paths, asked: ReindexArguments, tell: Callable[[str, int, int],
             step = next(work)
             tell(step.phase, step.done, step.total)
     except StopIteration as end:
-        report: Report = end.value
+        report: ReindexReport = end.value
         return report
     finally:
         work.close()

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -16,8 +17,8 @@ from klaw.doctor.places import Server
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
 from klaw.store import migrations
-from klaw.store.engine import connect, meta
-from klaw.store.kinds import inventory, soundness, topic_vectors
+from klaw.store.engine import connect
+from klaw.store.kinds import inventory, topic_vectors
 from klaw.store.rebuild.logcheck import LogReport, lacking, read_logs
 from klaw.store.search import coverage, vectors
 from klaw.store.store import read_offline
@@ -38,7 +39,7 @@ class Checkup:
         return sum(finding.level is level for finding in self.findings)
 
     def told(self) -> dict[str, Any]:
-        """It as an answer."""
+        """The answer of ``klaw doctor --json``."""
         problems, warnings = self.count(Level.PROBLEM), self.count(Level.WARNING)
         counts = {"ok": not problems, "problems": problems, "warnings": warnings}
         return {**counts, "findings": self.findings, "chats": self.chats}
@@ -56,26 +57,23 @@ def check_up(
     """Look at everything.
 
     Args:
-        paths: of the installation.
         server: what its running server says.
         whole: read every log line, every index, every file of a message and every model file in full.
-        version: of this program.
         now: Unix seconds; the real time when left out.
         environ: for the configuration's ``${NAME}``.
     """
-    done = Checkup()
+    done, now = Checkup(), time.time() if now is None else now
     config, found = places.check_config(paths, environ)
     done.findings += found
     done.findings += [places.check_tokens(paths), places.check_folders(paths)]
     stored = newest = None
     if paths.data_dir.is_dir() and os.access(paths.data_dir, os.R_OK | os.X_OK):
-        done.findings.append(places.check_disk(paths))
+        done.findings += places.check_place("disk", paths, now)
         running = server.status is not None or places.is_in_use(paths.data_dir)
         stored, newest = _check_data(done, paths, config, whole=whole, running=running)
     done.findings.append(places.check_embedding(paths, config, stored, whole=whole))
     done.findings += filter(None, (places.check_reranker(config), places.check_local_llm(paths, config, whole=whole)))
-    now = time.time() if now is None else now
-    done.findings += filter(None, [places.check_backups(paths, now)])
+    done.findings += places.check_place("backups", paths, now)
     done.findings.append(places.check_clock(now, newest))
     done.findings += places.check_server(paths, server, version)
     return done
@@ -152,13 +150,16 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
         judge.judge_covered(covered),
     ]
     done.chats = judge.chat_counts(covered)
-    for noun in soundness.FAULTS:
+    for kind in inventory.checked():
+        name = kind.plural.replace(" ", "_")
         try:
-            found = read_offline(paths.database, soundness.check, noun)
-            waiting = read_offline(paths.database, topic_vectors.count_unembedded) if noun == "topics" else None
-            done.findings.append(judge.judge_rows(noun, found, waiting=waiting))
+            found = read_offline(paths.database, inventory.check, kind)
+            waiting = read_offline(paths.database, topic_vectors.count_unembedded) if kind.what == "topic" else None
+            done.findings.append(judge.judge_rows(name, kind.plural, found, waiting=waiting))
         except StorageError as error:
-            done.findings.append(problem(noun, f"cannot be read: {error}", judge.REBUILD))
+            done.findings.append(problem(name, f"cannot be read: {error}", judge.REBUILD))
+    with suppress(StorageError):  # what cannot be read is among the findings above
+        done.findings.append(judge.judge_counts(read_offline(paths.database, inventory.rows_of_kinds)))
     return covered.model
 
 
@@ -170,8 +171,7 @@ def _check_tails(done: Checkup, paths: Paths, logs: LogReport, *, running: bool)
         time.sleep(SECOND_LOOK_S)  # the writer may have been between log and database
         missing = read_offline(paths.database, lacking, logs)
     last_seqs = read_offline(paths.database, inventory.last_seqs) if not running else {}
-    change = read_offline(paths.database, inventory.last_numbers)["change"]
-    entry = read_offline(paths.database, meta.last_entry)
-    found = judge.judge_tails(logs, missing, last_seqs, last_change=change, last_entry=entry, running=running)
+    last = read_offline(paths.database, inventory.last_numbers)
+    found = judge.judge_tails(logs, missing, last_seqs, last, running=running)
     done.findings.append(found)
     return found.level is Level.OK and (running or not logs.pending_lines)

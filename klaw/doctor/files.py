@@ -7,8 +7,8 @@ from typing import Protocol
 import attrs
 
 from klaw.config.paths import Paths
-from klaw.doctor.judge import Finding, listed, ok, problem, warning
-from klaw.domain.text import plural
+from klaw.doctor.judge import Finding, ok, problem, warning
+from klaw.domain.text import listed, plural
 from klaw.store import attachments, originals
 from klaw.store.kinds.attachments import named
 from klaw.store.kinds.knowledge import sources
@@ -25,9 +25,9 @@ class FilesChecked:
     named: int
     """Files that messages name."""
     missing: Sequence[str]
-    """Messages whose file is not there …"""
+    """Messages whose file does not exist."""
     damaged: Sequence[str]
-    """… or is not what was sent."""
+    """Messages whose file is not what was sent."""
     of_nobody: Sequence[str]
     """Paths of files that no message names."""
 
@@ -42,7 +42,6 @@ def check_files(paths: Paths, *, whole: bool, running: bool, settled: bool) -> l
     """Look at all files of messages and of knowledge bases.
 
     Args:
-        paths: of the installation.
         whole: read every file; else its size must do.
         running: a server may change them meanwhile.
         settled: the database has all messages; else nothing is said of files that none names.
@@ -97,7 +96,7 @@ def _of_messages(paths: Paths, *, whole: bool) -> FilesChecked:
 
 
 @attrs.frozen(kw_only=True)
-class _Kind:
+class _FileKind:
     """Files that one kind of thing names."""
 
     what: str
@@ -108,7 +107,7 @@ class _Kind:
     compared: Compare
 
 
-MESSAGES = _Kind(
+MESSAGES = _FileKind(
     what="files",
     of="messages",
     named_by="message",
@@ -117,7 +116,7 @@ MESSAGES = _Kind(
     " `klaw forget CHAT#NUMBER` removes the message",
     compared=_of_messages,
 )
-BASES = _Kind(
+BASES = _FileKind(
     what="knowledge",
     of="knowledge bases",
     named_by="source",
@@ -128,8 +127,8 @@ BASES = _Kind(
 )
 
 
-def judge_files(kind: _Kind, found: FilesChecked, paths: Paths, *, whole: bool) -> list[Finding]:
-    """What it means. Pure."""
+def judge_files(kind: _FileKind, found: FilesChecked, paths: Paths, *, whole: bool) -> list[Finding]:
+    """The findings about the files of one kind. Pure."""
     todo = kind.todo
     findings = []
     if found.missing:

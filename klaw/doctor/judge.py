@@ -7,11 +7,12 @@ from typing import Any
 import attrs
 
 from klaw.domain.names import ChatId
-from klaw.domain.text import plural
+from klaw.domain.text import listed, plural
 from klaw.store.engine.set_aside import FOLDER
-from klaw.store.kinds.soundness import Checked, Soundness
+from klaw.store.engine.tables import Bound
+from klaw.store.kinds.inventory import Soundness
 from klaw.store.migrations import Schema
-from klaw.store.rebuild.logcheck import Lacking, LogReport
+from klaw.store.rebuild.logcheck import LackingRecords, LogReport
 from klaw.store.search.coverage import WholeLook
 
 REBUILD = "stop the server and run `klaw reindex --accept-differences`: it makes the database again from the logs"
@@ -53,12 +54,6 @@ def problem(name: str, text: str, todo: str) -> Finding:
     return Finding(name=name, level=Level.PROBLEM, text=text, todo=todo)
 
 
-def listed(names: Sequence[str], limit: int = 5) -> str:
-    """The first few names, and how many more there are."""
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
-
-
 def _faults(counts: Mapping[str, int]) -> str:
     return "; ".join(f"{count} {text}" for text, count in counts.items() if count)
 
@@ -92,7 +87,6 @@ def judge_integrity(complaints: Sequence[str], *, whole: bool) -> list[Finding]:
 
 
 def judge_full_text(covered: WholeLook) -> Finding:
-    """Full text against messages."""
     damage = covered.damage
     if covered.stray_texts:
         text = f"{plural(covered.stray_texts, 'row')} stand under another chat than their message"
@@ -129,18 +123,23 @@ def judge_vectors(covered: WholeLook, *, enabled: bool) -> Finding:
     return ok("vectors", text)
 
 
-def judge_rows(noun: Checked, found: Soundness, *, waiting: int | None = None) -> Finding:
-    """A noun's rows against each other, their history and their indexes.
+def judge_rows(name: str, words: str, found: Soundness, *, waiting: int | None = None) -> Finding:
+    """A kind's rows against their history and their indexes.
 
     Args:
+        words: what several of them are called.
         waiting: how many wait for a vector.
     """
     if text := _faults(found.faults):
-        return problem(noun, text, REBUILD)
+        return problem(name, text, REBUILD)
     if not found.count:
-        return ok(noun, "there are none")
-    count = f"{found.count} known" if noun == "people" else plural(found.count, noun.removesuffix("s"))
-    return ok(noun, f"{count}, in order" if waiting is None else f"{count} in order, {waiting} wait for a vector")
+        return ok(name, "there are none")
+    count = f"{found.count} known" if name == "people" else plural(found.count, words.removesuffix("s"))
+    return ok(name, f"{count}, in order" if waiting is None else f"{count} in order, {waiting} wait for a vector")
+
+
+def judge_counts(counts: Mapping[str, int]) -> Finding:
+    return ok("rows", ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "there are none")
 
 
 def judge_covered(covered: WholeLook) -> Finding:
@@ -184,7 +183,6 @@ def chat_counts(covered: WholeLook) -> dict[ChatId, dict[str, Any]]:
 
 
 def judge_logs(report: LogReport, *, whole: bool, running: bool) -> Finding:
-    """The logs by themselves."""
     if report.unreadable:
         return problem("logs", f"cannot be read: {listed(report.unreadable)}", "correct owner and mode of the files")
     if report.malformed:
@@ -249,11 +247,10 @@ def _span(gap: tuple[int, int]) -> str:
 
 def judge_tails(
     report: LogReport,
-    missing: Lacking,
+    missing: LackingRecords,
     last_seqs: Mapping[ChatId, int],
+    last: Mapping[Bound, int],
     *,
-    last_change: int = 0,
-    last_entry: int = 0,
     running: bool,
 ) -> Finding:
     """The logs against the database.
@@ -262,12 +259,13 @@ def judge_tails(
         report: what was read of the logs, before the database.
         missing: what of it the database lacks.
         last_seqs: the newest message of each chat in the database.
-        last_change: the newest change of a run there.
-        last_entry: the newest entry of the memory journal there.
+        last: the highest numbers there.
         running: a server runs, so the database cannot be behind.
     """
     ahead = [chat for chat, seq in last_seqs.items() if seq > report.last_seqs.get(chat, 0)]
-    if not running and (last_change > max(report.runs.values(), default=0) or last_entry > report.entries.last(0)):
+    if not running and (
+        last["change"] > max(report.runs.values(), default=0) or last["entry"] > report.entries.last(0)
+    ):
         return problem(
             "log_tails",
             "the database has newer tasks or runs than the logs",

@@ -3,7 +3,6 @@
 import datetime as dt
 import importlib.util
 import os
-import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,23 +10,21 @@ from typing import Any
 
 import attrs
 
-from klaw.actor.clock import EARLIEST, from_iso, iso
-from klaw.backup import folder as backups
+from klaw.actor.clock import EARLIEST, from_iso
 from klaw.config.load import load, unresolved_secrets
 from klaw.config.paths import Paths
 from klaw.config.run_as import belongs_to, not_usable
 from klaw.config.schema import EngineConfig
-from klaw.doctor.judge import Finding, listed, ok, problem, warning
-from klaw.domain.text import plural
+from klaw.doctor.judge import Finding, ok, problem, warning
+from klaw.domain.text import listed, plural
 from klaw.errors import INSTALL_AGAIN, ConfigError, ModelError
 from klaw.gateway.tokens import load_access, tokens_file
 from klaw.memory.embed.passage import vectors_id
 from klaw.models.manifest import MANIFEST_FILE, find_damage, load_manifest
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.journal import LOCK_FILE
+from klaw.upkeep import PLACES
 
-LITTLE_SPACE_BYTES = 1 << 30
-NO_SPACE_BYTES = 100 << 20
 FUTURE_S = 300.0
 """A newest message that is so much later than now shows a clock that went back."""
 
@@ -116,26 +113,10 @@ def _is_open(path: Path) -> bool:
     return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
-def check_disk(paths: Paths) -> Finding:
-    """Room for new messages, and for a second database beside the first."""
-    usage = shutil.disk_usage(paths.data_dir)
-    database = paths.database.stat().st_size if paths.database.exists() else 0
-    nodes = os.statvfs(paths.data_dir)
-    text = f"{usage.free / (1 << 30):.1f} GiB free, the database has {database / (1 << 20):.0f} MiB"
-    if usage.free < NO_SPACE_BYTES:
-        return problem("disk", text, "make room: messages are refused when the disk is full")
-    if nodes.f_files and not nodes.f_favail:
-        return problem("disk", "no room for new files (inodes)", "remove files: a new day's log cannot be made")
-    if usage.free < max(LITTLE_SPACE_BYTES, 2 * database):
-        return warning("disk", text, "make room: a rebuild needs as much again as the database has")
-    return ok("disk", text)
-
-
 def check_clock(now: float, newest: str | None) -> Finding:
     """Whether the clock can be right.
 
     Args:
-        now: Unix seconds.
         newest: ISO time of the newest message.
     """
     moment = dt.datetime.fromtimestamp(now, dt.UTC)
@@ -148,28 +129,15 @@ def check_clock(now: float, newest: str | None) -> Finding:
     return ok("clock", shown)
 
 
-def check_backups(paths: Paths, now: float) -> Finding | None:
-    """Whether the last backup is recent, and none is broken; None where none was made.
-
-    Args:
-        now: Unix seconds.
-    """
+def check_place(name: str, paths: Paths, now: float) -> list[Finding]:
+    """How the disk or the backups are (``upkeep.PLACES``); nothing where there is nothing to say."""
     try:
-        found, failed = backups.listed(paths.backups_dir), backups.failure(paths.backups_dir)
-        last = backups.newest(paths.backups_dir)
+        text, wrong = PLACES[name](paths, now)
     except OSError as error:
-        return warning("backups", f"{paths.backups_dir} cannot be read: {error.strerror}", "correct its permissions")
-    if failed is not None:
-        return warning("backups", f"the last attempt failed: {failed}", "klaw backup create, when that is mended")
-    broken = [each.name for each in found if each.manifest is None]
-    if broken:
-        return warning("backups", f"broken: {listed(broken)}", "see klaw backup list, make a new one, remove these")
-    if last is None:
-        return None
-    text = f"{plural(len(found), 'backup')} in {paths.backups_dir}, the last one made at {iso(last)}"
-    if backups.is_old(last, now):
-        return warning("backups", text, "klaw backup create; systemctl status klaw-backup.timer")
-    return ok("backups", text)
+        return [warning(name, f"{error.filename} cannot be read: {error.strerror}", "correct its permissions")]
+    if wrong is None:
+        return [ok(name, text)] if text else []
+    return [(problem if wrong.severe else warning)(name, wrong.text, wrong.todo)]
 
 
 def _seconds(stored: str) -> float:
@@ -241,8 +209,6 @@ def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, w
     """The embedding model.
 
     Args:
-        paths: of the installation.
-        config: its configuration.
         stored: id of the model whose vectors are stored; None when there are none.
         whole: compare the checksums too.
     """
@@ -278,7 +244,7 @@ def _check_remote(name: str, stored: str | None) -> Finding:
 
 
 def check_reranker(config: EngineConfig) -> Finding | None:
-    """The reranking model; None when there is none."""
+    """The reranking model; None when no model is configured."""
     if (named := config.endpoints.get("rerank")) is None:
         return None
     name = "/".join(named)

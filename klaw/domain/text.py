@@ -8,6 +8,7 @@ import hashlib
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Literal
 
 from klaw.errors import InvalidValue
@@ -169,3 +170,9 @@ def tagged(name: str, text: str) -> str:
     """A block of lines that cannot end it. ``text``: lines that are labelled or marked already."""
     inside = text.replace("</", "<\u200b/")
     return f"<{name}>\n{inside}\n</{name}>"
+
+
+def listed(names: Sequence[str], limit: int = 5) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")

@@ -21,7 +21,7 @@ from klaw.errors import ProtocolError
 from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
 from klaw.gateway.hub import ChatEvent, Hub, Subscriber
 from klaw.gateway.outbox import Outbox
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds.messages import AppendedMessage
 from klaw.wire.codec import encode
 from klaw.wire.frames import Ack, CaughtUp, Error
 
@@ -215,7 +215,7 @@ class Delivery:
             if expected.count == 0:
                 del self._expected[chat, message_id]
 
-    def confirm(self, appended: Appended) -> None:
+    def confirm(self, appended: AppendedMessage) -> None:
         """The message is stored. Acknowledge it, unless the chat's stream has done or will do so in its place."""
         message = appended.message
         cursor = self._cursors[message.chat]

@@ -18,7 +18,7 @@ from klaw.gateway.services import Services
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import read_call
-from klaw.store.attachments import DISCARD_S, Attachments, Draft
+from klaw.store.attachments import DISCARD_S, Attachments, FileDraft
 from klaw.wire.codec import encode
 from klaw.wire.files import FileOfMessage, UploadedFrame, UploadFrame
 from klaw.wire.frames import MAX_RESULT_CHARS, CallFrame, Error, RequestFrame, ResultFrame, Stop, StoppedFrame
@@ -104,7 +104,7 @@ class _Uploads:
 
     def __init__(self, user: UserId, attachments: Attachments) -> None:
         self._user, self._attachments = user, attachments
-        self._draft: Draft | None = None
+        self._draft: FileDraft | None = None
         self._alone = trio.Lock()
 
     async def run(self) -> None:

@@ -17,7 +17,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import ActorTooSlow
 from klaw.gateway.delivery import Delivery
 from klaw.gateway.refusals import error_frame
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds.messages import AppendedMessage
 from klaw.wire.frames import Error, Send
 
 MAX_IN_FLIGHT = 128
@@ -107,7 +107,7 @@ class Sending:
         sent = _UnderWay(frame, trio.current_time() + ANSWER_S)
         self._under_way[frame.chat] = sent
         self._delivery.expect(chat, frame.id)
-        reply = Reply[Appended]().then(partial(self._answered, sent))
+        reply = Reply[AppendedMessage]().then(partial(self._answered, sent))
         self._chats.submit(chat, frame.id, frame.text, reply, frame.files or ())
         return True
 
@@ -120,7 +120,7 @@ class Sending:
             self._over(frame, error)
         self._go_on(frame.chat)
 
-    def _answered(self, sent: _UnderWay, reply: Reply[Appended]) -> None:
+    def _answered(self, sent: _UnderWay, reply: Reply[AppendedMessage]) -> None:
         if self._under_way.get(sent.frame.chat) is not sent:
             return  # given up meanwhile
         try:

@@ -69,7 +69,7 @@ def _compared(data_dir: Path, source: Source, document: Document, *, full: bool)
 
 
 def of_rows(not_indexed: Sequence[Any], incomplete: Sequence[Any]) -> list[Flaw]:
-    """What is wrong in the database: see ``checking``. Pure."""
+    """What is wrong in the database: see ``store.kinds.knowledge.documents``. Pure."""
     flaws = [
         (source, "not_indexed", f"{plural(count, 'passage')} of {name} not in the full-text index")
         for source, name, count in not_indexed

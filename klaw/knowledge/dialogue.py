@@ -32,7 +32,7 @@ from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, JsonSchema
 from klaw.memory.background_llm import Asker, CallCharge, question
 from klaw.store.engine.database import Readers
-from klaw.store.kinds.chats import Bound
+from klaw.store.kinds.chats import BoundBases
 from klaw.store.kinds.knowledge import sources
 
 GRAPHS_SHARE = 0.4
@@ -66,7 +66,7 @@ class Asked:
     """What the turn answers, joined."""
     history: Sequence[Message]
     """What was said before in the segment."""
-    bound: Bound
+    bound: BoundBases
     max_tokens: int
     """Estimated, of all passages together."""
 

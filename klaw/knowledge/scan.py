@@ -15,7 +15,7 @@ import attrs
 
 from klaw.config import safe_open
 from klaw.domain.knowledge import DocumentState
-from klaw.store.kinds.knowledge.documents import Known
+from klaw.store.kinds.knowledge.documents import KnownDocument
 
 MAX_FOLDERS = 20_000
 MAX_DEPTH = 64
@@ -168,7 +168,7 @@ def look(root: Path, most: int, private: Collection[FolderIdentity] = ()) -> Fol
     )
 
 
-def emptied(found: FolderScan, known: Mapping[str, Known], before: Mapping[str, int]) -> set[str]:
+def emptied(found: FolderScan, known: Mapping[str, KnownDocument], before: Mapping[str, int]) -> set[str]:
     """Folders that are empty, of which documents were read, and not on the device where they were seen: perhaps it is
     not mounted.
 
@@ -182,7 +182,7 @@ def emptied(found: FolderScan, known: Mapping[str, Known], before: Mapping[str, 
 
 
 def compare(
-    found: FolderScan, known: Mapping[str, Known], *, kept: Collection[str] = (), again: bool = False
+    found: FolderScan, known: Mapping[str, KnownDocument], *, kept: Collection[str] = (), again: bool = False
 ) -> FolderChanges:
     """What has changed since the documents were read.
 
@@ -196,7 +196,7 @@ def compare(
     return FolderChanges(wait=wait, gone=gone)
 
 
-def _changed(file: ScannedFile, before: Known | None) -> bool:
+def _changed(file: ScannedFile, before: KnownDocument | None) -> bool:
     return before is None or (before.state is not DocumentState.WAITING and before.stamp != file.stamp)
 
 

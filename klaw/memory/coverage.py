@@ -33,7 +33,7 @@ log = structlog.get_logger("klaw.coverage")
 
 
 @attrs.frozen(kw_only=True)
-class Pace:
+class CoveragePace:
     """How much it does at once, and how often."""
 
     rows: int = 500
@@ -76,7 +76,6 @@ class Coverage(Nudge):
     """The actor and its handle: the nudge in, the counts out.
 
     Args:
-        clock, readers, writer: as everywhere.
         wake_embedder: called when vectors have to be made.
         sliding_window: ``context.slidingWindow``.
         with_summaries: messages that a live summary holds are covered too.
@@ -89,7 +88,7 @@ class Coverage(Nudge):
     wake_embedder: Callable[[], None]
     sliding_window: int = attrs.field(kw_only=True)
     with_summaries: bool = attrs.field(default=False, kw_only=True)
-    pace: Pace = attrs.field(factory=Pace, kw_only=True)
+    pace: CoveragePace = attrs.field(factory=CoveragePace, kw_only=True)
     status: CoverageStatus = attrs.field(factory=CoverageStatus, init=False)
     _count: Count = attrs.field(factory=Count, init=False)
     """What is shown; it goes on with each new message."""
@@ -103,7 +102,6 @@ class Coverage(Nudge):
         super().__init__()
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
@@ -212,7 +210,7 @@ class Coverage(Nudge):
         return found
 
     async def _repair(self, damage: Damage) -> bool:
-        """Have the writer repair it, a few rows at a time: whoever stores a message meanwhile waits for one part only.
+        """Have the writer repair it, a few rows at a time, so that nobody who stores a message waits for long.
 
         Returns whether anything was repaired.
         """

@@ -1,7 +1,6 @@
 """How the server is, for people."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,12 @@ from klaw import __version__
 from klaw.domain.text import plural, span
 from klaw.domain.usage import dollars
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import Nothing, Noun, Scope, Shown, Table, minute, size
+from klaw.operations.lines import Shown, Table, minute, size
+from klaw.operations.operation import Nothing, Noun, Scope
 from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_json, budget_text
 
 if TYPE_CHECKING:
-    from klaw.config.paths import Paths
     from klaw.operations.answers.server import StatusAnswer
 
 STATUS = Noun("status", "show what the server does and what is degraded (docs/operations.md)")
@@ -163,8 +162,9 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> "StatusAnswe
     from klaw.actor.clock import iso
     from klaw.store.kinds import inventory, usage
     from klaw.store.kinds.usage import UsageFilters
+    from klaw.upkeep import disk_usage
 
-    counts = attrs.asdict(await parts.core.readers.run(inventory.counts))
+    counts = await parts.core.readers.run(inventory.counts)
     coverage, embedder = parts.memory.coverage.report(), parts.memory.embedder.status
     counted_at = coverage["counted_at"]
     return {
@@ -196,7 +196,7 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> "StatusAnswe
         "threads": [each.report() for each in (parts.core.files, parts.tools.threads, parts.agent.workspace.threads)],
         "degraded": listed(parts.core.health),
         "disk": {
-            **await parts.core.files.run(_disk, parts.core.paths, abandon=True),
+            **await parts.core.files.run(disk_usage, parts.core.paths, abandon=True),
             "commit_log_bytes": parts.core.store.journal.pending_bytes,
         },
         "log_level": logging.level(),
@@ -210,22 +210,3 @@ def _rss_bytes() -> int:
     """Resident memory of this process; procfs never blocks."""
     fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _disk(paths: "Paths") -> Mapping[str, int]:
-    import shutil
-
-    usage = shutil.disk_usage(paths.data_dir)
-    return {
-        "free_bytes": usage.free,
-        "total_bytes": usage.total,
-        "database_bytes": _size(paths.database),
-        "wal_bytes": _size(paths.database.with_name(paths.database.name + "-wal")),
-    }
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -26,7 +26,7 @@ from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
 from klaw.runs.limits import Refusal, RunLimit
 from klaw.store.kinds import run_edits
-from klaw.store.kinds.run_edits import Transcript
+from klaw.store.kinds.run_edits import RunLines
 
 NO_TEXT = "the final text is empty"
 MAX_REASON = 500
@@ -273,7 +273,7 @@ class LiveRun:
             last = None
             if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or (verdict.error is not None and kept):
                 message = self._message(Role.ASSISTANT, Kind.TEXT, text or kept or "(no final text)", {})
-                last = Transcript(first_seq=self._seq, messages=(message,))
+                last = RunLines(first_seq=self._seq, messages=(message,))
             delivery = said = None
             if verdict.deliver and self.target is not None:
                 delivery = delivery_message(ended, ended.delivered, self.target, text, self._now())

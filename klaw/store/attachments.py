@@ -89,7 +89,7 @@ def remove(data_dir: Path, user: UserId, digests: Iterable[str]) -> None:
         os.fsync(folder)
 
 
-class Draft:
+class FileDraft:
     """A file that is being kept. Its methods block; ``Attachments`` calls them in threads."""
 
     def __init__(self, data_dir: Path, user: UserId, name: str, limits: AttachmentsConfig) -> None:
@@ -150,13 +150,7 @@ class Draft:
 
 
 class Attachments:
-    """Keeps and gives files of all users; what takes a user reaches that user's alone.
-
-    Args:
-        data_dir: the data folder.
-        limits: of sizes.
-        clock: says what is old.
-    """
+    """Keeps and gives files of all users; what takes a user reaches that user's alone."""
 
     def __init__(self, data_dir: Path, limits: AttachmentsConfig, clock: Clock) -> None:
         self.limits = limits
@@ -167,7 +161,6 @@ class Attachments:
         """Keep a file, durably; a message may refer to it for a day. The same file again is kept once.
 
         Args:
-            user: whose.
             name: as the sender calls it; data.
             pieces: of its content.
 
@@ -190,7 +183,7 @@ class Attachments:
         """Keep a file of this machine; see ``keep``."""
 
         def work() -> Attachment:
-            draft = Draft(self._data_dir, user, name, self.limits)
+            draft = FileDraft(self._data_dir, user, name, self.limits)
             try:
                 with opened() as file:
                     while piece := file.read(PIECE_BYTES):
@@ -201,24 +194,24 @@ class Attachments:
 
         return await self._run(work)
 
-    async def begin(self, user: UserId, name: str) -> Draft:
+    async def begin(self, user: UserId, name: str) -> FileDraft:
         """Begin to keep a file that comes in pieces; ``discard`` it in the end.
 
         Raises:
             AttachmentRefused: ``files_full``.
             StorageFull
         """
-        return await self._run(Draft, self._data_dir, user, name, self.limits)
+        return await self._run(FileDraft, self._data_dir, user, name, self.limits)
 
-    async def add(self, draft: Draft, piece: bytes) -> None:
+    async def add(self, draft: FileDraft, piece: bytes) -> None:
         """Raises AttachmentRefused, StorageFull."""
         await self._run(draft.add, piece)
 
-    async def finish(self, draft: Draft) -> Attachment:
+    async def finish(self, draft: FileDraft) -> Attachment:
         """All of it is there: keep it, durably. Raises AttachmentRefused, StorageFull."""
         return await self._run(draft.keep)
 
-    async def discard(self, draft: Draft) -> None:
+    async def discard(self, draft: FileDraft) -> None:
         """Leave nothing open; what was finished stays. Idempotent."""
         await self._threads.run(draft.discard)
 
@@ -260,7 +253,6 @@ class Attachments:
     # -- the actor -------------------------------------------------------------------------------------------------
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(name="store.attachments", run=self.run, stop_budget_s=1)
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
@@ -311,7 +303,7 @@ def is_whole(data_dir: Path, path: str) -> bool:
 
 
 def path_of(user: UserId, sha256: str) -> str:
-    """Of a file that is kept as sent, below the data folder."""
+    """Path of a sent file, below the data folder."""
     return below_of_user(user, f"{FOLDER}/{sha256}")
 
 
@@ -321,7 +313,7 @@ def _folders(data_dir: Path) -> Iterator[str]:
 
 
 def _size(folder: int, name: str) -> int:
-    """Of a regular file; 0 when there is none."""
+    """Size of a regular file; 0 when it does not exist."""
     with suppress(FileNotFoundError):
         info = os.stat(name, dir_fd=folder, follow_symlinks=False)
         return info.st_size if stat.S_ISREG(info.st_mode) else 0

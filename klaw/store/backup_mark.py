@@ -18,7 +18,7 @@ from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import files
-from klaw.store.engine.transaction import Stopped
+from klaw.store.engine.transaction import StoppedStore
 from klaw.store.forget import execute
 from klaw.store.kinds.inventory import count_messages, last_numbers
 from klaw.store.rebuild.compare import digests
@@ -31,7 +31,7 @@ NOT_IN_LOGS = frozenset({"vectors"})
 
 
 @attrs.frozen(kw_only=True)
-class Mark:
+class BackupMark:
     """A moment between two commits."""
 
     server: str
@@ -43,44 +43,36 @@ class Mark:
     forgetting: bool
     """Something is forgotten, and not in all logs yet."""
     last: Mapping[str, int]
-    """See ``Manifest``."""
+    """See ``BackupManifest.last``."""
     logs: Mapping[str, int]
     """Bytes of each log by its path below the data folder, all of them in whole lines; empty where not asked for."""
 
 
-NOTHING = Mark(server="", writes=0, rewrites=0, forgetting=True, last={}, logs={})
-"""Of a store whose database cannot be looked at."""
+NOTHING = BackupMark(server="", writes=0, rewrites=0, forgetting=True, last={}, logs={})
+"""The mark of a store whose database cannot be read."""
 
-Marker: TypeAlias = Callable[[bool], Mark]
+Marker: TypeAlias = Callable[[bool], BackupMark]
 """Gives a mark, with or without the logs."""
 
 
-def mark(stopped: Stopped, *, logs: bool) -> Mark:
+def mark(stopped: StoppedStore, *, logs: bool) -> BackupMark:
     """For ``Writer.run_alone``."""
     connection, journal = stopped.connection, stopped.journal
     return _mark(connection, journal, stopped.data_dir, server=str(os.getpid()), logs=logs)
 
 
-def _mark(connection: apsw.Connection, journal: Journal, root: Path, *, server: str, logs: bool) -> Mark:
-    return Mark(
+def _mark(connection: apsw.Connection, journal: Journal, root: Path, *, server: str, logs: bool) -> BackupMark:
+    return BackupMark(
         server=server,
         writes=connection.total_changes(),
         rewrites=journal.rewrites,
         forgetting=bool(execute.pending(connection)),
-        last=last_of(connection),
+        last={**last_numbers(connection)},
         logs={path: found.st_size for path, found in files(root)} if logs else {},
     )
 
 
-def last_of(connection: apsw.Connection) -> dict[str, int]:
-    """The highest numbers that a database has."""
-    return {
-        **{str(name): each for name, each in last_numbers(connection).items()},
-        "entry": meta.last_entry(connection),
-    }
-
-
-def mark_offline(database: Path) -> Mark:
+def mark_offline(database: Path) -> BackupMark:
     """The mark of a store that no server has open, brought up to what its logs have; where the disk is read-only or has
     no room for that, as it is.
 
@@ -88,7 +80,9 @@ def mark_offline(database: Path) -> Mark:
         StorageError: another process has it.
     """
     root = database.parent
-    if os.statvfs(root).f_flag & os.ST_RDONLY:  # a card at its end: whoever has it open, nothing changes any more
+    if (
+        os.statvfs(root).f_flag & os.ST_RDONLY
+    ):  # a card at its end: nothing changes any more, even if a server has it open
         return _as_it_is(root)
     journal = Journal(root, checkpoint_bytes=1 << 22)
     try:
@@ -118,7 +112,7 @@ def mark_offline(database: Path) -> Mark:
         journal.release()
 
 
-def _as_it_is(root: Path) -> Mark:
+def _as_it_is(root: Path) -> BackupMark:
     """With the latest lines, which the logs may not have yet. Raises StorageError."""
     try:
         logs = {path: each.st_size for path, each in files(root)}
@@ -128,7 +122,7 @@ def _as_it_is(root: Path) -> Mark:
         raise StorageError(f"cannot read {root}: {error.strerror or type(error).__name__}") from error
 
 
-def digests_at(database: Path, marker: Marker) -> tuple[Mark, dict[str, str]]:
+def digests_at(database: Path, marker: Marker) -> tuple[BackupMark, dict[str, str]]:
     """A mark, and the digests of the database's tables in its very moment; none where that cannot be had."""
     found = marker(True)
     if not found.last or found.forgetting:
@@ -162,7 +156,7 @@ def _opened(database: Path) -> Iterator[apsw.Connection]:
 
 
 @attrs.frozen(kw_only=True)
-class Made:
+class RebuiltContent:
     """What a database that was made of logs holds."""
 
     messages: int
@@ -170,11 +164,13 @@ class Made:
     digests: Mapping[str, str]
 
 
-def read_made(database: Path) -> Made:
+def read_made(database: Path) -> RebuiltContent:
     """Raises StorageError."""
     try:
         with _opened(database) as connection:
-            return Made(messages=count_messages(connection), last=last_of(connection), digests=from_logs(connection))
+            return RebuiltContent(
+                messages=count_messages(connection), last={**last_numbers(connection)}, digests=from_logs(connection)
+            )
     except (apsw.Error, *DAMAGE) as error:
         raise StorageError(f"the database cannot be read ({error_class(error)})") from error
 

@@ -21,7 +21,7 @@ from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
 from klaw.store.engine.full_text import unindex_row
-from klaw.store.engine.tables import Table
+from klaw.store.engine.tables import ContentTable
 from klaw.store.rows import documents, dumps
 
 MEMORY = "memory"
@@ -100,8 +100,12 @@ class Kind(Generic[V]):
     """Has a row, with the column ``user_id``, for each that is there; empty: there is no such table."""
     id: str = "id"
     """The column, or expression, that tells a user's rows apart."""
+    ids: str = ""
+    """Query of the ids by which a user names them, up to the condition of the id, if these are not ``id``."""
+    holds: str = "true"
+    """Condition of the rows that hold; the others are history, such as a fact that was replaced."""
     changed: str = "entry"
-    """The column that grows with each change of a row."""
+    """The column that grows with each change of a row; empty: there is none."""
     full_text: bool = False
     """``TABLE_fts`` has the full text of what the view ``TABLE_search`` shows."""
     vectors: str = ""
@@ -110,6 +114,9 @@ class Kind(Generic[V]):
     """The column that names the model which made a row's vector."""
     past: str = ""
     """Table of what it was before: ``entry``, ``user_id``, ``WHAT_id``, ``at``, ``value``."""
+    flaws: Mapping[str, str] = attrs.field(factory=dict)
+    """What must never be, beside what ``kinds.inventory`` derives: in words behind a number, and the statement that
+    counts it."""
     made_of: Callable[[apsw.Connection, UserId, Sequence[int]], set[Any]] | None = None
     """The keys of what was made of a user's messages (row ids) in a way that no ``MadeFrom`` says."""
     on_purpose: bool = False
@@ -128,7 +135,7 @@ class Kind(Generic[V]):
     the table."""
     clear: Sequence[str] = ()
     """Statements that remove all of it, for a database that is made from the logs."""
-    tables: Sequence[Table] = ()
+    tables: Sequence[ContentTable] = ()
     """What it adds to the content of a database."""
     key: Form = attrs.field(default=Form(str, str))
     key_of: Callable[[Any], str] = str

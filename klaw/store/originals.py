@@ -41,7 +41,7 @@ log = structlog.get_logger("klaw.originals")
 
 
 @attrs.frozen(kw_only=True)
-class Kept:
+class KeptOriginal:
     """What is kept of a source."""
 
     sha256: str
@@ -59,7 +59,6 @@ def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, mo
     """Add a piece to a user's upload, at offset 0 begin it. A piece that is there already is not added again.
 
     Args:
-        data_dir: the data folder.
         user: whose; another one's upload is not found.
         upload: its id, of hex digits.
         offset: where the piece belongs.
@@ -98,7 +97,7 @@ def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, mo
     return offset + len(piece)
 
 
-def keep(data_dir: Path, user: UserId, upload: str, source: SourceId) -> Kept:
+def keep(data_dir: Path, user: UserId, upload: str, source: SourceId) -> KeptOriginal:
     """Make a user's upload the bytes of a source, durably.
 
     Raises:
@@ -120,13 +119,13 @@ def keep(data_dir: Path, user: UserId, upload: str, source: SourceId) -> Kept:
         raise _unknown() from None
     (data_dir / UPLOADS / name).rename(path(data_dir, source))
     _sync(data_dir)
-    return Kept(sha256=sha256, size=file.info.st_size)
+    return KeptOriginal(sha256=sha256, size=file.info.st_size)
 
 
-def write(data_dir: Path, source: SourceId, data: bytes) -> Kept:
+def write(data_dir: Path, source: SourceId, data: bytes) -> KeptOriginal:
     """Keep what was fetched for a source, durably, in the place of what was there. Raises OSError."""
     safe_open.replace(data_dir, str(path(data_dir, source).relative_to(data_dir)), data)
-    return Kept(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+    return KeptOriginal(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
 @contextmanager
@@ -223,7 +222,6 @@ class Originals:
     """What is kept for knowledge bases; see the functions of the same names.
 
     Args:
-        data_dir: the data folder.
         max_bytes: that a file may have.
     """
 
@@ -234,14 +232,14 @@ class Originals:
     async def add(self, user: UserId, upload: str, offset: int, piece: bytes) -> int:
         return await self._run(add, self.data_dir, user, upload, offset, piece, self.max_bytes)
 
-    async def keep(self, user: UserId, upload: str, source: SourceId) -> Kept:
+    async def keep(self, user: UserId, upload: str, source: SourceId) -> KeptOriginal:
         return await self._run(keep, self.data_dir, user, upload, source)
 
     def taken_out(self, user: UserId, upload: str) -> AbstractContextManager[BinaryIO]:
         """Blocks."""
         return taken_out(self.data_dir, user, upload)
 
-    async def write(self, source: SourceId, data: bytes) -> Kept:
+    async def write(self, source: SourceId, data: bytes) -> KeptOriginal:
         return await self._run(write, self.data_dir, source, data)
 
     async def discard(self, user: UserId, upload: str) -> None:

@@ -33,7 +33,7 @@ log = structlog.get_logger("klaw.store")
 
 
 @attrs.frozen(kw_only=True)
-class Opened:
+class OpeningReport:
     """What opening found and did."""
 
     schema_before: int
@@ -52,7 +52,7 @@ class Store:
     readers: Readers
     database: Database
     journal: Journal
-    opened: Opened
+    opened: OpeningReport
 
 
 @asynccontextmanager
@@ -98,7 +98,7 @@ async def open_store(
 
 
 async def _make_missing(places: Places, journal: Journal, report: Callable[[Progress], None]) -> Tally | None:
-    """Make the database if there is none. Returns what the logs held."""
+    """Make the database if it is missing. Returns what the logs held."""
     tally = None
     if is_missing(places):
         journal.open()
@@ -107,13 +107,13 @@ async def _make_missing(places: Places, journal: Journal, report: Callable[[Prog
     return tally
 
 
-def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path, made: Tally | None) -> Opened:
+def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path, made: Tally | None) -> OpeningReport:
     before, now = migrations.migrate(connection)
     restored = journal.open()
     reconciled = reconcile(connection, data_dir)
     core_memory.settle(connection, data_dir)
     forget_finish.finish(connection, journal, data_dir)
-    return Opened(schema_before=before, schema=now, restored_lines=restored, reconciled=made or reconciled)
+    return OpeningReport(schema_before=before, schema=now, restored_lines=restored, reconciled=made or reconciled)
 
 
 def _close(connection: apsw.Connection, journal: Journal) -> None:

@@ -18,7 +18,7 @@ from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.names import ChatId
 from klaw.errors import ConfigError, McpError
-from klaw.memory.parts import Memory
+from klaw.memory.parts import MemoryParts
 from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.file_tools import file_tools
@@ -107,7 +107,7 @@ class Tools:
 
 
 def build(
-    core: Core, memory: Memory, composer: Composer, watchers: Callable[[ChatId], int], more: Iterable[ToolSpec]
+    core: Core, memory: MemoryParts, composer: Composer, watchers: Callable[[ChatId], int], more: Iterable[ToolSpec]
 ) -> Tools:
     """Make them; nothing runs yet. ``watchers``: how many clients watch a chat; ``more``: tools of other packages."""
     config, workspace = core.config.tools, core.paths.workspace

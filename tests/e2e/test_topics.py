@@ -11,7 +11,8 @@ from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import EmbeddingUnavailable
 from klaw.memory.embed.embedder import SLOW_CAPACITY, Embedder
-from klaw.store.kinds import messages, soundness, topic_vectors, topics
+from klaw.store.kinds import inventory, messages, topic_vectors, topics
+from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.search.topic_search import TopicFilters
 from tests.support.inside import inside
 from tests.support.llm_server import serve_llm, text_reply
@@ -70,7 +71,7 @@ async def test_sessions_become_topics_that_are_found_by_meaning_and_by_words(tmp
                     app.memory.archivist.nudge()
                     await app.memory.archivist.wait_idle()
             assert await app.core.readers.run(topic_vectors.count_unembedded) == 0
-            assert await app.core.readers.run(soundness.faults, "topics") == {}
+            assert await app.core.readers.run(inventory.faults, TOPIC) == {}
             for query, expected in (
                 ("Which recipe with cherries did we talk about?", "Бабушкин пирог"),
                 ("вишня", "Бабушкин пирог"),
@@ -155,7 +156,7 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
         found = await app.core.readers.run(topics.of_user, LOCAL_USER)
         assert sum(topic.messages for topic in found) == 4
         assert all(topic.summary.strip() for topic in found)
-        assert await app.core.readers.run(soundness.faults, "topics") == {}
+        assert await app.core.readers.run(inventory.faults, TOPIC) == {}
         report = app.core.metrics.report()
         assert report["klaw_topics_extracted_total"]["value"] >= 1
         assert report["klaw_splitter_duration_seconds"]["count"] == 1

@@ -8,10 +8,10 @@ import trio
 
 from klaw.backup.create import create
 from klaw.backup.folder import chosen
-from klaw.backup.manifest import Manifest
+from klaw.backup.manifest import BackupManifest
 from klaw.backup.verify import verify
 from klaw.config.paths import Paths
-from klaw.store.backup_mark import Mark, mark_offline
+from klaw.store.backup_mark import BackupMark, mark_offline
 from tests.store.forget.test_forget_attachments import keep, send
 from tests.support.reindexing import talk
 from tests.support.stores import running_store
@@ -48,15 +48,15 @@ def home_with_a_past(root: Path) -> Paths:
     return found
 
 
-def marker(paths: Paths) -> Callable[[bool], Mark]:
+def marker(paths: Paths) -> Callable[[bool], BackupMark]:
     return lambda _logs: mark_offline(paths.database)
 
 
-def made(paths: Paths, **how: bool) -> tuple[Path, Manifest]:
+def made(paths: Paths, **how: bool) -> tuple[Path, BackupManifest]:
     return create(paths, paths.backups_dir, marker(paths), **{"secrets": False, **how})
 
 
-def names(found: Manifest) -> set[str]:
+def names(found: BackupManifest) -> set[str]:
     return {each.path for each in found.items}
 
 

@@ -17,7 +17,7 @@ from klaw.domain.events import Event, MessageStored, TurnEnded
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, ChatId, chat_id
 from klaw.domain.turn import TurnRecord
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds.messages import AppendedMessage
 from tests.support.llm_server import LlmServer, serve_llm
 from tests.support.waiting import HANG_S
 
@@ -48,7 +48,7 @@ class World:
     llm: LlmServer
     watcher: Watcher
 
-    async def send(self, text: str, *, id: str | None = None, chat: str = "main") -> Appended:  # noqa: A002
+    async def send(self, text: str, *, id: str | None = None, chat: str = "main") -> AppendedMessage:  # noqa: A002
         message_id = id or f"c{len(self.watcher.events)}-{trio.current_time()}"
         return await self.app.chats.send(LOCAL_USER, chat, message_id, text)
 

@@ -24,7 +24,7 @@ from klaw.gateway.tokens import Authenticator
 from klaw.operations import chat as operations
 from klaw.operations import uploads
 from klaw.store.attachments import Attachments
-from klaw.store.kinds.messages import Appended, Session
+from klaw.store.kinds.messages import AppendedMessage, ChatRow
 from klaw.toolbox.approvals import Approvals
 from tests.support.waiting import HANG_S
 
@@ -114,8 +114,8 @@ class FakeChats:
         if row is not None:
             if row.chat != chat:
                 raise IdConflict("used in another chat")
-            return Appended(row, True)
-        return Appended(self.append(user_of(chat), name_of(chat), text, message_id=message_id), False)
+            return AppendedMessage(row, True)
+        return AppendedMessage(self.append(user_of(chat), name_of(chat), text, message_id=message_id), False)
 
     async def stop(self, user, name):
         await trio.lowlevel.checkpoint()
@@ -124,7 +124,7 @@ class FakeChats:
 
     def _session(self, chat):
         rows = self.rows[chat]
-        return Session(
+        return ChatRow(
             key=1, chat=chat, user=rows[0].user, name=name_of(chat), model=None, last_seq=len(rows), segment=0,
             segment_start=1, created_at=rows[0].created_at, updated_at=rows[-1].created_at,
         )  # fmt: skip

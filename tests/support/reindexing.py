@@ -23,7 +23,7 @@ from klaw.store.rebuild.actor import Reindexer, ReindexStatus
 from klaw.store.rebuild.compare import digests
 from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.offline import reindex
-from klaw.store.rebuild.values import Embeds, Options, Progress, Report
+from klaw.store.rebuild.values import Embeds, Progress, ReindexOptions, ReindexReport
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store, open_store
 from tests.support.stores import new, running_store
@@ -101,9 +101,9 @@ def run(
     again: bool = False,
     model: Embeds | None = None,
     see: Callable[[Progress], None] = lambda _step: None,
-) -> Report:
+) -> ReindexReport:
     """Reindex a stopped store."""
-    work = reindex(root / "klaw.db", Options(accept_differences=accept, embed_again=again), lambda: model, 1)
+    work = reindex(root / "klaw.db", ReindexOptions(accept_differences=accept, embed_again=again), lambda: model, 1)
     try:
         while True:
             see(next(work))
@@ -124,7 +124,7 @@ def digests_of(file: Path) -> dict[str, str]:
         connection.close()
 
 
-def differing(report: Report) -> set[str]:
+def differing(report: ReindexReport) -> set[str]:
     """Tables that are not the same."""
     return {table.name for table in report.tables if not table.same}
 

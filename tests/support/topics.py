@@ -9,7 +9,8 @@ import apsw
 from klaw.actor.clock import iso
 from klaw.domain.names import UserId, chat_id
 from klaw.store.engine import connect
-from klaw.store.kinds import messages, soundness, topic_edits
+from klaw.store.kinds import inventory, messages, topic_edits
+from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_edits import TopicDraft
 from klaw.store.store import Store
 from tests.support.stores import START, new
@@ -39,6 +40,6 @@ def flaws_of(file: Path) -> dict[str, int]:
     connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connect.prepare_writer(connection)
-        return soundness.faults(connection, "topics")
+        return inventory.faults(connection, TOPIC)
     finally:
         connection.close()

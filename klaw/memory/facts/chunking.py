@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from klaw.domain import tokens
-from klaw.store.kinds.memory_files import Chunk
+from klaw.store.kinds.memory_files import FileChunk
 
 TARGET_TOKENS = 400
 """Estimated, of a piece. The embedding model reads 512 at once."""
@@ -39,17 +39,17 @@ class _Block:
         return "\n".join(self.lines)
 
 
-def chunks_of(text: str, target: int = TARGET_TOKENS) -> list[Chunk]:
+def chunks_of(text: str, target: int = TARGET_TOKENS) -> list[FileChunk]:
     """The pieces of a file in order; none of an empty one.
 
     Args:
         target: estimated tokens of a piece.
     """
-    found: list[Chunk] = []
+    found: list[FileChunk] = []
     for heading, blocks in _sections(text.lstrip("\ufeff").splitlines()):
         for part in _packed((piece for block in blocks for piece in _cut(block, target)), target):
             body = "\n\n".join(block.text for block in part)
-            found.append(Chunk(line=part[0].line, heading=heading, text=body))
+            found.append(FileChunk(line=part[0].line, heading=heading, text=body))
             if len(found) == MAX_CHUNKS:
                 return found
     return found

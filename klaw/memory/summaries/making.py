@@ -45,7 +45,7 @@ from klaw.memory.summaries.rendering import NOTE_TOKENS, Notes, calls, notes_of,
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import chats, messages, summaries
-from klaw.store.kinds.summaries import Uncovered, copy_path
+from klaw.store.kinds.summaries import UnsummarisedPart, copy_path
 
 
 def path_of(data_dir: Path, summary: Summary) -> Path:
@@ -182,7 +182,7 @@ class SummaryMaker:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _choose(self, found: Uncovered, route: Route, failures: int, *, bound: bool) -> SummaryChunk | None:
+    def _choose(self, found: UnsummarisedPart, route: Route, failures: int, *, bound: bool) -> SummaryChunk | None:
         if not self.config.summaries.enabled:
             return None
         rules = self.rules
@@ -217,7 +217,7 @@ class SummaryMaker:
         room = budget.usable - PROMPT_TOKENS - rules.max_tokens * 2
         return max(LEAST_ROOM, min(room, MAX_ROOM) >> min(failures, 4))
 
-    async def _limited(self, found: Uncovered, chunk: SummaryChunk) -> SummaryFailed | None:
+    async def _limited(self, found: UnsummarisedPart, chunk: SummaryChunk) -> SummaryFailed | None:
         """Whether the user's limit for today forbids another one."""
         limit, user = self.config.summaries.daily_tokens, found.session.user
         if not limit:
@@ -228,7 +228,7 @@ class SummaryMaker:
         needed = min(weight(chunk.messages), MAX_ROOM) + PROMPT_TOKENS + self.rules.part_tokens
         return SummaryFailed("limit_tokens", until=next_day(now)) if used + needed > limit else None
 
-    async def _make(self, found: Uncovered, chunk: SummaryChunk, route: Route, vitals: Vitals) -> SummaryMade:
+    async def _make(self, found: UnsummarisedPart, chunk: SummaryChunk, route: Route, vitals: Vitals) -> SummaryMade:
         rules = self.rules
         async with self.asker.charged("summary", found.session.user, found.session.chat) as asker:
             model = SummaryModel(asker=asker, route=route, correction=self.correction, vitals=vitals)
@@ -262,7 +262,7 @@ class SummaryMaker:
         log.info("summary_made", count=len(chunk.messages), tokens=stored.tokens)
         return SummaryMade(stored)
 
-    async def _text(self, found: Uncovered, chunk: SummaryChunk, model: SummaryModel, rules: Rules) -> str:
+    async def _text(self, found: UnsummarisedPart, chunk: SummaryChunk, model: SummaryModel, rules: Rules) -> str:
         shown = rendering.transcript(chunk.messages)
         beside = [summary for summary in found.live if chunk.base is None or summary.number != chunk.base.number]
         room = self._room(model.route, rules, 0)

@@ -21,7 +21,7 @@ from klaw.errors import ActorStopped, StorageError, StorageFull
 from klaw.memory.summaries import making
 from klaw.memory.summaries.making import NothingToSummarise, SourcesForgotten, SummaryFailed, SummaryMade, SummaryMaker
 from klaw.store.kinds import summaries
-from klaw.store.kinds.summaries import Failure
+from klaw.store.kinds.summaries import SummaryFailure
 
 ACTOR_NAME = "memory.summarizer"
 SWEEP_S = 600.0
@@ -69,7 +69,7 @@ class Summarizer(Nudge):
         self._maker = maker
         self.missed = False
         """A chat found no place there; the next sweep finds it."""
-        self._failures: dict[ChatId, Failure] = {}
+        self._failures: dict[ChatId, SummaryFailure] = {}
         self._sweep_at = float("-inf")
 
     def spec(self) -> ActorSpec:
@@ -181,14 +181,14 @@ class Summarizer(Nudge):
                 await self._wait(chat, outcome, past)
         self._show()
 
-    async def _wait(self, chat: ChatId, failed: SummaryFailed, past: Failure | None) -> None:
+    async def _wait(self, chat: ChatId, failed: SummaryFailed, past: SummaryFailure | None) -> None:
         """Leave a chat alone for a while, also over a restart."""
         now = self._maker.clock.now()
         count = past.failures if past else 0
         if failed.until is None:
             count += 1
         until = failed.until if failed.until is not None else now + SLOW.pause_s(count)
-        failure = Failure(chat=chat, failures=max(1, count), retry_at=iso(until), code=failed.code)
+        failure = SummaryFailure(chat=chat, failures=max(1, count), retry_at=iso(until), code=failed.code)
         self._failures[chat] = failure
         self.status = attrs.evolve(self.status, code=failed.code)
         try:

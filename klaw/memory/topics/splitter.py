@@ -21,7 +21,7 @@ from klaw.errors import BadAnswer
 from klaw.llm.ask_json import Text, Whole
 from klaw.memory.background_llm import Asker
 from klaw.memory.topics.texts import general_summary, has_words, part_summary, render, shorten
-from klaw.store.kinds.topics import Unarchived
+from klaw.store.kinds.topics import UnarchivedMessage
 
 ChunkKey: TypeAlias = tuple[ChatId, int]
 """Chat and row id of the first message: the same as long as the chunk waits."""
@@ -51,7 +51,7 @@ class Cut:
     """When the last message of the session was said that is not stale yet; None when there is none."""
 
 
-def cut(rows: Sequence[Unarchived], now: float, pause_s: float, max_messages: int, *, more: bool) -> Cut:
+def cut(rows: Sequence[UnarchivedMessage], now: float, pause_s: float, max_messages: int, *, more: bool) -> Cut:
     """Cut a user's messages into the chunks of the sessions that are over.
 
     Args:
@@ -75,8 +75,8 @@ def cut(rows: Sequence[Unarchived], now: float, pause_s: float, max_messages: in
     return Cut(chunks=tuple(chunks), open_since=open_since)
 
 
-def _sessions(rows: Sequence[Unarchived], pause_s: float) -> list[list[Unarchived]]:
-    sessions: list[list[Unarchived]] = [[rows[0]]] if rows else []
+def _sessions(rows: Sequence[UnarchivedMessage], pause_s: float) -> list[list[UnarchivedMessage]]:
+    sessions: list[list[UnarchivedMessage]] = [[rows[0]]] if rows else []
     for before, row in pairwise(rows):
         if _apart(before.created_s, row.created_s) >= pause_s:
             sessions.append([])
@@ -89,8 +89,8 @@ def _apart(one: float, other: float) -> float:
     return abs(other - one)
 
 
-def _by_chat(rows: Sequence[Unarchived]) -> list[Chunk]:
-    of: dict[ChatId, list[Unarchived]] = {}
+def _by_chat(rows: Sequence[UnarchivedMessage]) -> list[Chunk]:
+    of: dict[ChatId, list[UnarchivedMessage]] = {}
     for row in rows:
         of.setdefault(row.chat, []).append(row)
     return [

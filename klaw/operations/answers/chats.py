@@ -11,10 +11,10 @@ from klaw.domain.summary import Summary
 from klaw.domain.turn import TurnRecord
 from klaw.domain.usage import UsageSum
 from klaw.llm.budget import BudgetReport
-from klaw.operations.answers.server import Degraded
-from klaw.store.kinds.chats import Chat
-from klaw.store.kinds.imports import Import
-from klaw.store.kinds.messages import Session
+from klaw.operations.answers.server import DegradedPart
+from klaw.store.kinds.chats import StoredChat
+from klaw.store.kinds.imports import ImportSummary
+from klaw.store.kinds.messages import ChatRow
 from klaw.wire.frames import MessagePage
 
 Messages: TypeAlias = MessagePage
@@ -29,7 +29,7 @@ class SaidMessage(TypedDict):
 
 
 @attrs.frozen(kw_only=True)
-class ListedChat(Chat):
+class ListedChat(StoredChat):
     messages: int
 
 
@@ -42,7 +42,7 @@ class ChatPage(TypedDict):
 
 
 class OneChat(TypedDict):
-    chat: Chat
+    chat: StoredChat
 
 
 class PartOfChat(TypedDict):
@@ -103,17 +103,17 @@ class Forgotten(_Forgotten):
 
 
 class ForgottenChats(_Forgotten):
-    """Likewise; messages are only counted."""
+    """As ``Forgotten``, but messages are only counted."""
 
     messages: int
 
 
 class Imports(TypedDict):
     user: str
-    imports: list[Import]
+    imports: list[ImportSummary]
 
 
-class Remembered(TypedDict):
+class RememberedCounts(TypedDict):
     facts: int
     people: int
 
@@ -135,7 +135,7 @@ class UploadedPiece(TypedDict):
 
 
 class ChatState(TypedDict):
-    session: Session
+    session: ChatRow
     now: dict[str, Any]
     pending: int
     actor: ActorReport | None
@@ -155,7 +155,7 @@ class ChatNow(TypedDict):
     messages: int
     segment: int
     model: str
-    degraded: list[Degraded]
+    degraded: list[DegradedPart]
 
 
 class Stopping(TypedDict):

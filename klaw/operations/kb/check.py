@@ -11,6 +11,7 @@ from klaw.errors import NotAllowed
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.kb.noun import NOUN, meant
+from klaw.operations.lines import Shown
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import CheckedBase, CheckedBases
@@ -25,7 +26,7 @@ class KbCheck(op.OfUser):
     repair: bool = op.argument("read again what differs, and remove what belongs to nothing", default=False)
 
 
-def _lines(answer: dict[str, Any]) -> op.Shown:
+def _lines(answer: dict[str, Any]) -> Shown:
     lines = []
     for each in answer["bases"]:
         flaws, waiting = each["flaws"], each["waiting"]
@@ -36,7 +37,7 @@ def _lines(answer: dict[str, Any]) -> op.Shown:
     lines += [f"{flaw['text']} ({flaw['remedy']})" for flaw in answer["orphans"]]
     if answer["repairing"]:
         lines.append(f"{plural(answer['repairing'], 'source')} being read again: klaw kb show tells how far that is")
-    return op.Shown(lines or ["no knowledge bases"], found=not answer["flaws"])
+    return Shown(lines or ["no knowledge bases"], found=not answer["flaws"])
 
 
 @NOUN.operation("kb_check", KbCheck, cli="check", show=_lines, changes=True, deadline_s=3600.0, route="POST check")
@@ -49,7 +50,6 @@ async def check(asked: KbCheck, caller: Caller, parts: Parts) -> "CheckedBases":
     from klaw.knowledge import removal
     from klaw.store import originals
     from klaw.store.kinds.knowledge import bases, documents, sources
-    from klaw.store.kinds.knowledge import checking as sql
 
     core, readers, data_dir = parts.knowledge.core, parts.knowledge.core.readers, parts.knowledge.core.paths.data_dir
     mine = (
@@ -65,8 +65,8 @@ async def check(asked: KbCheck, caller: Caller, parts: Parts) -> "CheckedBases":
     wrong = 0
     for base in (each.base for each in mine):
         lost = (
-            await readers.run(sql.not_indexed, caller.user, base.id),
-            await readers.run(sql.incomplete, caller.user, base.id),
+            await readers.run(documents.not_indexed, caller.user, base.id),
+            await readers.run(documents.incomplete, caller.user, base.id),
         )
         flaws = checking.of_rows(*lost)
         count = 0
@@ -84,7 +84,7 @@ async def check(asked: KbCheck, caller: Caller, parts: Parts) -> "CheckedBases":
     if caller.operator:
         known = {each.id for each in await readers.run(sources.every)}
         kept = await core.files.run(originals.every, data_dir)
-        orphans = list(checking.of_nothing(await readers.run(sql.orphans), len(kept.keys() - known)))
+        orphans = list(checking.of_nothing(await readers.run(documents.count_orphans), len(kept.keys() - known)))
     if asked.repair:
         for source_id in again:
             parts.knowledge.indexer.read_again(source_id)

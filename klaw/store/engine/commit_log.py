@@ -32,7 +32,7 @@ log = structlog.get_logger("klaw.journal")
 
 
 @attrs.frozen
-class Entry:
+class LogEntry:
     """One line for one log."""
 
     path: str
@@ -43,10 +43,6 @@ class Entry:
 
 class CommitLog:
     """The open file, locked: a server of an earlier Klaw locks nothing else.
-
-    Args:
-        root: the folder that it is in.
-        fsync: makes a file durable.
 
     Raises:
         BlockingIOError: another process has it.
@@ -66,7 +62,7 @@ class CommitLog:
             self.close()
             raise
 
-    def append(self, group: Sequence[Entry]) -> None:
+    def append(self, group: Sequence[LogEntry]) -> None:
         """Make a group durable; until ``keep`` it may be taken back.
 
         Raises:

@@ -15,16 +15,16 @@ from klaw.store.engine import tokenizer
 BUSY_TIMEOUT_MS = 5_000
 """Only ``klaw`` commands on a stopped server can collide with anything; the server has one writer."""
 PAGE_BYTES = 2048
-"""Of a new database; one that exists keeps its pages until it is rebuilt. A message touches about 18 pages, and each of
-them goes whole into the WAL: half the size is half of what a card has to write, and costs a search some 10 % more."""
+"""Page size of a new database; an old one keeps its own until it is rebuilt. A message touches about 18 pages, and each
+goes whole into the WAL: half the size is half of what a card has to write, and costs a search some 10 % more."""
 CHECKPOINT_PAGES = 2000
-"""Of the WAL (4 MB, as with SQLite's own default for pages of 4096 bytes): what many messages touch is copied into the
-database once for all of them."""
+"""Pages of the WAL (4 MB, as with SQLite's own default for pages of 4096 bytes): what many messages touch is copied
+into the database once for all of them."""
 _VECTORS = str(Path(str(getattr(importlib.util.find_spec("sqlite_vec"), "origin", ""))).with_name("vec0"))
 """The extension. Its package, when it is imported, loads Python's own SQLite beside apsw's: 1.5 MB."""
 READER_CACHE_KIB, WRITER_CACHE_KIB = 2_000, 4_000
-"""Of each connection. With 8,000 each, turns on 100,000 messages took no less CPU, and the server 9 MB more. The writer
-has more, because what finds no room is written to the WAL twice."""
+"""Cache of each connection. With 8,000 each, turns on 100,000 messages took no less CPU, and the server 9 MB more. The
+writer has more, because what finds no room is written to the WAL twice."""
 
 
 def _common(connection: apsw.Connection) -> None:
@@ -86,8 +86,8 @@ def checkpoint(path: Path) -> None:
 
 
 def chunks(path: Path, size: int) -> Iterator[bytes]:
-    """The bytes of a database's file that may be in use, read through SQLite. Whoever opens and closes the file himself
-    takes SQLite's locks from the whole process (https://www.sqlite.org/howtocorrupt.html, 2.2): another process that
+    """The bytes of a database's file that may be in use, read through SQLite. Opening and closing the file itself would
+    take SQLite's locks from the whole process (https://www.sqlite.org/howtocorrupt.html, 2.2): another process that
     opens the database then thinks that it is alone, cuts the shared memory off, and this one ends with SIGBUS.
 
     Raises:
@@ -113,7 +113,7 @@ def private(path: Path) -> None:
 # -- damage ----------------------------------------------------------------------------------------------------------
 
 DAMAGED = "the database file is damaged; `klaw reindex --accept-differences` rebuilds it from the logs"
-"""What a person is told."""
+"""The text for people."""
 BROKEN_FILE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 """Errors that nothing but a damaged file causes."""
 DAMAGE = (
@@ -135,7 +135,7 @@ DAMAGE = (
     OverflowError,
     RecursionError,
 )
-"""Errors of SQLite, and of whoever reads what stands in damaged rows."""
+"""Errors of SQLite, and of code that reads damaged rows."""
 
 
 MAX_COMPLAINTS = 100

@@ -32,7 +32,6 @@ class Database:
     """A connection, once ``open`` has opened it; ``aclose`` it in the end, whatever happens.
 
     Args:
-        path: the file.
         prepare: sets up a new connection, in its thread.
         flags: SQLite's, for opening.
     """

@@ -19,11 +19,11 @@ import structlog
 
 from klaw import atomic_file
 from klaw.config.paths import ensure_private_dir, open_private
-from klaw.store.engine.commit_log import CommitLog, Entry, read_groups
+from klaw.store.engine.commit_log import CommitLog, LogEntry, read_groups
 from klaw.store.engine.log_rewrite import LogRewrite
 
 LOCK_FILE = "klaw.lock"
-"""Held by whoever writes to the folder. Empty, and never removed: two processes could lock two files of its name."""
+"""Locked by the process that writes to the folder. Never removed: two processes could lock two files of its name."""
 _MAX_OPEN = 256
 """Logs kept open; chats beyond that are reopened when they speak."""
 
@@ -101,7 +101,7 @@ class Journal:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[LogEntry]) -> None:
         """Append a group; when this returns, it is durable. ``rollback`` may still take it back.
 
         Raises:
@@ -191,7 +191,6 @@ class Journal:
         """Begin to replace lines of a log, which ``exchange`` ends. One rewriting of a log at a time.
 
         Args:
-            path: relative to the root.
             line_of: what a line without its end becomes; the same when it stays.
 
         Raises:

@@ -71,7 +71,7 @@ FAULTS = (
     apsw.MismatchError,
     apsw.TooBigError,
 )
-"""What a line that is none of its kind may cause."""
+"""Errors that a malformed line may cause."""
 
 
 def parse(line: bytes) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def record_of(line: bytes) -> dict[str, Any] | None:
-    """The JSON object in a line, None if there is none."""
+    """The JSON object in a line, None if it has no object."""
     try:
         return parse(line)
     except FAULTS:
@@ -91,7 +91,7 @@ def record_of(line: bytes) -> dict[str, Any] | None:
 
 
 KEY = "log_stamps"
-"""In ``meta``."""
+"""Key in ``meta``."""
 
 Stamps: TypeAlias = Mapping[str, Sequence[int]]
 """Size, time of the last change and inode of each log, by its path below the data folder."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from klaw import atomic_file
 
 STEP_BYTES = 1 << 18
-"""Of the log that are read at once; a longer line is read whole."""
+"""Bytes of the log that are read at once; a longer line is read whole."""
 DRAFT = ".{}.new"
 
 
@@ -42,7 +42,7 @@ class LogRewrite:
         self._full = root / path
         self._draft = self._full.with_name(DRAFT.format(self._full.name))
         self._lock = threading.Lock()
-        """Whoever is cancelled closes it, maybe while the writer is at it."""
+        """A cancelled caller closes it, perhaps while the writer uses it."""
         self._log = self._new = -1
         self._closed = False
         self._durable = 0
@@ -50,7 +50,6 @@ class LogRewrite:
 
     @property
     def folder(self) -> Path:
-        """Where the log is."""
         return self._full.parent
 
     @property

@@ -20,14 +20,14 @@ PAGE_ROWS = 200
 
 
 @attrs.frozen(kw_only=True)
-class Table:
+class ContentTable:
     """One table's content."""
 
     name: str
     statement: str
     """Gives the next rows ``> :after`` in the order of their keys, ``LIMIT :limit``."""
     first: int | str = -END
-    """Before every key."""
+    """A value that sorts before every key."""
     bound: Bound | None = None
     """By which number its newest rows are known; None: they are not."""
     changed: str | None = None
@@ -54,23 +54,23 @@ class Table:
         return {key for (key,) in connection.execute(self.changed, (number,))}
 
 
-def table(name: str, source: str, key: str, columns: str, **more: Any) -> Table:
+def table(name: str, source: str, key: str, columns: str, **more: Any) -> ContentTable:
     """A table by its source in SQL: its rows in the order of a key, which is the first of the columns."""
     statement = f"SELECT {columns} FROM {source} WHERE {key} > :after ORDER BY {key} LIMIT :limit"  # noqa: S608 - constants
-    return Table(name=name, statement=statement, **more)
+    return ContentTable(name=name, statement=statement, **more)
 
 
-def full_text(name: str, index: str, **more: Any) -> Table:
+def full_text(name: str, index: str, **more: Any) -> ContentTable:
     """How many words each column of each row has in a full-text index: FTS5 keeps that beside the index itself."""
     return table(name, f"{index}_docsize", "id", "id, hex(sz)", **more)
 
 
-def entries(name: str, source: str, columns: str, **more: Any) -> Table:
+def entries(name: str, source: str, columns: str, **more: Any) -> ContentTable:
     """A table whose rows have the number of an entry of the memory journal as key."""
     return table(name, source, "entry", columns, bound="entry", **more)
 
 
-def with_history(name: str, what: str, columns: str) -> tuple[Table, Table]:
+def with_history(name: str, what: str, columns: str) -> tuple[ContentTable, ContentTable]:
     """The rows of a kind that has a history, and that: their keys are the user and the id."""
     changes, key = f"{what}_changes", f"user_id || '/' || {what}_id"
     changed = f"SELECT DISTINCT {key} FROM {changes} WHERE entry > ?"  # noqa: S608 - constants

@@ -9,8 +9,8 @@ pairs, and its last character alone: so each character begins one token, and one
 An emoji is a word.
 
 An apostrophe, of which people type a dozen, parts words (d'Anna, L'Aquila, Ankara'ya, O'Brien), and a part of one
-letter is none; but not in English contractions (don't), before the s of an owner, and before a soft vowel of Ukrainian
-and Belarusian (п'ять).
+letter is dropped; but not in English contractions (don't), before the s of an owner, and before a soft vowel of
+Ukrainian and Belarusian (п'ять).
 """
 
 import re
@@ -30,7 +30,7 @@ NAME = "klaw"
 _MAX_WORD = 80
 """Longer runs (base64, hashes) are cut: nobody searches for their tail, and they bloat the index."""
 INDEXED_CHARACTERS = 200_000
-"""Of a longer text the rest is not found by its words: all users would wait until the writer has read it."""
+"""The rest of a longer text is not indexed: all users would wait until the writer has read it."""
 READ_WHOLE_CHARACTERS = 8_000
 """Longer texts are not read as a whole on the event loop."""
 _PLACES = 8

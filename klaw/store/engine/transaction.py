@@ -21,7 +21,7 @@ from klaw.errors import KlawError, SourceForgotten, StorageError, StorageFull, S
 from klaw.store import changes
 from klaw.store.changes import Change
 from klaw.store.engine import meta
-from klaw.store.engine.commit_log import Entry
+from klaw.store.engine.commit_log import LogEntry
 from klaw.store.engine.connect import BROKEN_FILE, DAMAGED
 from klaw.store.engine.journal import Journal
 
@@ -35,10 +35,10 @@ class Transaction:
     """One request's part of a group's transaction. What its function did is taken back when it raises."""
 
     connection: apsw.Connection
-    entries: list[Entry] = attrs.Factory(list)
+    entries: list[LogEntry] = attrs.Factory(list)
     """Lines for the logs, in order."""
     published: list[Message] = attrs.Factory(list)
-    """New messages, told to the listeners after the commit."""
+    """New messages, published to the listeners after the commit."""
     after_commit: list[Callable[[], object]] = attrs.Factory(list)
     """Called in the writer's thread when all is durable; a KlawError of theirs is the request's answer."""
     touches_vectors: bool = False
@@ -50,7 +50,7 @@ class Transaction:
     def write(self, path: str, line: str) -> None:
         """Add a line to a log."""
         line.encode()  # a lone surrogate is refused here, for this request only
-        self.entries.append(Entry(path, line))
+        self.entries.append(LogEntry(path, line))
 
     def journal(self, change: Change[Any]) -> int:
         """Carry out a change of memory and add its line to the journal. Returns its number, the next one."""
@@ -88,7 +88,7 @@ class Transaction:
 
 
 @attrs.define(eq=False)
-class Stopped:
+class StoppedStore:
     """What a function works with that runs alone, between two groups."""
 
     connection: apsw.Connection
@@ -114,21 +114,23 @@ class WriteRequest:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = attrs.field(factory=dict)
     alone: bool = False
-    """Between two groups and outside of any transaction; its first argument is ``Stopped``."""
+    """Between two groups and outside of any transaction; its first argument is ``StoppedStore``."""
     reply: Reply[Any] = attrs.Factory(Reply)
 
 
 @attrs.frozen
-class Outcome:
+class RequestOutcome:
     """Result of one request of a group: a value, or an error that concerns this request only."""
 
     transaction: Transaction
-    """Of a refused one an empty one."""
+    """An empty one if the request was refused."""
     value: Any = None
     error: KlawError | None = None
 
 
-def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequence[WriteRequest]) -> list[Outcome]:
+def commit_group(
+    connection: apsw.Connection, journal: Journal, requests: Sequence[WriteRequest]
+) -> list[RequestOutcome]:
     """Execute the requests in order and make them durable together.
 
     Raises:
@@ -148,7 +150,8 @@ def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequen
         refused = VectorsDamaged(f"the vector table is damaged ({error_class(error)})")
         rest = iter(commit_group(connection, journal, [request for request in requests if request not in touched]))
         return [
-            Outcome(transactions[request], error=refused) if request in touched else next(rest) for request in requests
+            RequestOutcome(transactions[request], error=refused) if request in touched else next(rest)
+            for request in requests
         ]
 
 
@@ -157,9 +160,9 @@ def _commit_group(
     journal: Journal,
     requests: Sequence[WriteRequest],
     transactions: dict[WriteRequest, Transaction],
-) -> list[Outcome]:
-    entries: list[Entry] = []
-    outcomes: list[Outcome] = []
+) -> list[RequestOutcome]:
+    entries: list[LogEntry] = []
+    outcomes: list[RequestOutcome] = []
     try:
         connection.execute("BEGIN IMMEDIATE")
         for request in requests:
@@ -184,22 +187,22 @@ def _commit_group(
     return outcomes
 
 
-def _execute(request: WriteRequest, transaction: Transaction) -> Outcome:
+def _execute(request: WriteRequest, transaction: Transaction) -> RequestOutcome:
     """Run one request so that its refusal leaves the others of the group alone."""
     refusal: KlawError
     try:
         with transaction.connection:
-            return Outcome(transaction, request.function(transaction, *request.args, **request.kwargs))
+            return RequestOutcome(transaction, request.function(transaction, *request.args, **request.kwargs))
     except KlawError as error:
         refusal = error
     except (apsw.ConstraintError, ValueError, TypeError, LookupError, OverflowError) as error:
         # A value that cannot be stored is no reason to end the process for all.
         log.error("request_refused", name=request.function.__name__, error=error_class(error), where=where(error))
         refusal = StorageError(f"the values cannot be stored ({error_class(error)})")
-    return Outcome(Transaction(transaction.connection), error=refusal)
+    return RequestOutcome(Transaction(transaction.connection), error=refusal)
 
 
-def _finish(outcome: Outcome) -> Outcome:
+def _finish(outcome: RequestOutcome) -> RequestOutcome:
     if outcome.error is None:
         try:
             for function in outcome.transaction.after_commit:

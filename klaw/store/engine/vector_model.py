@@ -23,12 +23,12 @@ def current_id(connection: apsw.Connection) -> str:
     return (current(connection) or ("", 0))[0]
 
 
-class _Made(Protocol):
+class _WithVector(Protocol):
     @property
     def vector(self) -> bytes: ...
 
 
-V = TypeVar("V", bound=_Made)
+V = TypeVar("V", bound=_WithVector)
 
 
 def fitting(connection: apsw.Connection, wanted: str, made: Sequence[V]) -> list[V]:

@@ -1,8 +1,7 @@
 """The single DB writer: owns the read-write connection and the logs. Everything that waits is committed as one group.
 
-Who sends to it: whoever stores something, through the ``Writer`` handle: ``writer.run(facts.put, fact, "new")``. It is
-vital: when it fails, the process ends and systemd restarts it, because what it holds in memory may be ahead of the
-disk.
+Everything that is stored comes through its ``Writer`` handle: ``writer.run(facts.put, fact, "new")``. It is vital: when
+it fails, the process ends and systemd restarts it, because what it holds in memory may be ahead of the disk.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from klaw.domain.message import Message
 from klaw.errors import KlawError, StorageFull
 from klaw.store.engine.database import Database
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.transaction import Stopped, Transaction, WriteRequest, checkpoint, commit_group
+from klaw.store.engine.transaction import StoppedStore, Transaction, WriteRequest, checkpoint, commit_group
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +40,7 @@ log = structlog.get_logger("klaw.writer")
 
 
 @attrs.frozen(kw_only=True)
-class Pace:
+class GroupPace:
     """How long to wait for a group to fill.
 
     On a slow disk the requesters of one group are busy with its answers while the next group, of the others, is already
@@ -54,7 +53,7 @@ class Pace:
     patience_s: float = 0.0
 
     @classmethod
-    def after(cls, group: int, waiting: int, took_s: float) -> "Pace":
+    def after(cls, group: int, waiting: int, took_s: float) -> "GroupPace":
         """The pace for the next group.
 
         Args:
@@ -107,7 +106,9 @@ class Writer:
         request = WriteRequest(function, args, kwargs)
         return request.reply if self.mailbox.has_room and self.mailbox.tell(request) else None
 
-    async def run_alone(self, function: Callable[Concatenate[Stopped, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_alone(
+        self, function: Callable[Concatenate[StoppedStore, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Run a function between two groups and outside of any transaction; nobody can write meanwhile.
 
         Raises:
@@ -138,14 +139,11 @@ async def run(
     """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint.
 
     Args:
-        writer: its handle.
-        database: the read-write connection.
-        journal: the logs.
         publish: see ``Publish``.
         swapped: called when another database has taken the place of the present one.
     """
     mailbox = writer.mailbox
-    pace = Pace()
+    pace = GroupPace()
     task_status.started()
     while True:
         vitals.doing("idle")
@@ -174,7 +172,7 @@ async def run(
         vitals.doing("committing")
         begin = trio.current_time()
         await _commit(database, journal, group, publish)
-        pace = Pace.after(len(group), mailbox.report().depth, trio.current_time() - begin)
+        pace = GroupPace.after(len(group), mailbox.report().depth, trio.current_time() - begin)
 
 
 async def _commit(database: Database, journal: Journal, group: Sequence[WriteRequest], publish: Publish) -> None:
@@ -198,7 +196,7 @@ async def _run_alone(database: Database, journal: Journal, request: WriteRequest
     begin = trio.current_time()
 
     def work(connection: apsw.Connection) -> tuple[object, Callable[[], None] | None]:
-        stopped = Stopped(connection, journal)
+        stopped = StoppedStore(connection, journal)
         return request.function(stopped, *request.args, **request.kwargs), stopped.exchange
 
     try:

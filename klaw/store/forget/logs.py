@@ -1,8 +1,8 @@
 """Forgetting in the logs: what their lines become, and the logs without what was forgotten.
 
 The logs are cleaned in two rounds, so that a kill at any point leaves what the next start needs: first what quotes the
-forgotten texts, copies of summaries too, then the texts' own lines. All functions block; those that take ``Stopped``
-or a journal run in the writer's thread.
+forgotten texts, copies of summaries too, then the texts' own lines. All functions block; those that take a
+``StoppedStore`` or a journal run in the writer's thread.
 """
 
 import re
@@ -24,7 +24,7 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.log_rewrite import DRAFT, STEP_BYTES, LogRewrite
-from klaw.store.engine.transaction import Stopped
+from klaw.store.engine.transaction import StoppedStore
 from klaw.store.forget import execute
 from klaw.store.forget.journal_entry import ForgetEntry, LogTexts
 from klaw.store.forget.quotes import is_said_again
@@ -298,7 +298,7 @@ def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
 # -- beside the running server -----------------------------------------------------------------------------------------
 
 
-def begin_cleaning(stopped: Stopped, cleaner: Cleaner, paths: Sequence[str]) -> list[LogRewrite]:
+def begin_cleaning(stopped: StoppedStore, cleaner: Cleaner, paths: Sequence[str]) -> list[LogRewrite]:
     """Begin to rewrite logs without what was forgotten. Raises StorageError, as ``exchange_logs``."""
     with left_to_the_next_start(stopped.journal):
         return [stopped.journal.begin_rewrite(path, cleaner.line_of(path)) for path in paths]
@@ -317,7 +317,7 @@ def take_in(rewrites: Sequence[LogRewrite]) -> None:
             each.sync()
 
 
-def exchange_logs(stopped: Stopped, rewrites: Sequence[LogRewrite]) -> list[LogRewrite]:
+def exchange_logs(stopped: StoppedStore, rewrites: Sequence[LogRewrite]) -> list[LogRewrite]:
     """Put the new logs in the place of the old ones. Returns those to which too much was appended meanwhile: see
     ``Journal.exchange``.
 
@@ -339,7 +339,7 @@ def sync_folders(rewrites: Sequence[LogRewrite]) -> None:
             each.sync_folder()
 
 
-def compact_database(stopped: Stopped, *, vacuum: bool) -> bool:
+def compact_database(stopped: StoppedStore, *, vacuum: bool) -> bool:
     """Empty the write-ahead log into the database; with ``vacuum`` rebuild the file, which takes a second for some
     hundred megabytes. Returns whether that was done: see ``logs.compact``.
 

@@ -1,5 +1,6 @@
-"""Storing a message that refers to files, and which files of a user nothing else refers to."""
+"""Storing what a user says, with files and within the limit of a day (UTC), and which files nothing else refers to."""
 
+import datetime as dt
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,12 +25,46 @@ from klaw.domain.attachment import (
 )
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.names import UserId
+from klaw.domain.text import span
 from klaw.domain.turn import TurnRecord
-from klaw.errors import AttachmentRefused, StorageError
+from klaw.errors import AttachmentRefused, StorageError, TooMuchToday
 from klaw.store import attachments
+from klaw.store.engine import meta
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds import message_quota, messages
-from klaw.store.kinds.messages import Appended
+from klaw.store.kinds import messages
+from klaw.store.kinds.messages import AppendedMessage
+
+_STORED_TODAY = "stored_today:"
+"""With a user's name behind it: a day, and the bytes of lines of that user's messages that were stored on it."""
+
+
+def append_plain(tx: Transaction, new: NewMessage, most_bytes: int) -> tuple[AppendedMessage, ...]:
+    """Store a message of a user, without files; one that is there already costs nothing.
+
+    Args:
+        most_bytes: that the user may store in a day; 0: any number.
+
+    Raises:
+        IdConflict
+        TooMuchToday: nothing was stored.
+    """
+    appended = messages.append_one(tx, new)
+    if most_bytes and not appended.repeated:
+        key, today = f"{_STORED_TODAY}{new.user}", new.created_at[:10]
+        day, _, stored = (meta.get(tx.connection, key) or "").partition(" ")
+        total = (int(stored) if day == today else 0) + len(messages.message_line(appended.message).encode())
+        if total > most_bytes:
+            raise _refusal(new, most_bytes)
+        meta.put(tx.connection, key, f"{today} {total}")
+    return (appended,)
+
+
+def _refusal(new: NewMessage, most_bytes: int) -> TooMuchToday:
+    now = dt.datetime.fromisoformat(new.created_at)
+    wait_s = 86_400 - now.hour * 3600 - now.minute * 60 - now.second
+    text = f"the message was not stored: you may send {most_bytes:,} bytes of messages in a day here"
+    again = f"send it again in {span(wait_s)}, after midnight UTC"
+    return TooMuchToday(f"{text} (chats.maxUserBytesPerDay); {again}", wait_s)
 
 
 def append(
@@ -39,8 +74,8 @@ def append(
     limits: AttachmentsConfig,
     most_bytes: int = 0,
     turn: TurnRecord | None = None,
-) -> tuple[Appended, ...]:
-    """Store a message with files that were kept before: a user's, see ``message_quota.append``, or with its turn an
+) -> tuple[AppendedMessage, ...]:
+    """Store a message with files that were kept before: a user's, see ``append_plain``, or with its turn an
     answer.
 
     Raises:
@@ -49,7 +84,7 @@ def append(
         StorageError: a file cannot be read.
     """
     made = with_files(tx, new, files, limits)
-    return message_quota.append(tx, made, most_bytes) if turn is None else messages.append(tx, [made], turn)
+    return append_plain(tx, made, most_bytes) if turn is None else messages.append(tx, [made], turn)
 
 
 def with_files(tx: Transaction, new: NewMessage, files: Sequence[NamedFile], limits: AttachmentsConfig) -> NewMessage:
@@ -103,8 +138,8 @@ _NAMED = "SELECT user_id, chat_id, seq, metadata FROM messages WHERE instr(metad
 
 
 def named(connection: apsw.Connection) -> dict[str, tuple[int, str]]:
-    """Of every file that a message refers to its size and the newest such message (``main#7``), by the path at which it
-    is kept below the data folder."""
+    """Size and newest message (``main#7``) of every file that messages refer to, by its path below the data
+    folder."""
     return {
         attachments.path_of(UserId(user), each.sha256): (each.bytes, f"{chat}#{seq}")
         for user, chat, seq, metadata in connection.execute(_NAMED)

@@ -18,36 +18,36 @@ from klaw.domain.person import Finder
 from klaw.errors import InvalidValue, NoSuchChat, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
-from klaw.store.engine.tables import Table
+from klaw.store.engine.tables import ContentTable
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds.knowledge import bases as kb
 from klaw.store.kinds.knowledge.bases import Membership
 
 
 @attrs.frozen(kw_only=True)
-class Chat:
+class StoredChat:
     """One chat of a user."""
 
     chat: Annotated[ChatId, Wire("chat_id")]
     user: Annotated[UserId, Wire("user_id")]
     name: str
     title: str
-    """Empty: there is none."""
+    """Empty if the user gave none."""
     last_seq: int
     segment: int
     """The current one: how many ``/new`` there were."""
     archived: bool
     created_at: str
     updated_at: str
-    """Of its last message."""
+    """When its last message was stored."""
     bases: tuple[BaseId, ...] = ()
     """Knowledge bases that it is bound to; one may be gone, or not the user's any more (``bound``)."""
 
 
-CHATS = rows.Rows(Chat, "chat_list")
+CHATS = rows.Rows(StoredChat, "chat_list")
 
 
-def get(connection: apsw.Connection, user: UserId, chat: ChatId) -> Chat | None:
+def get(connection: apsw.Connection, user: UserId, chat: ChatId) -> StoredChat | None:
     """A user's chat; None also for one that was deleted and in which nothing was said since."""
     return CHATS.one(connection, "WHERE user_id = ? AND chat_id = ?", user, chat)
 
@@ -57,7 +57,7 @@ _LISTED = "WHERE user_id = ? AND archived = ? ORDER BY updated_at DESC, chat_key
 
 def listed(
     connection: apsw.Connection, user: UserId, limit: int, offset: int = 0, *, archived: bool = False
-) -> list[Chat]:
+) -> list[StoredChat]:
     """A user's chats, the last used first: those that are archived, or those that are not."""
     return CHATS.all(connection, _LISTED, user, archived, limit, offset)
 
@@ -144,7 +144,7 @@ CHAT: Kind[ChatMark] = Kind(
     check=check,
     apply=_apply,
     clear=("DELETE FROM chats",),
-    tables=(Table(name="chats", first="", statement=_ROWS, small=True),),
+    tables=(ContentTable(name="chats", first="", statement=_ROWS, small=True),),
 )
 
 _MARK = "SELECT title, archived, unrecalled, bases FROM chats WHERE user_id = ? AND chat_id = ?"
@@ -156,15 +156,11 @@ def unrecalled(connection: apsw.Connection, chat: ChatId) -> frozenset[int]:
     return frozenset(json.loads(found or "[]"))
 
 
-def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> Chat:
+def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> StoredChat:
     """Give a user's chat a title, or with an empty one take it away.
 
     Args:
-        tx: the transaction.
-        user: whose.
-        chat: its id, which stays.
         title: see ``domain.chat.chat_title``.
-        at: the time now, ISO-8601 UTC with milliseconds.
 
     Raises:
         NoSuchChat: the user has no such chat.
@@ -181,7 +177,7 @@ def take_out_of_titles(tx: Transaction, user: UserId, chats: Collection[ChatId],
             tx.journal(CHAT.put(user, name_of(chat), attrs.evolve(mark, title=title[:MAX_TITLE]), at))
 
 
-def archive(tx: Transaction, user: UserId, chat: ChatId, at: str, *, archived: bool) -> Chat:
+def archive(tx: Transaction, user: UserId, chat: ChatId, at: str, *, archived: bool) -> StoredChat:
     """Take a user's chat out of the lists, or bring it back. See ``rename``."""
     return _changed(tx, user, chat, at, archived=archived)
 
@@ -224,7 +220,7 @@ def bind(tx: Transaction, user: UserId, chat: ChatId, bases: Sequence[BaseId], a
 
 
 @attrs.frozen(kw_only=True)
-class Bound:
+class BoundBases:
     """What a chat is answered from."""
 
     bases: tuple[Membership, ...]
@@ -232,13 +228,13 @@ class Bound:
     """Bases to which it is bound, and that were deleted or are not shared with its user any more."""
 
 
-def bound(connection: apsw.Connection, user: UserId, chat: ChatId) -> Bound | None:
+def bound(connection: apsw.Connection, user: UserId, chat: ChatId) -> BoundBases | None:
     """The bases that a user's chat is bound to, as far as the user is a member now; None: it is bound to none."""
     wanted = _mark(connection, user, chat).bases
     if not wanted:
         return None
     mine = {each.base.id: each for base in wanted for each in kb.of_user(connection, user, named=base)}
-    return Bound(
+    return BoundBases(
         bases=tuple(mine[base] for base in wanted if base in mine),
         gone=tuple(base for base in wanted if base not in mine),
     )
@@ -253,7 +249,7 @@ def _mark(connection: apsw.Connection, user: UserId, chat: ChatId) -> ChatMark:
     )
 
 
-def _marked(tx: Transaction, user: UserId, chat: ChatId) -> tuple[Chat, ChatMark]:
+def _marked(tx: Transaction, user: UserId, chat: ChatId) -> tuple[StoredChat, ChatMark]:
     now = get(tx.connection, user, chat)
     if now is None:
         raise NoSuchChat(name_of(chat))
@@ -262,7 +258,7 @@ def _marked(tx: Transaction, user: UserId, chat: ChatId) -> tuple[Chat, ChatMark
 
 def _changed(
     tx: Transaction, user: UserId, chat: ChatId, at: str, *, title: str | None = None, archived: bool | None = None
-) -> Chat:
+) -> StoredChat:
     now, mark = _marked(tx, user, chat)
     if title is not None and title != mark.title:
         tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, title=title), at))

@@ -96,14 +96,14 @@ class CoreFile:
 
     document: Document
     digest: str
-    """SHA-256 of the file; empty when there is none."""
+    """SHA-256 of the file; empty when it does not exist."""
 
 
 def current(connection: apsw.Connection, data_dir: Path, user: UserId) -> CoreFile:
     """A user's core memory as the next change finds it.
 
     Raises:
-        CoreUnreadable: the file is none.
+        CoreUnreadable: the file is no core memory.
     """
     row = _ROWS.one(connection, "WHERE user_id = ?", user)
     try:

@@ -137,7 +137,6 @@ def ever(connection: apsw.Connection, user: UserId) -> bool:
 
 
 def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | None:
-    """The row of a user's fact."""
     found = connection.execute("SELECT rowid FROM facts WHERE user_id = ? AND id = ?", (user, fact)).get
     return int(found) if found is not None else None
 
@@ -149,6 +148,7 @@ FACT: Kind[Fact] = Kind(
     plural="facts",
     cls=Fact,
     table="facts",
+    holds="superseded_by IS NULL",
     full_text=True,
     vectors="vec_facts",
     vector_mark="vector_model",
@@ -236,9 +236,6 @@ def put(
 
 def remove(tx: Transaction, user: UserId, fact: FactId, at: str) -> Fact:
     """Remove a fact and return what it was; its history stays.
-
-    Args:
-        at: the time now, ISO-8601 UTC with milliseconds.
 
     Raises:
         NoSuchFact: the user has none of this id.

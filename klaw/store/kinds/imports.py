@@ -20,7 +20,7 @@ from klaw.domain.message import Kind, Message, NewMessage
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.person import Person, PersonId, adds_nothing
 from klaw.errors import IdConflict
-from klaw.store.engine.transaction import Stopped, Transaction, checkpoint
+from klaw.store.engine.transaction import StoppedStore, Transaction, checkpoint
 from klaw.store.kinds import attachments, chats, facts, messages, people
 
 MOST_AGAIN = 9
@@ -31,7 +31,7 @@ _LIVE = f"FROM messages INDEXED BY messages_imported WHERE user_id = ?1 AND chan
 
 
 @attrs.frozen(kw_only=True)
-class Put:
+class PutCounts:
     """What became of a part of a chat; beginnings of segments are not counted."""
 
     chat: ChatId
@@ -39,9 +39,9 @@ class Put:
     known: int
     """Were here already, or are forgotten."""
     elsewhere: int
-    """Are here in another chat."""
+    """Messages that are here in another chat."""
     logs: frozenset[str]
-    """That were written to."""
+    """Logs that were written to."""
 
 
 def texts_of(connection: apsw.Connection, user: UserId, channel: str) -> tuple[list[Message], Iterator[str]]:
@@ -65,20 +65,16 @@ def put(
     into: ChatId | None,
     at: str,
     limits: AttachmentsConfig,
-) -> Put:
+) -> PutCounts:
     """Store messages of one chat of an export. What is here already is left as it is.
 
     Args:
-        tx: the transaction.
-        user, origin: whose, and which import.
         said: in their order.
         prefix: of the ids of all messages of the chat; empty: ids of another Klaw.
         name: of the chat, if it is not here yet; where that is taken a number is added.
         title: it then gets.
         topics: whether topics may be made of it.
         into: the chat that an earlier part of the same was put into.
-        at: the time now, ISO-8601 UTC with milliseconds.
-        limits: of files.
 
     Raises:
         AttachmentRefused: a file was not kept before, or those of a message are too large.
@@ -100,7 +96,7 @@ def put(
     if new and title and found["added"]:
         chats.rename(tx, user, chat, title, at)
     logs = frozenset(each.path for each in tx.entries)
-    return Put(chat=chat, added=found["added"], known=found["known"], elsewhere=found["elsewhere"], logs=logs)
+    return PutCounts(chat=chat, added=found["added"], known=found["known"], elsewhere=found["elsewhere"], logs=logs)
 
 
 def _message(user: UserId, chat: ChatId, origin: ImportId, said: ImportedMessage, *, topics: bool) -> NewMessage:
@@ -224,7 +220,7 @@ def sync(data_dir: Path, logs: Iterable[str]) -> dict[str, int]:
     return sizes
 
 
-def settle(stopped: Stopped, durable: Mapping[str, int]) -> None:
+def settle(stopped: StoppedStore, durable: Mapping[str, int]) -> None:
     """Have a checkpoint when ``MOST_DIRTY`` wait for it; ``durable``: see ``sync``."""
     stopped.journal.note_durable(durable)
     if stopped.journal.dirty >= MOST_DIRTY:
@@ -235,7 +231,7 @@ def settle(stopped: Stopped, durable: Mapping[str, int]) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class Import:
+class ImportSummary:
     """What an import brought, as far as it is not forgotten."""
 
     id: ImportId
@@ -257,15 +253,15 @@ WHERE user_id = ? AND value ->> '$.imported' IS NOT NULL GROUP BY 1
 """
 
 
-def listed(connection: apsw.Connection, user: UserId) -> list[Import]:
+def listed(connection: apsw.Connection, user: UserId) -> list[ImportSummary]:
     """A user's imports, the first first; reads all of their messages."""
     found = {
-        origin: Import(id=origin, chats=chats_, messages=count, first_at=first, last_at=last)
+        origin: ImportSummary(id=origin, chats=chats_, messages=count, first_at=first, last_at=last)
         for origin, chats_, count, first, last in connection.execute(_LISTED, (user,))
     }
     for what, field in (("fact", "facts"), ("person", "people")):
         for origin, count in connection.execute(_REMEMBERED.format(what=what), (user,)):
-            found[origin] = attrs.evolve(found.get(origin, Import(id=origin)), **{field: count})
+            found[origin] = attrs.evolve(found.get(origin, ImportSummary(id=origin)), **{field: count})
     return [found[origin] for origin in sorted(found)]
 
 
@@ -275,11 +271,11 @@ def count(connection: apsw.Connection, user: UserId, origin: ImportId) -> int:
 
 
 @attrs.frozen(kw_only=True)
-class Brought:
+class ImportContents:
     """All that an import brought, also facts and people that were changed or removed since."""
 
     rowids: tuple[int, ...]
-    """Of the messages, ascending."""
+    """Row ids of the messages, ascending."""
     facts: tuple[FactId, ...]
     people: tuple[PersonId, ...]
 
@@ -289,14 +285,15 @@ SELECT DISTINCT {what}_id FROM {what}_changes WHERE user_id = ? AND value ->> '$
 """
 
 
-def brought(connection: apsw.Connection, user: UserId, origin: ImportId) -> Brought:
-    """What an import brought."""
+def brought(connection: apsw.Connection, user: UserId, origin: ImportId) -> ImportContents:
     rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid", (user, f"{ORIGIN}{origin}"))
     ids = {
         what: [each for (each,) in connection.execute(_BROUGHT.format(what=what), (user, origin))]
         for what in ("fact", "person")
     }
-    return Brought(rowids=tuple(rowid for (rowid,) in rows), facts=tuple(ids["fact"]), people=tuple(ids["person"]))
+    return ImportContents(
+        rowids=tuple(rowid for (rowid,) in rows), facts=tuple(ids["fact"]), people=tuple(ids["person"])
+    )
 
 
 _WHOLE = f"""

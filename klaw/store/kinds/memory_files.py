@@ -18,7 +18,7 @@ from klaw.store.kinds import topics
 
 
 @attrs.frozen(kw_only=True)
-class Chunk:
+class FileChunk:
     """A piece of a Markdown file."""
 
     line: int
@@ -29,7 +29,7 @@ class Chunk:
 
 
 @attrs.frozen(kw_only=True)
-class StoredChunk(Chunk):
+class StoredChunk(FileChunk):
     """A piece with its place."""
 
     rowid: int
@@ -65,7 +65,7 @@ _CHUNKS = rows.Rows(StoredChunk, "chunks")
 
 
 def files(connection: apsw.Connection) -> list[MemoryFile]:
-    """All files of all users: for whoever looks what has changed."""
+    """All files of all users, to see which have changed."""
     return _FILES.all(connection, "ORDER BY user_id, path")
 
 
@@ -97,7 +97,7 @@ _INSERT = "INSERT INTO chunks (user_id, path, line, heading, text) VALUES (?, ?,
 _PUT_FILE = "INSERT OR REPLACE INTO memory_files (user_id, path, stamp) VALUES (?, ?, ?)"
 
 
-def _replace(connection: apsw.Connection, file: MemoryFile, found: Sequence[Chunk]) -> None:
+def _replace(connection: apsw.Connection, file: MemoryFile, found: Sequence[FileChunk]) -> None:
     """Store a file's pieces in place of those before. A piece that is there already keeps its row and its vector."""
     before: dict[tuple[str, str], list[StoredChunk]] = {}
     for each in of_file(connection, file.user, file.path):
@@ -114,7 +114,7 @@ def _replace(connection: apsw.Connection, file: MemoryFile, found: Sequence[Chun
         connection.execute("DELETE FROM chunks WHERE rowid = ?", (old.rowid,))
 
 
-def put(tx: Transaction, file: MemoryFile, pieces: Sequence[Chunk]) -> None:
+def put(tx: Transaction, file: MemoryFile, pieces: Sequence[FileChunk]) -> None:
     """Store the pieces of a memory file in place of those before."""
     _replace(tx.connection, file, pieces)
     tx.connection.execute(_PUT_FILE, (file.user, file.path, file.stamp))

@@ -23,7 +23,7 @@ from klaw.store.kinds import turns
 
 CONVERSATIONS = "conversations"
 MAX_TOKENS = 1 << 40
-"""Of one message; their sums have to be numbers that SQLite can hold."""
+"""Limit of one message: sums have to fit into SQLite's integers."""
 
 
 def chat_folder(chat: ChatId) -> str:
@@ -45,7 +45,7 @@ ORDER = (
     *("rowid", "id", "user_id", "channel", "chat_id", "seq", "role", "type", "content", "metadata", "tokens"),
     *("created_at", "segment"),
 )
-"""Of a message's fields in its line."""
+"""Order of a message's fields in its line."""
 
 
 def message_line(message: NewMessage, **own: Any) -> str:
@@ -68,7 +68,7 @@ def parse_message(record: dict[str, Any]) -> Message:
 
 
 @attrs.frozen(kw_only=True)
-class Session:
+class ChatRow:
     """A chat's row."""
 
     key: Annotated[int, Wire("chat_key")]
@@ -89,6 +89,7 @@ MESSAGE: changes.Kind[Message] = changes.Kind(
     cls=Message,
     table="messages",
     id="rowid",
+    ids="SELECT id FROM messages WHERE user_id = ?1 AND id",
     changed="rowid",
     full_text=True,
     vectors="vec_messages",
@@ -98,10 +99,10 @@ MESSAGE: changes.Kind[Message] = changes.Kind(
     ),
 )
 _CONTENT = "chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
-SESSION: changes.Kind[Session] = changes.Kind(
+SESSION: changes.Kind[ChatRow] = changes.Kind(
     what="session",
     plural="chats",
-    cls=Session,
+    cls=ChatRow,
     table="sessions",
     id="chat_id",
     changed="",
@@ -110,11 +111,10 @@ SESSION: changes.Kind[Session] = changes.Kind(
     tables=(table("sessions", "sessions", "chat_id", _CONTENT, first="", small=True),),
 )
 MESSAGES = rows.Rows(Message, "messages")
-SESSIONS = rows.Rows(Session, "sessions")
+SESSIONS = rows.Rows(ChatRow, "sessions")
 
 
 def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message | None:
-    """A user's message by its id."""
     return MESSAGES.one(connection, "WHERE user_id = ? AND id = ?", user, message_id)
 
 
@@ -136,7 +136,7 @@ _INSERT_FTS = "INSERT INTO messages_fts (rowid, content, scope) VALUES (?, ?, ?)
 
 
 def insert(connection: apsw.Connection, new: NewMessage) -> Message:
-    """Store a new message at the end of its chat; the chat comes to be with its first message."""
+    """Store a new message at the end of its chat; the first message creates the chat."""
     arguments = (new.chat, int(new.type is Kind.SESSION_BREAK), new.created_at)
     place = connection.execute(_NEXT_SEQ, arguments).get
     if place is None:
@@ -240,7 +240,7 @@ def _index(connection: apsw.Connection, rowid: int, message: NewMessage, chat_ke
 def index_again(connection: apsw.Connection, rowid: int) -> bool:
     """Give a message that full text lacks its row there. False when there is no such message, or it is not searched.
 
-    The caller makes sure that there is none: a second row for the same message would damage the index.
+    The caller makes sure that full text has no row: a second one for the same message would damage the index.
     """
     found = by_rowids(connection, [rowid])
     place = session(connection, found[0].chat) if found else None
@@ -250,8 +250,7 @@ def index_again(connection: apsw.Connection, rowid: int) -> bool:
     return True
 
 
-def session(connection: apsw.Connection, chat: ChatId) -> Session | None:
-    """A chat's row."""
+def session(connection: apsw.Connection, chat: ChatId) -> ChatRow | None:
     return SESSIONS.one(connection, "WHERE chat_id = ?", chat)
 
 
@@ -350,7 +349,7 @@ SELECT
 
 
 def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_seq: int) -> tuple[int, int] | None:
-    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq; None where there is none.
+    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq, if there are any.
 
     Row ids grow with seq inside a chat, so full text can be bounded by them.
     """
@@ -359,7 +358,7 @@ def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_
 
 
 @attrs.frozen
-class Appended:
+class AppendedMessage:
     """Outcome of one message."""
 
     message: Message
@@ -367,7 +366,7 @@ class Appended:
     """The id was there already; ``message`` is the stored one and nothing was written."""
 
 
-def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None = None) -> tuple[Appended, ...]:
+def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None = None) -> tuple[AppendedMessage, ...]:
     """Store messages in order and, with them, the turn that they end. The ids make a repetition safe.
 
     Raises:
@@ -381,7 +380,7 @@ def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None =
     return appended
 
 
-def append_one(tx: Transaction, new: NewMessage) -> Appended:
+def append_one(tx: Transaction, new: NewMessage) -> AppendedMessage:
     """Store a message at the end of its chat, unless the user has one of this id.
 
     Raises:
@@ -391,8 +390,8 @@ def append_one(tx: Transaction, new: NewMessage) -> Appended:
     if known is not None and known.chat != new.chat:
         raise IdConflict("this message id is already used in another chat")
     if known is not None:
-        return Appended(known, repeated=True)
+        return AppendedMessage(known, repeated=True)
     message = insert(tx.connection, new)
     tx.write(message_path(message), message_line(message))
     tx.published.append(message)
-    return Appended(message, repeated=False)
+    return AppendedMessage(message, repeated=False)

@@ -11,8 +11,8 @@ from klaw.domain.summary import Summary
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import chats, messages, summaries, turns
-from klaw.store.kinds.chats import Bound
-from klaw.store.kinds.messages import Session
+from klaw.store.kinds.chats import BoundBases
+from klaw.store.kinds.messages import ChatRow
 
 MAX_PENDING = 200
 """Pending messages that one turn answers; older ones of a longer queue count as answered with it."""
@@ -22,7 +22,7 @@ MAX_PENDING = 200
 class ChatRows:
     """The rows of one chat that a turn is made from."""
 
-    session: Session
+    session: ChatRow
     pending: tuple[Message, ...]
     history: tuple[Message, ...]
     has_older: bool
@@ -32,7 +32,7 @@ class ChatRows:
     """Those that stand for the segment's older part, oldest first."""
     summarised_to: int = 0
     """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
-    bound: Bound | None = None
+    bound: BoundBases | None = None
     """The knowledge bases that the chat is answered from; None: none."""
 
 

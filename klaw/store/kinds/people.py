@@ -126,7 +126,7 @@ def merged_into(connection: apsw.Connection, user: UserId, person: PersonId, *, 
 
 
 @attrs.frozen
-class Spoken:
+class PlacedMention:
     """A mention, and where it is now."""
 
     mention: Mention
@@ -152,10 +152,10 @@ FROM person_mentions AS m WHERE m.user_id = ?1 AND m.person_id IN mine ORDER BY 
 """
 
 
-def mentions(connection: apsw.Connection, user: UserId, person: PersonId, *, limit: int = 100) -> list[Spoken]:
+def mentions(connection: apsw.Connection, user: UserId, person: PersonId, *, limit: int = 100) -> list[PlacedMention]:
     """Where a user's person was named, and those who turned out to be the same; the newest first."""
     return [
-        Spoken(Mention(topic=topic, message=message, at=at), TopicId(now) if now is not None else None)
+        PlacedMention(Mention(topic=topic, message=message, at=at), TopicId(now) if now is not None else None)
         for topic, message, at, now in connection.execute(_MENTIONS, (user, person, limit))
     ]
 
@@ -240,12 +240,33 @@ def only_spoken_of_in(connection: apsw.Connection, user: UserId, rowids: Sequenc
 # The columns of a person's row are those of its last change, which is compared as a whole: they are not told again.
 _CONTENT = """entry, rowid, aliases, merged_into, (SELECT group_concat(normal, char(10)) FROM (
     SELECT normal FROM person_names WHERE person = people.rowid ORDER BY normal))"""
+_FLAWS = {
+    "people are not found by a name": """
+        SELECT count(*) FROM people AS p WHERE merged_into IS NULL
+            AND NOT EXISTS (SELECT 1 FROM person_names WHERE person = p.rowid AND user_id = p.user_id)
+    """,
+    "names are of nobody": """
+        SELECT count(*) FROM person_names AS n LEFT JOIN people AS p ON p.rowid = n.person
+        WHERE p.rowid IS NULL OR p.user_id <> n.user_id OR p.merged_into IS NOT NULL
+    """,
+    "mentions are of nobody": """
+        SELECT count(*) FROM person_mentions AS m WHERE NOT EXISTS (
+            SELECT 1 FROM person_changes
+            WHERE user_id = m.user_id AND person_id = m.person_id AND value IS NOT NULL)
+    """,
+    "mentions are by no message of their user": """
+        SELECT count(*) FROM person_mentions AS m
+        WHERE NOT EXISTS (SELECT 1 FROM messages WHERE id = m.message_id AND user_id = m.user_id)
+    """,
+}
 PERSON: Kind[Person] = Kind(
     what="person",
     plural="people",
     cls=Person,
     table="people",
+    holds="merged_into IS NULL",
     past="person_changes",
+    flaws=_FLAWS,
     on_purpose=True,
     counted="people",
     ops={"put": Person, "remove": None},
@@ -286,7 +307,6 @@ def change(
     """Change a user's people. To ask again for what is so already writes nothing.
 
     Args:
-        at: the time now, ISO-8601 UTC with milliseconds.
         put: people as they are to be, new ones or in place of those of their ids.
         removed: ids of people who go; their history stays.
         mentions: topics that name them; what is noted already is left out.

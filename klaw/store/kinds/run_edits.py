@@ -23,11 +23,11 @@ from klaw.domain.task import Run, delivery_id, notice_id, task_name
 from klaw.errors import IdConflict, NoSuchChat, NoSuchRun, RunOver, StorageError
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import chats, messages, runs
-from klaw.store.kinds.messages import Appended, append_one
+from klaw.store.kinds.messages import AppendedMessage, append_one
 
 
 @attrs.frozen(kw_only=True)
-class Transcript:
+class RunLines:
     """Messages of a run for its JSONL. They are no rows of ``messages``, and recall never finds them."""
 
     first_seq: int
@@ -36,7 +36,7 @@ class Transcript:
 
 
 @attrs.frozen
-class Begun:
+class StartedRun:
     """Outcome of ``begin``."""
 
     run: Run
@@ -49,13 +49,13 @@ class RunSaved:
     """Outcome of ``save``."""
 
     run: Run
-    appended: tuple[Appended, ...]
+    appended: tuple[AppendedMessage, ...]
     """The delivery and the notice, as far as there were any, in this order."""
     repeated: bool
     """The same was saved before; nothing was written."""
 
 
-def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> Begun:
+def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> StartedRun:
     """Store a run that begins, or one that is refused and so over already.
 
     A second run of the same user, task, kind, due and attempt is not stored: the answer has ``repeated`` and the
@@ -71,13 +71,13 @@ def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> Begun:
     task_name(run.task)  # it becomes a folder
     present = runs.same_start(tx.connection, run)
     if present is not None:
-        return Begun(present, repeated=True)
+        return StartedRun(present, repeated=True)
     if runs.change_of(tx.connection, run.id):
         raise IdConflict("this id is already another run's")
     if notice is not None:
         _say(tx, run, notice, notice_id(run.id))
     _put(tx, run)
-    return Begun(run, repeated=False)
+    return StartedRun(run, repeated=False)
 
 
 def append_transcript(tx: Transaction, run: Run, first_seq: int, added: Sequence[NewMessage]) -> None:
@@ -102,7 +102,7 @@ def save(
     tx: Transaction,
     run: Run,
     *,
-    transcript: Transcript | None = None,
+    transcript: RunLines | None = None,
     delivery: NewMessage | None = None,
     notice: NewMessage | None = None,
 ) -> RunSaved:
@@ -126,7 +126,7 @@ def save(
     same = runs.fields(stored) == runs.fields(run)
     if same and (run.status.over or delivery is not None):
         found = (messages.find(tx.connection, run.user, new.id) for new in (delivery, notice) if new is not None)
-        appended = tuple(Appended(message, repeated=True) for message in found if message is not None)
+        appended = tuple(AppendedMessage(message, repeated=True) for message in found if message is not None)
         return RunSaved(stored, appended, repeated=True)
     if stored.status.over:
         raise _over(run)
@@ -171,7 +171,7 @@ def _transcribe(tx: Transaction, run: Run, first_seq: int, added: Sequence[NewMe
         tx.write(path, runs.transcript_line(run, seq, message))
 
 
-def _say(tx: Transaction, run: Run, new: NewMessage, wanted_id: str) -> Appended:
+def _say(tx: Transaction, run: Run, new: NewMessage, wanted_id: str) -> AppendedMessage:
     """Append a message of a run to a chat that is there, and its user's."""
     if new.id != wanted_id or new.user != run.user or new.metadata.get("run") != run.id:
         raise StorageError("the message is not the one that this state of the run says")

@@ -69,7 +69,7 @@ def parse_run(record: dict[str, Any]) -> RunState:
 
 
 @attrs.frozen(kw_only=True)
-class Spoken:
+class TranscriptLine:
     """One line of a run's transcript."""
 
     id: str
@@ -117,9 +117,9 @@ def transcript_line(run: Run, seq: int, message: NewMessage) -> str:
     )
 
 
-def parse_transcript(record: dict[str, Any]) -> Spoken:
+def parse_transcript(record: dict[str, Any]) -> TranscriptLine:
     """A transcript's line. Raises KeyError or ValueError for a malformed one."""
-    spoken = JOURNAL.read(record, Spoken)
+    spoken = JOURNAL.read(record, TranscriptLine)
     JOURNAL.read(spoken.metadata["run"], str)
     return spoken
 
@@ -144,7 +144,6 @@ _RUNS = rows.Rows(Run, "runs")
 
 
 def get(connection: apsw.Connection, user: UserId, run: str) -> Run | None:
-    """A user's run by its id."""
     return _RUNS.one(connection, "WHERE user_id = ? AND id = ?", user, run)
 
 
@@ -275,7 +274,6 @@ def delivered_of(connection: apsw.Connection, user: UserId, run: str) -> list[Me
 
 
 def notice_of(connection: apsw.Connection, user: UserId, run: str) -> Message | None:
-    """What a chat was told of the run."""
     return messages.find(connection, user, notice_id(run))
 
 
@@ -296,8 +294,8 @@ SELECT {_RUNS.columns} FROM latest CROSS JOIN runs USING (user_id, task, kind, d
 
 
 def latest_attempts(connection: apsw.Connection, now: str) -> dict[tuple[UserId, TaskName], list[Run]]:
-    """Of each enabled task the attempts, in their order, at its latest fire time that is not after now; tasks without
-    any are left out."""
+    """The attempts of each enabled task, in order, at its latest fire time that is not after now; tasks without any
+    are left out."""
     found: dict[tuple[UserId, TaskName], list[Run]] = {}
     for run in map(_RUNS.read, connection.execute(_LATEST, (now,))):
         found.setdefault((run.user, run.task), []).append(run)

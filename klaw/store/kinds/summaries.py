@@ -20,7 +20,7 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.engine.tables import full_text, table
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages, tool_notes
-from klaw.store.kinds.messages import Session
+from klaw.store.kinds.messages import ChatRow
 
 _SUMMARIES = rows.Rows(Summary, "summaries")
 
@@ -57,7 +57,7 @@ _PAGE = f"SELECT rowid, {_SUMMARIES.columns} FROM summaries WHERE rowid > ? ORDE
 
 
 def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int, Summary]]:
-    """All users' summaries in the order in which they were made: for whoever writes the copies."""
+    """All users' summaries in the order in which they were made: for the writer of the Markdown copies."""
     return [(row[0], _SUMMARIES.read(row[1:])) for row in connection.execute(_PAGE, (after, limit))]
 
 
@@ -76,10 +76,10 @@ def tokens_since(connection: apsw.Connection, user: UserId, since: str) -> int:
 
 
 @attrs.frozen(kw_only=True)
-class Uncovered:
+class UnsummarisedPart:
     """The part of a chat's segment that no summary holds."""
 
-    session: Session
+    session: ChatRow
     live: tuple[Summary, ...]
     covered_to: int
     history: tuple[Message, ...]
@@ -94,7 +94,7 @@ MAX_WAITING = 1_000
 """Unanswered questions that are looked at to find the first."""
 
 
-def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Uncovered | None:
+def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> UnsummarisedPart | None:
     """Read what could be summarised. None for an unknown chat.
 
     Args:
@@ -107,7 +107,7 @@ def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Uncovere
         done = max(covered_to(connection, chat, session.segment), session.segment_start - 1)
         waiting = messages.pending(connection, chat, session.segment_start, MAX_WAITING)
         end = waiting[0].seq if waiting else _END
-        return Uncovered(
+        return UnsummarisedPart(
             session=session,
             live=tuple(live(connection, chat, session.segment)),
             covered_to=done,
@@ -132,21 +132,21 @@ def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[
 
 
 @attrs.frozen(kw_only=True)
-class Failure:
+class SummaryFailure:
     """A chat whose last attempt failed."""
 
     chat: Annotated[ChatId, Wire("chat_id")]
     failures: int
-    """In a row."""
+    """How many attempts in a row failed."""
     retry_at: str
-    """Not before this moment."""
+    """When the next attempt may begin."""
     code: str
 
 
-_FAILURES = rows.Rows(Failure, "summary_failures")
+_FAILURES = rows.Rows(SummaryFailure, "summary_failures")
 
 
-def failures(connection: apsw.Connection, limit: int) -> list[Failure]:
+def failures(connection: apsw.Connection, limit: int) -> list[SummaryFailure]:
     """Chats that wait for another attempt, the earliest first."""
     return _FAILURES.all(connection, "ORDER BY retry_at LIMIT ?", limit)
 
@@ -329,10 +329,10 @@ def put(
     return put.summary
 
 
-_PUT_FAILURE = rows.insert("summary_failures", Failure).replace("INSERT", "INSERT OR REPLACE", 1)
+_PUT_FAILURE = rows.insert("summary_failures", SummaryFailure).replace("INSERT", "INSERT OR REPLACE", 1)
 
 
-def note_failure(tx: Transaction, failure: Failure) -> None:
+def note_failure(tx: Transaction, failure: SummaryFailure) -> None:
     """Remember that a chat's summary failed and when it may be tried again, also over a restart. It is no part of the
     logs."""
     tx.connection.execute(_PUT_FAILURE, rows.values(failure))

@@ -19,7 +19,7 @@ from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.tables import entries, full_text, table
 from klaw.store.kinds import topics
-from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
+from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicVersion
 from klaw.store.rows import dumps
 
 ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
@@ -30,12 +30,12 @@ class TopicChange:
     """One change."""
 
     entry: int
-    """Of the memory journal; names the change."""
+    """Entry of the memory journal; names the change."""
     at: str
     chat: Annotated[ChatId, Wire("chat_id")]
     op: ChangeOp
     by: Author
-    before: Annotated[tuple[TopicState, ...], Quotes()]
+    before: Annotated[tuple[TopicVersion, ...], Quotes()]
     """The topics that it changed or ended, as they were, with all their messages."""
     after: tuple[TopicId, ...]
     """The topics that it made or changed."""
@@ -49,7 +49,6 @@ _CHANGES = rows.Rows(TopicChange, "topic_changes")
 
 
 def get(connection: apsw.Connection, user: UserId, entry: int) -> TopicChange | None:
-    """A change of a user's topics."""
     return _CHANGES.one(connection, "WHERE user_id = ? AND entry = ?", user, entry)
 
 
@@ -69,7 +68,7 @@ def of_user(
     return found[:limit]
 
 
-def _ids(states: Sequence[TopicState]) -> set[TopicId]:
+def _ids(states: Sequence[TopicVersion]) -> set[TopicId]:
     return {state.id for state in states}
 
 
@@ -89,7 +88,7 @@ _OVERLAPPING = "WHERE user_id = ? AND entry > ? AND last_rowid >= ? AND first_ro
 
 def _touching(
     connection: apsw.Connection, user: UserId, after: int, rowids: Collection[int]
-) -> Iterator[tuple[TopicChange, list[TopicState]]]:
+) -> Iterator[tuple[TopicChange, list[TopicVersion]]]:
     """Changes after an entry with those of their states that have one of the messages."""
     if not rowids:
         return
@@ -195,12 +194,12 @@ def _record(connection: apsw.Connection, entry: Change[TopicsPut | TopicMark]) -
         connection.execute(_UNDONE, (entry.user, put.undoes, entry.entry))
 
 
-def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicState | None:
+def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicVersion | None:
     found = topics.get(connection, user, topic)
     if found is None:
         return None
     same = {name: getattr(found, name) for name in ("id", "summary", "general", "consolidated", "facts")}
-    return TopicState(**same, members=tuple(topics.members(connection, user, topic)))
+    return TopicVersion(**same, members=tuple(topics.members(connection, user, topic)))
 
 
 _TAKE_OUT = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"
@@ -239,6 +238,26 @@ _COLUMNS = "entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before
 _CHANGED = "SELECT id FROM topics WHERE entry > ?1 UNION SELECT id FROM topic_ends WHERE entry > ?1"
 _REWRITTEN = "SELECT entry FROM topic_changes WHERE changed > ?"
 
+_FLAWS = {
+    "messages belong to a topic that is gone": """
+        SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND topic_id NOT IN (SELECT id FROM topics)
+    """,
+    "messages are in a topic of another user or chat": """
+        SELECT count(*) FROM messages AS m JOIN topics AS t ON t.id = m.topic_id
+        WHERE m.user_id <> t.user_id OR m.chat_id <> t.chat_id
+    """,
+    "messages have a topic and are of a kind without": f"""
+        SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND NOT ({topics.ARCHIVED})
+    """,  # noqa: S608 - a constant condition
+    "topics do not say what their messages are": """
+        SELECT count(*) FROM topics AS t WHERE (t.messages, t.chars, t.first_rowid, t.last_rowid) IS NOT (
+            SELECT count(*), sum(length(m.content)), min(m.rowid), max(m.rowid) FROM messages AS m
+            WHERE m.topic_id = t.id)
+    """,
+    "topics are there and on the list of those that are gone": """
+        SELECT count(*) FROM topic_ends WHERE id IN (SELECT id FROM topics)
+    """,
+}
 TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     what="topic",
     plural="topics",
@@ -246,6 +265,7 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     table="topics",
     full_text=True,
     vectors="vec_topics",
+    flaws=_FLAWS,
     made_of=ever_with,
     counted="topics",
     ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},

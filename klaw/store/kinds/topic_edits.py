@@ -1,7 +1,7 @@
 """Topics: what parts of a chat are about. Each change is one line of the memory journal, so that a kill leaves all of
 it or nothing.
 
-What is taken back is decided here and not by whoever asks: between the question and the transaction nothing can change.
+What is taken back is decided here and not by the caller: between the question and the transaction nothing can change.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import topic_changes, topic_vectors, topics
 from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import TopicVector
-from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
+from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicVersion
 
 _MOST = 1 << 62
 
@@ -42,11 +42,11 @@ class UndoneTopics:
     undone: int
     """The change that was taken back."""
     entry: int
-    """The change that did it."""
+    """The change that took it back."""
     topics: tuple[Topic, ...]
     """That are as they were, as far as their messages are there."""
     ended: tuple[TopicId, ...]
-    """That are gone by it."""
+    """Topics that it removed."""
 
 
 def store(
@@ -65,9 +65,7 @@ def store(
 
     Args:
         user: whose messages they are.
-        chat: theirs, all of one.
         drafts: each message of them has no topic yet, or is one of the replaced topic's.
-        at: the time now, ISO-8601 UTC with milliseconds.
         replaces: a topic that is split into these, all of it.
         model_id: what made the drafts' vectors.
         as_of: the memory journal's last entry before the messages were read for the drafts.
@@ -96,7 +94,7 @@ def store(
     last = tx.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").get  # that any ever had
     first = int(last or 0) + 1
     states = [
-        TopicState(
+        TopicVersion(
             id=TopicId(first + place),
             summary=draft.summary,
             general=draft.general,
@@ -148,7 +146,7 @@ def merge(
 
     Raises:
         NoSuchTopic, TopicChanged: one of them is not as it was, or something was forgotten; nothing was changed.
-        StorageError: they are of different chats, or the summary is none.
+        StorageError: they are of different chats, or the summary breaks its rule.
     """
     sources = (source, *others) if source is not None else ()
     whole = (*sources, target)
@@ -161,7 +159,7 @@ def merge(
         if _present(tx, each.user, each.id) != each:
             raise TopicChanged("a topic has changed since the merge was decided")
     _check_nothing_forgotten(tx, target.user, as_of)
-    state = TopicState(
+    state = TopicVersion(
         id=target.id,
         summary=summary,
         general=all(each.general for each in whole),
@@ -242,7 +240,7 @@ def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTop
         at: the time now.
 
     Raises:
-        NoSuchChange: there is none, or it was taken back already.
+        NoSuchChange: there is no such change, or it was taken back already.
         TopicChanged: a later change of the same messages holds and has to be taken back first, or all of it was
             forgotten; nothing was changed.
     """

@@ -1,6 +1,6 @@
 """SQL of topics' vectors, and of the search by vector. In a plain table, read as a whole for a user.
 
-A vector holds for a topic as an entry of the memory journal left it; whoever changes the topic drops it.
+A vector holds for a topic as an entry of the memory journal left it; a change of the topic drops it.
 """
 
 import json
@@ -55,7 +55,6 @@ def unembedded(connection: apsw.Connection, after: int, limit: int) -> list[tupl
 
 
 def count_unembedded(connection: apsw.Connection) -> int:
-    """How many topics wait for a vector."""
     return int(connection.execute(_COUNT_UNEMBEDDED, (vector_model.current_id(connection),)).get)
 
 

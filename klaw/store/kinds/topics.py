@@ -21,7 +21,6 @@ TOPICS = rows.Rows(Topic, "topics")
 
 
 def get(connection: apsw.Connection, user: UserId, topic: TopicId) -> Topic | None:
-    """A user's topic by its id."""
     return TOPICS.one(connection, "WHERE user_id = ? AND id = ?", user, topic)
 
 
@@ -111,7 +110,7 @@ WHERE {_WAITS} AND user_id = ? AND rowid > ? ORDER BY rowid LIMIT ?
 
 
 @attrs.frozen
-class Unarchived:
+class UnarchivedMessage:
     """A message without a topic."""
 
     rowid: int
@@ -120,10 +119,10 @@ class Unarchived:
     said: bool
 
 
-def unarchived(connection: apsw.Connection, user: UserId, after: int, limit: int) -> list[Unarchived]:
+def unarchived(connection: apsw.Connection, user: UserId, after: int, limit: int) -> list[UnarchivedMessage]:
     """The next messages of a user without a topic, after a row id."""
     rows = connection.execute(_UNARCHIVED, (user, after, limit))
-    return [Unarchived(rowid, ChatId(chat), float(at), bool(said)) for rowid, chat, at, said in rows]
+    return [UnarchivedMessage(rowid, ChatId(chat), float(at), bool(said)) for rowid, chat, at, said in rows]
 
 
 def users(connection: apsw.Connection) -> list[UserId]:
@@ -208,7 +207,7 @@ Author: TypeAlias = Literal["archivist", "person"]
 
 
 @attrs.frozen(kw_only=True)
-class TopicState:
+class TopicVersion:
     """One topic as it becomes."""
 
     id: TopicId
@@ -226,7 +225,7 @@ class TopicsPut:
     place of others. ``merge``: one takes in others. ``rebuild``: they are dropped. ``undo``: they are as before."""
 
     chat: Annotated[ChatId, Wire("chat_id")]
-    topics: tuple[TopicState, ...] = ()
+    topics: tuple[TopicVersion, ...] = ()
     ended: tuple[TopicId, ...] = ()
     """Topics that are gone by it."""
     by: Annotated[Author | None, OMIT] = None
@@ -248,7 +247,7 @@ def apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) ->
     well.
 
     Raises:
-        apsw.ConstraintError: its value is none for a topic.
+        apsw.ConstraintError: its value breaks a rule of topics.
     """
     value = change.value
     if value is None:
@@ -265,7 +264,7 @@ def apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) ->
             count_again(connection, change.user, TopicId(topic), change.entry, change.time)
 
 
-def _put(connection: apsw.Connection, entry: Change[Any], chat: ChatId, state: TopicState) -> set[int]:
+def _put(connection: apsw.Connection, entry: Change[Any], chat: ChatId, state: TopicVersion) -> set[int]:
     """Store a topic and let its messages join. Returns the topics that they were in."""
     unindex_row(connection, "topics", state.id)
     own = {"entry": entry.entry, "user": entry.user, "chat": chat, "time": entry.time}
@@ -295,7 +294,6 @@ def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry
 
     Args:
         entry: the memory journal's entry by which that happened.
-        at: its time.
     """
     left = connection.execute(_COUNT_MEMBERS, (topic, user, entry, at)).get
     if left is None:

@@ -14,7 +14,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.store import rows
 from klaw.store.changes import Kind
-from klaw.store.engine.tables import Table, table
+from klaw.store.engine.tables import ContentTable, table
 
 TURNS = "turns"
 
@@ -50,7 +50,7 @@ TURN: Kind[TurnRecord] = Kind(
     clear=("DELETE FROM turns", "DELETE FROM kb_used"),
     tables=(
         table("turns", "turns", "turn_id", rows.columns(TurnRecord), first="", bound="turn", changed=_AFTER),
-        Table(name="uses of documents", statement=_USED_ROWS, first="", bound="turn", changed=_AFTER),
+        ContentTable(name="uses of documents", statement=_USED_ROWS, first="", bound="turn", changed=_AFTER),
     ),
 )
 _TURNS = rows.Rows(TurnRecord, "turns")
@@ -124,7 +124,6 @@ def over(connection: apsw.Connection, turn_ids: Collection[str]) -> set[str]:
 
 
 def get(connection: apsw.Connection, user: UserId, turn_id: str) -> TurnRecord | None:
-    """A user's turn by its id."""
     return _TURNS.one(connection, "WHERE user_id = ? AND turn_id = ?", user, turn_id)
 
 
@@ -134,7 +133,6 @@ SELECT turn_id, receipt FROM turns WHERE user_id = ? AND turn_id IN (SELECT valu
 
 
 def receipts(connection: apsw.Connection, user: UserId, turn_ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    """The receipts of a user's turns."""
     found = connection.execute(_RECEIPTS, (user, json.dumps(list(turn_ids))))
     return {turn: json.loads(receipt) for turn, receipt in found}
 
@@ -146,7 +144,6 @@ def answering(connection: apsw.Connection, chat: ChatId, seq: int) -> TurnRecord
 
 
 def last(connection: apsw.Connection, chat: ChatId) -> TurnRecord | None:
-    """The newest turn of a chat."""
     return _TURNS.one(connection, "WHERE chat_id = ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1", chat)
 
 

@@ -1,6 +1,6 @@
 """What calls to models used: sums over a span of time, and what work in the background used.
 
-For a user's own questions always with their id; without one only for whoever runs the server, and for the daily limits,
+For a user's own questions always with their id; without one only for the operator, and for the daily limits,
 which are the installation's.
 """
 
@@ -38,7 +38,7 @@ class UsageFilters:
 
 
 @attrs.frozen(kw_only=True)
-class Group:
+class UsageGroup:
     """One row of an answer."""
 
     key: str | None
@@ -69,14 +69,14 @@ _GROUPS = {
 _DAYS = f"SELECT {_KEYS['day']}, {_SUMS} {_WHERE} GROUP BY 1 ORDER BY 1 DESC LIMIT :limit"
 
 
-def groups(connection: apsw.Connection, filters: UsageFilters, by: By) -> list[Group]:
+def groups(connection: apsw.Connection, filters: UsageFilters, by: By) -> list[UsageGroup]:
     """The same by chat, model, task or source, the dearest first; by day, the newest first. At most ``MAX_GROUPS``."""
     statement = _DAYS if by == "day" else _GROUPS[by]
     rows = connection.execute(statement, {**attrs.asdict(filters), "limit": MAX_GROUPS})
-    return [Group(key=row[0], spent=_spent(row[1:])) for row in rows]
+    return [UsageGroup(key=row[0], spent=_spent(row[1:])) for row in rows]
 
 
-def both(connection: apsw.Connection, filters: UsageFilters, by: By) -> tuple[UsageSum, list[Group]]:
+def both(connection: apsw.Connection, filters: UsageFilters, by: By) -> tuple[UsageSum, list[UsageGroup]]:
     """The sum and its parts, of one state of the database."""
     with snapshot(connection):
         return total(connection, filters), groups(connection, filters, by)
@@ -97,7 +97,7 @@ class ChatUsage:
     chat: UsageSum
     today: UsageSum
     lately: UsageSum
-    models: tuple[Group, ...]
+    models: tuple[UsageGroup, ...]
     """The user's last ``DAYS`` days by model, the dearest first."""
 
 
@@ -154,7 +154,7 @@ class DrawnDay:
 
     messages: RowIds
     done: bool
-    """Nothing is left of the day."""
+    """Whether all messages of the day were drawn."""
 
 
 def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -164,7 +164,7 @@ def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @attrs.frozen(kw_only=True)
-class Charge:
+class BackgroundCharge:
     """What one piece of work used of models."""
 
     chat: Annotated[ChatId | None, Wire("chat_id")]
@@ -194,7 +194,7 @@ def _apply_day(connection: apsw.Connection, change: Change[DrawnDay]) -> None:
     connection.execute(_PUT_DRAWN, (change.user, json.dumps(list(drawn))))
 
 
-def _apply_charge(connection: apsw.Connection, change: Change[Charge]) -> None:
+def _apply_charge(connection: apsw.Connection, change: Change[BackgroundCharge]) -> None:
     assert change.value is not None
     parts = dumps([dict(part) for part in change.value.parts])
     connection.execute(_PUT_SPENT, (change.entry, change.time, change.key, change.user, change.value.chat, parts))
@@ -211,12 +211,12 @@ DAY: Kind[DrawnDay] = Kind(
     clear=("DELETE FROM day_entries", "DELETE FROM drawn_messages"),
     tables=(tables.entries("days drawn into facts", "day_entries", "*"),),
 )
-SPENT: Kind[Charge] = Kind(
+SPENT: Kind[BackgroundCharge] = Kind(
     what="spent",
     plural="spending in the background",
-    cls=Charge,
+    cls=BackgroundCharge,
     counted="spendings",
-    ops={"put": Charge},
+    ops={"put": BackgroundCharge},
     key=Form(source, source),
     apply=_apply_charge,
     clear=("DELETE FROM background_charges",),
@@ -233,6 +233,5 @@ def note_spent(
         source: what it was for, 1 to 32 characters: ``topics``, ``facts``, ``reranker`` …
         user, chat: whose it was; a chat where there is one.
         parts: of ``Meter.record()["models"]``.
-        at: the time now, ISO-8601 UTC with milliseconds.
     """
-    tx.journal(SPENT.put(user, source, Charge(chat=chat, parts=tuple(parts)), at))
+    tx.journal(SPENT.put(user, source, BackgroundCharge(chat=chat, parts=tuple(parts)), at))

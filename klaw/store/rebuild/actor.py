@@ -33,8 +33,8 @@ from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room
 from klaw.store.rebuild.filling import take_over
-from klaw.store.rebuild.handover import Mark, end_reading, hand_over, mark_commits
-from klaw.store.rebuild.values import Options, Progress, ReindexRefused, Report, TableComparison, Vectors
+from klaw.store.rebuild.handover import CommitMark, end_reading, hand_over, mark_commits
+from klaw.store.rebuild.values import Progress, ReindexOptions, ReindexRefused, ReindexReport, TableComparison, Vectors
 from klaw.store.search import vectors
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ log = structlog.get_logger("klaw.reindex")
 
 @attrs.frozen
 class StartReindex:
-    options: Options
+    options: ReindexOptions
     reply: Reply[None]
 
 
@@ -76,8 +76,8 @@ class ReindexStatus:
 
     state: State = "idle"
     progress: Progress = attrs.Factory(lambda: Progress("scan"))
-    report: Report | None = None
-    """Of one that is done; whether it swapped stands there."""
+    report: ReindexReport | None = None
+    """What a finished one did."""
     error: str | None = None
     """Why one failed."""
 
@@ -90,7 +90,7 @@ class Reindexer:
         self.status = ReindexStatus()
         self.slice_s = SLICE_S
 
-    async def start(self, options: Options) -> None:
+    async def start(self, options: ReindexOptions) -> None:
         """Begin a reindex; how it goes is in ``status``.
 
         Raises:
@@ -118,7 +118,6 @@ async def run(
     """One reindex at a time, until the mailbox is closed.
 
     Args:
-        reindexer: its handle.
         min_tokens: shorter messages have no vector.
         writer: marks and swaps.
         readers: get the new file after a swap.
@@ -162,7 +161,7 @@ class _Job:
     vitals: Vitals
     reindexer: Reindexer
     places: Places
-    options: Options
+    options: ReindexOptions
     min_tokens: int
     writer: Writer
     readers: Readers
@@ -196,13 +195,13 @@ class _Job:
         finally:
             self.ended.set()
 
-    def _end(self, *, state: State, report: Report | None = None, error: str | None = None) -> None:
+    def _end(self, *, state: State, report: ReindexReport | None = None, error: str | None = None) -> None:
         self.vitals.doing("idle")
         progress = self.reindexer.status.progress
         self.reindexer.status = ReindexStatus(state=state, progress=progress, report=report, error=error)
         log.info("reindex_ended", state=state)
 
-    async def _reindex(self) -> Report:
+    async def _reindex(self) -> ReindexReport:
         begin = time.monotonic()
         sizes = await self._threads.run(logs.sizes, self.places.database.parent)
         await self._threads.run(check_begin, self.places, sum(sizes.values()))
@@ -220,7 +219,7 @@ class _Job:
             if self.options.accept_differences or all(table.same for table in tables):
                 reason = await self._swap(building, mark.last)
                 swapped = reason is None
-            return Report(
+            return ReindexReport(
                 swapped=swapped,
                 tally=building.tally,
                 vectors=Vectors(taken_over=self._taken, waiting=self._waiting),
@@ -246,7 +245,7 @@ class _Job:
 
     async def _catch_up(
         self, building: Building, pause: float, snapshot: apsw.Connection | None = None
-    ) -> tuple[Mark, int]:
+    ) -> tuple[CommitMark, int]:
         """Take in what has come in up to a new mark. Returns the mark, and how many bytes of logs that was."""
         mark = await self.writer.run_alone(mark_commits, snapshot)
         size = sum(end - start for start, end in logs.grown(building.positions, mark.sizes).values())

@@ -13,7 +13,7 @@ from operator import itemgetter
 import apsw
 
 from klaw.store.engine import vector_model
-from klaw.store.engine.tables import Bound, Row, Table
+from klaw.store.engine.tables import Bound, ContentTable, Row
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.rebuild.values import Progress, Side, TableComparison
 from klaw.store.rows import dumps
@@ -30,7 +30,7 @@ _REPORT_EVERY = 100
 
 Steps = Generator[Progress, None, TableComparison]
 
-TABLES: tuple[Table, ...] = tuple(each for kind in KINDS for each in kind.tables)
+TABLES: tuple[ContentTable, ...] = tuple(each for kind in KINDS for each in kind.tables)
 
 _WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"
 
@@ -114,7 +114,7 @@ def compare_tail(live: apsw.Connection, built: apsw.Connection, after: Mapping[B
     )
 
 
-def _same_tail(table: Table, live: apsw.Connection, built: apsw.Connection, after: int | None) -> bool:
+def _same_tail(table: ContentTable, live: apsw.Connection, built: apsw.Connection, after: int | None) -> bool:
     if table.changed is not None and after is not None:
         keys = table.changed_after(live, after) | table.changed_after(built, after)
         return all(table.row(live, key) == table.row(built, key) for key in keys)

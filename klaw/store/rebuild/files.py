@@ -74,7 +74,7 @@ def exchange(places: Places) -> None:
     """Put the decided database in the place of the live one. Can be repeated from any point at which it was cut off.
 
     The live one's write-ahead log moves with it: connections that still read have it open, and a file of that name
-    would be taken for the new database's. Its shared memory is made again by whoever opens the file.
+    would be taken for the new database's. Its shared memory is made again when the file is opened.
 
     Raises:
         OSError: the swap is half done; the next start finishes it.

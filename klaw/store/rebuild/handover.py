@@ -13,10 +13,10 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.errors import StorageError
-from klaw.store.engine import meta, vector_model
+from klaw.store.engine import vector_model
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.tables import Bound
-from klaw.store.engine.transaction import Stopped
+from klaw.store.engine.transaction import StoppedStore
 from klaw.store.kinds.inventory import last_numbers
 from klaw.store.kinds.knowledge import document_copies
 from klaw.store.rebuild import logs
@@ -28,7 +28,7 @@ log = structlog.get_logger("klaw.writer")
 
 
 @attrs.frozen(kw_only=True)
-class Mark:
+class CommitMark:
     """How far the store was, between two commits."""
 
     sizes: Mapping[str, int]
@@ -37,7 +37,7 @@ class Mark:
     """The highest numbers; that of turns is only for this very file."""
 
 
-def mark_commits(stopped: Stopped, live: apsw.Connection | None = None) -> Mark:
+def mark_commits(stopped: StoppedStore, live: apsw.Connection | None = None) -> CommitMark:
     """How far the store is. From now on no line of a log changes, until ``end_reading``.
 
     Args:
@@ -51,20 +51,20 @@ def mark_commits(stopped: Stopped, live: apsw.Connection | None = None) -> Mark:
         if live is not None:
             live.execute("BEGIN")
             live.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        last = {**last_numbers(stopped.connection), "entry": meta.last_entry(stopped.connection)}
+        last = last_numbers(stopped.connection)
     except (apsw.Error, *DAMAGE) as error:
         raise StorageError(f"the database in use cannot be read ({error_class(error)}): see klaw doctor") from error
     stopped.journal.is_read = True
-    return Mark(sizes=logs.sizes(stopped.data_dir), last=last)
+    return CommitMark(sizes=logs.sizes(stopped.data_dir), last=last)
 
 
-def end_reading(stopped: Stopped) -> None:
+def end_reading(stopped: StoppedStore) -> None:
     """Let logs be rewritten again."""
     stopped.journal.is_read = False
 
 
 def hand_over(
-    stopped: Stopped, places: Places, positions: Mapping[str, int], compared: Mapping[Bound, int] | None
+    stopped: StoppedStore, places: Places, positions: Mapping[str, int], compared: Mapping[Bound, int] | None
 ) -> str | None:
     """Go on with the new database: bring it up to the last commit, compare what is new, and decide for it. Returns why
     that could not be.

@@ -42,7 +42,7 @@ class LogKind:
     read: Callable[[dict[str, Any]], Any]
     """The record of a line's object. Raises one of FAULTS."""
     number: str | None
-    """Of a record and of its line: by what records are ordered over all logs; None: they are in no order."""
+    """Field by which records are ordered over all logs; None: they have no order."""
     phase: Phase
     known: Callable[[apsw.Connection, Any], bool]
     """Whether the database has a record, or what came after it."""
@@ -54,7 +54,7 @@ class LogKind:
         return self.folder == messages.CONVERSATIONS
 
     def has(self, path: str) -> bool:
-        """Whether a log, by its path below the data folder, is one of these; a run's transcript is none."""
+        """Whether a log, by its path below the data folder, is one of these; transcripts of runs are not."""
         return path.startswith(f"{self.folder}/") and not runs.is_transcript(path)
 
 
@@ -171,11 +171,7 @@ class LineInserter:
         highest = self._highest.get(kind)
         if highest is None:
             last = last_numbers(connection)
-            self._highest = {
-                messages.CONVERSATIONS: last["rowid"],
-                runs.RUNS: last["change"],
-                MEMORY: meta.last_entry(connection),
-            }
+            self._highest = {messages.CONVERSATIONS: last["rowid"], runs.RUNS: last["change"], MEMORY: last["entry"]}
             highest = self._highest[kind]
         if not 0 < number <= highest + FARTHEST:
             self.skip(path, line, "TooLargeANumber")

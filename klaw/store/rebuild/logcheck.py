@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.store import changes, rows
-from klaw.store.engine import meta, set_aside
+from klaw.store.engine import set_aside
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
 from klaw.store.kinds import memory_journal
@@ -61,7 +61,7 @@ class Numbers:
         return [(int(numbers[at]) + 1, int(numbers[at + 1]) - 1) for at in np.nonzero(np.diff(numbers) > 1)[0]]
 
     def last(self, known: int) -> int:
-        """The highest number that Klaw can have given, if ``known`` was; one far above all others is none."""
+        """The highest number that Klaw can have given, if ``known`` was; numbers far above all others do not count."""
         last = known
         for number in self._sorted()[0]:
             if number > last + FARTHEST:
@@ -92,13 +92,13 @@ class LogReport:
     runs: dict[str, int] = attrs.Factory(dict)
     """The highest change that was read, by run."""
     entries: Numbers = attrs.Factory(Numbers)
-    """Of the memory journal."""
+    """Numbers of the memory journal's entries."""
     rowids: Numbers = attrs.Factory(Numbers)
-    """Of messages."""
+    """Row ids of messages."""
     changes: Numbers = attrs.Factory(Numbers)
-    """Of runs."""
+    """Numbers of the changes of runs."""
     seqs: dict[ChatId, Numbers] = attrs.Factory(dict)
-    """Of each chat. Of use, like the others, only if every line was read."""
+    """Numbers of each chat's messages; like the others they prove something only if every line was read."""
     set_aside: int = 0
     """Lines that were set aside earlier."""
     pending_lines: int = 0
@@ -109,7 +109,6 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
     """Read the ends of the newest logs, or all of them. What cannot be read is reported, never raised.
 
     Args:
-        data_dir: the data folder.
         whole: read every line of every log.
     """
     report = LogReport()
@@ -126,7 +125,7 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
 
 
 @attrs.frozen(kw_only=True)
-class Lacking:
+class LackingRecords:
     """What of the logs a database lacks."""
 
     messages: Mapping[ChatId, int]
@@ -139,20 +138,20 @@ class Lacking:
         return bool(self.messages) or any(self.others.values())
 
 
-def lacking(connection: apsw.Connection, report: LogReport) -> Lacking:
+def lacking(connection: apsw.Connection, report: LogReport) -> LackingRecords:
     """What the database lacks of what was read, and can take: not what has a number that Klaw never gave."""
-    last, entry = last_numbers(connection), meta.last_entry(connection)
+    last = last_numbers(connection)
     runs = (
         stored_runs.change_of(connection, run) < change
         for run, change in report.runs.items()
         if change <= last["change"] + FARTHEST
     )
-    return Lacking(
+    return LackingRecords(
         messages=unknown_messages(connection, report.messages, last["rowid"] + FARTHEST),
         others={
             "turn": sum(not stored_turns.exists(connection, turn) for turn in report.turns),
             "run": sum(runs),
-            "memory change": report.entries.last(entry) - entry,
+            "memory change": report.entries.last(last["entry"]) - last["entry"],
         },
     )
 

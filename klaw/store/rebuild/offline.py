@@ -27,7 +27,16 @@ from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
 from klaw.store.rebuild.filling import embed_rest, take_over
 from klaw.store.rebuild.reconcile import cut, reconcile
-from klaw.store.rebuild.values import Embeds, Options, Progress, ReindexRefused, Report, TableComparison, Tally, Vectors
+from klaw.store.rebuild.values import (
+    Embeds,
+    Progress,
+    ReindexOptions,
+    ReindexRefused,
+    ReindexReport,
+    TableComparison,
+    Tally,
+    Vectors,
+)
 from klaw.store.search import token_codes, vectors
 
 SLICE_S = 0.25
@@ -38,12 +47,12 @@ REPORT_S = 5.0
 """Between two reports of a start."""
 CLOSE_S = 10.0
 _CHECKPOINT_BYTES = 1 << 22
-Steps = Generator[Progress, None, Report]
+Steps = Generator[Progress, None, ReindexReport]
 LoadModel = Callable[[], Embeds | None]
 log = structlog.get_logger("klaw.reindex")
 
 
-def reindex(database: Path, options: Options, load_model: LoadModel, min_tokens: int) -> Steps:
+def reindex(database: Path, options: ReindexOptions, load_model: LoadModel, min_tokens: int) -> Steps:
     """Rebuild the database and swap it in; a generator that reports its progress and returns how it ended.
 
     Nothing else can use the folder meanwhile. What was built is kept when it ends early, by an error, by a kill, or
@@ -107,7 +116,7 @@ class _Offline:
     """One run."""
 
     _places: Places
-    _options: Options
+    _options: ReindexOptions
     _load_model: LoadModel
     _min_tokens: int
     _no_model: str | None = None
@@ -146,7 +155,7 @@ class _Offline:
         finally:
             building.close()
             self._close_live()
-        return Report(
+        return ReindexReport(
             swapped=swapped,
             tally=building.tally,
             vectors=made,
@@ -239,7 +248,7 @@ def _take_out(aside: SetAside, journal: Journal) -> int:
 def is_missing(places: Places) -> bool:
     """Whether there are logs and no database: no file, an empty one, or one that lost all with its write-ahead log.
 
-    A file that cannot be read is not missing: it is damaged, and whoever opens it says so.
+    A file that cannot be read is not missing: it is damaged, and opening it says so.
     """
     return not _has_tables(places.database) and bool(logs.sizes(places.database.parent))
 

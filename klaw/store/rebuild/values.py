@@ -64,7 +64,7 @@ class Embeds(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class Options:
+class ReindexOptions:
     """What the person who runs it chose."""
 
     accept_differences: bool = False
@@ -151,7 +151,7 @@ class Vectors:
 
 
 @attrs.frozen(kw_only=True)
-class Report:
+class ReindexReport:
     """How a reindex ended."""
 
     swapped: bool

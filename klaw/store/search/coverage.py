@@ -276,7 +276,7 @@ def summarised(connection: apsw.Connection, chat: ChatId) -> list[tuple[int, int
 
 
 @attrs.frozen(kw_only=True)
-class Repaired:
+class RepairCounts:
     """How many rows a repair put right."""
 
     texts: int = 0
@@ -287,7 +287,7 @@ class Repaired:
 _HAS_VECTOR = "SELECT count(*) FROM vec_messages_rowids WHERE rowid = ?"
 
 
-def repair(tx: Transaction, damage: Damage) -> Repaired:
+def repair(tx: Transaction, damage: Damage) -> RepairCounts:
     """Put right what of a damage is still there. A damaged index must not end the process at every start: what cannot
     be repaired is refused and shown.
 
@@ -305,7 +305,7 @@ def repair(tx: Transaction, damage: Damage) -> Repaired:
         found += sum(_drop_stray(connection, rowid) for rowid in (*damage.unmarked_vectors, *damage.orphan_vectors))
     except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
         raise StorageError(f"the index could not be repaired ({error_class(error)})") from error
-    return Repaired(texts=texts, vectors=found)
+    return RepairCounts(texts=texts, vectors=found)
 
 
 def has_text(connection: apsw.Connection, rowid: int) -> bool:

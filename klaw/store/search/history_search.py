@@ -165,7 +165,7 @@ def _hits(
     connection: apsw.Connection,
     words: Sequence[str],
     filters: HistoryFilters,
-    chat: messages.Session | None,
+    chat: messages.ChatRow | None,
     depth: int,
 ) -> tuple[list[fulltext.TextHit], fulltext.Plan]:
     total = connection.execute(_LAST_ROWID).get

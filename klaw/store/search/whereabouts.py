@@ -47,7 +47,7 @@ def find_message(connection: apsw.Connection, target: Target) -> list[Message]:
 class Whereabouts:
     """What the database knows of one message and its chat."""
 
-    session: messages.Session
+    session: messages.ChatRow
     row: IndexRow
     model: str | None
     """Id of the model whose vectors are stored."""

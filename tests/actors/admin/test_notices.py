@@ -1,5 +1,6 @@
 """Notices: what needs a person is told in the chat that the owner used last, once until it is over."""
 
+import shutil
 import time
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from klaw.backup.folder import OLD_S, BackupRefused, failure, locked, noting_fai
 from klaw.config.paths import Paths
 from klaw.config.schema import EmbeddingConfig, EngineConfig
 from klaw.doctor.judge import Level
-from klaw.doctor.places import check_backups
+from klaw.doctor.places import check_place
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
-from klaw.notices import AGAIN_S, LASTS_S, LOOK_S, Notices, backup_problem, disk_problem, due
+from klaw.notices import AGAIN_S, LASTS_S, LOOK_S, Notices, due
 from klaw.store.kinds import messages
+from klaw.upkeep import backups, disk
 from tests.support.clock import TrioClock
 from tests.support.stores import new
 
@@ -38,10 +40,10 @@ def test_a_disk_with_room_is_no_problem_and_one_without_says_how_much_is_left(
     gib = 1 << 30
     for total, free, low in ((32 * gib, 2 * gib, False), (32 * gib, gib, True), (500 * gib, 3 * gib, False)):
         found = type("Usage", (), {"total": total, "free": free})
-        monkeypatch.setattr(notices.shutil, "disk_usage", lambda _path, found=found: found)
-        told = disk_problem(tmp_path)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _path, found=found: found)
+        _, told = disk(attrs.evolve(Paths.resolve(tmp_path), data_dir=tmp_path), 0.0)
         assert (told is not None) is low
-        assert told is None or "1024 MiB are free" in told
+        assert told is None or "1024 MiB are free" in told.text
 
 
 def test_a_failed_backup_is_known_until_one_succeeds(tmp_path: Path) -> None:
@@ -69,11 +71,15 @@ def test_a_backup_made_while_the_clock_was_ahead_is_not_young_for_years(tmp_path
     for behind, told in ((86_000.0, None), (5 * 365 * 86_400.0, "backup_old")):
         found = backup_problem(tmp_path, made - behind)
         assert (found and found[0]) == told
-        last = check_backups(attrs.evolve(Paths.resolve(tmp_path), backups_dir=tmp_path), made - behind)
-        assert last is not None
+        (last,) = check_place("backups", attrs.evolve(Paths.resolve(tmp_path), backups_dir=tmp_path), made - behind)
         assert (last.level is Level.WARNING) is bool(told)
     assert found is not None
     assert "nobody knows its age: klaw backup create" in found[1]
+
+
+def backup_problem(folder: Path, now: float) -> tuple[str, str] | None:
+    _, found = backups(attrs.evolve(Paths.resolve(folder), backups_dir=folder), now)
+    return (found.code, found.text) if found is not None else None
 
 
 async def told(app: App, chat: str) -> list[str]:

@@ -13,7 +13,7 @@ from klaw.domain.knowledge import DocumentId, DocumentState
 from klaw.knowledge import scan
 from klaw.knowledge.indexer import LARGE_BYTES
 from klaw.store.kinds.knowledge import document_steps, documents, sources
-from klaw.store.kinds.knowledge.documents import Known
+from klaw.store.kinds.knowledge.documents import KnownDocument
 from tests.conftest import CANARY
 from tests.support.children import stopped
 from tests.support.knowledge_world import ANNA, AT, knowledge_world, old
@@ -184,8 +184,8 @@ def test_a_disk_that_is_unmounted_while_it_is_watched_keeps_its_documents() -> N
         files={}, folders={"": 1, "nas": 1, "own": 1}, empty=["nas", "own"], unreadable=(), left_out={}, more=False
     )
 
-    def knowing(*names: str, state: DocumentState = DocumentState.READ) -> dict[str, Known]:
-        return {name: Known(DocumentId(name), "1", "a", state) for name in names}
+    def knowing(*names: str, state: DocumentState = DocumentState.READ) -> dict[str, KnownDocument]:
+        return {name: KnownDocument(DocumentId(name), "1", "a", state) for name in names}
 
     known = knowing("nas/b.md", "nas/deep/c.md", "own/d.md", "nas2/e.md")
     assert scan.emptied(found, known, {"": 1, "nas": 2, "own": 1}) == {"nas"}

@@ -20,12 +20,12 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
+from klaw.operations.memory.search import notes
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, read_call
-from klaw.operations.search import notes
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
-from klaw.store.kinds.memory_files import Chunk, MemoryFile
+from klaw.store.kinds.memory_files import FileChunk, MemoryFile
 from tests.conftest import CANARY
 from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.asking import ask_operation
@@ -282,7 +282,7 @@ async def test_facts_and_files_are_shown_with_what_they_are(tmp_path: Path) -> N
         await store.writer.run(
             stored_facts.put, fact("The gate code was 1111.", origin=Origin.TOOL, id="f2", user="anna"), "new"
         )
-        piece = Chunk(line=7, heading="House > Gate", text="The gate needs paint.")
+        piece = FileChunk(line=7, heading="House > Gate", text="The gate needs paint.")
         await store.writer.run(memory_files.put, MemoryFile(user=UserId("local"), path="MEMORY.md", stamp="1"), [piece])
         off = Embedder(SystemClock(), enabled=False)
         search = MemorySearch(store.readers, off, SystemClock())

@@ -19,14 +19,14 @@ from klaw.backup import folder as folders
 from klaw.backup import manifest as manifests
 from klaw.backup.create import create
 from klaw.backup.folder import BackupRefused, chosen, listed
-from klaw.backup.manifest import BrokenBackup, Item
+from klaw.backup.manifest import BackupItem, BrokenBackup
 from klaw.backup.restore import restore
 from klaw.backup.verify import differing, paths_below, verify
 from klaw.cli.backup import _told
 from klaw.cli.main import main
 from klaw.config.paths import Paths
 from klaw.errors import StorageError
-from klaw.store.backup_mark import Mark, digests_at, last_forgetting, mark, mark_offline
+from klaw.store.backup_mark import BackupMark, digests_at, last_forgetting, mark, mark_offline
 from tests.e2e.invariants.test_bad_disk import small_disk
 from tests.support.backups import SECRET, checked, live, made, marker, names
 from tests.support.forgetting import forgetter, holding
@@ -38,7 +38,7 @@ from tests.support.waiting import HANG_S
 
 
 def test_one_made_while_something_is_forgotten_may_still_hold_it(paths: Paths) -> None:
-    def forgetting(logs: bool) -> Mark:
+    def forgetting(logs: bool) -> BackupMark:
         return attrs.evolve(marker(paths)(logs), forgetting=True)
 
     root, made = create(paths, paths.backups_dir, forgetting, secrets=False)
@@ -162,7 +162,7 @@ async def test_a_forgetting_that_was_under_way_is_finished_after_a_restore(paths
         with pytest.raises(StorageError):
             await tool.forget(await tool.find("main#1", ANNA))
 
-        def marked(logs: bool) -> Mark:
+        def marked(logs: bool) -> BackupMark:
             return trio.from_thread.run(partial(store.writer.run_alone, mark, logs=logs))
 
         make = partial(create, paths, paths.backups_dir, marked, secrets=False)
@@ -292,7 +292,9 @@ def test_a_workspace_behind_a_link_is_backed_up_once_and_restored(tmp_path: Path
     root, found = create(old, old.backups_dir, marker(old), secrets=False)
     assert "workspace/SOUL.md" in names(found)
     assert "data/workspace" not in names(found)
-    both = attrs.evolve(found, items=(*found.items, Item(path="data/workspace", link="/nowhere")))  # as older ones have
+    both = attrs.evolve(
+        found, items=(*found.items, BackupItem(path="data/workspace", link="/nowhere"))
+    )  # as older ones have
     restore(new, root, both)
     assert (new.workspace / "SOUL.md").read_text() == "Ты помощник"
 
@@ -402,7 +404,7 @@ def test_a_log_that_is_rewritten_meanwhile_is_copied_again(
     (log,) = paths.conversations.rglob("anna%3Amain/*.jsonl")
     count = 0
 
-    def mark(logs: bool) -> Mark:
+    def mark(logs: bool) -> BackupMark:
         nonlocal count
         found = attrs.evolve(mark_offline(paths.database), server="1", rewrites=count)
         if not logs and (goes_on or count == 0):
@@ -424,7 +426,7 @@ def test_a_log_that_is_rewritten_meanwhile_is_copied_again(
 def test_a_log_that_is_shorter_than_it_was_is_not_taken(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "PAUSE_S", 0)
 
-    def mark(_logs: bool) -> Mark:
+    def mark(_logs: bool) -> BackupMark:
         found = mark_offline(paths.database)
         return attrs.evolve(found, logs={path: size + 1 for path, size in found.logs.items()})
 
@@ -436,7 +438,7 @@ def test_digests_are_of_the_moment_of_the_mark(paths: Paths) -> None:
     """Something is written between two looks, so they are of the third mark."""
     marks = 0
 
-    def mark(logs: bool) -> Mark:
+    def mark(logs: bool) -> BackupMark:
         nonlocal marks
         marks += 1
         return attrs.evolve(mark_offline(paths.database), server="1", writes=min(marks, 5), last={"rowid": marks})
@@ -447,7 +449,7 @@ def test_digests_are_of_the_moment_of_the_mark(paths: Paths) -> None:
     assert digests_at(paths.database, partial(_busy, paths))[1] == {}
 
 
-def _busy(paths: Paths, _logs: bool) -> Mark:
+def _busy(paths: Paths, _logs: bool) -> BackupMark:
     return attrs.evolve(mark_offline(paths.database), writes=os.urandom(4)[0] << 40 | int.from_bytes(os.urandom(4)))
 
 

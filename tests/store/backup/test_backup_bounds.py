@@ -12,7 +12,7 @@ import pytest
 from klaw.backup import manifest as manifests
 from klaw.backup.create import _below
 from klaw.backup.folder import chosen
-from klaw.backup.manifest import MAX_DEPTH, BrokenBackup, Item, Manifest
+from klaw.backup.manifest import MAX_DEPTH, BackupItem, BackupManifest, BrokenBackup
 from klaw.backup.restore import restore
 from klaw.backup.verify import verify
 from klaw.config.paths import Paths
@@ -22,16 +22,16 @@ NAME = "2026-11-25T10-00-00Z"
 DATA = b"hello"
 
 
-def item(path: str, **changes: Any) -> Item:
-    return Item(path=path, **{"size": len(DATA), "sha256": hashlib.sha256(DATA).hexdigest(), **changes})
+def item(path: str, **changes: Any) -> BackupItem:
+    return BackupItem(path=path, **{"size": len(DATA), "sha256": hashlib.sha256(DATA).hexdigest(), **changes})
 
 
-def backup(folder: Path, *items: Item, **changes: Any) -> Path:
+def backup(folder: Path, *items: BackupItem, **changes: Any) -> Path:
     """A backup as its manifest says, without its files."""
     root = folder / NAME
     root.mkdir(parents=True)
     about = {"klaw": "1", "schema": migrations.latest(), "time": "2026-11-25T10:00:00.000Z", "last": {}, "digests": {}}
-    manifests.write(root, Manifest(**{**about, "secrets": False, "new_bytes": 0, "items": items, **changes}))
+    manifests.write(root, BackupManifest(**{**about, "secrets": False, "new_bytes": 0, "items": items, **changes}))
     return root
 
 

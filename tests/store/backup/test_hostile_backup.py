@@ -9,7 +9,7 @@ import pytest
 
 from klaw.backup import manifest as manifests
 from klaw.backup.folder import chosen
-from klaw.backup.manifest import BrokenBackup, Item, Manifest
+from klaw.backup.manifest import BackupItem, BackupManifest, BrokenBackup
 from klaw.backup.restore import restore
 from klaw.backup.verify import differing
 from klaw.config.paths import Paths
@@ -26,12 +26,12 @@ def backup(tmp_path: Path) -> Path:
     return root
 
 
-def written(root: Path, *items: Item, **changes: Any) -> None:
+def written(root: Path, *items: BackupItem, **changes: Any) -> None:
     """Put a manifest of these items in it, whatever they are."""
     for name in (manifests.FILE, manifests.DIGEST):
         (root / name).unlink(missing_ok=True)
     about = {"klaw": "0.1.0", "schema": 1, "time": "2026-11-20T03:30:00.000Z", "last": {}, "digests": {}}
-    manifests.write(root, Manifest(**{**about, "secrets": False, "new_bytes": 0, "items": items, **changes}))
+    manifests.write(root, BackupManifest(**{**about, "secrets": False, "new_bytes": 0, "items": items, **changes}))
 
 
 def restored(root: Path) -> Paths:
@@ -49,13 +49,13 @@ def restored(root: Path) -> Paths:
 )
 @pytest.mark.parametrize("field", ["path", "stored"])
 def test_a_manifest_names_nothing_outside(backup: Path, path: str, field: str) -> None:
-    written(backup, Item(**{"path": "data/a", field: path}))
+    written(backup, BackupItem(**{"path": "data/a", field: path}))
     with pytest.raises(BrokenBackup, match=rf"items\[0\]\.{field}: must be a path"):
         chosen(backup.parent, NAME)
 
 
 def test_a_link_with_nul_and_a_time_that_is_none_are_refused(backup: Path) -> None:
-    written(backup, Item(path="data/a", link="a\0b"))
+    written(backup, BackupItem(path="data/a", link="a\0b"))
     with pytest.raises(BrokenBackup, match=r"items\[0\]\.link: must be a path, without NUL"):
         chosen(backup.parent, NAME)
     written(backup, time="yesterday")
@@ -64,13 +64,13 @@ def test_a_link_with_nul_and_a_time_that_is_none_are_refused(backup: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "below", [Item(path="workspace/a/b", size=0, sha256=NOTHING), Item(path="workspace/a/b", link="c")]
+    "below", [BackupItem(path="workspace/a/b", size=0, sha256=NOTHING), BackupItem(path="workspace/a/b", link="c")]
 )
-def test_nothing_is_made_through_a_link_of_the_backup(backup: Path, tmp_path: Path, below: Item) -> None:
+def test_nothing_is_made_through_a_link_of_the_backup(backup: Path, tmp_path: Path, below: BackupItem) -> None:
     (tmp_path / "victim").mkdir()
     (backup / "workspace/a").mkdir()
     (backup / "workspace/a/b").touch()
-    written(backup, Item(path="workspace/a", link=str(tmp_path / "victim")), below)
+    written(backup, BackupItem(path="workspace/a", link=str(tmp_path / "victim")), below)
     new = restored(backup)
     assert list((tmp_path / "victim").iterdir()) == []
     assert [each.name for each in (new.workspace / "a").iterdir()] == ["b"]
@@ -79,7 +79,7 @@ def test_nothing_is_made_through_a_link_of_the_backup(backup: Path, tmp_path: Pa
 @pytest.mark.parametrize("mode", [0o6777, 0o2755, -1, 2**40 + 0o4777])
 def test_a_file_is_only_its_owners(backup: Path, mode: int) -> None:
     (backup / "workspace/a").touch()
-    written(backup, Item(path="workspace/a", sha256=NOTHING, mode=mode))
+    written(backup, BackupItem(path="workspace/a", sha256=NOTHING, mode=mode))
     assert (restored(backup).workspace / "a").stat().st_mode & 0o7777 == 0o700
 
 
@@ -88,7 +88,7 @@ def test_what_is_no_plain_file_is_not_read(backup: Path) -> None:
     (backup / "workspace/devices").symlink_to("/dev")
     os.mkfifo(backup / "workspace/pipe")
     for name, why in (("workspace/pipe", "is not a regular file"), ("workspace/devices/null", "lies behind a link")):
-        item = Item(path=name, sha256=NOTHING)
+        item = BackupItem(path=name, sha256=NOTHING)
         written(backup, item)
         (told,) = differing(backup, [item])
         assert told.startswith(f"{name} {why}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from klaw.store.engine import commit_log
-from klaw.store.engine.commit_log import COMMIT_LOG, RESERVE_BYTES, CommitLog, Entry, read_groups
+from klaw.store.engine.commit_log import COMMIT_LOG, RESERVE_BYTES, CommitLog, LogEntry, read_groups
 
 LOG = "turns/2026-11.jsonl"
 
@@ -16,8 +16,8 @@ def lines(root: Path) -> list[list[str]]:
     return [[line.decode() for _, line in group] for group in read_groups(root)]
 
 
-def group(*texts: str) -> list[Entry]:
-    return [Entry(LOG, text) for text in texts]
+def group(*texts: str) -> list[LogEntry]:
+    return [LogEntry(LOG, text) for text in texts]
 
 
 @pytest.fixture

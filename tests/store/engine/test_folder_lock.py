@@ -7,7 +7,7 @@ import pytest
 
 from klaw.doctor.places import is_in_use
 from klaw.errors import StorageError
-from klaw.store.engine.commit_log import COMMIT_LOG, Entry
+from klaw.store.engine.commit_log import COMMIT_LOG, LogEntry
 from klaw.store.engine.journal import LOCK_FILE, Journal
 from klaw.store.kinds import messages
 from klaw.store.rebuild.values import ReindexRefused
@@ -39,7 +39,7 @@ def test_private_files_lose_a_looser_mode(tmp_path: Path) -> None:
     journal = Journal(tmp_path, checkpoint_bytes=1 << 20)
     journal.lock()
     journal.open()
-    journal.append([Entry(names[2], "{}")])
+    journal.append([LogEntry(names[2], "{}")])
     journal.close()
     assert [_mode(tmp_path / name) for name in names] == [0o600] * 3
 

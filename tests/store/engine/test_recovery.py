@@ -17,9 +17,9 @@ import trio
 from klaw.domain.message import Kind, Role
 from klaw.errors import SchemaTooNew, StorageError
 from klaw.store import migrations
-from klaw.store.engine.commit_log import COMMIT_LOG, Entry
+from klaw.store.engine.commit_log import COMMIT_LOG, LogEntry
+from klaw.store.engine.connect import prepare_writer
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.tokenizer import register
 from klaw.store.kinds import messages, turns
 from klaw.store.search import fulltext
 from tests.support.repository import REPOSITORY
@@ -109,7 +109,7 @@ async def test_lines_of_the_commit_log_are_put_back_into_the_logs(tmp_path: Path
     journal = Journal(tmp_path, checkpoint_bytes=1 << 20)
     journal.lock()
     journal.open()
-    journal.append([Entry("conversations/a/1.jsonl", '{"n":1}'), Entry("conversations/b/1.jsonl", '{"n":2}')])
+    journal.append([LogEntry("conversations/a/1.jsonl", '{"n":1}'), LogEntry("conversations/b/1.jsonl", '{"n":2}')])
     journal.keep()
     commit_log = (tmp_path / COMMIT_LOG).read_bytes()
     journal.close()
@@ -130,8 +130,8 @@ def test_of_a_group_a_kill_leaves_all_or_nothing(tmp_path: Path, log_events: lis
     with closing(Journal(tmp_path, checkpoint_bytes=1 << 20)) as journal:
         journal.lock()
         journal.open()
-        journal.append([Entry("conversations/a/1.jsonl", '{"n":1}'), Entry("turns/1.jsonl", '{"n":2}')])
-        journal.append([Entry("conversations/a/1.jsonl", '{"n":3}'), Entry("turns/1.jsonl", '{"n":4}')])
+        journal.append([LogEntry("conversations/a/1.jsonl", '{"n":1}'), LogEntry("turns/1.jsonl", '{"n":2}')])
+        journal.append([LogEntry("conversations/a/1.jsonl", '{"n":3}'), LogEntry("turns/1.jsonl", '{"n":4}')])
         commit_log = (tmp_path / COMMIT_LOG).read_bytes()
     for name in ("conversations/a/1.jsonl", "turns/1.jsonl"):
         (tmp_path / name).write_bytes(b"")
@@ -155,7 +155,7 @@ def test_nothing_is_in_a_log_that_the_commit_log_has_not_made_durable(tmp_path: 
 
     with closing(Journal(tmp_path, checkpoint_bytes=1 << 20, fsync=fsync)) as journal:
         journal.lock()
-        journal.append([Entry("turns/1.jsonl", '{"n":1}')])
+        journal.append([LogEntry("turns/1.jsonl", '{"n":1}')])
         assert seen
         assert not any(seen)
 
@@ -170,7 +170,7 @@ def test_what_a_killed_process_wrote_is_made_durable_before_the_commit_log_is_em
 
     killed = Journal(tmp_path, checkpoint_bytes=1 << 20)
     killed.lock()
-    killed.append([Entry("conversations/a/1.jsonl", '{"n":1}')])
+    killed.append([LogEntry("conversations/a/1.jsonl", '{"n":1}')])
     killed.release()
     with closing(Journal(tmp_path, checkpoint_bytes=1 << 20, fsync=fsync)) as journal:
         journal.lock()
@@ -223,7 +223,7 @@ async def test_a_second_server_is_refused(tmp_path: Path) -> None:
 async def test_a_newer_schema_is_refused_untouched(tmp_path: Path) -> None:
     await fill(tmp_path)
     connection = apsw.Connection(str(tmp_path / "klaw.db"))
-    register(connection)
+    prepare_writer(connection)
     connection.execute("UPDATE meta SET value = '999' WHERE key = 'schema_version'")
     connection.close()
     with pytest.RaisesGroup(SchemaTooNew, allow_unwrapped=True, flatten_subgroups=True):
@@ -243,11 +243,11 @@ def test_migrations_bring_every_earlier_version_to_the_same_schema() -> None:
         return set(connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"))
 
     fresh = apsw.Connection(":memory:")
-    register(fresh)
+    prepare_writer(fresh)
     migrations.migrate(fresh)
     for version in range(migrations.latest()):
         old = apsw.Connection(":memory:")
-        register(old)
+        prepare_writer(old)
         for number, script in migrations.scripts().items():
             if number <= version:
                 old.execute(script)
@@ -315,7 +315,7 @@ def test_what_a_cut_off_group_left_hides_no_line_of_the_commit_log(tmp_path: Pat
     journal = Journal(tmp_path, checkpoint_bytes=1 << 20)
     journal.lock()
     journal.open()
-    journal.append([Entry(path, json.dumps({"entry": number})) for number in (1, 2)])
+    journal.append([LogEntry(path, json.dumps({"entry": number})) for number in (1, 2)])
     journal.keep()
     journal.release()  # as a kill leaves it
     before = (tmp_path / path).read_text()

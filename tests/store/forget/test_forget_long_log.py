@@ -20,7 +20,7 @@ from klaw.domain.message import Kind, Role
 from klaw.errors import StorageError
 from klaw.memory.forget import take_out
 from klaw.store.engine import log_rewrite, meta
-from klaw.store.engine.commit_log import Entry
+from klaw.store.engine.commit_log import LogEntry
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.log_files import record_of
 from klaw.store.engine.transaction import Transaction
@@ -150,7 +150,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
     found = Journal(tmp_path, checkpoint_bytes=1 << 20)
     found.lock()
     found.open()
-    found.append([Entry(LOG, f"line {number}") for number in range(10)])
+    found.append([LogEntry(LOG, f"line {number}") for number in range(10)])
     found.keep()
     return found
 
@@ -159,11 +159,11 @@ def test_what_was_taken_back_is_not_taken_in(tmp_path: Path, journal: Journal) -
     """A group whose transaction failed stands in the log while another thread reads it."""
     rewrite = journal.begin_rewrite(LOG, lambda line: line.upper())
     rewrite.step()
-    journal.append([Entry(LOG, "was refused")])
+    journal.append([LogEntry(LOG, "was refused")])
     while rewrite.left:
         rewrite.step()
     journal.rollback()
-    journal.append([Entry(LOG, "a line " + "x" * 100)])
+    journal.append([LogEntry(LOG, "a line " + "x" * 100)])
     journal.keep()
     assert not journal.exchange(rewrite, most=16)
     assert (tmp_path / LOG).read_text().startswith("line 0\n")
@@ -171,7 +171,7 @@ def test_what_was_taken_back_is_not_taken_in(tmp_path: Path, journal: Journal) -
         rewrite.step()
     assert journal.exchange(rewrite, most=16)
     rewrite.close()
-    journal.append([Entry(LOG, "and on")])
+    journal.append([LogEntry(LOG, "and on")])
     journal.close()
     lines = [*(f"LINE {number}" for number in range(10)), "A LINE " + "X" * 100, "and on"]
     assert (tmp_path / LOG).read_text().splitlines() == lines

@@ -10,7 +10,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import StorageError
 from klaw.store.kinds import messages, usage
 from klaw.store.kinds.usage import UsageFilters
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.store import Store
 from tests.support.reindexing import differing, digests_of, ended, reindexing_store, run
 from tests.support.stores import new, running_store
@@ -102,7 +102,7 @@ async def test_a_reindex_finds_what_differs(tmp_path: Path, damage: str, table: 
 async def test_notes_that_come_while_the_server_reindexes_are_in_the_new_database(tmp_path: Path) -> None:
     async with reindexing_store(tmp_path) as (store, reindexer):
         await fill(store)
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         await store.writer.run(note_day, ANNA, "2026-11-21", [], AT, done=True)
         await store.writer.run(usage.note_spent, "facts", ANNA, None, [PART], AT)
         status = await ended(reindexer)

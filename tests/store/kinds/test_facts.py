@@ -161,9 +161,9 @@ async def test_facts_change_while_the_server_reindexes(tmp_path: Path) -> None:
     await fill(tmp_path)
     async with reindexing_store(tmp_path) as (store, reindexer):
         known = await store.readers.run(facts.of_user, LOCAL)
-        from klaw.store.rebuild.values import Options
+        from klaw.store.rebuild.values import ReindexOptions
 
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         number = 0
         while reindexer.status.state == "running":
             number += 1

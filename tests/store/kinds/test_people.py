@@ -14,7 +14,7 @@ from klaw.domain.person import PersonId, PersonSource
 from klaw.errors import CannotUndo, NoSuchPerson, SamePerson, StorageError
 from klaw.store.kinds import people as stored_people
 from klaw.store.kinds import topic_edits
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.store import Store
 from tests.support.forgetting import lose_database
 from tests.support.people import AT, add, in_topic, names, people_of, the
@@ -170,7 +170,7 @@ async def test_people_change_while_the_server_reindexes(tmp_path: Path) -> None:
     await fill(tmp_path)
     async with reindexing_store(tmp_path) as (store, reindexer):
         people = people_of(store)
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         number = 0
         while reindexer.status.state == "running":
             number += 1

@@ -26,7 +26,7 @@ from klaw.memory.summaries.choosing import Rules, SummaryChunk, choose, evicted
 from klaw.store import changes
 from klaw.store.kinds import memory_journal, messages, summaries
 from klaw.store.kinds.pending import read_rows
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import coverage
 from klaw.store.search.coverage import ChatTally
 from klaw.store.store import Store
@@ -258,7 +258,7 @@ async def test_a_reindex_beside_a_writing_server(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await grow(store, 60)
     async with reindexing_store(tmp_path) as (store, reindexer):
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         while reindexer.status.state == "running":
             await grow(store, 3)
         status = await ended(reindexer)

@@ -25,7 +25,7 @@ from klaw.store.engine.commit_log import CommitLog
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.transaction import WriteRequest, commit_group
 from klaw.store.kinds import memory_journal, messages, run_edits, runs, tasks, turns
-from klaw.store.kinds.run_edits import Transcript
+from klaw.store.kinds.run_edits import RunLines
 from klaw.store.rebuild.logcheck import read_logs
 from klaw.store.rebuild.values import Tally
 from tests.support.reindexing import digests_of
@@ -53,7 +53,7 @@ async def fill(root: Path) -> None:
             if number % 3 == 2:
                 continue
             final = attrs.evolve(run, status=RunStatus.DONE, ended_at=iso(START), result="да", delivered=number % 3)
-            last = Transcript(first_seq=4, messages=(exchange(run)[3],))
+            last = RunLines(first_seq=4, messages=(exchange(run)[3],))
             await writer.run(run_edits.save, final, transcript=last, delivery=result(run) if number % 3 else None)
 
 
@@ -254,7 +254,7 @@ def test_a_kill_between_any_two_writes_leaves_an_honest_record(
         WriteRequest(
             run_edits.save,
             (final,),
-            {"transcript": Transcript(first_seq=1, messages=tuple(exchange(run))), "delivery": result(run)},
+            {"transcript": RunLines(first_seq=1, messages=tuple(exchange(run))), "delivery": result(run)},
         ),
     ]
     killed = commit_until_killed(tmp_path, monkeypatch, writes, group)
@@ -319,7 +319,7 @@ from pathlib import Path
 from klaw.actor.clock import iso
 from klaw.domain.task import RunStatus
 from klaw.store.kinds import messages, run_edits
-from klaw.store.kinds.run_edits import Transcript
+from klaw.store.kinds.run_edits import RunLines
 from tests.support.stores import new, running_store
 from tests.support.runs.tasks import exchange, result, run_of
 
@@ -340,7 +340,7 @@ async def main():
                 await store.writer.run(run_edits.save, run, delivery=result(run, f"Teil 1 von {run.id}", chat=name))
                 os.write(1, f"delivered {run.id}/1\\n".encode())
                 final = attrs.evolve(run, delivered=2, status=RunStatus.DONE, ended_at=iso(0), result="ответ")
-                last = Transcript(first_seq=4, messages=(exchange(run)[3],))
+                last = RunLines(first_seq=4, messages=(exchange(run)[3],))
                 end = result(run, "Ende", number=2, chat=name)
                 await store.writer.run(run_edits.save, final, transcript=last, delivery=end)
                 os.write(1, f"done {run.id}\\n".encode())

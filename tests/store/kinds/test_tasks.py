@@ -25,9 +25,9 @@ from klaw.errors import (
     TaskExists,
 )
 from klaw.store import migrations
-from klaw.store.engine.tokenizer import register
+from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import chats, messages, pending, run_edits, runs, tasks
-from klaw.store.kinds.run_edits import Transcript
+from klaw.store.kinds.run_edits import RunLines
 from klaw.store.search import fulltext
 from klaw.store.store import Store
 from tests.support.runs.tasks import exchange, result, run_of, task
@@ -214,7 +214,7 @@ async def test_a_result_is_delivered_with_the_run_in_one_piece(tmp_path: Path) -
         await store.writer.run(messages.append, [new("Вопрос без ответа")])
         run = await begun(store)
         final = done(run, delivered=1)
-        last = Transcript(first_seq=4, messages=(exchange(run)[-1],))
+        last = RunLines(first_seq=4, messages=(exchange(run)[-1],))
         saved = await store.writer.run(run_edits.save, final, transcript=last, delivery=result(run, "Дождь на даче"))
         (appended,) = saved.appended
         assert (appended.message.seq, appended.message.id, saved.repeated) == (2, f"{run.id}/1", False)
@@ -268,7 +268,7 @@ async def test_an_unknown_or_foreign_chat_is_an_error_and_nothing_is_written(
         run = await begun(store)
         final = done(run, delivered=1)
         foreign = attrs.evolve(result(run), chat=chat_id(UserId(owner), chat))
-        transcript = Transcript(first_seq=1, messages=tuple(exchange(run)))
+        transcript = RunLines(first_seq=1, messages=tuple(exchange(run)))
         with pytest.raises(NoSuchChat) as refused:
             await store.writer.run(run_edits.save, final, transcript=transcript, delivery=foreign)
         assert refused.value.chat == chat
@@ -333,7 +333,7 @@ async def test_a_full_disk_keeps_nothing_of_an_end(tmp_path: Path) -> None:
         run = await begun(store)
         disk.full = True
         final = done(run, delivered=1)
-        transcript = Transcript(first_seq=1, messages=tuple(exchange(run)))
+        transcript = RunLines(first_seq=1, messages=tuple(exchange(run)))
         with pytest.raises(StorageFull):
             await store.writer.run(run_edits.save, final, transcript=transcript, delivery=result(run))
         disk.full = False
@@ -350,7 +350,7 @@ async def test_a_transcript_is_a_log_that_recall_never_sees(tmp_path: Path) -> N
         await store.writer.run(run_edits.append_transcript, run, 1, exchange(run)[:3])
         final = done(run)
         answer = attrs.evolve(exchange(run)[3], created_at=iso(evening + 600))
-        await store.writer.run(run_edits.save, final, transcript=Transcript(first_seq=4, messages=(answer,)))
+        await store.writer.run(run_edits.save, final, transcript=RunLines(first_seq=4, messages=(answer,)))
         assert not (await store.readers.run(fulltext.scores, ["спокойно"], "c1", (0, 99), 99)).best(5)
         assert await store.readers.run(chats.listed, UserId("anna"), 9) == []
     records = lines(tmp_path, "conversations/*/*.jsonl")
@@ -412,7 +412,7 @@ async def test_tokens_by_task(tmp_path: Path) -> None:
 def test_lists_use_an_index() -> None:
     """A year of runs must not be read for one page, or at every start."""
     connection = apsw.Connection(":memory:")
-    register(connection)
+    prepare_writer(connection)
     migrations.migrate(connection)
     plans: list[str] = []
 

@@ -19,9 +19,10 @@ from klaw.errors import NoSuchChange, TopicChanged, TopicRefused
 from klaw.llm.errors import ProviderNetworkError
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
-from klaw.store.kinds import messages, soundness, topic_changes, topic_edits, topics
+from klaw.store.kinds import inventory, messages, topic_changes, topic_edits, topics
+from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import TopicVector
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store
 from tests.support.forgetting import forgetter, holding, lose_database
@@ -353,7 +354,7 @@ async def test_an_undo_beside_a_reindex(tmp_path: Path) -> None:
         for place in range(0, 40, 2):
             await control.merge(ANNA, [made[place].id, made[place + 1].id])
             entries.append((await store.readers.run(topic_changes.of_user, ANNA, limit=1))[0].entry)
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         while entries and reindexer.status.state == "running":
             await control.undo(ANNA, entries.pop())
             await trio.lowlevel.checkpoint()
@@ -465,7 +466,7 @@ def seq(chance: random.Random) -> int:
 
 
 async def _sound(store: Store) -> None:
-    assert await store.readers.run(soundness.faults, "topics") == {}
+    assert await store.readers.run(inventory.faults, TOPIC) == {}
     for user in ("anna", "boris"):
         owner = UserId(user)
         homes = [rowid for _, members in (await state_of(store, user)).values() for rowid in members]

@@ -22,10 +22,11 @@ from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import NoSuchTopic, StorageError, TopicChanged
 from klaw.store import migrations
 from klaw.store.engine import connect
-from klaw.store.kinds import messages, soundness, topic_edits, topic_vectors, topics
+from klaw.store.kinds import inventory, messages, topic_edits, topic_vectors, topics
+from klaw.store.kinds.topic_changes import TOPIC
 from klaw.store.kinds.topic_vectors import TopicVector
 from klaw.store.rebuild.actor import Reindexer
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.store import Store
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, talk, unit
@@ -303,7 +304,7 @@ async def test_a_reindex_beside_a_server_that_stores_and_merges_topics(tmp_path:
         made = list(await archive(store, *([each] for each in rowids[:30])))
         vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in made]
         await store.writer.run(topic_edits.store_vectors, MODEL, vectors)
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         while len(made) > 2 and reindexer.status.state == "running":
             source, target = made.pop(), made[0]
             made[0] = await store.writer.run(topic_edits.merge, source, target, "merged", AT)
@@ -362,7 +363,7 @@ def test_ids_of_an_older_schema_belong_to_no_topic(tmp_path: Path) -> None:
     )
     migrations.migrate(connection)
     assert [row.rowid for row in topics.unarchived(connection, ANNA, 0, 9)] == [1]
-    assert soundness.faults(connection, "topics") == {}
+    assert inventory.faults(connection, TOPIC) == {}
     connection.close()
 
 

@@ -17,7 +17,6 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import FIELDS, UsageSum, add, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.engine.tokenizer import register
 from klaw.store.kinds import messages, runs, turns, usage
 from klaw.store.kinds.usage import UsageFilters
 from tests.support.stores import START, new
@@ -33,7 +32,7 @@ WORK = st.tuples(st.sampled_from(["ann", "bob"]), st.sampled_from(["main", "да
 def database(path: Path | str = ":memory:") -> apsw.Connection:
     connection = apsw.Connection(str(path))
     prepare_writer(connection)
-    register(connection)
+    prepare_writer(connection)
     migrations.migrate(connection)
     return connection
 
@@ -135,7 +134,7 @@ def test_a_broken_record_of_the_logs_stops_nothing(kept: dict[str, Any]) -> None
 def test_a_database_of_an_earlier_schema_gets_its_usage(tmp_path: Path) -> None:
     connection = apsw.Connection(str(tmp_path / "klaw.db"))
     prepare_writer(connection)
-    register(connection)
+    prepare_writer(connection)
     for number in (1, 2, 3):
         connection.execute(migrations.scripts()[number])
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema_version', '3')")

@@ -1,6 +1,7 @@
 """Databases of every earlier schema: nothing is lost, and what the new schema can do works on the old messages."""
 
 import itertools
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import SchemaTooNew
 from klaw.memory.recall.stopwords import search_words
 from klaw.store import migrations
+from klaw.store.engine import meta
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages
-from klaw.store.search import fulltext
+from klaw.store.search import fulltext, vectors
 from tests.support.stores import new, running_store
 
 SAID = (
@@ -149,4 +151,21 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(SchemaTooNew):
         migrations.migrate(connection)
     assert migrations.current(connection) == newer
+    connection.close()
+
+
+def test_vectors_that_are_there_stay_when_their_tables_come_from_a_migration(tmp_path: Path) -> None:
+    """Schema 21 makes what is missing; the table of a model of another dimension is left alone."""
+    connection = open_with(tmp_path / "klaw.db")
+    run_scripts(connection, 1, 20)
+    connection.execute(vectors.table(4))
+    insert = "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (7, 1, 1, ?)"
+    connection.execute(insert, (struct.pack("<4f", 1, 0, 0, 0),))
+    meta.put(connection, "embedding_model", "model-of-4")
+    meta.put(connection, "embedding_dimension", "4")
+    assert migrations.migrate(connection) == (20, migrations.latest())
+    assert connection.execute("SELECT rowid, vec_length(embedding) FROM vec_messages").fetchall() == [(7, 4)]
+    assert connection.execute("SELECT count(*) FROM vec_blocks").get == 0
+    assert vectors.prepare(connection, "model-of-8", 8), "another model: the table is made again for it"
+    connection.execute(insert, (struct.pack("<8f", *[1] * 8),))
     connection.close()

@@ -15,7 +15,7 @@ import trio
 from klaw.domain.knowledge import DocumentState
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
 from klaw.store.rebuild.offline import drop
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.store import Store
 from tests.store.kinds.test_knowledge import ANNA, LATER, base, count, document, found, passage, source
 from tests.store.rebuild.test_interrupted import killed
@@ -100,7 +100,7 @@ async def test_beside_a_server_that_reads_and_removes_documents(tmp_path: Path) 
         named = await store.readers.run(bases.of_user, ANNA)
         made = (await store.readers.run(sources.of_base, ANNA, named[0].base.id))[0]
         reindexer.slice_s = 0.0
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         changes, latest = 0, dict[str, list[Any]]()
         while reindexer.status.state == "running":
             changes += 1
@@ -154,7 +154,7 @@ import os, signal, sys
 from pathlib import Path
 import structlog, trio
 from klaw.store.kinds.knowledge import bases, document_steps, documents, sources
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from tests.store.kinds.test_knowledge import ANNA, document, passage
 from tests.store.rebuild.test_documents import NAMES
 from tests.support.reindexing import reindexing_store
@@ -182,7 +182,7 @@ async def main():
         (mine,) = await store.readers.run(bases.of_user, ANNA)
         (made,) = await store.readers.run(sources.of_base, ANNA, mine.base.id)
         reindexer.slice_s = 0.0
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         number = 0
         while reindexer.status.state == "running":
             number += 1

@@ -24,7 +24,7 @@ from klaw.store.rebuild import building
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.handover import hand_over
 from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter
-from klaw.store.rebuild.values import Options, ReindexRefused
+from klaw.store.rebuild.values import ReindexOptions, ReindexRefused
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search import vectors
 from klaw.store.store import Store
@@ -34,7 +34,7 @@ from tests.support.stores import new, running_store
 from tests.support.waiting import HANG_S
 from tests.support.writing import instead
 
-OPTIONS = Options()
+OPTIONS = ReindexOptions()
 
 
 async def checked(root: Path) -> None:
@@ -245,7 +245,7 @@ async def test_differences_are_refused_until_accepted(tmp_path: Path) -> None:
         (table,) = [table for table in status.report.tables if not table.same]
         assert (table.name, table.differing, table.examples) == ("messages", 1, ("5",))
         assert not (tmp_path / "klaw.db.old").exists()
-        await reindexer.start(Options(accept_differences=True))
+        await reindexer.start(ReindexOptions(accept_differences=True))
         status = await ended(reindexer)
         assert status.report is not None, status.error
         assert status.report.swapped
@@ -348,7 +348,7 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 import structlog, trio
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.kinds import messages
 from tests.support.stores import new
 from tests.support.reindexing import ended, reindexing_store, talk
@@ -372,7 +372,7 @@ for name in names:
 
 async def main():
     async with reindexing_store(root) as (store, reindexer):
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         number = 0
         while reindexer.status.state == "running":
             number += 1

@@ -15,12 +15,12 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import At, Every, Run, RunKind, RunStatus, TaskName
 from klaw.errors import NoSuchChat, NoSuchTask, RunOver, StorageFull, TaskExists
 from klaw.store.kinds import messages, run_edits, runs, tasks
-from klaw.store.kinds.run_edits import Transcript
+from klaw.store.kinds.run_edits import RunLines
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.logs import sizes
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.store import Store
 from tests.support.reindexing import differing, digests_of, ended, reached, reindexing_store, run, talk
 from tests.support.runs.tasks import exchange, result, run_of, task
@@ -114,7 +114,7 @@ class Steps:
         if name == "end":
             status = [RunStatus.DONE, RunStatus.SILENT, RunStatus.FAILED, RunStatus.INTERRUPTED][seed % 4]
             after = attrs.evolve(after, status=status, ended_at=iso(START + seed), result=text, error=text or None)
-            last = Transcript(first_seq=5, messages=(exchange(chosen)[-1],))
+            last = RunLines(first_seq=5, messages=(exchange(chosen)[-1],))
             if not (await writer.run(run_edits.save, after, transcript=last)).repeated:
                 self.runs[chosen.id] = after
             return
@@ -198,7 +198,7 @@ async def test_what_changes_meanwhile_is_in_the_new_database(tmp_path: Path) -> 
     """Tasks and runs go on all the time that a server is reindexed; the runs that it compared go on as well."""
     await filled(tmp_path, rounds=40)
     async with reindexing_store(tmp_path) as (store, reindexer):
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         number = 0
         while reindexer.status.state == "running":
             number += 1
@@ -215,7 +215,7 @@ async def test_what_changes_meanwhile_is_in_the_new_database(tmp_path: Path) -> 
 
 
 async def _reindexed(reindexer: Reindexer) -> Any:
-    await reindexer.start(Options())
+    await reindexer.start(ReindexOptions())
     status = await ended(reindexer)
     assert status.report is not None, status.error
     return status.report
@@ -275,7 +275,7 @@ async def test_transcripts_are_left_alone(tmp_path: Path) -> None:
     with transcript.open("a") as file:
         file.write('not json\n{"rowid":1,"id":"x"}\n' + "x" * 300_000)
     async with reindexing_store(tmp_path) as (store, reindexer):
-        await reindexer.start(Options())
+        await reindexer.start(ReindexOptions())
         await reached(reindexer, "compare")
         begun = (await store.writer.run(run_edits.begin, run_of())).run
         await store.writer.run(run_edits.append_transcript, begun, 1, [new("long " * 60_000)])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.values import Options
+from klaw.store.rebuild.values import ReindexOptions
 from klaw.store.search import token_codes
 from klaw.store.search import vector_writes as stored_vectors
 from tests.support.reindexing import FakeModel, ended, filled, reindexing_store, run
@@ -47,7 +47,7 @@ async def test_they_are_taken_over_with_the_vectors(tmp_path: Path, server: bool
     made = await coded(tmp_path)
     if server:
         async with reindexing_store(tmp_path) as (_store, reindexer):
-            await reindexer.start(Options())
+            await reindexer.start(ReindexOptions())
             assert (await ended(reindexer)).report.swapped
     else:
         assert run(tmp_path).swapped

@@ -20,7 +20,7 @@ from klaw.actor.supervisor import Supervisor
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
-from klaw.memory.coverage import ACTOR_NAME, Coverage, Pace
+from klaw.memory.coverage import ACTOR_NAME, Coverage, CoveragePace
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages
 from klaw.store.search import coverage as sql
@@ -35,7 +35,7 @@ from tests.support.waiting import until
 
 MAIN = ChatId("local:main")
 BREAK = partial(new, "", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)
-QUICK = Pace(rows=3, settle_s=0, pause_s=0, retry_s=0.01)
+QUICK = CoveragePace(rows=3, settle_s=0, pause_s=0, retry_s=0.01)
 SHOWN: dict[str, Any] = {"version": 1, "window": {"first_seq": None}}
 
 
@@ -78,7 +78,7 @@ async def tallied(store: Store) -> Tallies:
 
 
 @asynccontextmanager
-async def counting(store: Store, *, window: int = 2, pace: Pace = QUICK) -> AsyncIterator[Coverage]:
+async def counting(store: Store, *, window: int = 2, pace: CoveragePace = QUICK) -> AsyncIterator[Coverage]:
     woken: list[bool] = []
     coverage = Coverage(
         SystemClock(), store.readers, store.writer, lambda: woken.append(True), sliding_window=window, pace=pace

@@ -184,6 +184,7 @@ def test_a_database_of_the_version_before_gets_its_codes_without_embedding(tmp_p
     connection = apsw.Connection(str(tmp_path / "klaw.db"))
     connect.prepare_writer(connection)
     migrations.migrate(connection)
+    connection.execute("DROP TABLE vec_messages")
     connection.execute(vectors.table(DIMENSION, chunk_size=256))
     meta.put(connection, "embedding_model", "model")
     meta.put(connection, "embedding_dimension", str(DIMENSION))

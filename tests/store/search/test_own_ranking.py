@@ -6,7 +6,7 @@ import pytest
 
 from klaw.domain.names import UserId
 from klaw.store.kinds import facts, memory_files
-from klaw.store.kinds.memory_files import Chunk, MemoryFile
+from klaw.store.kinds.memory_files import FileChunk, MemoryFile
 from klaw.store.search import passages
 from klaw.store.search.topic_search import TopicFilters, search_topics
 from klaw.store.store import Store
@@ -22,7 +22,7 @@ async def keep(store: Store, user: str, texts: list[str]) -> None:
         await store.writer.run(facts.put, fact(text, user=user), "new")
         (row,) = await say(store, text, user=user)
         await archive(store, [row], user=user)
-    pieces = [Chunk(line=number, heading="", text=text) for number, text in enumerate(texts, 1)]
+    pieces = [FileChunk(line=number, heading="", text=text) for number, text in enumerate(texts, 1)]
     await store.writer.run(memory_files.put, MemoryFile(user=UserId(user), path="MEMORY.md", stamp="1"), pieces)
 
 

@@ -13,8 +13,8 @@ from klaw.cli import output, reindex
 from klaw.cli.output import ProgressLine, written
 from klaw.cli.reindex import lines
 from klaw.config.paths import Paths
-from klaw.operations.operation import size
-from klaw.store.rebuild.values import Report, Side, TableComparison, Tally, Vectors
+from klaw.operations.lines import size
+from klaw.store.rebuild.values import ReindexReport, Side, TableComparison, Tally, Vectors
 from tests.support.waiting import HANG_S
 
 
@@ -69,7 +69,7 @@ def report(*, same: bool) -> dict[str, object]:
         name="messages", live=live, built=built, only_live=1, only_built=0, differing=0, examples=("17",), same=same
     )
     return attrs.asdict(
-        Report(
+        ReindexReport(
             swapped=same,
             tally=Tally(messages=1000, reused=199, turns=5, malformed=1),
             vectors=Vectors(taken_over=3, made=4, waiting=5),

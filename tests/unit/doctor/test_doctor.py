@@ -19,11 +19,12 @@ from klaw.backup.create import create
 from klaw.cli.main import main
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.doctor.checkup import Checkup, check_up
-from klaw.doctor.judge import Finding, Level, listed
+from klaw.doctor.judge import Finding, Level
 from klaw.doctor.places import Server
 from klaw.domain.message import Kind
 from klaw.domain.names import UserId
 from klaw.domain.task import RunStatus
+from klaw.domain.text import listed
 from klaw.gateway.tokens import add_token, tokens_file
 from klaw.store.backup_mark import mark_offline
 from klaw.store.engine.connect import prepare_writer
@@ -451,7 +452,7 @@ def test_the_clock(paths: Paths) -> None:
 
 def test_a_full_disk(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     free = 50 << 20
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free, total=32 << 30))
     assert one(look(paths), "disk").level is Level.PROBLEM
     free = 500 << 20
     assert one(look(paths), "disk").level is Level.WARNING

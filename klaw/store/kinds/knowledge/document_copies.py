@@ -84,7 +84,7 @@ def hand_over(built: apsw.Connection, live: apsw.Connection) -> None:
 
 
 def _keep_sequence(built: apsw.Connection, live: apsw.Connection) -> None:
-    """No row id is used twice."""
+    """Go on with the live database's row ids: none is used twice."""
     last = int(live.execute(_SEQUENCE).get)
     if last > int(built.execute(_SEQUENCE).get):
         with built:

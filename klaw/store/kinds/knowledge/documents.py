@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import apsw
 import attrs
@@ -29,6 +30,10 @@ _PASSAGES = rows.Rows(StoredPassage, "kb_passages", "p")
 _MY_PASSAGES = "JOIN kb_documents AS d ON d.id = p.document_id " + _MINE
 
 
+IDS = """
+SELECT d.id AS id FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id WHERE m.user_id = ?1 AND d.id
+"""
+"""Of the documents that a user may see, up to the condition of the id."""
 _TROUBLED = "AND d.problems <> '[]'"
 
 
@@ -93,7 +98,7 @@ def passages_by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequen
 
 
 @attrs.frozen(kw_only=True)
-class Counted:
+class SourceCounts:
     """How many documents there are of a source."""
 
     base: BaseId
@@ -102,7 +107,7 @@ class Counted:
     waiting: int
     failed: int
     with_problems: int
-    """Those that failed, too."""
+    """Including those that failed."""
     passages: int
     bytes: int
 
@@ -120,10 +125,10 @@ WHERE m.user_id = ?1 AND m.base_id = ?2 AND p.vector_model IS NOT ?3
 """
 
 
-def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None) -> list[Counted]:
+def count(connection: apsw.Connection, user: UserId, base: BaseId | None = None) -> list[SourceCounts]:
     """How many documents each source has that has some, of a base of which a user is a member, or of all of them."""
-    names = [field.name for field in attrs.fields(Counted)]
-    return [Counted(**dict(zip(names, row, strict=True))) for row in connection.execute(_COUNT, (user, base))]
+    names = [field.name for field in attrs.fields(SourceCounts)]
+    return [SourceCounts(**dict(zip(names, row, strict=True))) for row in connection.execute(_COUNT, (user, base))]
 
 
 def count_unembedded(connection: apsw.Connection, user: UserId, base: BaseId) -> int:
@@ -133,7 +138,7 @@ def count_unembedded(connection: apsw.Connection, user: UserId, base: BaseId) ->
 
 
 def of_source(connection: apsw.Connection, source: SourceId) -> list[Document]:
-    """The documents of a source, whoever asks: for the indexer."""
+    """The documents of a source, without asking who is a member: for the indexer."""
     return _DOCUMENTS.all(connection, "WHERE d.source_id = ? ORDER BY d.name", source)
 
 
@@ -146,7 +151,7 @@ def waiting(connection: apsw.Connection, source: SourceId, limit: int) -> list[D
 
 
 @attrs.frozen
-class Known:
+class KnownDocument:
     """What a look at a source needs of a document."""
 
     id: DocumentId
@@ -155,10 +160,12 @@ class Known:
     state: DocumentState
 
 
-def known(connection: apsw.Connection, source: SourceId) -> dict[str, Known]:
+def known(connection: apsw.Connection, source: SourceId) -> dict[str, KnownDocument]:
     """The documents of a source by their names: for the indexer."""
     rows = connection.execute("SELECT name, id, stamp, sha256, state FROM kb_documents WHERE source_id = ?", (source,))
-    return {name: Known(DocumentId(row), stamp, sha, DocumentState(state)) for name, row, stamp, sha, state in rows}
+    return {
+        name: KnownDocument(DocumentId(row), stamp, sha, DocumentState(state)) for name, row, stamp, sha, state in rows
+    }
 
 
 _BEHIND = """
@@ -201,3 +208,44 @@ def counts(connection: apsw.Connection) -> dict[str, int]:
         found[str(state)] = count
         failed += unread
     return {**found, "unreadable": failed}
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+MOST_FLAWED = 100
+"""Documents that are listed one by one."""
+
+_OF_BASE = "FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id"
+_IN_BASE = "WHERE m.user_id = ?1 AND m.base_id = ?2"
+_NOT_INDEXED = f"""
+SELECT d.source_id, d.name, count(*) {_OF_BASE} JOIN kb_passages AS p ON p.document_id = d.id {_IN_BASE}
+    AND p.rowid NOT IN (SELECT id FROM kb_passages_fts_docsize) GROUP BY d.id ORDER BY d.name LIMIT ?3
+"""  # noqa: S608 - constants
+_INCOMPLETE = f"""
+SELECT d.source_id, d.name, d.passages, (SELECT count(*) FROM kb_passages AS p WHERE p.document_id = d.id) AS there
+{_OF_BASE} {_IN_BASE} AND d.state = 'read' AND there <> d.passages ORDER BY d.name LIMIT ?3
+"""  # noqa: S608 - likewise
+
+
+def not_indexed(connection: apsw.Connection, user: UserId, base: BaseId) -> Sequence[Any]:
+    """Source, name and passages of documents of a user's base that words do not find."""
+    return connection.execute(_NOT_INDEXED, (user, base, MOST_FLAWED)).fetchall()
+
+
+def incomplete(connection: apsw.Connection, user: UserId, base: BaseId) -> Sequence[Any]:
+    """Source, name, wanted and present passages of documents of a user's base that were read and are not whole."""
+    return connection.execute(_INCOMPLETE, (user, base, MOST_FLAWED)).fetchall()
+
+
+_COUNT_ORPHANS = """
+SELECT (SELECT count(*) FROM kb_documents WHERE source_id NOT IN (SELECT id FROM kb_sources)),
+    (SELECT count(*) FROM kb_passages WHERE document_id NOT IN (SELECT id FROM kb_documents)),
+    (SELECT count(*) FROM kb_passages_fts_docsize WHERE id NOT IN (SELECT rowid FROM kb_passages)),
+    (SELECT count(*) FROM vec_kb_passages WHERE rowid NOT IN (SELECT rowid FROM kb_passages))
+"""
+
+
+def count_orphans(connection: apsw.Connection) -> Sequence[Any]:
+    """How many documents, passages, entries of the full text and vectors of all users belong to nothing."""
+    (counts,) = connection.execute(_COUNT_ORPHANS).fetchall()
+    return counts

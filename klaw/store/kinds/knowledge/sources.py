@@ -67,6 +67,8 @@ SOURCE: Kind[Source] = Kind(
     plural="sources",
     cls=Source,
     table="kb_sources",
+    ids="""SELECT s.id AS id FROM kb_members AS m JOIN kb_sources AS s ON s.base_id = m.base_id
+        WHERE m.user_id = ?1 AND s.id""",
     on_purpose=True,
     counted="bases",
     ops={"put": Source, "remove": None},
@@ -118,8 +120,7 @@ def add(tx: Transaction, user: UserId, source: Source, most: int) -> Source:
     address or path, of a file by its name and content.
 
     Args:
-        most: bytes that all files may have that were added by the same one; of whoever runs the server (``added_by`` is
-            empty) any number.
+        most: bytes that all files of the user who adds it may have; no limit for the operator (``added_by`` is empty).
 
     Raises:
         AttachmentRefused: ``files_full``.

@@ -23,7 +23,7 @@ from klaw.memory.facts.facts import Facts, FactSaved, KnownFact, Outcome
 from klaw.memory.search.search import MemorySearch
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
-from klaw.store.kinds.memory_files import Chunk, MemoryFile
+from klaw.store.kinds.memory_files import FileChunk, MemoryFile
 from klaw.store.search import passages
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.store import Store
@@ -118,7 +118,9 @@ async def test_facts_and_files_are_found_by_meaning_beside_messages(saving) -> N
         await save("У сестры пользователя аллергия на арахис.")
         await save("The user drives an old red tractor.")
         file = MemoryFile(user=LOCAL, path="MEMORY.md", stamp="1")
-        piece = Chunk(line=7, heading="Family", text="My sister Anna is allergic to walnuts and gets ill from them.")
+        piece = FileChunk(
+            line=7, heading="Family", text="My sister Anna is allergic to walnuts and gets ill from them."
+        )
         await store.writer.run(memory_files.put, file, [piece])
         embedder.nudge()
         with trio.fail_after(HANG_S):

@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 
 from klaw.domain.names import ChatId
 from klaw.memory.topics.splitter import cut
-from klaw.store.kinds.topics import Unarchived
+from klaw.store.kinds.topics import UnarchivedMessage
 
 PAUSE = 3600.0
 
 
-def rows(*said: tuple[str, float], start: int = 1) -> list[Unarchived]:
+def rows(*said: tuple[str, float], start: int = 1) -> list[UnarchivedMessage]:
     return [
-        Unarchived(rowid=number, chat=ChatId(f"u:{chat}"), created_s=at, said=True)
+        UnarchivedMessage(rowid=number, chat=ChatId(f"u:{chat}"), created_s=at, said=True)
         for number, (chat, at) in enumerate(said, start)
     ]
 
