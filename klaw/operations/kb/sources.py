@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from klaw.core import Core
     from klaw.knowledge.indexer import Indexer
     from klaw.operations.answers.chats import UploadedPiece
-    from klaw.operations.answers.knowledge import AddedSource, Sources
+    from klaw.operations.answers.knowledge import AddedSource, RefreshedSource, Sources
     from klaw.store.engine.database import Readers
 
 GRAPHS = frozenset({".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".jsonld"})
@@ -88,6 +88,11 @@ def sources_table(sources: list[dict[str, Any]]) -> Lines:
 
 def _table(answer: dict[str, Any]) -> Lines:
     return sources_table(answer["sources"])
+
+
+def _refreshed(answer: dict[str, Any]) -> Lines:
+    problem = answer["problem"]
+    return [f"{answer['name']} is looked at again", *([f"when it was last looked at: {problem}"] if problem else [])]
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
@@ -195,19 +200,13 @@ def _kind(asked: KbAdd) -> SourceKind:
 
 async def _public(where: str, ports: Container[int]) -> str:
     """A web address that may be fetched. Raises OperationError."""
-    from klaw.toolbox.web import address
+    from klaw.guarded_http import checked_addresses, parse
 
     try:
-        target = address.parse(where, ports)
-        found = await address.resolve_name(target.host, target.port)
+        target = parse(where, ports)
+        await checked_addresses(target.host, target.port)
     except ToolRefused as error:
         raise op.OperationError("bad_args", str(error), field="what") from None
-    except (OSError, UnicodeError):
-        raise op.OperationError("bad_args", "There is no server of this name.", field="what") from None
-    for each in found:
-        if kind := address.forbidden(each):
-            text = f"The address is not on the public internet ({kind}); it is not fetched."
-            raise op.OperationError("bad_args", text, field="what")
     return target.url
 
 
@@ -220,3 +219,17 @@ async def list_sources(asked: OfBase, caller: Caller, parts: Parts) -> "Sources"
         "name": base.name,
         "sources": await told(parts.readers, parts.knowledge.indexer, caller.user, base.id),
     }
+
+
+@NOUN.operation(
+    "kb_refresh", OfSource, cli="refresh", show=_refreshed, changes=True, route="POST sources/{source}/refresh"
+)
+async def refresh(asked: OfSource, caller: Caller, parts: Parts) -> "RefreshedSource":
+    """Look at a source again: read what could not be read, compare each file with what was read of it, fetch a page."""
+    from klaw.store.kinds.knowledge import bases, sources
+
+    source = await parts.readers.run(sources.get, caller.user, SourceId(asked.source))
+    await parts.readers.run(bases.editable, caller.user, source.base)
+    state = parts.knowledge.indexer.state_of(source.id)
+    parts.knowledge.indexer.read_again(source.id)
+    return {"source": source.id, "name": source.name, "problem": state.text if state is not None else ""}

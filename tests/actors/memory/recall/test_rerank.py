@@ -18,7 +18,7 @@ from klaw.llm import service
 from klaw.llm.client import LlmClient, without_server
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
-from klaw.memory.recall.rerank import Reranker
+from klaw.memory.recall.rerank import CandidateReranker
 from klaw.store.kinds import messages
 from klaw.store.search.chat_search import ChatScope
 from klaw.store.store import Store
@@ -82,7 +82,7 @@ async def running(
         }
     )
     llm = without_server(config, SystemClock())
-    reranker = Reranker(
+    reranker = CandidateReranker(
         endpoint=llm.router.endpoint(*config.endpoints["rerank"], "rerank"), candidates=candidates, llm=llm
     )
     async with running_store(root) as store:
@@ -209,7 +209,7 @@ async def test_the_own_order_stays_when_it_is_late_and_it_is_left_alone_for_a_wh
         said = [(await here.ask(ASKED)).degraded for _ in range(service.FAILURES_TO_OPEN)]
         assert set(said) == {("rerank_late",)}
         (text,) = here.llm.router.problems().values()
-        assert "left alone for a while" in text
+        assert "is paused after several failures" in text
         assert "did not answer within" in text
         await server.requests[-1].gone.wait()
         server.respond = answer
