@@ -21,7 +21,7 @@ from klaw.domain.person import Finder
 from klaw.errors import CoreUnreadable, StorageError
 from klaw.store.changes import Change, Kind, line, path, record
 from klaw.store.engine import meta
-from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.full_text import index_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
 from klaw.store.forget.journal_entry import ForgetEntry, Forgetting, LogTexts
@@ -294,6 +294,11 @@ def _redact(connection: apsw.Connection, entry: ForgetEntry, found: QuotesFound)
     if found.finder:
         for kind, key in quotes.rows_with(connection, entry.user, found, entry.messages, entry.asked):
             _redact_row(connection, entry.user, kind, key, found.finder)
+        for kind in (kind for kind in quotes.redacted() if kind.past):
+            rows = f"SELECT value, entry FROM {kind.past} WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608
+            for value, number in connection.execute(rows, (entry.user,)).fetchall():
+                if (new := _redacted(str(value), found.finder, True)) != value:
+                    connection.execute(f"UPDATE {kind.past} SET value = ? WHERE entry = ?", (new, number))  # noqa: S608
 
 
 def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key: Key, finder: PieceFinder) -> None:
@@ -305,17 +310,15 @@ def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key:
     new = [_redacted(value, finder, column in kind.documents) for column, value in zip(columns, values, strict=True)]
     if new == list(values):
         return
-    indexed = kind.full_text and kind.has_text(connection, int(key))
-    if kind is not MESSAGE and (kind.full_text or kind.vectors):
+    if kind is MESSAGE:
+        _drop_vectors(connection, messages.by_rowids(connection, [int(key)]))
+    if kind.full_text or kind.vectors:
         kind.unindex(connection, int(key))
-    elif indexed:
-        unindex_row(connection, kind.table, int(key))
     write = f"UPDATE {kind.table} SET {', '.join(f'{column} = ?' for column in columns)} {which}"  # noqa: S608
     connection.execute(write, (*new, key, user))
     if kind.full_text:
         index_row(connection, kind.table, int(key))
     if kind is MESSAGE:
-        _drop_vectors(connection, messages.by_rowids(connection, [int(key)]))
         forgotten.text_changed(connection, int(key))
 
 

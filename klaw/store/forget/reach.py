@@ -134,7 +134,7 @@ def reach(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool
 
 def _followed() -> list[Kind[Any]]:
     """The kinds that can be made of something; what was made of topics comes behind them."""
-    found = [kind for kind in KINDS if kind.made_of is not None or (kind.on_purpose and kind.made_from)]
+    found = [kind for kind in KINDS if kind.made_of is not None or (kind.made_from and (kind.on_purpose or kind.past))]
     return sorted(found, key=lambda kind: kind.made_of is None)
 
 
