@@ -77,7 +77,6 @@ def forget(tx: Transaction, plan: ForgetPlan, at: str, *, most: int | None = Non
     """Take what a plan reaches out of the database, and remember to clean the logs.
 
     Args:
-        tx: the transaction.
         plan: made a moment ago; what of it is not current is found out again.
         at: the time now, ISO-8601 UTC with milliseconds.
         most: so many of the named messages go now, the ``rest`` by ``forget_rest``; None: all.
@@ -92,7 +91,6 @@ def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -
     """Take further messages of a forgetting out of the database, from which all is gone that was made of them.
 
     Args:
-        tx: the transaction.
         user: whose.
         rowids: of the messages.
         at: the time of the forgetting: by it the entries belong together.
