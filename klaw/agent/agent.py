@@ -18,7 +18,7 @@ from klaw.errors import AttachmentRefused, StorageFull
 from klaw.knowledge.dialogue import Dialogue
 from klaw.llm.client import Llm
 from klaw.llm.types import Echo, ToolCall
-from klaw.memory.parts import Memory
+from klaw.memory.parts import MemoryParts
 from klaw.toolbox.calls import PreparedCall, in_short
 from klaw.toolbox.executor import CallResult
 from klaw.toolbox.parts import Tools
@@ -28,7 +28,7 @@ from klaw.toolbox.parts import Tools
 class Agent:
     core: Core
     llm: Llm
-    memory: Memory
+    memory: MemoryParts
     tools: Tools
     """For all models that can use tools."""
     workspace: Workspace

@@ -1,8 +1,9 @@
 """Files over HTTP: upload one, whose SHA-256 a message may then name, and fetch one; add one to a knowledge base."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from email.message import Message
+from functools import partial
 from typing import Annotated, Literal, cast
 from urllib.parse import quote
 
@@ -78,17 +79,9 @@ def routes(api: Api) -> list[Route]:
         user = api.grant(request).user
         asked = QUERY.read(dict(request.query_params), FetchQuery)
         file = await api.services.attachments.find(user, request.path_params["sha256"], asked.name)
-
-        async def give(stream: Stream) -> None:
-            for offset in range(0, file.bytes, PIECE_BYTES):
-                await stream.put(await api.services.attachments.read(user, file.sha256, offset, PIECE_BYTES))
-
-        answer = Stream(give, file.type if file.is_picture else OTHER)
+        read = partial(api.services.attachments.read, user, file.sha256)
         # Only a picture is shown; everything else is saved, whatever a browser takes it for.
-        how = "inline" if file.is_picture else "attachment"
-        answer.headers["content-disposition"] = f"{how}; filename*=UTF-8''{quote(file.name, safe='')}"
-        answer.headers["content-length"] = str(file.bytes)
-        return cast("Response", answer)
+        return cast("Response", download(read, file.bytes, file.type if file.is_picture else OTHER, file.name))
 
     async def add(request: Request) -> Response:
         who = api.caller(request, body_counts=False)
@@ -128,6 +121,21 @@ def routes(api: Api) -> list[Route]:
         DescribedRoute(f"{PREFIX}/files/{{sha256}}", fetch, "GET", given),
         DescribedRoute(f"{PREFIX}/kb/{{base}}/files", add, "POST", added),
     ]
+
+
+def download(read: Callable[[int, int], Awaitable[bytes]], size: int, media_type: str, name: str) -> Stream:
+    """A file as an answer, shown by a browser unless it is of the type ``OTHER``. ``read`` gives the bytes from an
+    offset, at most so many."""
+
+    async def give(stream: Stream) -> None:
+        for offset in range(0, size, PIECE_BYTES):
+            await stream.put(await read(offset, min(PIECE_BYTES, size - offset)))
+
+    answer = Stream(give, media_type)
+    how = "attachment" if media_type == OTHER else "inline"
+    answer.headers["content-disposition"] = f"{how}; filename*=UTF-8''{quote(name, safe='')}"
+    answer.headers["content-length"] = str(size)
+    return answer
 
 
 class _PacedBody:

@@ -5,7 +5,6 @@ import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
-from urllib.parse import quote
 
 import attrs
 from starlette.requests import Request
@@ -14,11 +13,11 @@ from starlette.routing import Route
 
 from klaw.actor.clock import iso
 from klaw.api.conversation import ask
-from klaw.api.files import PIECE_BYTES
+from klaw.api.files import download
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.problems import MODEL_FAILED, problem
 from klaw.api.request_auth import QUERY, Api, message_id
-from klaw.api.streams import Stream, while_connected
+from klaw.api.streams import while_connected
 from klaw.config import safe_open
 from klaw.convert import MAX_WHOLE, REQUESTS, Bounds
 from klaw.domain import context_used
@@ -141,16 +140,10 @@ def routes(api: Api) -> list[Route]:
         except OSError:
             raise HttpRefusal(404, "the document's file is not there, or cannot be read") from None
 
-        async def give(stream: Stream) -> None:
-            for offset in range(0, size, PIECE_BYTES):
-                await stream.put(await api.core.files.run(_piece, root, name, offset, min(PIECE_BYTES, size - offset)))
-
         is_pdf = await api.core.files.run(_piece, root, name, 0, 5) == b"%PDF-"
-        answer = Stream(give, PDF if is_pdf else OTHER)
-        called = quote(document.name.rpartition("/")[2], safe="")
-        answer.headers["content-disposition"] = f"{'inline' if is_pdf else 'attachment'}; filename*=UTF-8''{called}"
-        answer.headers["content-length"] = str(size)
-        answer.headers["content-security-policy"] = _POLICIES[PDF if is_pdf else OTHER]
+        kind = PDF if is_pdf else OTHER
+        answer = download(partial(api.core.files.run, _piece, root, name), size, kind, document.name.rpartition("/")[2])
+        answer.headers["content-security-policy"] = _POLICIES[kind]
         return cast("Response", answer)
 
     asked = About(

@@ -9,7 +9,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias, final
+from typing import TypeAlias, final
 
 import attrs
 
@@ -21,23 +21,34 @@ MAX_FILE_BYTES = 65_536
 """A larger file holds no key."""
 
 _REFERENCE = re.compile(r"\$\$|\$\{(?P<inside>[^}]*)(?P<end>\}?)")
-_VARIABLE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(:-(?P<default>.*))?", re.DOTALL)
-_FILE = re.compile(r"file:(?P<name>(/|~/)[^\0]+)")
-_CREDENTIAL = re.compile(r"credential:(?P<name>[A-Za-z0-9_][A-Za-z0-9_.@-]*)")
+_FORMS = {
+    "variable": re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(:-(?P<default>.*))?", re.DOTALL),
+    "file": re.compile(r"file:(?P<name>(/|~/)[^\0]+)"),
+    "credential": re.compile(r"credential:(?P<name>[A-Za-z0-9_][A-Za-z0-9_.@-]*)"),
+}
+"""What may stand inside of ``${…}``."""
 
 
 @attrs.frozen
 class _Source:
     """One ``${...}``."""
 
-    kind: Literal["variable", "file", "credential"]
+    kind: str
+    """A key of ``_FORMS``."""
     name: str
     default: str | None = attrs.field(default=None, repr=False)
 
     def value(self, environ: Mapping[str, str]) -> str:
-        """Raises ValueError: it is not there, or holds no text."""
-        if self.kind != "variable":
-            return _contents(self._path(environ))
+        """Raises ValueError: it is missing, or holds no text."""
+        if self.kind == "file":
+            return _contents(Path(self.name).expanduser())
+        if self.kind == "credential":
+            folder = environ.get(CREDENTIALS_DIRECTORY)
+            if not folder:
+                raise ValueError(
+                    f"there is no credential {self.name}: systemd gives it to a service with LoadCredential="
+                )
+            return _contents(Path(folder) / self.name)
         found = environ.get(self.name)
         if self.default is not None and not found:
             found = self.default
@@ -48,16 +59,6 @@ class _Source:
         except ValueError:
             raise ValueError(f"the environment variable {self.name} does not hold UTF-8 text") from None
         return found
-
-    def _path(self, environ: Mapping[str, str]) -> Path:
-        if self.kind == "file":
-            return Path(self.name).expanduser()
-        folder = environ.get(CREDENTIALS_DIRECTORY)
-        if not folder:
-            raise ValueError(
-                f"there is no credential {self.name} here: systemd gives it to a service with LoadCredential="
-            )
-        return Path(folder) / self.name
 
 
 Piece: TypeAlias = str | _Source
@@ -111,12 +112,9 @@ def _pieces(text: str) -> Iterator[Piece]:
 
 def _source(match: re.Match[str]) -> _Source:
     inside = match["inside"] if match["end"] else ""
-    if found := _VARIABLE.fullmatch(inside):
-        return _Source("variable", found["name"], found["default"])
-    if found := _FILE.fullmatch(inside):
-        return _Source("file", found["name"])
-    if found := _CREDENTIAL.fullmatch(inside):
-        return _Source("credential", found["name"])
+    for kind, form in _FORMS.items():
+        if found := form.fullmatch(inside):
+            return _Source(kind, found["name"], found.groupdict().get("default"))
     raise ValueError(
         "a reference must have the form ${NAME}, ${NAME:-default}, ${file:/path} or ${credential:NAME}; "
         "write $$ for a dollar sign"

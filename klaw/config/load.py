@@ -56,27 +56,29 @@ def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
 
 
 def _build(document: ConfigTree) -> tuple[EngineConfig, list[Problem]]:
-    tree = document.tree
-    warnings = [*_renamed(tree), *_tools_by_schema(tree), *_retired(tree)]
+    tree, clashes = document.tree, list[Problem]()
+    warnings = [*_renamed(tree, clashes), *_tools_by_schema(tree), *_retired(tree)]
     old = {f"{section}.{new}": f"{section}.{name}" for (section, name), new in RENAMED.items()}
     old = {path: name for path, name in old.items() if any(warning.path == name for warning in warnings)}
     try:
-        config = read_settings(tree, document.problems)
+        config = read_settings(tree, (*document.problems, *clashes))
     except ConfigError as error:  # a renamed key is named as it stands in the file
         raise ConfigError([attrs.evolve(each, path=old.get(each.path, each.path)) for each in error.problems]) from None
     return config, warnings
 
 
-def _renamed(tree: dict[str, Any]) -> Iterator[Problem]:
-    """Give old keys their new names. Raises ConfigError: both are given."""
+def _renamed(tree: dict[str, Any], clashes: list[Problem]) -> Iterator[Problem]:
+    """Give old keys their new names. Where both are given, ``clashes`` gets a problem."""
     for (section, old), new in RENAMED.items():
         values = tree.get(section)
         if isinstance(values, dict) and old in values:
-            old_path, new_path = f"{section}.{old}", f"{section}.{new}"
+            old_path, new_path, value = f"{section}.{old}", f"{section}.{new}", values.pop(old)
             if new in values:
-                raise ConfigError.of(f"is the old name of {new_path}; give only one of them", old_path)
-            values[new] = values.pop(old)
-            yield Problem(path=old_path, message=f"is deprecated; call it {new_path}")
+                message = f"is the old name of {new_path}; give only one of them"
+                clashes.append(Problem(path=old_path, message=message))
+            else:
+                values[new] = value
+                yield Problem(path=old_path, message=f"is deprecated; call it {new_path}")
 
 
 def _retired(tree: dict[str, Any]) -> Iterator[Problem]:

@@ -57,8 +57,9 @@ def local_day(moment: float) -> date:
 
 
 def local_clock(moment: str) -> str:
-    """A moment (ISO-8601) in local time, as people and models read it: ``2026-11-23 Mon 09:00 +01:00``."""
-    return clock_text(datetime.fromisoformat(moment).astimezone().isoformat(timespec="seconds"))
+    """A moment (ISO-8601) in local time, to the minute, as models read it: ``2026-11-23 Mon 09:00 +01:00``."""
+    local = datetime.fromisoformat(moment).astimezone().replace(second=0, microsecond=0)
+    return clock_text(local.isoformat())
 
 
 def start_of_day(day: date) -> float:

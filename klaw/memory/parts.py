@@ -43,7 +43,7 @@ from klaw.store.search import vectors
 
 
 @attrs.frozen(kw_only=True)
-class Memory:
+class MemoryParts:
     """The parts that work together; see ``build``."""
 
     core: Core
@@ -111,7 +111,7 @@ def build(
     *,
     stop_run: Callable[[UserId, str], Awaitable[None]],
     tasks_changed: Callable[[], None],
-) -> Memory:
+) -> MemoryParts:
     """Make the parts; nothing runs yet.
 
     Args:
@@ -187,7 +187,7 @@ def build(
         background.append(summarizer.spec())
     if config.topics.enabled:
         background.append(archivist.spec())
-    return Memory(
+    return MemoryParts(
         core=core,
         embedder=embed,
         recall=Recall(readers, embed, config.auto_rag, clock, reranker=_reranker(config, llm)),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from klaw.llm.budget import DailyBudget
     from klaw.llm.client import Llm
     from klaw.memory.embed.embedder import Embedder
-    from klaw.memory.parts import Memory
+    from klaw.memory.parts import MemoryParts
     from klaw.memory.recall.recall import Recall
     from klaw.memory.search.search import MemorySearch
     from klaw.runs.parts import TaskParts
@@ -121,7 +121,7 @@ class Parts:
     core: "Core"
     reindexer: "Reindexer"
     llm: "Llm"
-    memory: "Memory"
+    memory: "MemoryParts"
     knowledge: "Knowledge"
     tools: "Tools"
     agent: "Agent"

@@ -101,7 +101,7 @@ class Kind(Generic[V]):
     id: str = "id"
     """The column, or expression, that tells a user's rows apart."""
     changed: str = "entry"
-    """The column that grows with each change of a row."""
+    """The column that grows with each change of a row; empty: there is none."""
     full_text: bool = False
     """``TABLE_fts`` has the full text of what the view ``TABLE_search`` shows."""
     vectors: str = ""

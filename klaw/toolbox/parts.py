@@ -9,7 +9,7 @@ from klaw.actor.threads import Threads
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.names import ChatId
-from klaw.memory.parts import Memory
+from klaw.memory.parts import MemoryParts
 from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.files import file_tools
@@ -45,7 +45,7 @@ class Tools:
 
 
 def build(
-    core: Core, memory: Memory, composer: Composer, watchers: Callable[[ChatId], int], more: Iterable[ToolSpec]
+    core: Core, memory: MemoryParts, composer: Composer, watchers: Callable[[ChatId], int], more: Iterable[ToolSpec]
 ) -> Tools:
     """Make them; nothing runs yet.
 

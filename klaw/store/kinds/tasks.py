@@ -51,6 +51,10 @@ def _apply(connection: apsw.Connection, change: Change[Task]) -> None:
         connection.execute(_PUT, rows.values(change.value))
 
 
+_CONTENT = (
+    "user_id || '/' || name AS key, fires, expression, zone, every_s, at, message, model, inject_into, enabled,"
+    " timeout_s, max_tokens, daily_tokens, created_at, updated_at, anchor_at"
+)
 TASK: Kind[Task] = Kind(
     what="task",
     plural="tasks",
@@ -65,7 +69,7 @@ TASK: Kind[Task] = Kind(
     beside=("user_id", "name"),
     apply=_apply,
     clear=("DELETE FROM tasks",),
-    tables=(table("tasks", "tasks", "key", f"user_id || '/' || name AS key, {_TASKS.columns}", first="", small=True),),
+    tables=(table("tasks", "tasks", "key", _CONTENT, first="", small=True),),
 )
 
 

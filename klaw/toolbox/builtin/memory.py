@@ -21,7 +21,7 @@ from klaw.domain.names import chat_id
 from klaw.domain.search import AnyResult, Kind, SearchResult
 from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValue, ToolRefused
 from klaw.memory.facts.facts import FactSaved, KnownFact, NoOlder
-from klaw.memory.parts import Memory
+from klaw.memory.parts import MemoryParts
 from klaw.memory.search.format_results import show
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds.core_memory import read_core
@@ -41,12 +41,12 @@ def _in_chat(context: ToolContext) -> bool:
     return context.run is None
 
 
-def memory_tools(core: Core, memory: Memory) -> tuple[ToolSpec, ...]:
+def memory_tools(core: Core, memory: MemoryParts) -> tuple[ToolSpec, ...]:
     """The tools on one memory."""
     return *_search_tools(core, memory), _save_tool(memory), *_core_tools(core)
 
 
-def _search_tools(core: Core, memory: Memory) -> tuple[ToolSpec, ...]:
+def _search_tools(core: Core, memory: MemoryParts) -> tuple[ToolSpec, ...]:
 
     @tool(permission=Permission.READ)
     async def memory_search(
@@ -73,7 +73,7 @@ def _search_tools(core: Core, memory: Memory) -> tuple[ToolSpec, ...]:
     return memory_search, history_search
 
 
-def _save_tool(memory: Memory) -> ToolSpec:
+def _save_tool(memory: MemoryParts) -> ToolSpec:
     @tool(permission=Permission.WRITE)
     async def memory_save(
         context: ToolContext,
@@ -166,7 +166,7 @@ def _core_tools(core: Core) -> tuple[ToolSpec, ...]:
 
 async def _search(
     core: Core,
-    memory: Memory,
+    memory: MemoryParts,
     context: ToolContext,
     query: str,
     kinds: frozenset[Kind] | None,
