@@ -89,9 +89,21 @@ def _object(kind: type[attrs.AttrsInstance], *, closed: bool, exact: bool) -> di
     for field in fields:
         if isinstance(field.default, str | int | float):  # a boolean is one
             properties[wire_name(field)]["default"] = field.default
+    for field in fields if exact else ():
+        properties[wire_name(field)] |= _about(field)
     required = [wire_name(field) for field in fields if field.default is attrs.NOTHING]
     made = {"type": "object", "properties": properties, **({"required": required} if required else {})}
     return {**made, "additionalProperties": False} if exact else made
+
+
+def _about(field: "attrs.Attribute[Any]") -> dict[str, Any]:
+    """What an argument of an operation (``operations.operation.Argument``) says for people who fill in a form."""
+    about = field.metadata.get("argument")
+    if about is None:
+        return {}
+    title = about.title or field.name.replace("_", " ").capitalize()
+    examples = {"examples": list(about.examples)} if about.examples else {}
+    return {"title": title, **({"description": about.help} if about.help else {}), **examples}
 
 
 def _bounds(note: object, kind: str | list[str]) -> dict[str, Any]:

@@ -83,6 +83,7 @@ PURE = (
     "memory/facts/chunking.py",
     "memory/topics/splitter.py",
     "memory/topics/texts.py",
+    "operations/lines.py",
     "operations/operation.py",
     "web/markdown.py",
     "wire",

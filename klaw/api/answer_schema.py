@@ -22,6 +22,7 @@ from typing import (
 import attrs
 
 from klaw.convert import wire_name
+from klaw.domain.notes import Column, notes
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -85,6 +86,8 @@ def _named(kind: Any, named: dict[str, Schema], *, written: bool) -> Schema:
         else:
             names, required = dict.fromkeys(hints), sorted(kind.__required_keys__)
         properties = {names[each] or each: schema_of_answer(hints[each], named, written=written) for each in names}
+        for each, column in notes(kind, Column).items() if is_class else ():
+            properties[names[each]] = {**properties[names[each]], "title": column.title or each}
         named[name] |= {"type": "object", "properties": properties, "required": required}
     if named[name]["$comment"] != of:
         raise TypeError(f"two classes have the name {name}")

@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         if rest:
             word = rest[0][:MAX_WORD]
             hint = meant_option(word, self.values)
-            self.error(f"unexpected {word!r}.{hint} `{self.prog} --help` shows what is taken")
+            self.error(f"unexpected {word!r}.{hint} `{self.prog} --help` shows the arguments")
         return found, rest
 
     def error(self, message: str) -> NoReturn:

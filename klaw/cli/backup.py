@@ -14,7 +14,8 @@ from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import JOURNAL, Bounds
 from klaw.domain.text import plural
-from klaw.operations.operation import Lines, Noun, Shown, Table, argument, size
+from klaw.operations.lines import Lines, Shown, Table, size
+from klaw.operations.operation import Noun, argument
 
 if TYPE_CHECKING:
     from klaw.backup.folder import Backup

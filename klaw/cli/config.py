@@ -12,7 +12,8 @@ from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.errors import ConfigError, KlawError, Problem
-from klaw.operations.operation import Nothing, Noun, Shown, argument
+from klaw.operations.lines import Shown
+from klaw.operations.operation import Nothing, Noun, argument
 
 NOUN = Noun("config", "check, show or describe the configuration (docs/configuration.md)", local=True)
 

@@ -8,7 +8,8 @@ from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural
-from klaw.operations.operation import Line, Noun, Shown, Table, argument
+from klaw.operations.lines import Line, Shown, Table
+from klaw.operations.operation import Noun, argument
 
 if TYPE_CHECKING:
     from klaw.doctor.places import Server

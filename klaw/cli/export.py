@@ -13,9 +13,10 @@ from klaw.cli.here import Here, command
 from klaw.cli.operations import ask
 from klaw.cli.output import write_document
 from klaw.config.paths import Paths
-from klaw.domain.text import minute, one_line, plural
+from klaw.domain.text import one_line, plural
 from klaw.operations.operation import Noun, OfUser, OperationError, argument
-from klaw.operations.perform import operations, read
+from klaw.operations.perform import nouns, operations, read
+from klaw.operations.records import Records
 
 NOUN = Noun("export", "write chats and memory into a folder, as Markdown and JSON (docs/import.md)", local=True)
 PAGE = 100
@@ -31,12 +32,10 @@ class ExportArguments(OfUser):
     )
 
 
-_ONE = {"chats": "chat", "messages": "message", "facts": "fact", "people": "person"}
-_ONE |= {"topics": "topic", "summaries": "summary"}
-
-
 def _shown(answer: dict[str, Any]) -> list[str]:
-    counts = ", ".join(plural(answer[name], one, name) for name, one in _ONE.items())
+    words = {"chats": "chat", "messages": "message", **{each.many: each.word for each in _kept()}}
+    words |= {"topics": "topic", "summaries": "summary"}
+    counts = ", ".join(plural(answer[name], one, name) for name, one in words.items())
     return [f"{answer['folder']}: {counts}"]
 
 
@@ -68,14 +67,18 @@ def export(asked: ExportArguments, here: Here) -> dict[str, Any]:
         summaries += asking("chats_summaries", chat=chat["name"])["summaries"]
     here.progress.show("chats", len(chats), len(chats))
     found = {
-        "facts": list(_pages(asking, "fact_list", "facts")),
-        "people": list(_pages(asking, "person_list", "people")),
+        **{each.many: list(_pages(asking, f"{each.word}_list", each.many)) for each in _kept()},
         "topics": list(_topics(asking)),
         "summaries": summaries,
     }
+    lines_of: dict[str, Callable[[dict[str, Any]], str]] = {
+        **{each.many: partial(_line, each) for each in _kept()},
+        "topics": _topic,
+        "summaries": _summary,
+    }
     for name, things in found.items():
         write_document(iter([json.dumps(things, ensure_ascii=False, indent=1) + "\n"]), str(folder / f"{name}.json"))
-        lines = [f"# {name.capitalize()}\n", *map(_LINES[name], things)]
+        lines = [f"# {name.capitalize()}\n", *map(lines_of[name], things)]
         write_document(iter(["\n".join(lines) + "\n"]), str(folder / f"{name}.md"))
     counts = {name: len(things) for name, things in found.items()}
     return {"folder": str(folder), "chats": len(chats), "messages": count, **counts}
@@ -127,13 +130,14 @@ def _file_name(name: str, taken: set[str]) -> str:
     return f"{raw[: MAX_NAME_BYTES - 20].decode(errors='ignore')}~{hashlib.sha256(raw).hexdigest()[:16]}"
 
 
-def _fact(fact: dict[str, Any]) -> str:
-    return f"- {_text(fact['text'])} *({fact['category']}, {minute(fact['created_at'])})*"
+def _kept() -> list[Records]:
+    """All nouns of which rows are kept, such as facts and people."""
+    return [each for noun in nouns() for each in noun.records]
 
 
-def _person(person: dict[str, Any]) -> str:
-    names = ", ".join(map(_text, (person["name"], *person["aliases"])))
-    return f"- **{names}**" + (f": {_text(person['relation'])}" if person["relation"] else "")
+def _line(records: Records, thing: dict[str, Any]) -> str:
+    text, more = map(_text, records.in_a_line(thing))
+    return f"- {text} *({more})*" if more else f"- {text}"
 
 
 def _topic(topic: dict[str, Any]) -> str:
@@ -152,11 +156,3 @@ def _text(text: str) -> str:
     from klaw.operations.explain.chat_document import escaped
 
     return escaped(one_line(text))
-
-
-_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "facts": _fact,
-    "people": _person,
-    "topics": _topic,
-    "summaries": _summary,
-}

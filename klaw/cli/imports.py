@@ -24,7 +24,8 @@ from klaw.domain import names
 from klaw.domain.attachment import clean_name
 from klaw.domain.text import cut, plural
 from klaw.errors import KlawError
-from klaw.operations.operation import Noun, OfUser, OperationError, Shown, argument, minute, required
+from klaw.operations.lines import Shown, minute
+from klaw.operations.operation import Noun, OfUser, OperationError, argument, required
 
 if TYPE_CHECKING:
     from klaw.actor.mailbox import Nudge
@@ -46,8 +47,8 @@ CHECKPOINT_BYTES = 1 << 22
 @attrs.frozen(kw_only=True)
 class ImportArguments(OfUser):
     file: str = required("the export: a file, a ZIP or a folder; - for standard input, redirected from a file")
-    dry_run: bool = argument("only tell what is in it, and what cannot be read", default=False)
-    topics: bool = argument("let the archivist make topics of it, which costs calls to the model", default=False)
+    dry_run: bool = argument("only list what is in it, and what cannot be read", default=False)
+    topics: bool = argument("also build topics from it, which costs calls to the model", default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -73,7 +74,9 @@ class ImportPeople(ImportArguments):
 
 @attrs.frozen(kw_only=True)
 class WhatsApp(ImportPeople):
-    dates: Literal["dmy", "mdy", "ymd"] | None = argument("the order of day, month and year, where it cannot be told")
+    dates: Literal["dmy", "mdy", "ymd"] | None = argument(
+        "the order of day, month and year, if the file does not show it"
+    )
     title: str | None = argument("what the chat is called (default: by the name of the file)", metavar="TITLE")
 
 

@@ -13,7 +13,8 @@ import attrs
 from klaw.cli.here import Here, command
 from klaw.cli.output import program, warn
 from klaw.config.paths import Paths
-from klaw.operations.operation import Noun, Shown, argument
+from klaw.operations.lines import Shown
+from klaw.operations.operation import Noun, argument
 
 if TYPE_CHECKING:
     from klaw.setup.answers import Model, Names, Step
@@ -25,11 +26,11 @@ FEW = 3
 
 @attrs.frozen(kw_only=True)
 class Init:
-    yes: bool = argument("ask nothing: defaults for what no option says", default=False)
+    yes: bool = argument("ask nothing: use defaults for options that are not given", default=False)
     source: str | None = argument(
         "take over the workspace of OpenClaw or a similar agent", metavar="DIR", option="--from"
     )
-    dry_run: bool = argument("only say what would be done", default=False)
+    dry_run: bool = argument("only show what would be done", default=False)
     language: str | None = argument("of the prompt files: en or ru (default: the terminal's)", metavar="LANG")
     name: str | None = argument("of the assistant (default: Klaw)")
     user: str | None = argument("your name", metavar="NAME")

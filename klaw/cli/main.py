@@ -68,7 +68,7 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
 
     known = [("operations", each) for each in modules()] + [("cli", each) for each in LOCAL]
     named = {each.replace("-", "_") for each in words[:1]}
-    for folder, name in [each for each in known if each[1] in named] or known:
+    for folder, name in [each for each in known if each[1].rpartition(".")[2] in named] or known:
         module = f"klaw.{folder}.{name}"
         for noun in nouns_of(module):
             group = operations.add(commands, noun)

@@ -12,7 +12,8 @@ from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.errors import ModelError
-from klaw.operations.operation import Noun, OperationError, Shown, argument, size
+from klaw.operations.lines import Shown, size
+from klaw.operations.operation import Noun, OperationError, argument
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig

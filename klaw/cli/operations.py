@@ -21,7 +21,8 @@ from klaw.cli.here import Here
 from klaw.cli.output import ProgressLine, say, warn, write_document, written
 from klaw.config.paths import Paths
 from klaw.config.run_as import enter
-from klaw.operations.operation import Noun, Operation, OperationError, Shown, supplied, told
+from klaw.operations.lines import Shown, with_commands
+from klaw.operations.operation import Noun, Operation, OperationError, told
 from klaw.operations.perform import Call, plain, read
 from klaw.operations.uploads import PIECE_BYTES
 
@@ -115,16 +116,16 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
         for problem in named(operation, error.problems) or [str(error)]:
             warn(problem)
         return 2 if error.code in _WRONG_USAGE else 1
-    known = {"answer": answer, "again": partial(again, operation, arguments)}
-    shown = operation.show(**supplied(operation.show, known))
+    shown = operation.show(answer)
     shown = shown if isinstance(shown, Shown) else Shown(shown)
+    lines, notes = with_commands(shown, partial(again, operation, arguments))
     if getattr(arguments, "json", False):
         print(json.dumps(answer, ensure_ascii=False, indent=2))
     elif done:
-        for note in shown.notes:
+        for note in notes:
             warn(note)
         print(before, end="")
-        say(*shown.lines)
+        say(*lines)
     if not (done and shown.found):
         return 1
     return EX_DEGRADED if shown.degraded else 0
@@ -170,9 +171,10 @@ def _texts(operation: Operation, arguments: argparse.Namespace, paths: Paths, gi
 def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
     """Whether the person agrees to what would be done."""
     if not sys.stdin.isatty():
-        print("klaw: nothing was changed; say --yes to do it, or --dry-run to see what would happen", file=sys.stderr)
+        print("klaw: nothing was changed: add --yes to do it, or --dry-run to see what would happen", file=sys.stderr)
         return False
-    print("\n".join(written(operation.show(answer=answer))), file=sys.stderr)  # type: ignore[arg-type]  # no Shown
+    lines, _ = with_commands(operation.show(answer), lambda **_changed: "")
+    print("\n".join(written(lines)), file=sys.stderr)
     print(f"{operation.confirm} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes", "да")
 

@@ -5,7 +5,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TextIO
@@ -14,14 +14,15 @@ from klaw.client.text_width import harmless, width
 from klaw.config.run_as import belongs_to, name_of
 from klaw.domain.text import span
 from klaw.errors import ConfigError, KlawError, SchemaTooNew, StoreDamaged
-from klaw.operations.operation import Line, Lines, Marked, OperationError, Table
+from klaw.operations.lines import Marked, PlainLine, Table
+from klaw.operations.operation import OperationError
 
 EX_CONFIG = 78
 """Exit code, of sysexits.h, of a server that another start does not help; conf/klaw.service makes none after it."""
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 
-def say(*lines: Line) -> None:
+def say(*lines: PlainLine) -> None:
     """Print lines at once."""
     print("".join(f"{each}\n" for each in written(lines)), end="", flush=True)
 
@@ -31,7 +32,7 @@ def warn(text: str) -> None:
     print(f"klaw: {line(text)}", file=sys.stderr)
 
 
-def written(lines: Lines, *, bold: bool | None = None) -> list[str]:
+def written(lines: Sequence[PlainLine], *, bold: bool | None = None) -> list[str]:
     """What an operation shows, harmless to the terminal. ``bold``: whether marked text is set in bold; None: where the
     output is a terminal that has it."""
     if bold is None:
@@ -198,7 +199,7 @@ def _whose(path: Path) -> str:
             return belongs_to(each, owner)
         whose = f"{each} belongs to {name_of(owner)}"
         if not os.access(each, os.X_OK):
-            return f"{whose} and is closed to {me}, as whom this acts"
+            return f"{whose} and is closed to {me}, the user that this runs as"
         own = shlex.quote(str(each / "klaw"))
         return f"{whose}: as root, make a folder for {me} in it (install -d -m 700 -o {me} {own}) and name that"
     return "look at its permissions (ls -l)"

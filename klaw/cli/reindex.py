@@ -14,7 +14,8 @@ from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural, span
 from klaw.errors import KlawError
-from klaw.operations.operation import Line, Lines, Noun, Shown, Table, argument, size
+from klaw.operations.lines import Line, Lines, Shown, Table, size
+from klaw.operations.operation import Noun, argument
 from klaw.operations.server import ReindexChoices
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Bounds
-from klaw.operations.operation import Nothing, Noun, OperationError, Shown, Table, argument, size
+from klaw.operations.lines import Shown, Table, size
+from klaw.operations.operation import Nothing, Noun, OperationError, argument
 
 if TYPE_CHECKING:
     from klaw.service.machine import Machine, Step
@@ -22,7 +23,7 @@ Say = Callable[..., None]
 
 @attrs.frozen(kw_only=True)
 class OfMachine:
-    dry_run: bool = argument("only say what would be done", default=False)
+    dry_run: bool = argument("only show what would be done", default=False)
     root: str | None = argument("work on the machine below this folder, as DESTDIR does; starts nothing", metavar="DIR")
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from klaw.gateway.tokens import StoredToken
 
 NOUN = Noun("token", "make, list and revoke access tokens (docs/security.md)", local=True)
-OPEN = "This machine is served without a token, as user local"
-NOBODY = "nobody can connect until you say 'klaw token add USER' or 'klaw token allow-local'"
+OPEN = "This machine needs no token: it is user local"
+NOBODY = "nobody can connect before 'klaw token add USER' or 'klaw token allow-local'"
 
 
 @attrs.frozen(kw_only=True)
@@ -27,7 +27,7 @@ class TokenUser:
 
 @attrs.frozen(kw_only=True)
 class NewToken(TokenUser):
-    operator: bool = argument("of an operator: may also ask over HTTP for all users' data", default=False)
+    operator: bool = argument("operator token: manages the server, sees all users' data", default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +63,7 @@ def show(_asked: Nothing, here: Here) -> dict[str, Any]:
     access = load_access(tokens_file(here.paths.config_dir))
     here.say(*(f"{token.id}  {token.user:<32}  {token.created_at}{_about(token)}" for token in access.tokens))
     if not access.tokens:
-        only = "only this machine is served, as user local; make one with: klaw token add USER"
+        only = "only this machine can connect, as user local; make one with: klaw token add USER"
         here.say(f"no tokens: {only if access.local else NOBODY}")
     elif access.local:
         here.say(f"{OPEN}; klaw token deny-local ends that")
@@ -100,7 +100,7 @@ def _set_local(paths: Paths, say: Callable[..., None], *, allowed: bool) -> dict
 
     access = allow_local(tokens_file(paths.config_dir), allowed=allowed)
     if access.local:
-        say(f"{OPEN}. If a proxy on this machine adds no forwarding headers, everybody who reaches it is.")
+        say(f"{OPEN}. If a proxy on this machine adds no forwarding headers, everybody who reaches it is user local.")
     else:
         say("Every connection needs a token now, also from this machine.")
         _say_who_is_left(paths, say)

@@ -6,10 +6,10 @@ from typing import Annotated, NewType
 
 import attrs
 
-from klaw.convert import OMIT, Wire
-from klaw.domain.imported import ImportId
+from klaw.convert import OMIT, Bounds, Check, Wire, unprefixed
+from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.notes import MadeFrom, Quotes
+from klaw.domain.notes import Column, Edit, MadeFrom, Quotes
 from klaw.domain.text import clean_output, normalized
 from klaw.errors import InvalidValue
 
@@ -17,6 +17,7 @@ FactId = NewType("FactId", str)
 
 MAX_TEXT = 2_000
 """Characters of a fact: a statement, not a document."""
+MAX_CATEGORY = 32
 CATEGORIES = ("identity", "preference", "person", "project", "event", "place", "health", "work", "other")
 """What the model is offered; others are allowed."""
 DEFAULT_IMPORTANCE = 50
@@ -25,7 +26,7 @@ STANDING_IMPORTANCE = 90
 STANDING_CATEGORY = "identity"
 """So does every fact of this category."""
 
-_CATEGORY = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_CATEGORY = r"[a-z][a-z0-9_-]*"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 
 
@@ -53,36 +54,78 @@ class Origin(enum.StrEnum):
     """A model wrote it down after something from outside (web, MCP, a program) had been read: it may be that one's."""
 
 
+def fact_text(text: str) -> str:
+    """A text as it is kept: without control characters and space around it.
+
+    Raises:
+        InvalidValue: nothing is left, or it is too long.
+    """
+    kept = clean_output(text).strip()
+    if not any(character.isalnum() for character in kept):
+        raise InvalidValue("text: is empty, or has no letter or digit")
+    if len(kept) > MAX_TEXT:
+        raise InvalidValue(f"text: has at most {MAX_TEXT} characters; save several facts, or write a file")
+    return kept
+
+
+def category_name(name: str) -> str:
+    """Check the name of a category. Raises InvalidValue."""
+    if not re.fullmatch(_CATEGORY, name) or len(name) > MAX_CATEGORY:
+        raise InvalidValue("category: must have 1 to 32 of a-z, 0-9, _ and -, and begin with a letter")
+    return name
+
+
+_Text = Annotated[str, Check(unprefixed(fact_text), Bounds(1, MAX_TEXT))]
+Category = Annotated[str, Check(unprefixed(category_name)), Bounds(1, MAX_CATEGORY, _CATEGORY)]
+
+
 @attrs.frozen(kw_only=True)
 class Fact:
     """One statement. Times are ISO-8601 UTC."""
 
-    id: FactId
+    id: Annotated[FactId, Column("fact")]
     user: Annotated[UserId, Wire("user_id")]
-    text: Annotated[str, Quotes()]
-    category: str
-    """``[a-z][a-z0-9_-]{0,31}``."""
-    importance: int = DEFAULT_IMPORTANCE
-    """0 to 100."""
-    source: FactSource
-    origin: Origin
+    text: Annotated[
+        str, Quotes(), Edit("one statement that makes sense alone", title="Text", given=_Text), Column(wide=True)
+    ]
+    category: Annotated[
+        str,
+        Edit(
+            "identity, preference, person, project, event and so on",
+            title="Category",
+            given=Category,
+            offered=CATEGORIES,
+        ),
+        Column(),
+    ] = "other"
+    importance: Annotated[
+        int,
+        Edit(
+            "0 to 100; from 90 on it is part of every prompt, unless a program saved it over MCP",
+            title="Importance",
+            given=Annotated[int, Bounds(0, 100)],
+        ),
+        Column(right=True),
+    ] = DEFAULT_IMPORTANCE
+    source: Annotated[FactSource, Column(alone=True)]
+    origin: Annotated[Origin, Column("in the words of", alone=True)]
     chat: Annotated[ChatId | None, Wire("chat_id")] = None
     """Where it was said."""
     message: Annotated[str | None, Wire("message_id"), MadeFrom("message")] = None
     """Id of the message that it was drawn from."""
     turn: Annotated[str | None, Wire("turn_id"), MadeFrom("turn")] = None
     """Id of the turn, or of the run, that saved it."""
-    topic: Annotated[str | None, MadeFrom("topic")] = None
+    topic: Annotated[str | None, MadeFrom("topic"), Column(alone=True)] = None
     """Id of the topic that it was drawn from."""
     created_at: str
-    updated_at: str
-    superseded_by: FactId | None = None
+    updated_at: Annotated[str, Column("changed")]
+    superseded_by: Annotated[FactId | None, Column("replaced by", alone=True)] = None
     """The newer statement that took its place. Then it is history: no search finds it."""
-    day: Annotated[str | None, OMIT] = None
+    day: Annotated[str | None, OMIT, Column(alone=True)] = None
     """Date of the day whose talk it was drawn from, such as 2026-11-21."""
-    client: Annotated[str | None, OMIT] = None
+    client: Annotated[str | None, OMIT, Column("saved by", alone=True)] = None
     """The program that saved it over MCP: ``mcp:`` and the id of its token."""
-    imported: Annotated[ImportId | None, OMIT, MadeFrom("import")] = None
+    imported: Annotated[ImportId | None, OMIT, MadeFrom("import"), Column("from", shown=ORIGIN.__add__)] = None
     """The import that brought it."""
 
     @property
@@ -96,31 +139,11 @@ def check(fact: Fact) -> None:
         raise InvalidValue("id: has 1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-'")
     if fact.text != fact_text(fact.text):
         raise InvalidValue("text: has control characters, or space around it")
-    if not is_category(fact.category):
-        raise InvalidValue("category: has 1 to 32 of a-z, 0-9, '_' and '-', and begins with a letter")
+    category_name(fact.category)
     if isinstance(fact.importance, bool) or not 0 <= fact.importance <= 100:
         raise InvalidValue("importance: is a whole number from 0 to 100")
     if fact.superseded_by == fact.id:
         raise InvalidValue("superseded_by: is the fact itself")
-
-
-def is_category(name: str) -> bool:
-    """Whether a fact may be of such a category."""
-    return _CATEGORY.fullmatch(name) is not None
-
-
-def fact_text(text: str) -> str:
-    """A text as it is kept: without control characters and space around it.
-
-    Raises:
-        InvalidValue: nothing is left, or it is too long.
-    """
-    kept = clean_output(text).strip()
-    if not any(character.isalnum() for character in kept):
-        raise InvalidValue("text: is empty, or has no letter or digit")
-    if len(kept) > MAX_TEXT:
-        raise InvalidValue(f"text: has at most {MAX_TEXT} characters; save several facts, or write a file")
-    return kept
 
 
 def normal_form(text: str) -> str:

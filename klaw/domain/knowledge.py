@@ -12,10 +12,10 @@ from typing import Annotated, Literal, NewType
 
 import attrs
 
-from klaw.convert import OMIT, Wire
+from klaw.convert import OMIT, Bounds, Check, Wire
 from klaw.domain.names import UserId, user_id
-from klaw.domain.notes import Quotes
-from klaw.domain.text import title
+from klaw.domain.notes import Column, Edit, Quotes
+from klaw.domain.text import clean_output, title
 from klaw.errors import InvalidName, InvalidValue
 
 BaseId = NewType("BaseId", str)
@@ -46,21 +46,44 @@ class Role(enum.StrEnum):
         return self is not Role.VIEWER
 
 
+def base_name(text: str) -> str:
+    """A base's name as it is kept: one line. Raises InvalidValue without the field's name."""
+    if name := title(text, MAX_NAME):
+        return name
+    raise InvalidValue(f"has 1 to {MAX_NAME} characters")
+
+
+_Name = Annotated[str, Check(base_name, Bounds(1, MAX_NAME))]
+_Description = Annotated[str, Check(clean_output, Bounds(0, MAX_DESCRIPTION))]
+_Language = Annotated[str, Bounds(0, 3, r"([a-z]{2,3})?")]
+
+
 @attrs.frozen(kw_only=True)
 class Base:
     """A knowledge base. Times are ISO-8601 UTC."""
 
-    id: BaseId
+    id: Annotated[BaseId, Column("base")]
     user: Annotated[UserId, Wire("user_id")]
     """Who owns it."""
-    name: Annotated[str, Quotes()]
-    description: Annotated[str, Quotes()] = ""
-    language: str = ""
-    """ISO 639 code of most of its texts; empty: not told."""
+    name: Annotated[
+        str,
+        Quotes(),
+        Edit("the base's name, which no other base of yours has", title="Name", given=_Name),
+        Column(wide=True),
+    ]
+    description: Annotated[
+        str, Quotes(), Edit("what is in it", title="What is in it", given=_Description), Column("about", alone=True)
+    ] = ""
+    language: Annotated[
+        str,
+        Edit("code of the language of most texts, such as en or ru", title="Language of most texts", given=_Language),
+        Column(alone=True),
+    ] = ""
+    """ISO 639 code; empty: not told."""
     members: Mapping[str, Literal["editor", "viewer"]] = attrs.Factory(dict)
     """Roles of the users it is shared with."""
     created_at: str
-    updated_at: str
+    updated_at: Annotated[str, Column("changed", alone=True)]
 
 
 class SourceKind(enum.StrEnum):
@@ -222,13 +245,6 @@ class Used(Place):
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------
-
-
-def base_name(text: str) -> str:
-    """A base's name as it is kept: one line. Raises InvalidValue without the field's name."""
-    if name := title(text, MAX_NAME):
-        return name
-    raise InvalidValue(f"has 1 to {MAX_NAME} characters")
 
 
 def check_base(base: Base) -> None:

@@ -7,6 +7,7 @@ page and MCP need to know about a field. Pure.
         message: Annotated[str | None, Wire("message_id"), MadeFrom("message")] = None
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -41,16 +42,28 @@ class Edit:
     """What the argument is called, if not like the field."""
     given: Any = None
     """The type that the argument is read as, if not the field's; it may refuse what old records have."""
+    option: str | None = None
+    """On the command line, if not ``--name``."""
+    title: str = ""
+    """On the page, if not the name in words."""
+    offered: tuple[str, ...] = ()
+    """Values that the page offers; others are valid too."""
 
 
 @attrs.frozen
 class Column:
-    """Lists show the field."""
+    """Lists show the field, and so does whatever shows one thing alone. A field that is None is left out."""
 
     title: str = ""
     """Head of the column; the field's name if empty."""
     right: bool = False
     """Whether its values are flush right, as numbers are."""
+    wide: bool = False
+    """Whether its values are long, so that the column stands last."""
+    alone: bool = False
+    """Whether only what shows one thing alone has it."""
+    shown: Callable[[Any], str] | None = None
+    """What people see of a value, if not the value itself."""
 
 
 N = TypeVar("N")

@@ -12,11 +12,11 @@ from typing import Annotated, NewType
 
 import attrs
 
-from klaw.convert import OMIT, Wire
-from klaw.domain.imported import ImportId
+from klaw.convert import OMIT, Bounds, Check, Wire, unprefixed
+from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.names import UserId
-from klaw.domain.notes import MadeFrom, Quotes
-from klaw.domain.text import clean_output, normalized
+from klaw.domain.notes import Column, Edit, MadeFrom, Quotes
+from klaw.domain.text import HAS_LETTER, clean_output, normalized
 from klaw.errors import InvalidValue
 
 PersonId = NewType("PersonId", str)
@@ -46,25 +46,76 @@ class PersonSource(enum.StrEnum):
     """The user gave a command."""
 
 
+def person_name(text: str, field: str = "name") -> str:
+    """A name as it is kept: one line, without control characters.
+
+    Raises:
+        InvalidValue: nothing is left, it is too long, or it names the user, the assistant or nobody.
+    """
+    kept = " ".join(clean_output(text).split())
+    if len(kept) > MAX_NAME:
+        raise InvalidValue(f"{field}: has at most {MAX_NAME} characters")
+    if not any(character.isalpha() for character in kept):
+        raise InvalidValue(f"{field}: is empty, or has no letter")
+    if normal_name(kept) in _NOBODY:
+        raise InvalidValue(f"{field}: is not the name of another person")
+    return kept
+
+
+def relation_text(text: str) -> str:
+    """A relation as it is kept; may be empty. Raises InvalidValue when it is too long."""
+    kept = " ".join(clean_output(text).split())
+    if len(kept) > MAX_RELATION:
+        raise InvalidValue(f"relation: has at most {MAX_RELATION} characters")
+    return kept
+
+
+def normal_name(name: str) -> str:
+    """What two ways to write one name have in common: case, width, ё or е, punctuation and space do not count."""
+    folded = normalized("NFKC", name).casefold().replace("ё", "е")
+    return " ".join("".join(each if each.isalnum() else " " for each in folded).split())
+
+
+PersonName = Annotated[str, Check(unprefixed(person_name), Bounds(1, MAX_NAME, HAS_LETTER))]
+_Relation = Annotated[str, Check(unprefixed(relation_text), Bounds(0, MAX_RELATION))]
+
+
 @attrs.frozen(kw_only=True)
 class Person:
     """Somebody a user speaks of. Times are ISO-8601 UTC."""
 
-    id: PersonId
+    id: Annotated[PersonId, Column("person")]
     user: Annotated[UserId, Wire("user_id")]
-    name: Annotated[str, Quotes()]
-    aliases: Annotated[tuple[str, ...], Quotes()] = ()
+    name: Annotated[
+        str,
+        Quotes(),
+        Edit("what you call the person; a former name stays as an alias", title="Name", given=PersonName),
+        Column(),
+    ]
+    aliases: Annotated[
+        tuple[str, ...],
+        Quotes(),
+        Edit("another name; may be repeated", option="--alias", title="Other names", given=tuple[PersonName, ...]),
+        Column("also"),
+    ] = ()
     """Other names, none of them the name itself or another's normal form."""
-    relation: Annotated[str, Quotes()] = ""
+    relation: Annotated[
+        str,
+        Quotes(),
+        Edit("who the person is to the user, for instance sister", title="Who it is to you", given=_Relation),
+        Column(),
+    ] = ""
     """Who it is to the user, in the user's language."""
-    source: PersonSource
+    source: Annotated[PersonSource, Column(alone=True)]
     said_at: str
     """When the user said what name and relation say: an older message does not change them."""
     created_at: str
-    updated_at: str
-    merged_into: PersonId | None = None
+    updated_at: Annotated[str, Column("changed", alone=True)]
+    merged_into: Annotated[PersonId | None, Column("now", alone=True)] = None
     """The person who it turned out to be. Then it is history: no list shows it."""
-    imported: Annotated[ImportId | None, OMIT, MadeFrom("import")] = None
+    imported: Annotated[ImportId | None, OMIT, MadeFrom("import"), Column("from", alone=True, shown=ORIGIN.__add__)] = (
+        None
+    )
     """The import that brought it."""
 
     @property
@@ -102,30 +153,6 @@ def check(person: Person) -> None:
         raise InvalidValue("merged_into: is the person itself")
 
 
-def person_name(text: str, field: str = "name") -> str:
-    """A name as it is kept: one line, without control characters.
-
-    Raises:
-        InvalidValue: nothing is left, it is too long, or it names the user, the assistant or nobody.
-    """
-    kept = " ".join(clean_output(text).split())
-    if len(kept) > MAX_NAME:
-        raise InvalidValue(f"{field}: has at most {MAX_NAME} characters")
-    if not any(character.isalpha() for character in kept):
-        raise InvalidValue(f"{field}: is empty, or has no letter")
-    if normal_name(kept) in _NOBODY:
-        raise InvalidValue(f"{field}: is not the name of another person")
-    return kept
-
-
-def relation_text(text: str) -> str:
-    """A relation as it is kept; may be empty. Raises InvalidValue when it is too long."""
-    kept = " ".join(clean_output(text).split())
-    if len(kept) > MAX_RELATION:
-        raise InvalidValue(f"relation: has at most {MAX_RELATION} characters")
-    return kept
-
-
 def aliases_of(name: str, given: Iterable[str]) -> tuple[str, ...]:
     """Aliases as they are kept: each once, in their order, without the name itself.
 
@@ -140,12 +167,6 @@ def aliases_of(name: str, given: Iterable[str]) -> tuple[str, ...]:
     if len(found) > MAX_ALIASES:
         raise InvalidValue(f"aliases: at most {MAX_ALIASES}")
     return tuple(found.values())
-
-
-def normal_name(name: str) -> str:
-    """What two ways to write one name have in common: case, width, ё or е, punctuation and space do not count."""
-    folded = normalized("NFKC", name).casefold().replace("ё", "е")
-    return " ".join("".join(each if each.isalnum() else " " for each in folded).split())
 
 
 def adds_nothing(new: Person, known: Person) -> bool:

@@ -157,10 +157,10 @@ class TriggerInput:
     """A trigger as people and models give it: exactly one of ``cron``, ``every`` and ``at``. See
     ``runs.task_input``."""
 
-    cron: Annotated[str | None, Edit("five cron fields: 0 9 * * MON-FRI")] = None
-    zone: Annotated[str | None, Edit("time zone of cron and at: Europe/Berlin")] = None
-    every: Annotated[str | None, Edit("interval: 30m, 2h, 1d")] = None
-    at: Annotated[str | None, Edit("once: 2026-12-24T18:00+01:00")] = None
+    cron: Annotated[str | None, Edit("five cron fields: 0 9 * * MON-FRI", title="Calendar")] = None
+    zone: Annotated[str | None, Edit("time zone of cron and at: Europe/Berlin", title="Time zone")] = None
+    every: Annotated[str | None, Edit("interval: 30m, 2h, 1d", title="Interval")] = None
+    at: Annotated[str | None, Edit("once: 2026-12-24T18:00+01:00", title="Time")] = None
     now: Annotated[bool, Edit("with at: if the time has passed, run at once")] = False
 
 
@@ -175,21 +175,32 @@ class Task:
     message: Annotated[
         str, Quotes(), Edit("what to do, complete in itself: this conversation is not shown", given=_Message)
     ]
-    model: Annotated[str | None, Edit("provider/model, if not the usual one", given=_Model)] = None
+    model: Annotated[str | None, Edit("provider/model, if not the usual one", title="Model", given=_Model)] = None
     """None takes the route of subagents."""
     inject_into: Annotated[
-        str | None, Edit("chat that gets the results", name="injectInto", given=_Chat), Column("chat")
+        str | None,
+        Edit("chat that gets the results", title="Post results to", name="injectInto", given=_Chat),
+        Column("chat"),
     ] = None
     """None keeps the result in the run's record. Whether the user has the chat is seen when a run begins."""
     enabled: Annotated[bool, Edit("whether it runs by its schedule", given=bool)] = True
     timeout_s: Annotated[
-        int | None, Edit("how long one run may take, for instance 5m", name="timeout", given=_Timeout)
+        int | None,
+        Edit("how long one run may take, for instance 5m", title="Time limit per run", name="timeout", given=_Timeout),
     ] = None
     """None takes ``subagents.timeoutSeconds``."""
-    max_tokens: Annotated[int | None, Edit("tokens that one run may use", name="maxTokens", given=_Tokens)] = None
+    max_tokens: Annotated[
+        int | None, Edit("tokens that one run may use", title="Tokens of one run", name="maxTokens", given=_Tokens)
+    ] = None
     """Prompts and answers together; None takes ``subagents.maxTokens``."""
     daily_tokens: Annotated[
-        int | None, Edit("tokens that all its runs together may use in one day", name="dailyTokens", given=_Tokens)
+        int | None,
+        Edit(
+            "tokens that all its runs together may use in one day",
+            title="Tokens of one day",
+            name="dailyTokens",
+            given=_Tokens,
+        ),
     ] = None
     """In a UTC day; None for no limit of its own."""
     created_at: str

@@ -13,7 +13,7 @@ import attrs
 from klaw.convert import Wire
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.notes import Quotes
+from klaw.domain.notes import Column, Edit, Quotes
 
 TopicId = NewType("TopicId", int)
 """Never used twice; the same after a rebuild."""
@@ -28,22 +28,22 @@ MAX_MERGED = 50
 class Topic:
     """One topic. Its messages are those with its id in ``messages.topic_id``, all of one chat of its user."""
 
-    id: TopicId
+    id: Annotated[TopicId, Column("topic", right=True)]
     user: Annotated[UserId, Wire("user_id")]
-    chat: Annotated[ChatId, Wire("chat_id")]
-    summary: Annotated[str, Quotes()]
+    chat: Annotated[ChatId, Wire("chat_id"), Column()]
+    summary: Annotated[str, Quotes(), Edit("the new summary", title="Summary"), Column(wide=True)]
     general: bool
     """What no topic of its chunk claimed: "General conversation"."""
-    messages: int
+    messages: Annotated[int, Column(right=True)]
     """How many there are."""
     chars: int
     """Of their contents."""
     first_rowid: int
     """Only a span: messages of other topics may lie within."""
     last_rowid: int
-    first_at: str
+    first_at: Annotated[str, Column("from")]
     """When its first message was said, ISO-8601 UTC."""
-    last_at: str
+    last_at: Annotated[str, Column("to")]
     created_at: str
     updated_at: str
     consolidated: bool

@@ -9,7 +9,8 @@ import attrs
 
 from klaw.domain.text import span
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import Lines, Nothing, Noun, Scope, Table
+from klaw.operations.lines import Lines, Table
+from klaw.operations.operation import Nothing, Noun, Scope
 
 if TYPE_CHECKING:
     from trio.lowlevel import Task

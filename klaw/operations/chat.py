@@ -14,18 +14,8 @@ from klaw.domain.names import ChatId, name_of, user_of
 from klaw.domain.text import plural
 from klaw.operations import chats as all_chats
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import (
-    Lines,
-    Name,
-    Nothing,
-    Noun,
-    OperationError,
-    Scope,
-    Slash,
-    argument,
-    chat_of,
-    required,
-)
+from klaw.operations.lines import Lines
+from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, Slash, argument, chat_of, required
 from klaw.operations.server import listed
 
 if TYPE_CHECKING:
@@ -46,7 +36,7 @@ PAGE_CHARS = 500_000
 
 
 @attrs.frozen(kw_only=True)
-class OfChat:
+class NamedChat:
     chat: Name = required("its id, USER:NAME, or the name of a chat of the user local")
 
 
@@ -60,7 +50,7 @@ class ChatsMessages(all_chats.OfChat):
 
 
 @attrs.frozen(kw_only=True)
-class Choice:
+class ModelChoice:
     name: str | None = argument("PROVIDER/MODEL, or default; without it the model is only shown")
 
 
@@ -147,8 +137,8 @@ def _line(model: dict[str, Any]) -> str:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-@NOUN.operation("chat", OfChat, scope=Scope.OPERATOR)
-async def chat(asked: OfChat, caller: Caller, parts: Parts) -> "ChatState":
+@NOUN.operation("chat", NamedChat, scope=Scope.OPERATOR)
+async def chat(asked: NamedChat, caller: Caller, parts: Parts) -> "ChatState":
     """Show a chat: its row, its actor, what waits for an answer, its last turn."""
     from klaw.store.kinds import pending, turns
 
@@ -259,8 +249,8 @@ async def context(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str, An
     return {"receipt": last.receipt if last else None}
 
 
-@NOUN.operation("chat_model", Choice, show=_model, scope=Scope.CHAT, changes=True, slash=_MODEL)
-async def model(asked: Choice, caller: Caller, parts: Parts) -> dict[str, Any]:
+@NOUN.operation("chat_model", ModelChoice, show=_model, scope=Scope.CHAT, changes=True, slash=_MODEL)
+async def model(asked: ModelChoice, caller: Caller, parts: Parts) -> dict[str, Any]:
     """Show the model of the chat where this is asked, or choose it: the slash command's answer stores the choice."""
     default, wanted = parts.llm.core.config.routing.default, asked.name
     chosen = (await session_of(parts.readers, caller.here)).model if wanted is None else None

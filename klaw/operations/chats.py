@@ -12,10 +12,9 @@ from klaw.domain.text import plural
 from klaw.operations import forget
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Line, Lines, Table, minute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from klaw.operations.answers.chats import ChatPage, Forgotten, ForgottenChats, OneChat, PartOfChat, Summaries
     from klaw.store.kinds.chats import StoredChat
 
@@ -64,33 +63,33 @@ class ChatsDelete(OfChat):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any], again: "Callable[..., str]") -> op.Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     if not answer["chats"]:
         return ["no archived chats" if answer["archived"] else "no chats: `klaw chat` begins one"]
     rows = [["chat", "title", "messages", "last message"]]
     rows += [
-        [each["name"], each["title"], str(each["messages"]), op.minute(each["updated_at"])] for each in answer["chats"]
+        [each["name"], each["title"], str(each["messages"]), minute(each["updated_at"])] for each in answer["chats"]
     ]
-    return [op.Table(rows, right=frozenset({2})), *op.more(answer, again)]
+    return [Table(rows, right=frozenset({2})), *op.more(answer)]
 
 
-def _in_chat(answer: dict[str, Any]) -> op.Lines:
+def _in_chat(answer: dict[str, Any]) -> Lines:
     if not answer["chats"]:
         return ["Your chats are archived; the next message of each brings it back."]
     rows = [
-        [_called(each), plural(each["messages"], "message"), op.minute(each["updated_at"])] for each in answer["chats"]
+        [_called(each), plural(each["messages"], "message"), minute(each["updated_at"])] for each in answer["chats"]
     ]
-    return ["Your chats, the last used first:", op.Table(rows), *op.also(answer, "chats", "klaw chats list")]
+    return ["Your chats, the last used first:", Table(rows), *op.also(answer, "chats", "klaw chats list")]
 
 
-def _renamed(answer: dict[str, Any]) -> op.Lines:
+def _renamed(answer: dict[str, Any]) -> Lines:
     chat = answer["chat"]
     return [
         f"chat {chat['name']} is now called “{chat['title']}”" if chat["title"] else f"chat {chat['name']} has no title"
     ]
 
 
-def _put_away(answer: dict[str, Any]) -> op.Lines:
+def _put_away(answer: dict[str, Any]) -> Lines:
     chat = answer["chat"]
     if chat["archived"]:
         return [f"chat {_called(chat)} is archived; its next message brings it back"]
@@ -101,13 +100,13 @@ def _called(chat: dict[str, Any]) -> str:
     return f"{chat['name']} “{chat['title']}”" if chat["title"] else str(chat["name"])
 
 
-def _summaries(answer: dict[str, Any]) -> op.Lines:
+def _summaries(answer: dict[str, Any]) -> Lines:
     if not answer["summaries"]:
         return ["no summaries of this chat"]
-    lines: list[op.Line] = []
+    lines: list[Line] = []
     for each in answer["summaries"]:
         place = f"#{each['first_seq']} to #{each['last_seq']}"
-        lines += [f"{each['number']}. {place}, {op.minute(each['created_at'])}, {each['state']}:", each["text"], ""]
+        lines += [f"{each['number']}. {place}, {minute(each['created_at'])}, {each['state']}:", each["text"], ""]
     return lines
 
 

@@ -12,7 +12,8 @@ import attrs
 from klaw.domain import message
 from klaw.domain.names import ChatId, name_of, user_of
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import Lines, Name, Noun, OfUser, Query, Scope, Slash, argument, required
+from klaw.operations.lines import Lines
+from klaw.operations.operation import Name, Noun, OfUser, Query, Scope, Slash, argument, required
 
 if TYPE_CHECKING:
     from klaw.memory.forget.forget import Forgetter, Preview, Proof

@@ -19,6 +19,7 @@ from klaw.operations import forget
 from klaw.operations import operation as op
 from klaw.operations.chats import without_messages
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Lines, Table, minute
 from klaw.operations.uploads import UploadId, piece
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         Imports,
         KeptFile,
         MissingMessages,
-        Remembered,
+        RememberedCounts,
         StoredMessages,
         UploadedPiece,
     )
@@ -89,7 +90,7 @@ class ImportRemember(op.OfUser):
         "as they are stored, of any user", default=()
     )
     people: Annotated[tuple[Annotated[Person, Check(_person)], ...], Bounds(0, MAX_KEPT)] = op.argument(
-        "likewise", default=()
+        "people as they are stored, of any user", default=()
     )
 
 
@@ -127,21 +128,18 @@ class ImportParts(Protocol):
     def embedder(self) -> "Nudge": ...
 
 
-def _table(answer: dict[str, Any]) -> op.Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     if not answer["imports"]:
         return ["nothing was imported: docs/import.md says how"]
     counted = ("chats", "messages", "facts", "people")
     rows = [["import", *counted, "first", "last"]]
     for each in answer["imports"]:
-        times = (op.minute(each[name]) for name in ("first_at", "last_at"))
+        times = (minute(each[name]) for name in ("first_at", "last_at"))
         rows.append([each["id"], *(str(each[name]) for name in counted), *times])
-    return [
-        op.Table(rows, right=frozenset(range(1, 5))),
-        "klaw import undo IMPORT forgets all that one of them brought",
-    ]
+    return [Table(rows, right=frozenset(range(1, 5))), "klaw import undo IMPORT forgets all that one of them brought"]
 
 
-def _undone(answer: dict[str, Any]) -> op.Lines:
+def _undone(answer: dict[str, Any]) -> Lines:
     facts, people = plural(len(answer["facts"]), "fact"), plural(len(answer["people"]), "person", "people")
     return [f"{plural(answer['messages'], 'message')}, {facts} and {people} of the import:", *forget.lines(answer)]
 
@@ -190,7 +188,7 @@ async def put(asked: ImportPut, caller: Caller, parts: ImportParts) -> "StoredMe
 
 
 @NOUN.operation("import_remember", ImportRemember, scope=op.Scope.OPERATOR, changes=True, deadline_s=300.0)
-async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) -> "Remembered":
+async def remember(asked: ImportRemember, caller: Caller, parts: ImportParts) -> "RememberedCounts":
     """Store facts and people of another Klaw, a few at a time."""
     import trio
 

@@ -27,7 +27,7 @@ class ModelTool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Of its arguments. The user is none: that is whoever's token it is."""
+        """The JSON schema of its arguments. There is no user among them: it is the user of the token."""
         fields = {wire_name(each): each for each, _ in _fields(self.operation.arguments)}
         properties = {name: {**_described(each), **_default(each)} for name, each in fields.items()}
         required = [name for name, each in fields.items() if each.default is attrs.NOTHING]

@@ -19,10 +19,9 @@ given is explained in ``handler``. It imports what is heavy itself, because the 
 for the arguments and ``show``.
 """
 
-import datetime as dt
 import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, overload
 
 import attrs
 
@@ -30,6 +29,10 @@ from klaw.convert import Bounds, Check
 from klaw.domain.names import CHAT_FORM, USER_FORM, ChatId, UserId, chat_id, chat_name, user_id, user_of
 from klaw.errors import InvalidName, InvalidValue, KlawError, Problem
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Again, Lines, Shown
+
+if TYPE_CHECKING:
+    from klaw.operations.records import Records
 
 Name: TypeAlias = Annotated[str, Bounds(1, 128)]
 """An id or a name; a chat's id has at most 97 characters."""
@@ -60,72 +63,6 @@ R = TypeVar("R")
 Handler: TypeAlias = Callable[..., Any]
 OnlineHandler: TypeAlias = Callable[[A, Caller, Parts], Awaitable[R]]
 OfflineHandler: TypeAlias = Callable[[A, Caller, DatabaseParts], Awaitable[R]]
-
-
-# -- what is shown; a door makes what lines and cells hold harmless ----------------------------------------------------
-
-
-@attrs.frozen
-class Table:
-    """Rows with aligned columns; ``right`` names the columns that are flush right."""
-
-    rows: Sequence[Sequence[str]]
-    right: frozenset[int] = frozenset()
-
-
-@attrs.frozen
-class Marked:
-    """A line whose parts ``marks`` (begin and end) are set in bold where that can be done."""
-
-    text: str
-    marks: Sequence[Sequence[int]]
-
-
-Line: TypeAlias = str | Table | Marked
-Lines: TypeAlias = Sequence[Line]
-
-
-@attrs.frozen
-class Shown:
-    """Lines with more about them."""
-
-    lines: Sequence[Line]
-    notes: Sequence[str] = ()
-    """What a person should know beside them; on a terminal they do not mix with the lines."""
-    found: bool = True
-    """Whether there was what was asked for; if not, a command's exit code is 1."""
-    degraded: bool = False
-    """Whether something works with limits only; then it is 3, for monitoring."""
-
-
-def details(rows: Sequence[tuple[str, str | None]]) -> Table:
-    """What one thing is: names and values, without those that are None."""
-    return Table([[name, value] for name, value in rows if value is not None])
-
-
-def minute(time: str | None) -> str:
-    """A stored time as the clock on the wall shows it here, to the minute."""
-    return _here(time, "%Y-%m-%d %H:%M") if time else "-"
-
-
-def days(first: str, last: str) -> str:
-    """The days here of two stored times: one day, or from one to the other."""
-    return " to ".join(dict.fromkeys(_here(each, "%Y-%m-%d") for each in (first, last)))
-
-
-def _here(time: str, form: str) -> str:
-    try:
-        return dt.datetime.fromisoformat(time).astimezone().strftime(form)
-    except (ValueError, OverflowError):  # of a damaged row, which is to be seen
-        return time
-
-
-def size(count: int) -> str:
-    """Bytes in the unit that suits them."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count / 1024:.0f} KiB"
 
 
 # -- what is asked ----------------------------------------------------------------------------------------------------
@@ -189,6 +126,10 @@ class Argument:
     upload: str | None = None
     """On the command line several may be given, which are asked for one after the other. Of one that names a file of
     this machine the bytes are uploaded (``kb_upload``), and this argument gets the upload's id instead."""
+    title: str = ""
+    """Its label in a form, if not its name in words."""
+    examples: Sequence[str] = ()
+    """Values that a form offers."""
     id_of: str | None = None
     """It is an id of this kind, which may be shortened (``perform.lengthened``)."""
 
@@ -237,9 +178,10 @@ class Paged(OfUser):
         return self.page + 1 if self.limit * self.page < total else None
 
 
-def more(answer: Mapping[str, Any], again: Callable[..., str]) -> list[str]:
+def more(answer: Mapping[str, Any]) -> list[Again]:
     """How to see the next page of what a ``Paged`` list answers."""
-    return [f"more: {again(page=answer['next'])} ({answer['count']} in all)"] if answer["next"] is not None else []
+    found = Again("more: ", {"page": answer["next"]}, f" ({answer['count']} in all)")
+    return [found] if answer["next"] is not None else []
 
 
 def also(answer: Mapping[str, Any], found: str, command: str) -> list[str]:
@@ -283,18 +225,6 @@ def timed(field: str, text: str | None, now: float, *, until: bool = False) -> s
     return None if text is None else iso(understood(field, read_until if until else read_since, text, now))
 
 
-def without_field(function: Callable[[str], T]) -> Callable[[str], T]:
-    """A check whose error does not begin with the field's name: that is told by its path."""
-
-    def check(value: str) -> T:
-        try:
-            return function(value)
-        except ValueError as error:
-            raise ValueError(str(error).partition(": ")[2] or str(error)) from None
-
-    return check
-
-
 def something(fields: Any) -> Any:
     """Check of arguments that change a noun: at least one is given."""
     values = attrs.asdict(fields)
@@ -318,7 +248,7 @@ class Slash:
     """The argument that the name of the chat becomes in which it is given."""
     given: Mapping[str, Any] = attrs.field(factory=dict)
     """Other arguments."""
-    show: Callable[..., Lines | Shown] | None = None
+    show: Callable[[Any], Lines | Shown] | None = None
     """None: as in the terminal."""
     metadata: Callable[[dict[str, Any]], dict[str, Any]] = lambda _answer: {}
     """What the store reads of the stored answer: the chat's new model, or that it goes with what is forgotten next."""
@@ -355,9 +285,8 @@ class Operation:
     route: str | None = None
     """Method and path of its REST route below the noun's, where these are others than those of its word:
     ``DELETE sources/{source}``."""
-    show: Callable[..., Lines | Shown] = lambda: ()
-    """What a terminal shows of the result as JSON has it. It may also take ``again(field=value)``, the command as it
-    was given, but for some arguments."""
+    show: Callable[[Any], Lines | Shown] = lambda _answer: ()
+    """What a terminal shows of the result as JSON has it."""
     slash: Slash | None = None
     mcp: str | None = None
     """Its name among the tools of ``operations.model_tools``, which programs call for their models; they are told the
@@ -368,10 +297,16 @@ class Operation:
         """The first paragraph of the handler's docstring."""
         return " ".join((self.handler.__doc__ or "").split("\n\n")[0].split())
 
+    answers: Any = None
+    """The type of what it answers, where the handler does not name it."""
+
     @property
     def answer(self) -> Any:
-        """The type of what it answers, as its handler names it; a text is the name of one in ``answers``."""
+        """The type of what it answers; a text as its handler's annotation is the name of one in ``answers``."""
         from klaw.operations.answers import named
+
+        if self.answers is not None:
+            return self.answers
 
         kind = self.handler.__annotations__.get("return", Any)
         return named(kind) if isinstance(kind, str) else kind
@@ -390,6 +325,8 @@ class Noun:
     of_machine: bool = False
     """It is about the whole machine, not about one installation: root stays root."""
     operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
+    records: list["Records"] = attrs.field(factory=list, init=False, repr=False, eq=False)
+    """What is kept of it."""
 
     @overload
     def operation(
@@ -409,7 +346,7 @@ class Noun:
         return declare
 
     def add(self, name: str, arguments: type[Any], handler: Handler, **how: Any) -> None:
-        """Likewise, for a handler of any form."""
+        """Declare a handler of any form to be an operation."""
         self.operations.append(Operation(name=name, noun=self, arguments=arguments, handler=handler, **how))
 
 
@@ -428,9 +365,3 @@ def without_none(found: Any) -> Any:
             found = next(each for each in get_args(found) if each is not type(None))
         else:
             return found
-
-
-def supplied(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str, Any]:
-    """What a function's parameters name, of what there is. Raises KeyError for one that is not there."""
-    code = function.__code__
-    return {name: available[name] for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}

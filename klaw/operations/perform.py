@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-import klaw.operations
+import klaw.operations.memory
 from klaw.convert import REQUESTS
 from klaw.domain.names import UserId
 from klaw.errors import BadValue, InvalidValue, KlawError, Problem
@@ -23,7 +23,6 @@ from klaw.operations.operation import Noun, Operation, OperationError, Scope
 
 if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
-    from klaw.store.kinds.inventory import IdKind
 
 
 @attrs.frozen
@@ -115,7 +114,7 @@ SHORTEST = 4
 """Characters; a shorter text is a name, or a slip."""
 MOST_TOLD = 10
 ID = re.compile(rf"[0-9][0-9a-f]{{{SHORTEST - 1},63}}")
-"""How Klaw's ids look; a name or a number is none."""
+"""The form of Klaw's ids, which names and numbers do not have."""
 DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
 """How those look that follow from what they name."""
 
@@ -132,20 +131,22 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
         OperationError: ``ambiguous_id`` with those that begin so.
         StorageError: the store cannot be read.
     """
-    from klaw.store.kinds.inventory import beginning_with
+    from klaw.store.kinds import records
 
     changed: dict[str, Any] = {}
     for field in attrs.fields(type(asked)):
-        kind: IdKind | None = field.metadata["argument"].id_of
+        kind: str | None = field.metadata["argument"].id_of
         given = getattr(asked, field.name)
         if kind is None or given is None:
             continue
         of, _, text = given.rpartition(":")  # ``klaw forget`` names facts and people by ``fact:ID``
         looks_so = DIGEST if kind == "kb_document" else ID
-        if of not in ("", "fact", "person") or not looks_so.fullmatch(text) or (kind == "message" and text.isdecimal()):
+        if (of and not records.has_history(of)) or not looks_so.fullmatch(text):
+            continue
+        if kind == "message" and text.isdecimal():  # a number of a chat
             continue
         whose = None if any_turn and kind == "turn" else user
-        found = await readers.run(beginning_with, of or kind, whose, text, MOST_TOLD + 1)
+        found = await readers.run(records.beginning_with, of or kind, whose, text, MOST_TOLD + 1)
         if len(found) > 1:
             more = " …" if len(found) > MOST_TOLD else ""
             several = f"several ids begin so: {', '.join(found[:MOST_TOLD])}{more}"
@@ -160,8 +161,10 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any, *, any_turn: 
 
 @cache
 def modules() -> tuple[str, ...]:
-    """Names of the package's modules."""
-    return tuple(sorted(each.name for each in pkgutil.iter_modules(klaw.operations.__path__)))
+    """Names of the package's modules, below it, in the order of their last parts."""
+    folders = {"": klaw.operations.__path__, "memory.": klaw.operations.memory.__path__}
+    found = [each.name for prefix, path in folders.items() for each in pkgutil.iter_modules(path, prefix)]
+    return tuple(sorted(set(found) - {"memory"}, key=lambda name: name.rpartition(".")[2]))
 
 
 def nouns_of(module: str) -> list[Noun]:

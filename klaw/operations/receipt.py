@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from klaw.operations.handler import Caller, DatabaseParts
-from klaw.operations.operation import ChatName, Lines, Name, Noun, OperationError, UserName, argument, chat_of
+from klaw.operations.lines import Lines
+from klaw.operations.operation import ChatName, Name, Noun, OperationError, UserName, argument, chat_of
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:

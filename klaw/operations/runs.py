@@ -1,7 +1,6 @@
 """Runs of tasks and subagents. The answers hold what was asked and what came of it, so they never go into a log."""
 
 import datetime as dt
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,9 +10,10 @@ from klaw.domain.task import Run, RunStatus
 from klaw.domain.text import cut, one_line, plural
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
+from klaw.operations.lines import Again, Lines, Table, details, minute
 
 if TYPE_CHECKING:
-    from klaw.operations.answers.work import OneRun, RunPage, Transcript
+    from klaw.operations.answers.work import OneRun, RunPage, RunTranscript
     from klaw.runs.service import Scheduling
 
 NOUN = op.Noun("runs", "list, show and cancel runs of tasks and subagents (docs/scheduling.md)")
@@ -51,37 +51,37 @@ class RunCancel(op.OfUser):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def run_table(runs: list[dict[str, Any]]) -> op.Lines:
+def run_table(runs: list[dict[str, Any]]) -> Lines:
     """Runs, one a line."""
     if not runs:
         return ["no runs: `klaw schedule run TASK` starts one"]
-    return [op.Table([_HEAD, *map(_row, runs)], right=frozenset({5, 6, 7}))]
+    return [Table([_HEAD, *map(_row, runs)], right=frozenset({5, 6, 7}))]
 
 
 def _row(run: dict[str, Any]) -> list[str]:
     note, sent = cut(one_line(run["note"] or run["error"] or ""), MAX_NOTE), str(run["delivered"])
     tokens = str(run["prompt_tokens"] + run["completion_tokens"])
-    begun = [run["id"], run["task"], run["kind"], status_of(run), op.minute(run["started_at"])]
+    begun = [run["id"], run["task"], run["kind"], status_of(run), minute(run["started_at"])]
     return [*begun, took(run), tokens, sent, note]
 
 
-def runs_page(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
+def runs_page(answer: dict[str, Any]) -> Lines:
     """A page of runs."""
-    more = ["", f"more: {again(before=answer['next'])}"] if answer["next"] is not None else []
+    more = ["", Again("more: ", {"before": answer["next"]})] if answer["next"] is not None else []
     return [*run_table(answer["runs"]), *more]
 
 
-def _in_chat(answer: dict[str, Any]) -> op.Lines:
+def _in_chat(answer: dict[str, Any]) -> Lines:
     if not answer["runs"]:
         return [f"There are no runs of {answer['task']}." if answer["task"] else "There are no runs."]
-    return ["Runs, the newest first:", op.Table([_short(run) for run in answer["runs"][:SHOWN_IN_CHAT]])]
+    return ["Runs, the newest first:", Table([_short(run) for run in answer["runs"][:SHOWN_IN_CHAT]])]
 
 
 def _short(run: dict[str, Any]) -> list[str]:
-    return [run["id"], run["task"], status_of(run), op.minute(run["started_at"]), run["note"] or run["error"] or ""]
+    return [run["id"], run["task"], status_of(run), minute(run["started_at"]), run["note"] or run["error"] or ""]
 
 
-def _run(answer: dict[str, Any]) -> op.Lines:
+def _run(answer: dict[str, Any]) -> Lines:
     run = answer["run"]
     sent = f"{run['inject_into']}, {plural(run['delivered'], 'message')} sent"
     rows = [
@@ -90,16 +90,16 @@ def _run(answer: dict[str, Any]) -> op.Lines:
         ("kind", run["kind"] + (f", attempt {run['attempt']}" if run["attempt"] > 1 else "")),
         ("status", status_of(run) + (f" ({run['error']})" if run["error"] else "")),
         ("note", run["note"] or None),
-        ("due", op.minute(run["due"])),
-        ("started", op.minute(run["started_at"])),
-        ("ended", f"{op.minute(run['ended_at'])}, took {took(run)}" if run["ended_at"] else "-"),
+        ("due", minute(run["due"])),
+        ("started", minute(run["started_at"])),
+        ("ended", f"{minute(run['ended_at'])}, took {took(run)}" if run["ended_at"] else "-"),
         ("model", run["model"]),
         ("tokens", f"{run['prompt_tokens']} of prompts, {run['completion_tokens']} of answers"),
         ("chat", sent if run["inject_into"] else "none: the result is shown here"),
         ("started by", f"run {run['parent']}" if run["parent"] else None),
     ]
     result = ["", "result", *_indented(run["result"])] if run["result"] else []
-    return [op.details(rows), "", "request", *_indented(run["message"]), *result]
+    return [details(rows), "", "request", *_indented(run["message"]), *result]
 
 
 def _indented(text: str) -> list[str]:
@@ -166,7 +166,7 @@ async def show(asked: OfRun, caller: Caller, parts: Parts) -> "OneRun":
     }
 
 
-def _transcript(answer: dict[str, Any]) -> op.Lines:
+def _transcript(answer: dict[str, Any]) -> Lines:
     lines = ["the beginning is left out: the run is very long", ""] if answer["cut"] else []
     for said in answer["messages"]:
         calls = [f"{call['name']} {call['arguments']}" for call in said["calls"]]
@@ -175,14 +175,14 @@ def _transcript(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("run_transcript", OfRun, cli="transcript", show=_transcript)
-async def transcript(asked: OfRun, caller: Caller, parts: Parts) -> "Transcript":
+async def transcript(asked: OfRun, caller: Caller, parts: Parts) -> "RunTranscript":
     """Show what was said in a run: its request, calls of tools with their results, and answers."""
     run = await _found(parts.tasks.scheduling, caller.user, asked.run)
     told = await parts.tasks.scheduling.transcript(run)
     return {"run": run.id, "messages": told["messages"], "cut": told["cut"]}
 
 
-def _cancelled(answer: dict[str, Any]) -> op.Lines:
+def _cancelled(answer: dict[str, Any]) -> Lines:
     return [f"The run {answer['run']['id']} of {answer['run']['task']} is being ended."]
 
 

@@ -7,15 +7,17 @@ import attrs
 from klaw.convert import Form, Wire
 from klaw.domain.names import clock_text, name_of
 from klaw.domain.prompt_files import HEARTBEAT_FILE
-from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run
+from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run, Task, TriggerInput
 from klaw.domain.text import span
 from klaw.errors import ConfigError
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
+from klaw.operations.lines import Lines, Table, details, minute
+from klaw.operations.record_fields import class_of, editable, typed
 from klaw.operations.runs import RunFilters, list_of_runs, run_table, runs_page, status_of
 
 if TYPE_CHECKING:
-    from klaw.operations.answers.work import Heart, OneRun, OneTask, PreviewedTrigger, RemovedTask, RunPage, Tasks
+    from klaw.operations.answers.work import Heart, OneRun, OneTask, PreviewedTrigger, RemovedTask, RunPage, TaskList
 
 NOUN = op.Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
 SHOWN_IN_CHAT = 50
@@ -26,48 +28,33 @@ class OfTask(op.OfUser):
     name: op.Name = op.required("the task's name")
 
 
-@attrs.frozen(kw_only=True)
-class TriggerFields:
-    """When a task runs; ``runs.task_input`` checks the values, all of them together."""
-
-    cron: str | None = op.argument("when it runs: five fields, for instance '0 9 * * MON-FRI'", metavar="FIELDS")
-    zone: str | None = op.argument("time zone of --cron, for instance Europe/Berlin", metavar="ZONE")
-    every: str | None = op.argument("or an interval: 30m, 2h, 1d; at least a minute", metavar="TIME")
-    at: str | None = op.argument("or once: 2026-12-24T18:00+01:00", metavar="TIME")
-    now: bool | None = op.argument("with --at: if the time has passed, run at once")
-
-
-@attrs.frozen(kw_only=True)
-class TaskFields(TriggerFields):
-    """Names and help of a task's fields; ``runs.task_input`` checks their values likewise."""
-
-    message: str | None = op.argument(
-        "what the model is asked", metavar="TEXT", stdin=True, file=True, most_bytes=MAX_TASK_MESSAGE_BYTES
-    )
-    model: str | None = op.argument("provider/model (default: the configured one)")
-    inject_into: Annotated[str | None, Wire("injectInto")] = op.argument(
-        "name of the chat that gets the results", metavar="CHAT"
-    )
-    timeout: str | None = op.argument("how long one run may take, for instance 5m", metavar="TIME")
-    max_tokens: Annotated[str | None, Wire("maxTokens")] = op.argument("tokens that one run may use", metavar="N")
-    daily_tokens: Annotated[str | None, Wire("dailyTokens")] = op.argument(
-        "tokens that all its runs together may use in one day", metavar="N"
-    )
+def _texts(cls: type[Any], *without: str) -> dict[str, Any]:
+    """The fields that people set, each as a text: ``runs.task_input`` reads all of them together."""
+    made = {}
+    for field, note in editable(cls):
+        if field.name not in without:
+            kind: Any = bool | None if op.without_none(field.type) is bool else str | None
+            name = field.name if note.name != note.name.lower() else note.name or field.name
+            made[name] = typed(Annotated[kind, Wire(note.name or name)], op.argument(note.help, title=note.title))
+    return made
 
 
-@attrs.frozen(kw_only=True)
-class NewTask(TaskFields):
-    name: str = op.required("its name: a-z, 0-9, _ and -")
-    enabled: bool = op.argument("make it, but do not run it by its schedule yet", default=True, option="--disabled")
-
-
-@attrs.frozen(kw_only=True)
-class TaskChanges(TaskFields):
-    clear: tuple[str, ...] | None = op.argument(
-        "remove model, inject-into, timeout, max-tokens or daily-tokens; repeatable", metavar="OPTION"
-    )
-
-
+_MESSAGE = op.argument(
+    "what the model is asked", metavar="TEXT", stdin=True, file=True, most_bytes=MAX_TASK_MESSAGE_BYTES, title="Request"
+)
+_FIELDS = {**_texts(TriggerInput), "message": typed(str | None, _MESSAGE), **_texts(Task, "name", "message", "enabled")}
+_NEW = op.argument("make it, but do not run it by its schedule yet", default=True, option="--disabled")
+_CLEAR = op.argument("remove model, inject-into, timeout, max-tokens or daily-tokens; repeatable", metavar="OPTION")
+TriggerFields: Any = class_of("TriggerFields", _texts(TriggerInput))
+NewTask: Any = class_of(
+    "NewTask",
+    {
+        **_FIELDS,
+        "name": typed(str, op.required("its name: a-z, 0-9, _ and -", title="Name")),
+        "enabled": typed(bool, _NEW),
+    },
+)
+TaskChanges: Any = class_of("TaskChanges", {**_FIELDS, "clear": typed(tuple[str, ...] | None, _CLEAR)})
 _CLEARED = {"inject-into": "injectInto", "max-tokens": "maxTokens", "daily-tokens": "dailyTokens"}
 
 
@@ -116,16 +103,16 @@ class Heartbeat(op.OfUser):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any]) -> op.Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     tasks = answer["tasks"]
     if not tasks:
         return ["no tasks: `klaw schedule add` makes one"]
     rows = [["task", "runs", "next", "chat", "last run"], *map(_row, tasks)]
-    return [op.Table(rows), *(f"{task['name']}: {task['warning']}" for task in tasks if task["warning"])]
+    return [Table(rows), *(f"{task['name']}: {task['warning']}" for task in tasks if task["warning"])]
 
 
 def _row(task: dict[str, Any]) -> list[str]:
-    last = f"{status_of(task['last_run'])}  {op.minute(task['last_run']['started_at'])}" if task["last_run"] else "-"
+    last = f"{status_of(task['last_run'])}  {minute(task['last_run']['started_at'])}" if task["last_run"] else "-"
     return [task["name"], task["trigger"]["shown"], _next(task), task["inject_into"] or "-", last]
 
 
@@ -137,7 +124,7 @@ def _next(task: dict[str, Any], else_: str = "never") -> str:
     return clock_text(task["next_fires"][0]) if task["next_fires"] else else_
 
 
-def _task(answer: dict[str, Any]) -> op.Lines:
+def _task(answer: dict[str, Any]) -> Lines:
     task = answer["task"]
     fires = [clock_text(moment) for moment in task["next_fires"]] or (["never"] if task["enabled"] else [])
     results = f"none: see its results with `klaw runs --task {task['name']}` (or set --inject-into CHAT)"
@@ -154,14 +141,14 @@ def _task(answer: dict[str, Any]) -> op.Lines:
         ),
         ("warning", task["warning"] or None),
     ]
-    return [op.details(rows)]
+    return [details(rows)]
 
 
-def _preview(answer: dict[str, Any]) -> op.Lines:
+def _preview(answer: dict[str, Any]) -> Lines:
     return [clock_text(moment) for moment in answer["next_fires"]]
 
 
-def _in_chat(answer: dict[str, Any]) -> op.Lines:
+def _in_chat(answer: dict[str, Any]) -> Lines:
     tasks = answer["tasks"]
     if not tasks:
         return ["There are no tasks; `klaw schedule add` makes one."]
@@ -178,16 +165,16 @@ def _short(task: dict[str, Any]) -> str:
     return f"  {task['name']}: {'; '.join([*parts, *([task['warning']] if task['warning'] else [])])}"
 
 
-def _started(answer: dict[str, Any]) -> op.Lines:
+def _started(answer: dict[str, Any]) -> Lines:
     return [*run_table([answer["run"]]), "", f"its result: klaw runs show {answer['run']['id']}"]
 
 
-def _removed(answer: dict[str, Any]) -> op.Lines:
+def _removed(answer: dict[str, Any]) -> Lines:
     name = answer["removed"]["name"]
     return [f"removed {name}; its runs stay: `klaw forget task:{name}` removes them and what it asked"]
 
 
-def _heartbeat(answer: dict[str, Any]) -> op.Lines:
+def _heartbeat(answer: dict[str, Any]) -> Lines:
     if answer["chat"] is None:
         return ["The heartbeat speaks in no chat from now on, and its list is not looked after."]
     every = f"Every {answer['every']} I go through {HEARTBEAT_FILE} in your workspace; while it is missing or empty,"
@@ -204,13 +191,13 @@ _HEARTBEAT = op.Slash(
 
 
 @NOUN.operation("schedule_list", op.OfUser, cli="list", show=_table, slash=_LIST)
-async def list_tasks(_asked: op.OfUser, caller: Caller, parts: Parts) -> "Tasks":
+async def list_tasks(_asked: op.OfUser, caller: Caller, parts: Parts) -> "TaskList":
     """List the tasks with their next and their last runs."""
     return {"user": caller.user, "tasks": await parts.tasks.scheduling.tasks(caller.user)}
 
 
 @NOUN.operation("schedule_preview", TriggerFields, cli="preview", show=_preview, scope=op.Scope.USER)
-async def preview(asked: TriggerFields, _caller: Caller, parts: Parts) -> "PreviewedTrigger":
+async def preview(asked: Any, _caller: Caller, parts: Parts) -> "PreviewedTrigger":
     """Show the next times of a schedule without making a task: give one of --cron, --every and --at."""
     given = {name: value for name, value in attrs.asdict(asked).items() if value is not None}
     return cast("PreviewedTrigger", parts.tasks.scheduling.preview(given))

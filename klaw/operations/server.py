@@ -1,17 +1,31 @@
-"""What whoever runs the server asks of it beside its status: health, log level, MCP servers, a reindex."""
+"""What operators ask of a server beside its status: health, log level, MCP servers, a reindex, tokens, models, a
+check-up; and what `klaw backup` asks of it."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.text import plural, span
-from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import Lines, Name, Nothing, Noun, OperationError, Scope, Shown, argument, minute
+from klaw.operations.handler import OPERATOR, Caller, Parts
+from klaw.operations.lines import Lines, Shown, minute
+from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, argument, required
+from klaw.operations.perform import operations, perform, read
 
 if TYPE_CHECKING:
     from klaw.core import Health
-    from klaw.operations.answers.server import Degraded, HealthAnswer, LogLevel, McpAnswer
+    from klaw.operations.answers.server import (
+        CheckUp,
+        DegradedPart,
+        HealthAnswer,
+        LogLevel,
+        McpAnswer,
+        Models,
+        RevokedTokens,
+        TestedModel,
+        Tokens,
+    )
+    from klaw.store.backup_mark import BackupMark
     from klaw.store.rebuild.actor import ReindexStatus
     from klaw.toolbox.mcp.servers import McpServers
 
@@ -19,6 +33,10 @@ HEALTH = Noun("health", "ask whether everything works, for monitoring")
 LOG = Noun("log", "show or set the level of the server's log")
 MCP = Noun("mcp", "show the MCP servers, whose tools models may call (docs/tools.md)")
 REINDEX = Noun("reindex", "rebuild the database from the logs")
+TOKENS = Noun("token", "list and revoke access tokens and logins (docs/security.md)")
+MODELS = Noun("models", "list and test the models of the configuration (docs/models.md)")
+DOCTOR = Noun("doctor", "check the installation (docs/operations.md)")
+BACKUP = Noun("backup", "make, check and restore backups (docs/operations.md)")
 CHANGED = "The configuration was changed after the server started: what it says now is in effect after a restart."
 WRITER_PING_S = 5.0
 """A writer that has not committed an empty transaction after this time counts as stuck."""
@@ -43,7 +61,7 @@ def _health(answer: dict[str, Any]) -> Shown:
     return Shown(lines, found=answer["state"] != "failing", degraded=answer["state"] == "degraded")
 
 
-def listed(health: "Health") -> "list[Degraded]":
+def listed(health: "Health") -> "list[DegradedPart]":
     """What is degraded and since when, as JSON has it."""
     from klaw.actor.clock import iso
 
@@ -168,3 +186,74 @@ async def reindex(asked: Reindex, _caller: Caller, parts: Parts) -> "ReindexStat
     elif asked.action == "cancel":
         await parts.reindexer.cancel()
     return parts.reindexer.status
+
+
+# -- tokens, models, a check-up, backups: the command line has them without a server ---------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class TokenToRevoke:
+    name: Name = required("all tokens of this user, or one token or login by its id")
+
+
+@attrs.frozen(kw_only=True)
+class ModelToTest:
+    model: Name = required("PROVIDER/MODEL")
+
+
+@TOKENS.operation("token_list", Nothing, scope=Scope.OPERATOR)
+async def tokens(_asked: Nothing, _caller: Caller, parts: Parts) -> "Tokens":
+    """List the tokens and the browsers that are logged in: their ids, users and dates."""
+    access = await parts.core.files.run(parts.listeners.access.listed)
+    return {"allow_local": access.local, "tokens": [token.told() for token in access.tokens]}
+
+
+@TOKENS.operation("token_revoke", TokenToRevoke, scope=Scope.OPERATOR, changes=True)
+async def revoke(asked: TokenToRevoke, _caller: Caller, parts: Parts) -> "RevokedTokens":
+    """Revoke the tokens of a user, or one token or login; their connections are closed."""
+    revoked = await parts.core.files.run(parts.listeners.access.revoke, asked.name)
+    if not revoked:
+        raise OperationError("unknown_token", "no token has this user or id", field="name")
+    return {"revoked": [token.told() for token in revoked]}
+
+
+@MODELS.operation("models_list", Nothing, scope=Scope.OPERATOR)
+async def models(_asked: Nothing, _caller: Caller, parts: Parts) -> "Models":
+    """List the models of the configuration, the usual one first."""
+    from klaw.llm.registry import configured_models
+
+    config = parts.llm.core.config
+    return {"models": configured_models(config), "default": config.routing.default}
+
+
+@MODELS.operation("models_test", ModelToTest, scope=Scope.OPERATOR, changes=True, deadline_s=120)
+async def test(asked: ModelToTest, _caller: Caller, parts: Parts) -> "TestedModel":
+    """Ask a model a few tiny questions and say what works; it costs a few tokens."""
+    from klaw.errors import ConfigError
+    from klaw.llm.trial import trials_of
+
+    try:
+        trials = trials_of(parts.llm.core.config, parts.llm.router, asked.model)
+    except ConfigError as error:
+        raise OperationError("bad_model", str(error), field="model") from None
+    return {"model": asked.model, "checks": [check for trial in trials for check in await trial.run()]}
+
+
+@DOCTOR.operation("doctor", Nothing, scope=Scope.OPERATOR, deadline_s=60)
+async def doctor(_asked: Nothing, _caller: Caller, parts: Parts) -> "CheckUp":
+    """Check the installation and say what to do; it changes nothing."""
+    about = [await perform(read(operations()[name], {}), OPERATOR, parts) for name in ("status", "health")]
+    return cast("CheckUp", await parts.listeners.check_up(*about))
+
+
+@attrs.frozen(kw_only=True)
+class MarkOptions:
+    logs: bool = argument("also the size of every log", default=True)
+
+
+@BACKUP.operation("backup_mark", MarkOptions, scope=Scope.OPERATOR, deadline_s=60)
+async def mark(asked: MarkOptions, _caller: Caller, parts: Parts) -> "BackupMark":
+    """Tell how far the store is, between two commits: up to there every log is whole."""
+    from klaw.store import backup_mark as store_mark
+
+    return await parts.writer.run_alone(store_mark.mark, logs=asked.logs)

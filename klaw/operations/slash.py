@@ -1,12 +1,13 @@
 """Operations as slash commands: the same answers, in words for a chat, about the data of the user who asks."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from klaw.chats.commands import SlashAnswer
 from klaw.domain.names import ChatId, name_of, user_of
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import Lines, Marked, Operation, OperationError, Shown, Table, supplied
+from klaw.operations.lines import Marked, PlainLine, Table, with_commands
+from klaw.operations.operation import Operation, OperationError
 from klaw.operations.perform import operations, perform, read
 
 
@@ -42,15 +43,14 @@ class OperationCommands:
         call = read(operation, {**slash.given, **{name: each for name, each in own.items() if name and each}})
         answer = await perform(call, Caller(user=user_of(chat), chat=chat, stop_turn=stop), self.parts)
         show = slash.show or operation.show
-        lines = show(**supplied(show, {"answer": answer, "again": lambda **_changed: "klaw"}))
-        return SlashAnswer("\n".join(_written(lines)), slash.metadata(answer))
+        lines, notes = with_commands(show(answer), lambda **_changed: "klaw")
+        return SlashAnswer("\n".join(_written([*notes, *lines])), slash.metadata(answer))
 
 
-def _written(lines: Lines | Shown) -> list[str]:
+def _written(lines: Sequence[PlainLine]) -> list[str]:
     """Columns are not aligned: a chat's letters have any width."""
-    shown = lines if isinstance(lines, Shown) else Shown(lines)
-    out = list(shown.notes)
-    for each in shown.lines:
+    out: list[str] = []
+    for each in lines:
         if isinstance(each, Table):
             out += [f"  {'  '.join(cell for cell in row if cell)}" for row in each.rows]
         else:

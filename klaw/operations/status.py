@@ -10,7 +10,8 @@ from klaw import __version__
 from klaw.domain.text import plural, span
 from klaw.domain.usage import dollars
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.operation import Nothing, Noun, Scope, Shown, Table, minute, size
+from klaw.operations.lines import Shown, Table, minute, size
+from klaw.operations.operation import Nothing, Noun, Scope
 from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_json, budget_text
 
@@ -163,7 +164,7 @@ async def status(_asked: Nothing, _caller: Caller, parts: Parts) -> "StatusAnswe
     from klaw.store.kinds.usage import UsageFilters
     from klaw.upkeep import disk_usage
 
-    counts = attrs.asdict(await parts.core.readers.run(inventory.counts))
+    counts = await parts.core.readers.run(inventory.counts)
     coverage, embedder = parts.memory.coverage.report(), parts.memory.embedder.status
     counted_at = coverage["counted_at"]
     return {

@@ -10,7 +10,8 @@ from klaw.convert import Bounds
 from klaw.domain.text import plural
 from klaw.domain.usage import FIELDS, Spent, dollars
 from klaw.operations.handler import Caller, DatabaseParts, Parts
-from klaw.operations.operation import Lines, Nothing, Noun, Scope, Slash, Table, UserName, argument
+from klaw.operations.lines import Lines, Table
+from klaw.operations.operation import Nothing, Noun, Scope, Slash, UserName, argument
 
 if TYPE_CHECKING:
     from klaw.llm.budget import BudgetReport
@@ -23,7 +24,7 @@ _NO_KEY = {"chat": "(tasks)", "task": "(chats)"}
 
 
 @attrs.frozen(kw_only=True)
-class Usage:
+class UsageArguments:
     days: Annotated[int, Bounds(1, 3_660)] = argument(
         "so many UTC days, today included (default: 30)", default=30, metavar="N"
     )
@@ -122,8 +123,8 @@ def budget_json(report: "BudgetReport") -> Any:
     return {**attrs.asdict(report), "share": round(report.share, 4) if report.share is not None else None}
 
 
-@NOUN.operation("usage", Usage, cli="", show=_lines, offline=True)
-async def usage(asked: Usage, caller: Caller, parts: DatabaseParts) -> "UsageAnswer":
+@NOUN.operation("usage", UsageArguments, cli="", show=_lines, offline=True)
+async def usage(asked: UsageArguments, caller: Caller, parts: DatabaseParts) -> "UsageAnswer":
     """Show tokens and cost by day, chat, model, task or source."""
     from klaw.store.kinds import usage
     from klaw.store.kinds.usage import UsageFilters
@@ -155,7 +156,8 @@ async def chat_usage(_asked: Nothing, caller: Caller, parts: Parts) -> dict[str,
     """Show what the chat where this is asked has used, and its user."""
     from klaw.store.kinds import usage
 
-    used, problems = await parts.readers.run(usage.of_chat, caller.here, parts.budget.today()), parts.budget.problems()
+    budget = parts.llm.budget
+    used, problems = await parts.readers.run(usage.of_chat, caller.here, budget.today()), budget.problems()
     return {
         "chat": spent_json(used.chat),
         "today": spent_json(used.today),

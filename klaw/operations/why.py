@@ -12,13 +12,14 @@ from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.domain.text import plural
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts
+from klaw.operations.lines import Line, Lines, Table, minute
 
 if TYPE_CHECKING:
     from klaw.domain.message import Message
     from klaw.memory.embed.embedder import Embedder
     from klaw.memory.recall.recall import Recall
     from klaw.operations.answers.memory import WhyAnswer
-    from klaw.operations.explain.message_place import Found
+    from klaw.operations.explain.message_place import LocatedMessage
     from klaw.store.engine.database import Readers
     from klaw.store.search.whereabouts import Target
 
@@ -78,14 +79,14 @@ _TURNS = {
 }
 
 
-def lines(answer: dict[str, Any]) -> op.Lines:
+def lines(answer: dict[str, Any]) -> Lines:
     """The answer as text."""
     message, text = answer["message"], answer["full_text"]
     long = f"{plural(message['characters'], 'character')}, {plural(message['tokens'], 'token')}"
     kind = f"{message['role']}, {message['type']}, {long}"
     rows = [
         ["message", f"{message['chat']}#{message['seq']}, id {message['id']}"],
-        ["said", f"{op.minute(message['created_at'])}, {kind}"],
+        ["said", f"{minute(message['created_at'])}, {kind}"],
         ["log", message["log"]],
         ["segment", _segment(answer["segment"])],
         ["place", _PLACES.get(answer["place"], answer["place"])],
@@ -97,7 +98,7 @@ def lines(answer: dict[str, Any]) -> op.Lines:
         ["turns", _turns(answer["turns"])],
     ]
     query = ["", f"query  {_query(answer['query'])}"] if answer["query"] is not None else []
-    return [op.Table(rows), *_recalls(answer["turns"]), *query, "", *answer["advice"]]
+    return [Table(rows), *_recalls(answer["turns"]), *query, "", *answer["advice"]]
 
 
 def _summary(summary: dict[str, Any] | None) -> str:
@@ -113,13 +114,13 @@ def _topic(topic: dict[str, Any] | None) -> str:
     if topic is None:
         return "none yet"
     general, messages = ", general conversation" if topic["general"] else "", plural(topic["messages"], "message")
-    return f"{topic['id']}, {messages} from {op.minute(topic['first_at'])} to {op.minute(topic['last_at'])}{general}"
+    return f"{topic['id']}, {messages} from {minute(topic['first_at'])} to {minute(topic['last_at'])}{general}"
 
 
 def _segment(segment: dict[str, Any]) -> str:
     if segment["current"]:
         return f"{segment['number']}, the current one"
-    return f"{segment['number']}, ended by /new (message {segment['ended_by_seq']}, {op.minute(segment['ended_at'])})"
+    return f"{segment['number']}, ended by /new (message {segment['ended_by_seq']}, {minute(segment['ended_at'])})"
 
 
 def _window(window: dict[str, Any]) -> str:
@@ -148,7 +149,7 @@ def _did(code: str, count: int) -> str:
     return f"were {said.removeprefix('was ')}" if count > 1 and said.startswith("was ") else said
 
 
-def _recalls(turns: list[dict[str, Any]]) -> list[op.Line]:
+def _recalls(turns: list[dict[str, Any]]) -> list[Line]:
     """The turns in which it was a candidate, the newest first."""
     found = [each for each in turns if "candidate" in each]
     if not found:
@@ -157,11 +158,9 @@ def _recalls(turns: list[dict[str, Any]]) -> list[op.Line]:
     rows = [["turn", "ended", "vector", "distance", "text", "score", "decision"]]
     for each in found[:SHOWN_TURNS]:
         cells = (each["candidate"].get(column) for column in columns)
-        rows.append(
-            [each["turn"], op.minute(each["ended_at"]), *("-" if cell is None else str(cell) for cell in cells)]
-        )
+        rows.append([each["turn"], minute(each["ended_at"]), *("-" if cell is None else str(cell) for cell in cells)])
     more = len(found) - SHOWN_TURNS
-    return ["", op.Table(rows), *([f"and {more} more; --json has all"] if more > 0 else [])]
+    return ["", Table(rows), *([f"and {more} more; --json has all"] if more > 0 else [])]
 
 
 def _query(query: dict[str, Any]) -> str:
@@ -260,7 +259,7 @@ async def why(asked: Why, caller: Caller, parts: DatabaseParts) -> "WhyAnswer":
     return describe(found, parts.config, tried)
 
 
-async def _tried(found: "Found", recall: "Recall", embedder: "Embedder", query: str) -> dict[str, Any]:
+async def _tried(found: "LocatedMessage", recall: "Recall", embedder: "Embedder", query: str) -> dict[str, Any]:
     """What Auto-RAG would make of the message for a question that was asked now, without any text."""
     missing = await embedder.prepare()
     scope, message = found.scope, found.message

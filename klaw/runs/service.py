@@ -39,7 +39,7 @@ SHOWN_FIRES = 3
 PREVIEWED_FIRES = 5
 WAITING = "waiting"
 """The status shown for a run that is stored as running but waits for a place."""
-_LONG = frozenset({"message", "result", "notify", "depth", "details"})
+LONG = frozenset({"message", "result", "notify", "depth", "details"})
 UNDELIVERED_DAYS = 30
 """For how long undelivered results are counted."""
 
@@ -243,7 +243,7 @@ class Scheduling:
     def run_json(self, run: Run, *, whole: bool = False) -> Any:
         """A run as JSON, the same for all doors. ``whole``: with what was asked and what came of it; both may be
         long."""
-        told = _fields(run, without=frozenset() if whole else _LONG)
+        told = _fields(run, without=frozenset() if whole else LONG)
         if run.status is RunStatus.RUNNING and any(job.run.id == run.id for job in self._scheduler.queued):
             told["status"] = WAITING
         return told

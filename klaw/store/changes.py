@@ -100,6 +100,10 @@ class Kind(Generic[V]):
     """Has a row, with the column ``user_id``, for each that is there; empty: there is no such table."""
     id: str = "id"
     """The column, or expression, that tells a user's rows apart."""
+    ids: str = ""
+    """Query of the ids by which a user names them, up to the condition of the id, if these are not ``id``."""
+    holds: str = "true"
+    """Condition of the rows that hold; the others are history, such as a fact that was replaced."""
     changed: str = "entry"
     """The column that grows with each change of a row; empty: there is none."""
     full_text: bool = False

@@ -57,11 +57,15 @@ class Commands:
         return await perform(call, OPERATOR, self.parts)
 
 
-def parts_of(app: App) -> App:
-    """The parts of a server that nobody is connected to."""
+def parts_of(app: App, *connections: Any) -> App:
+    """The parts of a server that has these connections."""
     nobody: Any = None
     listeners = Listeners(
-        connections=tuple, http_connections=int, address=lambda: "127.0.0.1:8181", access=nobody, check_up=nobody
+        connections=lambda: connections,
+        http_connections=int,
+        address=lambda: "127.0.0.1:8181",
+        access=nobody,
+        check_up=nobody,
     )
     return attrs.evolve(app, listeners=listeners)
 

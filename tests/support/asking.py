@@ -10,9 +10,10 @@ from klaw.cli.main import main
 from klaw.cli.output import written
 from klaw.domain.names import ChatId
 from klaw.memory.forget.forget import Forgetter
-from klaw.operations import search
 from klaw.operations.explain import receipt_text
 from klaw.operations.handler import OPERATOR, Parts
+from klaw.operations.lines import with_commands
+from klaw.operations.memory import search
 from klaw.operations.perform import operations, perform, read, read_call
 from klaw.operations.slash import OperationCommands
 from tests.support.admin import Commands
@@ -40,8 +41,8 @@ def receipt_lines(answer: Mapping[str, Any]) -> list[str]:
 
 def search_lines(answer: dict[str, Any], *, more: str | None = None, bold: bool = False) -> list[str]:
     """What ``klaw search`` prints of an answer; ``more``: the command for the next page."""
-    shown = search.show(answer if more else {**answer, "next": None}, lambda **_page: more or "")
-    return written(shown.lines, bold=bold)
+    lines, _ = with_commands(search.show(answer if more else {**answer, "next": None}), lambda **_page: more or "")
+    return written(lines, bold=bold)
 
 
 def parts_to_forget(forgetter: Forgetter, clock: Clock | None = None) -> Any:

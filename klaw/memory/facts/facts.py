@@ -18,8 +18,8 @@ import attrs
 import trio
 
 from klaw.actor.clock import Clock, iso
-from klaw.domain.fact import DEFAULT_IMPORTANCE, Fact, FactId, FactSource, Origin, fact_text
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.fact import Fact, FactId, FactSource, Origin, fact_text
+from klaw.domain.names import UserId
 from klaw.errors import ActorStopped, EmbeddingUnavailable, FactExists, NoSuchFact
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.stopwords import content_words
@@ -119,24 +119,18 @@ class Facts:
         user: UserId,
         text: str,
         *,
-        category: str,
-        importance: int = DEFAULT_IMPORTANCE,
         source: FactSource,
         origin: Origin,
         replaces: FactId | None = None,
-        chat: ChatId | None = None,
-        message: str | None = None,
-        turn: str | None = None,
-        topic: str | None = None,
-        client: str | None = None,
         background: bool = False,
         as_of: int | None = None,
+        **fields: Any,
     ) -> Outcome:
         """Keep a statement, unless it is kept already.
 
         Args:
             text: the statement; control characters and space around it are left out.
-            category, importance, source, origin, chat, message, turn, topic, client: see ``domain.fact.Fact``.
+            source, origin, fields: see ``domain.fact.Fact``.
             replaces: an active fact that becomes history by it.
             background: nobody waits: its vector is made behind those that somebody waits for, however long it takes.
             as_of: the memory journal's last entry before what it is drawn from was read.
@@ -150,17 +144,11 @@ class Facts:
             id=FactId(self._new_id()),
             user=user,
             text=fact_text(text),
-            category=category,
-            importance=importance,
             source=source,
             origin=origin,
-            chat=chat,
-            message=message,
-            turn=turn,
-            topic=topic,
-            client=client,
             created_at=now,
             updated_at=now,
+            **fields,
         )
         async with self._one_at_a_time:
             vector = await self._vector(fact.text, background=background)

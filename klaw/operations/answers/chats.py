@@ -11,7 +11,7 @@ from klaw.domain.summary import Summary
 from klaw.domain.turn import TurnRecord
 from klaw.domain.usage import Spent
 from klaw.llm.budget import BudgetReport
-from klaw.operations.answers.server import Degraded
+from klaw.operations.answers.server import DegradedPart
 from klaw.store.kinds.chats import StoredChat
 from klaw.store.kinds.imports import ImportSummary
 from klaw.store.kinds.messages import ChatRow
@@ -103,7 +103,7 @@ class Forgotten(_Forgotten):
 
 
 class ForgottenChats(_Forgotten):
-    """Likewise; messages are only counted."""
+    """As ``Forgotten``, but messages are only counted."""
 
     messages: int
 
@@ -113,7 +113,7 @@ class Imports(TypedDict):
     imports: list[ImportSummary]
 
 
-class Remembered(TypedDict):
+class RememberedCounts(TypedDict):
     facts: int
     people: int
 
@@ -155,7 +155,7 @@ class ChatNow(TypedDict):
     messages: int
     segment: int
     model: str
-    degraded: list[Degraded]
+    degraded: list[DegradedPart]
 
 
 class Stopping(TypedDict):

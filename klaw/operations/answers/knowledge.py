@@ -1,12 +1,13 @@
 """Knowledge bases."""
 
-from typing import NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 
 import attrs
 
-from klaw.domain.knowledge import Document, Passage, Place, Source
+from klaw.domain.knowledge import Base, Document, Passage, Place, Source
 from klaw.knowledge.check import Flaw
 from klaw.knowledge.source_state import SourceState
+from klaw.operations.answers import fields_of
 from klaw.operations.answers.chats import StillHeld
 
 
@@ -15,16 +16,12 @@ class BaseName(TypedDict):
     name: str
 
 
-class BaseAnswer(BaseName):
-    description: str
-    language: str
-    created_at: str
-    updated_at: str
-    owner: str
-    role: str
-    members: dict[str, str]
-    documents: int
-    passages: int
+if TYPE_CHECKING:
+    BaseAnswer: TypeAlias = dict[str, Any]
+else:
+    BaseAnswer = fields_of(
+        "BaseAnswer", Base, "user", owner=str, role=str, members=dict[str, str], documents=int, passages=int
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -105,7 +102,7 @@ class RefreshedSource(TypedDict):
 
 
 @attrs.frozen(kw_only=True)
-class FoundPassage(Place):
+class PassageAnswer(Place):
     title: str
     also: list[Place]
     text: str
@@ -116,7 +113,7 @@ class FoundPassage(Place):
 
 class PassagesFound(TypedDict):
     base: str
-    passages: list[FoundPassage]
+    passages: list[PassageAnswer]
     candidates: int
     nothing: str | None
     degraded: tuple[str, ...]

@@ -9,44 +9,10 @@ from klaw.domain.person import Person
 from klaw.domain.search import FactResult, FileResult, NoteResult, PersonResult, SearchResult, TopicResult
 from klaw.domain.topic import Topic
 from klaw.operations.answers.chats import SaidMessage
+from klaw.operations.memory.people import MentionedIn, SpokenOf
 
 
-class FactPage(TypedDict):
-    user: str
-    category: str | None
-    count: int
-    facts: list[Fact]
-    next: int | None
-
-
-class OneFact(TypedDict):
-    fact: Fact
-    added: NotRequired[bool]
-
-
-class RemovedFact(TypedDict):
-    removed: Fact
-
-
-class FactChange(TypedDict):
-    entry: int
-    at: str
-    fact: Fact | None
-
-
-class FactHistory(TypedDict):
-    user: str
-    id: str
-    changes: list[FactChange]
-
-
-class UndoneFact(TypedDict):
-    id: str
-    fact: Fact | None
-    revived: tuple[Fact, ...]
-
-
-class Memory(TypedDict):
+class MemoryAnswer(TypedDict):
     user: str
     core: str
     core_error: str | None
@@ -54,81 +20,24 @@ class Memory(TypedDict):
     count: int
 
 
-@attrs.frozen(kw_only=True)
-class SpokenOf(Person):
-    """A person with how often it is spoken of."""
-
-    topics: int
-    last_at: str | None
-
-
-class PersonPage(TypedDict):
-    user: str
-    count: int
-    people: list[SpokenOf]
-    next: int | None
-
-
 class PeopleFound(TypedDict):
     user: str
     people: tuple[PersonResult, ...]
 
 
-class MentionedIn(TypedDict):
-    topic: str | int | None
-    day: str | None
-    message: str
-    at: str
-
-
-class ShownPerson(TypedDict):
-    person: SpokenOf
-    was: list[Person]
-    mentions: list[MentionedIn]
-
-
-class OnePerson(TypedDict):
-    person: SpokenOf
-    namesakes: NotRequired[list[str]]
-    merged: NotRequired[str]
-
-
-class RemovedPerson(TypedDict):
-    removed: Person
-
-
-class PersonChange(TypedDict):
-    entry: int
-    at: str
-    what: str
-    person: Person | None
-
-
-class PersonHistory(TypedDict):
-    user: str
-    id: str
-    changes: list[PersonChange]
-
-
-class UndonePerson(TypedDict):
-    id: str
-    person: Person | None
-    revived: tuple[Person, ...]
-
-
-class TopicPage(TypedDict):
+class TopicList(TypedDict):
     user: str
     count: int
     topics: list[Topic]
 
 
-class TopicsFound(TypedDict):
+class TopicMatches(TypedDict):
     user: str
     topics: list[Topic]
     degraded: tuple[str, ...]
 
 
-class ShownTopic(TypedDict):
+class TopicWithMessages(TypedDict):
     topic: Topic
     messages: list[SaidMessage]
 
@@ -137,7 +46,7 @@ class OneTopic(TypedDict):
     topic: Topic
 
 
-class SplitTopic(TypedDict):
+class TopicParts(TypedDict):
     ended: int
     topics: list[Topic]
 
@@ -153,7 +62,7 @@ class RebuiltTopics(TypedDict):
     topics: list[Topic]
 
 
-class TopicState(TypedDict):
+class FormerTopic(TypedDict):
     id: int
     summary: str
     messages: int
@@ -165,7 +74,7 @@ class ChangeOfTopics(TypedDict):
     chat: str
     op: str
     by: str
-    before: list[TopicState]
+    before: list[FormerTopic]
     before_count: int
     after: tuple[int, ...]
     after_count: int
@@ -227,7 +136,7 @@ class SearchAnswer(TypedDict):
     people: tuple[PersonResult, ...]
 
 
-class Fetched(TypedDict):
+class FetchAnswer(TypedDict):
     """``kind`` (message, topic, fact, person) tells which of the others are there."""
 
     kind: str
@@ -241,7 +150,7 @@ class Fetched(TypedDict):
     mentions: NotRequired[list[MentionedIn]]
 
 
-class Recalled(TypedDict):
+class RecallMarks(TypedDict):
     user: str
     chat: str
     messages: list[int]

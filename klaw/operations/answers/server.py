@@ -1,4 +1,4 @@
-"""What whoever runs the server asks of it."""
+"""What an operator asks of the server."""
 
 from typing import Any, NotRequired, TypedDict
 
@@ -7,7 +7,7 @@ from klaw.store.backup_mark import BackupMark  # noqa: F401  named here
 from klaw.store.rebuild.actor import ReindexStatus  # noqa: F401  likewise
 
 
-class Degraded(TypedDict):
+class DegradedPart(TypedDict):
     code: str
     text: str
     since: str
@@ -16,7 +16,7 @@ class Degraded(TypedDict):
 class HealthAnswer(TypedDict):
     state: str
     writer_ping_ms: float | None
-    degraded: list[Degraded]
+    degraded: list[DegradedPart]
     failed_actors: list[str]
 
 
@@ -49,7 +49,7 @@ class StatusAnswer(TypedDict):
     topics: Any
     metrics: dict[str, Any]
     threads: list[Any]
-    degraded: list[Degraded]
+    degraded: list[DegradedPart]
     disk: dict[str, int]
     log_level: str
 

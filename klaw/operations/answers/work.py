@@ -1,33 +1,17 @@
 """Tasks and runs."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 
+from klaw.domain.task import Run, Task
+from klaw.operations.answers import fields_of
+from klaw.runs.service import LONG
 
-class RunAnswer(TypedDict):
-    """A run of a task or a subagent; ``message`` and ``result`` only where it is shown whole."""
-
-    id: str
-    user: str
-    task: str
-    kind: str
-    due: str
-    attempt: int
-    status: str
-    message: NotRequired[str]
-    model: str
-    inject_into: str | None
-    started_at: str
-    ended_at: str | None
-    prompt_tokens: int
-    completion_tokens: int
-    error: str | None
-    note: str | None
-    result: NotRequired[str]
-    delivered: int
-    parent: str | None
-    notify: NotRequired[str | None]
-    depth: NotRequired[int]
-    details: NotRequired[dict[str, Any]]
+if TYPE_CHECKING:
+    RunAnswer: TypeAlias = dict[str, Any]
+    TaskAnswer: TypeAlias = dict[str, Any]
+else:
+    RunAnswer = fields_of("RunAnswer", Run, maybe=LONG, status=str)
+    """A run of a task or a subagent; what may be long only where it is shown whole. It may also wait."""
 
 
 class TriggerAnswer(TypedDict):
@@ -41,27 +25,21 @@ class TriggerAnswer(TypedDict):
     instant: NotRequired[str]
 
 
-class TaskAnswer(TypedDict):
-    user: str
-    name: str
-    trigger: TriggerAnswer
-    message: str
-    model: str | None
-    inject_into: str | None
-    enabled: bool
-    timeout_s: int | None
-    max_tokens: int | None
-    daily_tokens: int | None
-    created_at: str
-    updated_at: str
-    zone: str
-    next_fires: list[str]
-    running: bool
-    last_run: RunAnswer | None
-    warning: str | None
+if not TYPE_CHECKING:
+    TaskAnswer = fields_of(
+        "TaskAnswer",
+        Task,
+        "anchor_at",
+        trigger=TriggerAnswer,
+        zone=str,
+        next_fires=list[str],
+        running=bool,
+        last_run=RunAnswer | None,
+        warning=str | None,
+    )
 
 
-class Tasks(TypedDict):
+class TaskList(TypedDict):
     user: str
     tasks: list[TaskAnswer]
 
@@ -114,7 +92,7 @@ class SaidInRun(TypedDict):
     calls: list[CallInRun]
 
 
-class Transcript(TypedDict):
+class RunTranscript(TypedDict):
     run: str
     messages: list[SaidInRun]
     cut: bool

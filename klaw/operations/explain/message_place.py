@@ -1,6 +1,6 @@
 """Where a message lives now and what would bring it back. Pure.
 
-It names up to five words of the message, the user's own: they go to the terminal of whoever runs the server, and never
+It names up to five words of the message, the user's own: they go to the operator's terminal, and never
 into a log.
 """
 
@@ -35,7 +35,7 @@ RARE_WORDS = 5
 
 
 @attrs.frozen(kw_only=True)
-class Found:
+class LocatedMessage:
     """A message, and all that its answer is made from."""
 
     message: Message
@@ -64,12 +64,12 @@ def words_of(message: Message) -> list[str]:
     return content_words(message.content, LOOKED_WORDS) if searchable else []
 
 
-def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: PromptTexts) -> Found:
+def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: PromptTexts) -> LocatedMessage:
     """Put together what was looked up of a message; ``fixed``: its user's prompt files, which take their share of the
     context."""
     rare = sorted((pair for pair in about.frequencies.items() if pair[1]), key=lambda pair: pair[1])
     planned = _plan(about.next_rows, about, config, fixed)
-    return Found(message=message, about=about, planned=planned, rare_words=rare[:RARE_WORDS])
+    return LocatedMessage(message=message, about=about, planned=planned, rare_words=rare[:RARE_WORDS])
 
 
 def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed: PromptTexts) -> Plan | None:
@@ -93,7 +93,7 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
-def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = None) -> "WhyAnswer":
+def describe(found: LocatedMessage, config: EngineConfig, asked: dict[str, Any] | None = None) -> "WhyAnswer":
     """The answer as plain JSON values.
 
     Args:
@@ -149,7 +149,7 @@ def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = 
     }
 
 
-def _window(found: Found) -> dict[str, Any]:
+def _window(found: LocatedMessage) -> dict[str, Any]:
     planned = found.planned
     window = planned.window if planned else ()
     pending = planned.snapshot.pending if planned else ()
@@ -162,7 +162,7 @@ def _window(found: Found) -> dict[str, Any]:
     }
 
 
-def _summary(found: Found) -> dict[str, Any] | None:
+def _summary(found: LocatedMessage) -> dict[str, Any] | None:
     """The summary that holds the message, and whether the next request shows it."""
     summary = found.about.summary
     if summary is None:
@@ -177,7 +177,7 @@ def _summary(found: Found) -> dict[str, Any] | None:
     }
 
 
-def _why_no_vector(found: Found, config: EngineConfig) -> str | None:
+def _why_no_vector(found: LocatedMessage, config: EngineConfig) -> str | None:
     message = found.message
     if found.about.row.vector:
         return None
@@ -190,7 +190,7 @@ def _why_no_vector(found: Found, config: EngineConfig) -> str | None:
     return "lost" if found.about.row.marked else "waiting"
 
 
-def _place(found: Found, config: EngineConfig) -> str:
+def _place(found: LocatedMessage, config: EngineConfig) -> str:
     """The best way in which the message comes back, as a code."""
     window, row = _window(found), found.about.row
     if window["pending"]:
@@ -222,7 +222,7 @@ def _in_turn(turn: TurnOfMessage, message: Message) -> dict[str, Any]:
     return said
 
 
-def _advice(found: Found, place: str, history: Sequence[dict[str, Any]]) -> list[str]:
+def _advice(found: LocatedMessage, place: str, history: Sequence[dict[str, Any]]) -> list[str]:
     """What brings the message back, in sentences."""
     words = ", ".join(f"“{word}”" for word, _ in found.rare_words)
     user = found.message.user

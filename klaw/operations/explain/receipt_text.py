@@ -8,7 +8,7 @@ from klaw.domain import context_used
 from klaw.domain.context_used import ContextUsed, Ran, place_of
 from klaw.domain.text import plural
 from klaw.memory.recall.reasons import ranking, reason
-from klaw.operations.operation import Line, Lines, Table, minute
+from klaw.operations.lines import Line, Lines, Table, minute
 from klaw.operations.usage import cost_of
 
 _COLUMNS = {

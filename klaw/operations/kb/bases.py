@@ -1,55 +1,30 @@
 """Bases themselves: listing, making, changing, sharing, deleting."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from klaw.convert import Bounds, Check
-from klaw.domain.knowledge import MAX_DESCRIPTION, MAX_NAME, Base, BaseId, base_name
+from klaw.domain.knowledge import Base, BaseId
 from klaw.domain.names import UserId
-from klaw.domain.text import clean_output, plural
+from klaw.domain.notes import Column
+from klaw.domain.text import plural
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.kb.noun import NOUN, OfBase, meant
 from klaw.operations.kb.sources import sources_table, told
+from klaw.operations.lines import Lines
+from klaw.operations.record_fields import one, own_fields, table, to_add, to_edit
 
 if TYPE_CHECKING:
-    from klaw.operations.answers.knowledge import BaseAnswer, Bases, LeftBase, OneBase, SharedBase, ShownBase
+    from klaw.operations.answers.knowledge import Bases, LeftBase, OneBase, SharedBase, ShownBase
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.knowledge.bases import Membership
     from klaw.store.kinds.knowledge.documents import SourceCounts
 
 MOST_PROBLEMS = 20
 
-BaseName = Annotated[str, Check(base_name, Bounds(1, MAX_NAME))]
-Description = Annotated[str, Bounds(0, MAX_DESCRIPTION)]
-Language = Annotated[str, Bounds(0, 3, r"([a-z]{2,3})?")]
-_LANGUAGE = "code of the language of most texts, such as en or ru"
-_DESCRIPTION = "what is in it"
-
-
-@attrs.frozen(kw_only=True)
-class NewBase:
-    name: BaseName = op.required("the base's name, which no other base of yours has", words=True)
-    description: Description = op.argument(_DESCRIPTION, default="", metavar="TEXT")
-    language: Language = op.argument(_LANGUAGE, default="", metavar="CODE")
-
-
-@attrs.frozen(kw_only=True)
-class KbCreate(op.OfUser):
-    fields: NewBase = op.argument("the base", default=attrs.NOTHING)
-
-
-@attrs.frozen(kw_only=True)
-class BaseFields:
-    name: BaseName | None = op.argument("a new name")
-    description: Description | None = op.argument(_DESCRIPTION, metavar="TEXT")
-    language: Language | None = op.argument(_LANGUAGE, metavar="CODE")
-
-
-@attrs.frozen(kw_only=True)
-class KbEdit(OfBase):
-    fields: Annotated[BaseFields, Check(op.something, Bounds(1))] = op.argument("what to change", default=attrs.NOTHING)
+KbCreate = to_add(Base, "base")
+KbEdit = to_edit(Base, OfBase)
 
 
 @attrs.frozen(kw_only=True)
@@ -64,32 +39,20 @@ class KbShare(OfBase):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any]) -> op.Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     if not answer["bases"]:
         return ["no knowledge bases: `klaw kb create NAME` makes one"]
-    rows = [["base", "role", "documents", "passages", "name"]]
-    for each in answer["bases"]:
-        role = each["role"] if each["role"] == "owner" else f"{each['role']} (of {each['owner']})"
-        rows.append([each["id"], role, str(each["documents"]), str(each["passages"]), each["name"]])
-    return [op.Table(rows, right=frozenset({2, 3}))]
+    of_others = [{**each, "role": f"{each['role']} (of {each['owner']})"} for each in answer["bases"]]
+    rows = [one if one["role"] == "owner" else other for one, other in zip(answer["bases"], of_others, strict=True)]
+    return [table(Base, rows, role=Column(), documents=Column(right=True), passages=Column(right=True))]
 
 
-def _base(answer: dict[str, Any]) -> op.Lines:
-    base = answer["base"]
-    members = [f"{user} ({role})" for user, role in base["members"].items()]
-    rows = [
-        ("base", base["id"]),
-        ("name", base["name"]),
-        ("about", base["description"] or None),
-        ("language", base["language"] or None),
-        ("owner", base["owner"]),
-        ("shared with", ", ".join(members) or None),
-        ("changed", op.minute(base["updated_at"])),
-    ]
-    return [op.details(rows)]
+def _base(answer: dict[str, Any]) -> Lines:
+    members = [f"{user} ({role})" for user, role in answer["base"]["members"].items()]
+    return [one(Base, {**answer["base"], "members": members}, owner=Column(), members=Column("shared with"))]
 
 
-def _whole(answer: dict[str, Any]) -> op.Lines:
+def _whole(answer: dict[str, Any]) -> Lines:
     base, lines = answer["base"], [*_base(answer)]
     lines.append(f"{plural(base['documents'], 'document')}, {plural(base['passages'], 'passage')}")
     if answer["unembedded"]:
@@ -105,38 +68,34 @@ def problem_lines(documents: list[dict[str, Any]]) -> list[str]:
     return [problem["text"] for each in documents for problem in each["problems"]]
 
 
-def _shared(answer: dict[str, Any]) -> op.Lines:
+def _shared(answer: dict[str, Any]) -> Lines:
     role = answer["role"]
     who, name = answer["member"], answer["base"]["name"]
     return [f"{name} is no longer shared with {who}" if role == "none" else f"{who} is now {role} of {name}"]
 
 
-def _left(answer: dict[str, Any]) -> op.Lines:
+def _left(answer: dict[str, Any]) -> Lines:
     return [f"{answer['left']['name']} is no longer shared with you"]
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def _described(found: "Membership", counted: "list[SourceCounts]") -> "BaseAnswer":
+def _described(found: "Membership", counted: "list[SourceCounts]") -> Any:  # a BaseAnswer
     """A base as one of its members is told of it; only the owner is told who else is."""
-    base = found.base
+    base = attrs.asdict(found.base)
+    owner = base.pop("user")
     return {
-        "id": base.id,
-        "name": base.name,
-        "description": base.description,
-        "language": base.language,
-        "created_at": base.created_at,
-        "updated_at": base.updated_at,
-        "owner": found.base.user,
+        **base,
+        "owner": owner,
         "role": found.role,
-        "members": dict(found.base.members) if found.role == "owner" else {},
+        "members": base["members"] if found.role == "owner" else {},
         "documents": sum(each.documents for each in counted),
         "passages": sum(each.passages for each in counted),
     }
 
 
-async def described(readers: "Readers", user: UserId, base: BaseId) -> "BaseAnswer":
+async def described(readers: "Readers", user: UserId, base: BaseId) -> Any:  # a BaseAnswer
     """A base as JSON has it. Raises NoSuchBase."""
     from klaw.store.kinds.knowledge import bases, documents
 
@@ -178,31 +137,26 @@ async def show(asked: OfBase, caller: Caller, parts: Parts) -> "ShownBase":
 
 
 @NOUN.operation("kb_create", KbCreate, cli="create", show=_base, changes=True)
-async def create(asked: KbCreate, caller: Caller, parts: Parts) -> "OneBase":
+async def create(asked: Any, caller: Caller, parts: Parts) -> "OneBase":
     """Make a knowledge base."""
     from klaw.actor.clock import iso
     from klaw.store.kinds.knowledge import bases
 
-    new, at = asked.fields, iso(parts.core.clock.now())
-    about = clean_output(new.description)
-    made = Base(
-        id=BaseId(parts.core.new_id()), user=caller.user, name=new.name, description=about, language=new.language,
-        created_at=at, updated_at=at,
-    )  # fmt: skip
+    at = iso(parts.clock.now())
+    fields = own_fields(Base, asked.fields)
+    made = Base(id=BaseId(parts.core.new_id()), user=caller.user, created_at=at, updated_at=at, **fields)
     await parts.writer.run(bases.create, made)
     return {"base": await described(parts.readers, caller.user, made.id)}
 
 
 @NOUN.operation("kb_edit", KbEdit, cli="edit", show=_base, changes=True)
-async def edit(asked: KbEdit, caller: Caller, parts: Parts) -> "OneBase":
+async def edit(asked: Any, caller: Caller, parts: Parts) -> "OneBase":
     """Change a base's name, description or language."""
     from klaw.actor.clock import iso
     from klaw.store.kinds.knowledge import bases
 
     base = (await meant(parts.readers, caller.user, asked.base)).base.id
-    given = attrs.asdict(asked.fields, filter=lambda _field, value: value is not None)
-    if "description" in given:
-        given["description"] = clean_output(given["description"])
+    given = {name: value for name, value in own_fields(Base, asked.fields).items() if value is not None}
     await parts.writer.run(bases.change, caller.user, base, iso(parts.clock.now()), given)
     return {"base": await described(parts.readers, caller.user, base)}
 

@@ -9,6 +9,7 @@ from klaw.domain.names import ChatId, UserId, name_of
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.kb.noun import NOUN, meant
+from klaw.operations.lines import Lines, Table
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import BaseName, BasesOfChat
@@ -18,12 +19,12 @@ _USAGE = "/kb use NAME binds this chat to a base (several: with commas between t
 
 
 @attrs.frozen(kw_only=True)
-class OfChat(op.OfUser):
+class ChatOfUser(op.OfUser):
     chat: op.ChatName = op.argument("which chat (default: main)", default="main", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)
-class KbUse(OfChat):
+class KbUse(ChatOfUser):
     bases: tuple[op.Name, ...] = op.required("names or ids of bases", metavar="BASE")
 
 
@@ -35,7 +36,7 @@ class KbInChat:
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
-def _lines(answer: dict[str, Any]) -> op.Lines:
+def _lines(answer: dict[str, Any]) -> Lines:
     names = ", ".join(each["name"] for each in answer["bases"])
     if names:
         lines = [f"{answer['chat']} is answered from: {names}"]
@@ -44,7 +45,7 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
     return [*lines, *(["A base that it was bound to is gone, or no longer shared with you."] if answer["gone"] else [])]
 
 
-def _in_chat(answer: dict[str, Any]) -> op.Lines:
+def _in_chat(answer: dict[str, Any]) -> Lines:
     mine = {each["id"] for each in answer["bases"]}
     rows = [
         [each["name"], "answers this chat" if each["id"] in mine else "", each["description"]] for each in answer["all"]
@@ -52,7 +53,7 @@ def _in_chat(answer: dict[str, Any]) -> op.Lines:
     if not rows:
         return ["You have no knowledge bases. `klaw kb create NAME` on the server, or the page, makes one."]
     gone = ["A base that this chat was bound to is gone, or no longer shared with you."] if answer["gone"] else []
-    return ["Your knowledge bases:", op.Table(rows), *gone, _USAGE]
+    return ["Your knowledge bases:", Table(rows), *gone, _USAGE]
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
@@ -77,7 +78,7 @@ async def _bind(names: Sequence[str], user: UserId, chat: ChatId, parts: Parts) 
     return await _told(user, chat, parts)
 
 
-def _chat(asked: OfChat, user: UserId) -> ChatId:
+def _chat(asked: ChatOfUser, user: UserId) -> ChatId:
     found = op.chat_of(asked.chat, user)
     assert found is not None
     return found
@@ -89,14 +90,14 @@ async def use(asked: KbUse, caller: Caller, parts: Parts) -> "BasesOfChat":
     return await _bind(asked.bases, caller.user, _chat(asked, caller.user), parts)
 
 
-@NOUN.operation("kb_off", OfChat, cli="off", show=_lines, changes=True)
-async def off(asked: OfChat, caller: Caller, parts: Parts) -> "BasesOfChat":
+@NOUN.operation("kb_off", ChatOfUser, cli="off", show=_lines, changes=True)
+async def off(asked: ChatOfUser, caller: Caller, parts: Parts) -> "BasesOfChat":
     """Answer a chat from no base."""
     return await _bind((), caller.user, _chat(asked, caller.user), parts)
 
 
-@NOUN.operation("kb_chat", OfChat, cli="chat", show=_lines, offline=True)
-async def of_chat(asked: OfChat, caller: Caller, parts: DatabaseParts) -> "BasesOfChat":
+@NOUN.operation("kb_chat", ChatOfUser, cli="chat", show=_lines, offline=True)
+async def of_chat(asked: ChatOfUser, caller: Caller, parts: DatabaseParts) -> "BasesOfChat":
     """Show from which bases a chat is answered."""
     return await _told(caller.user, _chat(asked, caller.user), parts)
 

@@ -11,6 +11,7 @@ from klaw.errors import NotAllowed
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.kb.noun import NOUN, meant
+from klaw.operations.lines import Shown
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import CheckedBase, CheckedBases
@@ -25,7 +26,7 @@ class KbCheck(op.OfUser):
     repair: bool = op.argument("read again what differs, and remove what belongs to nothing", default=False)
 
 
-def _lines(answer: dict[str, Any]) -> op.Shown:
+def _lines(answer: dict[str, Any]) -> Shown:
     lines = []
     for each in answer["bases"]:
         flaws, waiting = each["flaws"], each["waiting"]
@@ -36,7 +37,7 @@ def _lines(answer: dict[str, Any]) -> op.Shown:
     lines += [f"{flaw['text']} ({flaw['remedy']})" for flaw in answer["orphans"]]
     if answer["repairing"]:
         lines.append(f"{plural(answer['repairing'], 'source')} being read again: klaw kb show tells how far that is")
-    return op.Shown(lines or ["no knowledge bases"], found=not answer["flaws"])
+    return Shown(lines or ["no knowledge bases"], found=not answer["flaws"])
 
 
 @NOUN.operation("kb_check", KbCheck, cli="check", show=_lines, changes=True, deadline_s=3600.0, route="POST check")

@@ -1,6 +1,5 @@
 """Documents of bases: listing them, and opening one where something of it was cited."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
@@ -11,6 +10,7 @@ from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.kb.bases import problem_lines
 from klaw.operations.kb.noun import NOUN, meant
+from klaw.operations.lines import Again, Line, Lines, Table
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import DocumentPage, OpenedDocument
@@ -42,19 +42,20 @@ class KbOpen(op.OfUser):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _table(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     if not answer["documents"]:
         return ["no more documents" if answer["count"] else "no documents"]
     rows = [
         [each["id"], each["state"], str(each["pages"] or "-"), str(each["passages"]), each["name"]]
         for each in answer["documents"]
     ]
-    table = op.Table([["document", "state", "pages", "passages", "name"], *rows], right=frozenset({2, 3}))
-    return [table, *problem_lines(answer["documents"]), *op.more(answer, again)]
+    table = Table([["document", "state", "pages", "passages", "name"], *rows], right=frozenset({2, 3}))
+    return [table, *problem_lines(answer["documents"]), *op.more(answer)]
 
 
-def _opened(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
-    document, lines = answer["document"], []
+def _opened(answer: dict[str, Any]) -> Lines:
+    document = answer["document"]
+    lines: list[Line] = []
     title = f" “{document['title']}”" if document["title"] else ""
     lines.append(f"{document['name']}{title}, of {answer['base']['name']}")
     page = heading = None
@@ -66,7 +67,7 @@ def _opened(answer: dict[str, Any], again: Callable[..., str]) -> op.Lines:
         lines += each["text"].split("\n")
     for word in ("next", "previous"):
         if answer[word] is not None:
-            lines.append(f"{word}: {again(start=answer[word], end=None, page=None)}")
+            lines.append(Again(f"{word}: ", {"start": answer[word], "end": None, "page": None}))
     return lines
 
 

@@ -3,16 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 from klaw.domain.knowledge import SourceId
-from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.kb.noun import NOUN
 from klaw.operations.kb.sources import OfSource
+from klaw.operations.lines import Lines
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import RefreshedSource
 
 
-def _lines(answer: dict[str, Any]) -> op.Lines:
+def _lines(answer: dict[str, Any]) -> Lines:
     problem = answer["problem"]
     return [f"{answer['name']} is looked at again", *([f"when it was last looked at: {problem}"] if problem else [])]
 

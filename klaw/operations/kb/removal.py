@@ -12,6 +12,7 @@ from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.kb.noun import NOUN, OfBase, meant
 from klaw.operations.kb.sources import OfSource
+from klaw.operations.lines import Lines
 
 if TYPE_CHECKING:
     from klaw.knowledge.parts import Knowledge
@@ -37,7 +38,7 @@ _LONG_S = 3600.0
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
-def _lines(answer: dict[str, Any]) -> op.Lines:
+def _lines(answer: dict[str, Any]) -> Lines:
     gone = "removed" if answer["removed"] else "would be removed"
     parts = [plural(answer["sources"], "source"), plural(answer["documents"], "document")]
     lines = [f"{gone}: {answer['name']}, with {', '.join(parts)}, {plural(answer['passages'], 'passage')}"]

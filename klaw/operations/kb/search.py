@@ -1,6 +1,5 @@
 """Searching bases as a chat does that is bound to them."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -8,6 +7,7 @@ import attrs
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.kb.noun import NOUN, meant
+from klaw.operations.lines import Again, Line, Shown
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import PassagesFound
@@ -28,8 +28,8 @@ class KbSearch(op.OfUser):
     all: bool = op.argument("also passages that a chat would not be given", default=False)
 
 
-def _lines(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
-    lines: list[op.Line] = []
+def _lines(answer: dict[str, Any]) -> Shown:
+    lines: list[Line] = []
     for each in answer["passages"]:
         page = f"page {each['first_page']}" if each["first_page"] is not None else ""
         kept = "" if each["kept"] else each["decision"]
@@ -37,11 +37,11 @@ def _lines(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
         lines += ["  ".join(filter(None, head)), *(f"    {line}" for line in each["text"].split("\n"))]
         lines += [f"    the same: {other['name']}" for other in each["also"]]
         lines += [f"    klaw kb open {each['document']} --start {each['start']} --end {each['end']}", ""]
-    notes = [_WHY.get(answer["nothing"], answer["nothing"])] if answer["nothing"] else []
+    notes: list[str | Again] = [_WHY.get(answer["nothing"], answer["nothing"])] if answer["nothing"] else []
     if answer["nothing"] and answer["candidates"] and not answer["passages"]:
-        notes.append(f"what was found and left out: {again(all=True)}")
+        notes.append(Again("what was found and left out: ", {"all": True}))
     notes += [f"without {code}" for code in answer["degraded"]]
-    return op.Shown(lines, notes=notes, found=not answer["nothing"])
+    return Shown(lines, notes=notes, found=not answer["nothing"])
 
 
 @NOUN.operation(
@@ -54,7 +54,7 @@ async def search(asked: KbSearch, caller: Caller, parts: DatabaseParts) -> "Pass
     shows what stands around a passage: document, start and end.
     """
     from klaw.knowledge.search import KnowledgeSearch
-    from klaw.operations.answers.knowledge import FoundPassage
+    from klaw.operations.answers.knowledge import PassageAnswer
 
     base = (await meant(parts.readers, caller.user, asked.base)).base
     passages = KnowledgeSearch(parts.readers, parts.embedder, parts.config.auto_rag, parts.clock)
@@ -63,7 +63,7 @@ async def search(asked: KbSearch, caller: Caller, parts: DatabaseParts) -> "Pass
     return {
         "base": base.id,
         "passages": [
-            FoundPassage(
+            PassageAnswer(
                 **attrs.asdict(each.passage.place),
                 title=each.passage.title,
                 also=[other.place for other in each.also],

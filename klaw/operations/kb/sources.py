@@ -16,6 +16,7 @@ from klaw.errors import KlawError, ToolRefused
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.kb.noun import NOUN, OfBase, meant
+from klaw.operations.lines import Lines, Table
 from klaw.operations.uploads import PIECE_BYTES, UploadId, piece
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ class OfSource(op.OfUser):
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _added(answer: dict[str, Any]) -> op.Lines:
+def _added(answer: dict[str, Any]) -> Lines:
     source = answer["source"]
     told_of = "added" if answer["added"] else "there already"
     return [f"{told_of}: {source['kind']} {source['name']} ({source['id']})"]
 
 
-def sources_table(sources: list[dict[str, Any]]) -> op.Lines:
+def sources_table(sources: list[dict[str, Any]]) -> Lines:
     """Sources, with what came of them."""
     if not sources:
         return ["no sources: `klaw kb add BASE FILE` adds a file, a folder or a web page"]
@@ -82,10 +83,10 @@ def sources_table(sources: list[dict[str, Any]]) -> op.Lines:
         name = each["name"] if each["where"] in ("", each["name"]) else f"{each['name']}  {each['where']}"
         rows.append([each["id"], each["kind"], str(read), str(each["waiting"]), str(each["failed"]), name])
     states = [f"{each['name']}: {each['state']['text']}" for each in sources if each["state"] and each["state"]["text"]]
-    return [op.Table(rows, right=frozenset({2, 3, 4})), *states]
+    return [Table(rows, right=frozenset({2, 3, 4})), *states]
 
 
-def _table(answer: dict[str, Any]) -> op.Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     return sources_table(answer["sources"])
 
 

@@ -26,7 +26,7 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
 from klaw.store.forget.journal_entry import ForgetEntry, ForgetResult, Forgetting, LogTexts
 from klaw.store.forget.quotes import Key, QuotesFound
-from klaw.store.forget.reach import ForgetPlan, Reach, reach, renewed, topics_with
+from klaw.store.forget.reach import ForgetPlan, Reach, reach, renewed
 from klaw.store.forget.trace import ForgetTarget
 from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, tasks, topic_changes, topics, turns
 from klaw.store.kinds import core_memory as core_files
@@ -89,7 +89,9 @@ def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None)
     rowids_going = {*found.rowids} - set(rest)
     going = sorted(rowids_going)
     # Topics of the rest end with it: the archivist must not find messages without one, and make new ones.
-    ended = found.topics if not rest else tuple(sorted({*wanted.topics, *topics_with(connection, user, going)}))
+    ended = (
+        found.topics if not rest else tuple(sorted({*wanted.topics, *topic_changes.ever_with(connection, user, going)}))
+    )
     gone_tasks = {each.name for each in (*wanted.tasks, *(found.tasks if found.with_facts else ()))}
     own_fields = {facts.FACT, people.PERSON, summaries.SUMMARY, topic_changes.TOPIC}
     forgetting = Forgetting(

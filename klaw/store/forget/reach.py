@@ -22,7 +22,7 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.forget import quotes
 from klaw.store.forget.quotes import QuotesFound
 from klaw.store.forget.trace import ForgetTarget, TaskMade, Trace, tasks_there, trace
-from klaw.store.kinds import messages, topic_changes
+from klaw.store.kinds import messages
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.forgetting import turn_links
 from klaw.store.kinds.inventory import last_numbers
@@ -210,11 +210,6 @@ def _of_topics_only(
 
     rows: list[Any] = connection.execute(statement, bound).fetchall()
     return {key for key, *of_messages in rows if not any(map(stays, of_messages))}
-
-
-def topics_with(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> set[TopicId]:
-    """Topics that have one of a user's messages, or once had."""
-    return topic_changes.ever_with(connection, user, rowids)
 
 
 # -- a plan, and whether it still holds --------------------------------------------------------------------------------

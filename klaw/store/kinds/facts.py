@@ -148,6 +148,7 @@ FACT: Kind[Fact] = Kind(
     plural="facts",
     cls=Fact,
     table="facts",
+    holds="superseded_by IS NULL",
     full_text=True,
     vectors="vec_facts",
     vector_mark="vector_model",

@@ -1,8 +1,8 @@
-"""Questions over several nouns and all users: how much there is, the highest numbers, ids that begin with a text, what
-of the logs the database lacks, and whether all rows agree."""
+"""Questions over several nouns and all users: how much there is, the highest numbers, what of
+the logs the database lacks, and whether all rows agree."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import apsw
 import attrs
@@ -17,49 +17,26 @@ from klaw.store.kinds import messages
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.rows import documents
 
-
-@attrs.frozen
-class Counts:
-    """How much there is."""
-
-    schema: int
-    """Version of the database's schema."""
-    users: int
-    chats: int
-    messages: int
-    turns: int
-    topics: int
-    facts: int
-    """Those that hold; history does not count."""
-    people: int
-    bases: int
-    documents: int
-    """Documents of knowledge bases."""
-    documents_waiting: int
-    documents_failed: int
-    passages: int
+_COUNTS = {
+    "users": "SELECT count(DISTINCT user_id) FROM sessions",
+    "chats": "SELECT count(*) FROM sessions",
+    "messages": "SELECT count(*) FROM messages",
+    "turns": "SELECT count(*) FROM turns",
+    "topics": "SELECT count(*) FROM topics",
+    "bases": "SELECT count(*) FROM kb_bases",
+    "documents": "SELECT count(*) FROM kb_documents",
+    "documents_waiting": "SELECT count(*) FROM kb_documents WHERE state = 'waiting'",
+    "documents_failed": "SELECT count(*) FROM kb_documents WHERE state = 'failed'",
+    "passages": "SELECT count(*) FROM kb_passages",
+}
 
 
-_COUNTS = """
-SELECT
-    (SELECT count(DISTINCT user_id) FROM sessions),
-    (SELECT count(*) FROM sessions),
-    (SELECT count(*) FROM messages),
-    (SELECT count(*) FROM turns),
-    (SELECT count(*) FROM topics),
-    (SELECT count(*) FROM facts WHERE superseded_by IS NULL),
-    (SELECT count(*) FROM people WHERE merged_into IS NULL),
-    (SELECT count(*) FROM kb_bases),
-    (SELECT count(*) FROM kb_documents),
-    (SELECT count(*) FROM kb_documents WHERE state = 'waiting'),
-    (SELECT count(*) FROM kb_documents WHERE state = 'failed'),
-    (SELECT count(*) FROM kb_passages)
-"""
-
-
-def counts(connection: apsw.Connection) -> Counts:
-    """Count everything; reads whole indexes, so not for every message."""
-    return Counts(migrations.current(connection), *connection.execute(_COUNTS).get)
+def counts(connection: apsw.Connection) -> dict[str, int]:
+    """How much there is, history left out, and the version of the schema. Reads whole indexes, so not for every
+    message."""
+    kept = {each.plural: f"SELECT count(*) FROM {each.table} WHERE {each.holds}" for each in KINDS if each.past}  # noqa: S608
+    found = {name: int(connection.execute(query).get) for name, query in {**_COUNTS, **kept}.items()}
+    return {"schema": migrations.current(connection), **found}
 
 
 def count_messages(connection: apsw.Connection) -> int:
@@ -89,34 +66,6 @@ def newest_time(connection: apsw.Connection) -> str | None:
     """When the newest message was stored; None before the first."""
     found = connection.execute("SELECT max(updated_at) FROM sessions").get
     return str(found) if found is not None else None
-
-
-# -- ids --------------------------------------------------------------------------------------------------------------
-
-IdKind: TypeAlias = Literal["fact", "person", "run", "turn", "message", "kb", "kb_source", "kb_document"]
-
-_AMONG: dict[IdKind, str] = {
-    "fact": "SELECT DISTINCT fact_id AS id FROM fact_changes WHERE user_id = ?1 AND fact_id",
-    "person": "SELECT DISTINCT person_id AS id FROM person_changes WHERE user_id = ?1 AND person_id",
-    "run": "SELECT id FROM runs WHERE user_id = ?1 AND id",
-    "turn": "SELECT turn_id AS id FROM turns WHERE (?1 IS NULL OR user_id = ?1) AND turn_id",
-    "message": "SELECT id FROM messages WHERE user_id = ?1 AND id",
-    "kb": "SELECT base_id AS id FROM kb_members WHERE user_id = ?1 AND base_id",
-    "kb_source": """
-        SELECT s.id AS id FROM kb_members AS m JOIN kb_sources AS s ON s.base_id = m.base_id
-        WHERE m.user_id = ?1 AND s.id""",
-    "kb_document": """
-        SELECT d.id AS id FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id
-        WHERE m.user_id = ?1 AND d.id""",
-}
-"""Where the ids of a user, and those of all users' turns, are. What was removed is in the history."""
-
-
-def beginning_with(connection: apsw.Connection, kind: IdKind, user: UserId | None, text: str, limit: int) -> list[str]:
-    """The ids that begin with a text, in their order; the text alone where it is one itself."""
-    query = f"{_AMONG[kind]} BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4"
-    found = [str(row[0]) for row in connection.execute(query, (user, text, text + "\U0010ffff", limit))]
-    return found[:1] if found[:1] == [text] else found
 
 
 # -- what the logs have -----------------------------------------------------------------------------------------------

@@ -89,6 +89,7 @@ MESSAGE: changes.Kind[Message] = changes.Kind(
     cls=Message,
     table="messages",
     id="rowid",
+    ids="SELECT id FROM messages WHERE user_id = ?1 AND id",
     changed="rowid",
     full_text=True,
     vectors="vec_messages",

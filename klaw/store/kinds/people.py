@@ -264,6 +264,7 @@ PERSON: Kind[Person] = Kind(
     plural="people",
     cls=Person,
     table="people",
+    holds="merged_into IS NULL",
     past="person_changes",
     flaws=_FLAWS,
     on_purpose=True,

@@ -135,7 +135,7 @@ def test_every_handler_and_what_shows_its_answer_take_what_they_are_given() -> N
         handler = inspect.signature(operation.handler).parameters
         assert [name.lstrip("_") for name in handler] == ["asked", "caller", "parts"], operation.name
         assert (handler["parts" if "parts" in handler else "_parts"].annotation is DatabaseParts) == operation.offline
-        assert set(inspect.signature(operation.show).parameters) <= {"answer", "again", "bold"}
+        assert len(inspect.signature(operation.show).parameters) == 1, operation.name
 
 
 def test_every_operation_is_described() -> None:
@@ -154,8 +154,9 @@ def test_every_operation_is_described() -> None:
 def test_the_command_line_stays_light() -> None:
     """Help and a command of an operation import neither the models nor the store nor the server."""
     code = (
-        "import sys; from klaw.cli.main import parser; parser(['facts', 'list']); few = 'klaw.operations.people' in "
-        "sys.modules; parser(['--help']); print(few, {'onnxruntime', 'apsw', 'trio', 'numpy'} & set(sys.modules))"
+        "import sys; from klaw.cli.main import parser; parser(['facts', 'list']); "
+        "few = 'klaw.operations.memory.people' in sys.modules; parser(['--help']); "
+        "print(few, {'onnxruntime', 'apsw', 'trio', 'numpy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False set()\n"

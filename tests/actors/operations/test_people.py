@@ -99,7 +99,7 @@ async def test_a_history_says_what_happened(commands: Commands) -> None:
         for id_ in (one, other)
     ]
     assert told[0][:3] == ["added", "name, other names, relation changed", "other names changed"]
-    assert told[1] == ["added", f"turned out to be {one}", "a separate person again", "removed"]
+    assert told[1] == ["added", f"turned out to be {one}", "restored as a separate person", "removed"]
 
 
 async def test_nobody_touches_people_of_another_user(commands: Commands) -> None:

@@ -20,9 +20,9 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
+from klaw.operations.memory.search import notes
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import operations, read_call
-from klaw.operations.search import notes
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
 from klaw.store.kinds.memory_files import FileChunk, MemoryFile

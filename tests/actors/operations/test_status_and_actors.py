@@ -56,7 +56,7 @@ async def test_actors(app: App) -> None:
         id="c1", user="anna", client="test", peer="loopback", since=1.0, frames_in=1, frames_out=2, outbox=0,
         outbox_high_water=3, watched=1, in_flight=0,
     )  # fmt: skip
-    answer = await ask(Commands({**parts_of(app), "connections": lambda: [session]}), "actors")
+    answer = await ask(Commands(parts_of(app, session)), "actors")
     found = {node["name"]: node for node in walk(answer["tree"])}
     assert {report.name for report in app.core.supervisor.report()} <= set(found)
     assert found["store.writer"]["mailbox"]["handled"] >= 2
@@ -115,7 +115,9 @@ async def test_health_is_ok_when_nothing_is_wrong(app: App) -> None:
         def problems(self) -> dict[str, str]:
             return {}
 
-    assert (await ask(Commands({**parts_of(app), "health": Well()}), "health"))["state"] == "ok"
+    core = SimpleNamespace(health=Well(), supervisor=app.core.supervisor)
+    parts = SimpleNamespace(core=core, readers=app.readers, writer=app.writer)
+    assert (await ask(Commands(parts), "health"))["state"] == "ok"
 
 
 async def test_a_stuck_writer_is_failing(app: App, quick_clock: MockClock) -> None:

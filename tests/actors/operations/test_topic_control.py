@@ -10,9 +10,9 @@ from klaw.app.app import App, running
 from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
+from klaw.operations.memory.topics import MOST_TOLD
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import read_call
-from klaw.operations.topics import MOST_TOLD
 from klaw.store.kinds import topics
 from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.topics import archive, say
@@ -99,7 +99,7 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
             code, out, _ = await klaw("rebuild", "--dry-run")
             assert (code, out.splitlines()[0]) == (0, "would be dropped and made again: 2 topics of 3 messages")
             code, _, err = await klaw("rebuild")
-            assert (code, "say --yes" in err) == (1, True)  # nobody was there to be asked
+            assert (code, "add --yes" in err) == (1, True)  # nobody was there to be asked
             assert await app.core.readers.run(topics.count, "local") == 2
             code, out, _ = await klaw("rebuild", "--chat", "main", "--since", "2000-01-01", "--yes")
             assert (code, out.splitlines()[0]) == (0, "dropped 2 topics of 3 messages, to be made again")

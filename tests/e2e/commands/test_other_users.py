@@ -182,7 +182,7 @@ def test_what_root_is_told_of_places_that_the_owner_may_not_use(home: Path, pyth
         told = {
             stick / "backups": f"make a folder for nobody in it (install -d -m 700 -o nobody {stick}/klaw)",
             closed / "inner" / "backups": f"{closed} belongs to root and is closed to nobody",
-            foreign: f"{foreign} belongs to daemon and is closed to nobody, as whom this acts",
+            foreign: f"{foreign} belongs to daemon and is closed to nobody, the user that this runs as",
         }
         for place, said in told.items():
             done = _as(0, python, "-m", "klaw", "backup", "create", "--to", str(place), "--home", str(home))

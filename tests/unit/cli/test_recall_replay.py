@@ -8,9 +8,9 @@ import trio
 
 from klaw.cli.output import written
 from klaw.config.schema import EngineConfig
-from klaw.operations import recall_replay
+from klaw.operations.memory import recall_replay
+from klaw.operations.memory.recall_replay import read_settings
 from klaw.operations.operation import OperationError
-from klaw.operations.recall_replay import read_settings
 from tests.support.asking import klaw_here
 from tests.support.stores import running_store
 

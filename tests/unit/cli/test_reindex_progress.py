@@ -13,7 +13,7 @@ from klaw.cli import output, reindex
 from klaw.cli.output import ProgressLine, written
 from klaw.cli.reindex import lines
 from klaw.config.paths import Paths
-from klaw.operations.operation import size
+from klaw.operations.lines import size
 from klaw.store.rebuild.values import ReindexReport, Side, TableComparison, Tally, Vectors
 from tests.support.waiting import HANG_S
 

@@ -6,7 +6,7 @@ from klaw.cli.output import line, table, written
 from klaw.domain import usage
 from klaw.domain.usage import Spent
 from klaw.operations import actors, server, status
-from klaw.operations.operation import size
+from klaw.operations.lines import size
 from tests.support.asking import receipt_lines
 from tests.support.plugins.golden import Golden
 

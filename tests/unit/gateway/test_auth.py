@@ -186,17 +186,17 @@ def test_the_first_token_says_what_it_means_for_this_machine_and_the_last_one_to
         assert main(["token", *words, "--home", str(tmp_path)]) == 0
         return capsys.readouterr().out
 
-    assert "only this machine is served" in run("list")
+    assert "only this machine can connect" in run("list")
     first = run("add", "anna")
     assert "Every connection needs a token from now on" in first
     assert "klaw token add local" in first
     assert "klaw token allow-local" in first
     assert "Every connection" not in run("add", "local"), "the owner can come in"
     assert "nobody" not in run("revoke", "local")
-    assert "nobody can connect until" in run("revoke", "anna")
-    assert "served without a token" in run("allow-local")
-    assert "only this machine is served" in run("list")
+    assert "nobody can connect before" in run("revoke", "anna")
+    assert "needs no token" in run("allow-local")
+    assert "only this machine can connect" in run("list")
     assert "Every connection" not in run("add", "anna"), "the owner said that it stays open"
     assert "klaw token deny-local ends that" in run("list")
     assert json.loads(run("deny-local", "--json")) == {"allow_local": False}
-    assert "nobody can connect until" in run("revoke", "anna")
+    assert "nobody can connect before" in run("revoke", "anna")

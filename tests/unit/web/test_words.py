@@ -5,8 +5,17 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 import klaw
 import klaw.web
+from klaw.domain.fact import Fact
+from klaw.domain.knowledge import Base
+from klaw.domain.notes import Column, Edit, notes
+from klaw.domain.person import Person
+from klaw.domain.task import Task, TriggerInput
+from klaw.domain.topic import Topic
+from klaw.operations.memory.people import SpokenOf
 
 STATIC = Path(klaw.web.__file__).parent / "static"
 RUSSIAN = json.loads((STATIC / "ru.json").read_text())
@@ -20,6 +29,13 @@ def test_what_the_page_says_has_russian_words():
     """Texts that are made of others are told by the views, so they are not looked for here."""
     said = set(re.findall(r'\bt\("((?:[^"\\]|\\.)+)"', CODE))
     assert said - RUSSIAN.keys() == set()
+
+
+@pytest.mark.parametrize("cls", [Fact, Person, SpokenOf, Base, Topic, Task, TriggerInput])
+def test_what_the_page_makes_of_a_class_has_russian_words(cls):
+    fields = [text for note in notes(cls, Edit).values() for text in (note.title, note.help)]
+    columns = [note.title or name for name, note in notes(cls, Column).items()]
+    assert {*filter(None, fields), *columns} - RUSSIAN.keys() == set()
 
 
 def test_what_is_filled_in_is_named_alike():

@@ -91,6 +91,7 @@ BASE: Kind[Base] = Kind(
     plural="bases",
     cls=Base,
     table="kb_bases",
+    ids="SELECT base_id AS id FROM kb_members WHERE user_id = ?1 AND base_id",
     on_purpose=True,
     counted="bases",
     ops={"put": Base, "remove": None},

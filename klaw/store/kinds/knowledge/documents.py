@@ -30,6 +30,10 @@ _PASSAGES = rows.Rows(StoredPassage, "kb_passages", "p")
 _MY_PASSAGES = "JOIN kb_documents AS d ON d.id = p.document_id " + _MINE
 
 
+IDS = """
+SELECT d.id AS id FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id WHERE m.user_id = ?1 AND d.id
+"""
+"""Of the documents that a user may see, up to the condition of the id."""
 _TROUBLED = "AND d.problems <> '[]'"
 
 

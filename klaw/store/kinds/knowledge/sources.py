@@ -67,6 +67,8 @@ SOURCE: Kind[Source] = Kind(
     plural="sources",
     cls=Source,
     table="kb_sources",
+    ids="""SELECT s.id AS id FROM kb_members AS m JOIN kb_sources AS s ON s.base_id = m.base_id
+        WHERE m.user_id = ?1 AND s.id""",
     on_purpose=True,
     counted="bases",
     ops={"put": Source, "remove": None},

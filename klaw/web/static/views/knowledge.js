@@ -5,6 +5,7 @@ import { confirmed, h, menu, toast } from "/static/dom.js";
 import { form, openDialog } from "/static/forms.js";
 import { number, said, size, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
+import { askFor } from "/static/records.js";
 import { addMenu, upload } from "/static/views/knowledge/adding.js";
 import { passageLine, reader } from "/static/views/knowledge/reader.js";
 
@@ -45,17 +46,13 @@ class Knowledge extends Panel {
 
   /** Make a base, or change one. */
   write(base) {
-    const dialog = openDialog(base ? t("Edit") : t("New base"));
-    dialog.show(form([
-      { name: "name", label: t("Name"), value: base ? base.name : "", maxLength: 80 },
-      { name: "description", label: t("What is in it"), rows: 3, value: base ? base.description : "" },
-      { name: "language", label: t("Language of most texts"), value: base ? base.language : "", hint: t("a code such as en or ru, or nothing"), maxLength: 3 },
-    ], async (given) => {
+    askFor(t(base ? "Edit" : "New base"), base ? "kb_edit" : "kb_create", base, async (given) => {
       const made = base ? await patch(of(base.id), given) : await post("/kb", given);
-      dialog.close();
-      if (base) this.refresh();
-      else location.hash = `#/knowledge/${encodeURIComponent(made.base.id)}`;
-    }, { edits: Boolean(base) }));
+      return () => {
+        if (base) this.refresh();
+        else location.hash = `#/knowledge/${encodeURIComponent(made.base.id)}`;
+      };
+    }, { edits: Boolean(base) });
   }
 
   // -- one base --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import { h, markdown, toast } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, number, said, t, when } from "/static/i18n.js";
 import { Panel } from "/static/panel.js";
+import { fieldsOf } from "/static/records.js";
 
 const MOMENT = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
 
@@ -73,29 +74,18 @@ class Tasks extends Panel {
 
   async edit(task) {
     const dialog = openDialog(task ? `${t("Task")} ${task.name}` : t("New task"));
-    let chats = [];
+    const before = valuesOf(task);
+    let chats, fields;
     try {
-      chats = (await get("/chats", { limit: 100 })).chats;
+      [{ chats }, fields] = await Promise.all([get("/chats", { limit: 100 }), fieldsOf("schedule_add", before, FORM)]);
     } catch (error) {
       return dialog.show(failure(error));
     }
-    const before = valuesOf(task), zones = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
+    fields.sort((one, other) => ORDER.indexOf(one.name) - ORDER.indexOf(other.name));
+    const zones = Intl.supportedValuesOf ? Intl.supportedValuesOf("timeZone") : [];
     const choices = [["cron", t("On a schedule")], ["every", t("Every …")], ["at", t("Once")]];
-    const field = (name, label, more) => ({ name, label: t(label), value: before[name], autocomplete: "off", ...more });
-    const made = form([
-      ...(task ? [] : [field("name", "Name", { hint: t("a-z, 0-9, _ and -") })]),
-      field("message", "Request", { rows: 4 }),
-      field("kind", "When", { choices }),
-      field("cron", "Calendar", { hint: t("minute, hour, day, month, weekday: 0 9 * * MON-FRI") }),
-      field("every", "Interval", { hint: t("for instance 30m, 2h or 1d") }),
-      field("at", "Time", { type: "datetime-local" }),
-      field("zone", "Time zone", { list: "zones" }),
-      field("injectInto", "Post results to", { list: "chats" }),
-      field("model", "Model", { hint: t("provider/model; empty: the default") }),
-      field("timeout", "Time limit per run", { hint: t("for instance 5m") }),
-      field("maxTokens", "Tokens of one run", { inputMode: "numeric" }),
-      field("dailyTokens", "Tokens of one day", { inputMode: "numeric" }),
-    ], async (values) => {
+    const kind = { name: "kind", label: t("When"), value: before.kind, choices };
+    const made = form([...fields.slice(0, 2), kind, ...fields.slice(2)].slice(task ? 1 : 0), async (values) => {
       if (task) await change(task, before, values);
       else await post("/schedule", { ...given(values), [values.kind]: values[values.kind] || " " });
       dialog.close();
@@ -162,6 +152,11 @@ class Tasks extends Panel {
 
 const FIELDS = { injectInto: "inject_into", model: "model", maxTokens: "max_tokens", dailyTokens: "daily_tokens" };
 const TIMES = ["cron", "every", "at", "zone"];
+const ORDER = ["name", "message", ...TIMES, "injectInto", "model", "timeout", "maxTokens", "dailyTokens"];
+const FORM = {
+  now: null, enabled: null, message: { rows: 4 }, at: { type: "datetime-local" }, zone: { list: "zones" }, injectInto: { list: "chats" },
+  maxTokens: { inputMode: "numeric" }, dailyTokens: { inputMode: "numeric" },
+};
 const shownFor = (kind) => (kind === "every" ? ["every"] : [kind, "zone"]);
 const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 

@@ -18,7 +18,7 @@ from klaw.memory.recall.excerpt import snippet
 from klaw.memory.recall.query import MAX_WORDS, read_search_words
 from klaw.memory.recall.ranker import RankedEntry
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first, read_cursor
-from klaw.operations import operation as op
+from klaw.operations.lines import days, minute
 from klaw.store.engine.tokenizer import stem
 from klaw.store.search.ranked_lists import MessagePlace
 
@@ -80,11 +80,11 @@ def test_a_time_of_a_person_is_that_of_the_machine(berlin: None, text: str, sinc
 
 
 def test_a_moment_is_shown_by_the_clock_of_the_machine(berlin: None) -> None:
-    assert op.minute("2026-07-31T22:30:00.000Z") == "2026-08-01 00:30"
-    assert op.minute(None) == "-"
-    assert op.minute("damaged") == "damaged"
-    assert op.days("2026-01-10T22:00:00.000Z", "2026-01-10T23:30:00.000Z") == "2026-01-10 to 2026-01-11"
-    assert op.days("2026-01-10T10:00:00.000Z", "2026-01-10T12:00:00.000Z") == "2026-01-10"
+    assert minute("2026-07-31T22:30:00.000Z") == "2026-08-01 00:30"
+    assert minute(None) == "-"
+    assert minute("damaged") == "damaged"
+    assert days("2026-01-10T22:00:00.000Z", "2026-01-10T23:30:00.000Z") == "2026-01-10 to 2026-01-11"
+    assert days("2026-01-10T10:00:00.000Z", "2026-01-10T12:00:00.000Z") == "2026-01-10"
 
 
 NO_TIMES = (

@@ -2,8 +2,8 @@
 
 import { get, patch, post, remove } from "/static/api.js";
 import { h, placeOf } from "/static/dom.js";
-import { form, openDialog } from "/static/forms.js";
-import { t, when } from "/static/i18n.js";
+import { t } from "/static/i18n.js";
+import { askFor, lineOf } from "/static/records.js";
 import { forgetting } from "/static/views/forgetting.js";
 import { attempt, done, paged, showAgain, showHistory } from "/static/views/memory.js";
 
@@ -15,24 +15,29 @@ let category = "";
 export async function showFacts(place, id) {
   if (id) {
     const { fact } = await get("/fetch", { what: `fact:${id}` });
-    return place.append(h("h1", {}, t("Fact")), h("ul", { class: "lines" }, entry(fact)));
+    return place.append(h("h1", {}, t("Fact")), h("ul", { class: "lines" }, entry(fact, await line())));
   }
   const filter = h("select", { id: "category", onchange: () => { category = filter.value; showAgain(); } },
     [["", t("all")], ...CATEGORIES.map((each) => [each, t(each)])].map(([value, text]) => h("option", { value, selected: value === category }, text)));
   place.append(h("div", { class: "row" }, h("label", { htmlFor: "category" }, t("Category")), filter,
     h("button", { class: "main", onclick: () => write() }, t("Add"))));
-  await paged(place, "/facts", { category }, "facts", entry,
+  const told = await line();
+  await paged(place, "/facts", { category }, "facts", (fact) => entry(fact, told),
     category ? t("Nothing is here yet.") : t("No facts yet. Add one, or talk: a model with tools saves what matters."));
 }
 
-function entry(fact) {
+const line = () => lineOf("Fact", {
+  id: null, text: null, topic: null, category: (value) => t(value), source: (value) => t(SOURCES[value]),
+  origin: (value) => value === "tool" && t("in words from outside"),
+});
+
+function entry(fact, told) {
   const path = `/facts/${fact.id}`;
   return h("li", { "data-id": fact.id }, h("p", { class: "quote" }, fact.text),
-    h("p", { class: "hint" }, [t(fact.category), `${t("importance")} ${fact.importance}`, when(fact.updated_at), t(SOURCES[fact.source]),
-      fact.origin === "tool" && t("in words from outside"), fact.client && t("saved by {client}", fact)].filter(Boolean).join(" · "), sourceOf(fact)),
+    h("p", { class: "hint" }, told(fact), sourceOf(fact)),
     h("div", { class: "buttons" },
       h("button", { onclick: () => write(fact) }, t("Edit")),
-      h("button", { onclick: () => showHistory(path, (each) => each.fact && `${each.fact.text} (${t(each.fact.category)}, ${each.fact.importance})`) }, t("History")),
+      h("button", { onclick: () => showHistory(path, (each) => each.fact && `${each.fact.text} · ${told(each.fact)}`) }, t("History")),
       h("button", { onclick: () => attempt(async () => { await remove(path); done(t("Removed."), () => post(`${path}/undo`)); }) }, t("Delete")),
       h("button", { onclick: () => forgetting(`fact:${fact.id}`, showAgain) }, t("Forget"))));
 }
@@ -48,15 +53,8 @@ function sourceOf({ topic, message }) {
 
 /** Add a fact, or edit one. */
 function write(fact) {
-  const dialog = openDialog(fact ? t("Edit") : t("Add"));
-  const known = [...new Set([...CATEGORIES, ...(fact ? [fact.category] : [])])];
-  dialog.show(form([
-    { name: "text", label: t("Text"), rows: 3, value: fact ? fact.text : "", hint: t("One complete sentence") },
-    { name: "category", label: t("Category"), value: fact ? fact.category : "other", choices: known.map((each) => [each, t(each)]) },
-    { name: "importance", label: t("Importance"), type: "number", value: fact ? fact.importance : 50, min: 0, max: 100, hint: t("90 and above: always used") },
-  ], async (given) => {
+  askFor(t(fact ? "Edit" : "Add"), fact ? "fact_edit" : "fact_add", fact, async (given) => {
     const told = fact ? await patch(`/facts/${fact.id}`, given) : await post("/facts", given);
-    dialog.close();
-    done(told.added === false ? t("Known already.") : t("Done."), () => post(`/facts/${told.fact.id}/undo`));
-  }, { edits: Boolean(fact) }));
+    return () => done(told.added === false ? t("Known already.") : t("Done."), () => post(`/facts/${told.fact.id}/undo`));
+  }, { edits: Boolean(fact), own: { replaces: null } });
 }

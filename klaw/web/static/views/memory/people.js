@@ -4,6 +4,7 @@ import { get, patch, post, remove } from "/static/api.js";
 import { h, moveTo } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { t, when } from "/static/i18n.js";
+import { askFor, lineOf } from "/static/records.js";
 import { forgetting } from "/static/views/forgetting.js";
 import { attempt, done, paged, showHistory } from "/static/views/memory.js";
 
@@ -11,26 +12,26 @@ import { attempt, done, paged, showHistory } from "/static/views/memory.js";
 export async function showPeople(place, id) {
   if (id) return showPerson(place, id);
   place.append(h("div", { class: "row" }, h("button", { class: "main", onclick: () => write() }, t("Add"))));
+  const told = await line();
   return paged(place, "/people", {}, "people", (person) => h("li", {},
-    h("a", { href: link(person) }, h("strong", {}, person.name)), about(person)),
+    h("a", { href: link(person) }, h("strong", {}, person.name)), h("p", { class: "hint" }, told(person))),
   t("Nobody yet. Add the people you talk about; with topics on, Klaw finds them by itself."));
 }
 
 const link = (person) => `#/memory/people/${person.id}`;
 const pathOf = (person) => `/people/${person.id}`;
 
-function about(person) {
-  const told = [person.relation, person.aliases.join(", "), person.topics > 0 && t("topics: {count}", { count: person.topics }),
-    person.last_at && `${t("last named")} ${when(person.last_at)}`];
-  return h("p", { class: "hint" }, told.filter(Boolean).join(" · "));
-}
+const line = () => lineOf("SpokenOf", {
+  id: null, name: null, source: null, updated_at: null, relation: (value) => value, aliases: (value) => value.join(", "),
+  topics: (count) => count > 0 && t("topics: {count}", { count }),
+});
 
 const ALL = "#/memory/people";
 
 async function showPerson(place, id) {
   const { person, was, mentions } = await get(`/people/${encodeURIComponent(id)}`);
   const path = pathOf(person);
-  place.append(...[h("h1", {}, person.name), about(person),
+  place.append(...[h("h1", {}, person.name), h("p", { class: "hint" }, (await line())(person)),
     was.map((each) => h("p", {}, `${t("was also known as")} ${each.name}`)),
     h("div", { class: "buttons start" },
       h("button", { onclick: () => write(person) }, t("Edit")),
@@ -46,22 +47,15 @@ async function showPerson(place, id) {
 }
 
 function write(person) {
-  const dialog = openDialog(person ? t("Edit") : t("Add"));
   const aliases = person ? person.aliases : [];
   const others = person ? "add_aliases" : "aliases";
-  dialog.show(form([
-    { name: "name", label: t("Name"), value: person ? person.name : "" },
-    { name: others, label: t("Other names"), value: aliases.join(", "), hint: t("separated by commas") },
-    { name: "relation", label: t("Who it is to you"), value: person ? person.relation : "" },
-  ], async ({ name, relation, [others]: said = aliases.join(",") }) => {
+  askFor(t(person ? "Edit" : "Add"), person ? "person_edit" : "person_add", person, async ({ [others]: said = aliases.join(","), ...given }) => {
     const wanted = said.split(",").map((each) => each.trim()).filter(Boolean);
     const told = person ? await patch(pathOf(person), {
-      name, relation,
-      add_aliases: wanted.filter((each) => !aliases.includes(each)), remove_aliases: aliases.filter((each) => !wanted.includes(each)),
-    }) : await post("/people", { name, aliases: wanted, relation });
-    dialog.close();
-    done(t("Done."), () => post(`${pathOf(told.person)}/undo`));
-  }, { edits: Boolean(person) }));
+      ...given, add_aliases: wanted.filter((each) => !aliases.includes(each)), remove_aliases: aliases.filter((each) => !wanted.includes(each)),
+    }) : await post("/people", { ...given, aliases: wanted });
+    return () => done(t("Done."), () => post(`${pathOf(told.person)}/undo`));
+  }, { edits: Boolean(person), own: { add_aliases: { value: aliases.join(", ") }, remove_aliases: null } });
 }
 
 async function merge(person) {

@@ -4,6 +4,7 @@ import { get, patch, post } from "/static/api.js";
 import { h, moveTo, nameOf, placeOf } from "/static/dom.js";
 import { failure, form, openDialog } from "/static/forms.js";
 import { currentLanguage, t, when } from "/static/i18n.js";
+import { askFor } from "/static/records.js";
 import { forgetting } from "/static/views/forgetting.js";
 import { attempt, done, showAgain } from "/static/views/memory.js";
 
@@ -80,12 +81,10 @@ async function showTopic(place, id) {
 }
 
 function edit(topic) {
-  const dialog = openDialog(t("Edit"));
-  dialog.show(form([{ name: "summary", label: t("Summary"), rows: 4, value: topic.summary }], async (given) => {
+  askFor(t("Edit"), "topics_edit", topic, async (given) => {
     await patch(`/topics/${topic.id}`, given);
-    dialog.close();
-    done(t("Done."), () => post("/topics/undo"));
-  }, { edits: true }));
+    return () => done(t("Done."), () => post("/topics/undo"));
+  }, { edits: true, own: { summary: { rows: 4 } } });
 }
 
 function merge(topics) {

@@ -1,7 +1,6 @@
 """Search in all that a user and the assistant said, in facts and in memory files. The answer holds pieces of messages,
 so it never goes into a log."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import attrs
@@ -13,7 +12,8 @@ from klaw.domain.text import plural
 from klaw.operations import operation as op
 from klaw.operations.chat import session_of
 from klaw.operations.handler import Caller, DatabaseParts
-from klaw.operations.people import told
+from klaw.operations.lines import Again, Line, Marked, Shown, days, minute
+from klaw.operations.memory.people import told
 
 if TYPE_CHECKING:
     from klaw.operations.answers.memory import SearchAnswer
@@ -54,9 +54,9 @@ class Search(op.OfUser):
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
-def show(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
+def show(answer: dict[str, Any]) -> Shown:
     """The results, and how to see more."""
-    lines: list[op.Line] = []
+    lines: list[Line] = []
     for each in answer.get("people", ()):
         lines += [
             "  ".join(["person", *filter(None, told(each))]),
@@ -64,20 +64,20 @@ def show(answer: dict[str, Any], again: Callable[..., str]) -> op.Shown:
             "",
         ]
     for each in answer.get("topics", ()):
-        span = op.days(each["first_at"], each["last_at"])
+        span = days(each["first_at"], each["last_at"])
         chat = each["chat"].removeprefix(f"{answer['user']}:")
         lines += ["  ".join(["topic", span, chat, plural(each["messages"], "message")]), f"    {each['summary']}", ""]
     for each in answer["results"]:
         marks = [[4 + begin, 4 + end] for begin, end in each["marks"]]
         how = [] if each["words"] else ["by meaning" if each["vector_rank"] is not None else "beside a match"]
         head = [*_label(each, answer["user"]), *how]
-        lines += ["  ".join(head), op.Marked(f"    {each['snippet']}", marks), ""]
+        lines += ["  ".join(head), Marked(f"    {each['snippet']}", marks), ""]
     if answer["results"]:
         last = answer["first"] + len(answer["results"]) - 1
         lines.append(f"{answer['first']} to {last} of {_results(answer)}")
     if answer["next"] is not None:
-        lines.append(f"more: {again(page=answer['next'])}")
-    return op.Shown(lines, notes=notes(answer), found=bool(answer["results"] or answer.get("people")))
+        lines.append(Again("more: ", {"page": answer["next"]}))
+    return Shown(lines, notes=notes(answer), found=bool(answer["results"] or answer.get("people")))
 
 
 def notes(answer: dict[str, Any]) -> list[str]:
@@ -104,13 +104,13 @@ def _label(result: dict[str, Any], user: str) -> list[str]:
         case "fact":
             about = f"{result['category']}, importance {result['importance']}"
             origin = ["after reading from outside"] if result["origin"] == "tool" else []
-            return [op.minute(result["updated_at"]), f"fact {result['id']}", about, *origin]
+            return [minute(result["updated_at"]), f"fact {result['id']}", about, *origin]
         case "file":
             return [f"{result['path']}:{result['line']}", *([result["heading"]] if result["heading"] else [])]
         case kind:
             place = f"{result['chat'].removeprefix(f'{user}:')}#{result['seq']}"
             what = "note on a tool's result" if kind == "note" else result["role"]
-            return [op.minute(result["created_at"]), place, what]
+            return [minute(result["created_at"]), place, what]
 
 
 def _results(answer: dict[str, Any]) -> str:

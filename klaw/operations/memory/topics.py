@@ -6,24 +6,26 @@ import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.text import plural
-from klaw.domain.topic import MAX_MERGED, TopicId
+from klaw.domain.topic import MAX_MERGED, Topic, TopicId
 from klaw.operations import operation as op
 from klaw.operations.chat import session_of
 from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Line, Lines, Table, days, minute
+from klaw.operations.record_fields import table, to_edit
 
 if TYPE_CHECKING:
     from klaw.domain.message import Message
     from klaw.operations.answers.chats import SaidMessage
     from klaw.operations.answers.memory import (
         ChangeOfTopics,
+        FormerTopic,
         OneTopic,
         RebuiltTopics,
-        ShownTopic,
-        SplitTopic,
         TopicHistory,
-        TopicPage,
-        TopicsFound,
-        TopicState,
+        TopicList,
+        TopicMatches,
+        TopicParts,
+        TopicWithMessages,
         UndoneChange,
     )
     from klaw.store.kinds.topic_changes import TopicChange
@@ -54,18 +56,15 @@ class TopicsShow(op.OfUser):
 
 
 @attrs.frozen(kw_only=True)
-class Summary:
-    summary: str = op.argument("the new summary", default=attrs.NOTHING, metavar="TEXT")
-
-
-@attrs.frozen(kw_only=True)
-class TopicsEdit(op.OfUser):
+class OfTopic(op.OfUser):
     topic: op.Whole = op.required("its number")
-    fields: Summary = op.argument("what to change", default=attrs.NOTHING)
+
+
+TopicsEdit = to_edit(Topic, OfTopic)
 
 
 @attrs.frozen(kw_only=True)
-class Merged:
+class MergeFields:
     topics: Annotated[tuple[op.Whole, ...], Bounds(2, MAX_MERGED)] = op.required(
         "numbers of two or more topics of one chat", metavar="TOPIC"
     )
@@ -74,7 +73,7 @@ class Merged:
 
 @attrs.frozen(kw_only=True)
 class TopicsMerge(op.OfUser):
-    fields: Merged = op.argument("what to merge", default=attrs.NOTHING)
+    fields: MergeFields = op.argument("what to merge", default=attrs.NOTHING)
 
 
 @attrs.frozen(kw_only=True)
@@ -85,8 +84,7 @@ class Cuts:
 
 
 @attrs.frozen(kw_only=True)
-class TopicsSplit(op.OfUser):
-    topic: op.Whole = op.required("its number")
+class TopicsSplit(OfTopic):
     fields: Cuts = op.argument("where to split", default=attrs.NOTHING)
 
 
@@ -113,42 +111,38 @@ class TopicsUndo(op.OfUser):
 _UNDO = "to undo this: klaw topics undo"
 
 
-def _table(answer: dict[str, Any]) -> op.Lines:
+def _table(answer: dict[str, Any]) -> Lines:
     if not answer["topics"]:
         return ["no topics yet: topics.enabled lets Klaw make them (docs/topics.md)"]
-    rows = [["topic", "chat", "from", "to", "messages", "summary"]]
-    for each in answer["topics"]:
-        days = (op.minute(each[name])[:10] for name in ("first_at", "last_at"))
-        rows.append([str(each["id"]), each["chat"], *days, str(each["messages"]), each["summary"]])
-    return [op.Table(rows, right=frozenset({0, 4})), f"{len(answer['topics'])} of {answer['count']}"]
+    return [table(Topic, answer["topics"]), f"{len(answer['topics'])} of {answer['count']}"]
 
 
-def _in_chat(answer: dict[str, Any]) -> op.Lines:
+def _in_chat(answer: dict[str, Any]) -> Lines:
     if not answer["topics"]:
         return ["There are no topics yet. The setting topics.enabled lets Klaw make them."]
     head = "Topics, the last talked about first:"
     return [head, _rows(answer["topics"]), *op.also(answer, "topics", "klaw topics list")]
 
 
-def _found(answer: dict[str, Any]) -> op.Lines:
+def _found(answer: dict[str, Any]) -> Lines:
     if not answer["topics"]:
         return ["No topic fits that."]
     return ["Topics that fit, the best first:", _rows(answer["topics"])]
 
 
-def _rows(topics: list[dict[str, Any]]) -> op.Table:
+def _rows(topics: list[dict[str, Any]]) -> Table:
     """A summary is shown whole: of a part, forgetting would not know what it is."""
     rows = []
     for each in topics:
-        days = op.days(each["first_at"], each["last_at"])
-        rows.append([str(each["id"]), each["chat"].partition(":")[2], days, each["summary"]])
-    return op.Table(rows)
+        span = days(each["first_at"], each["last_at"])
+        rows.append([str(each["id"]), each["chat"].partition(":")[2], span, each["summary"]])
+    return Table(rows)
 
 
-def lines(answer: dict[str, Any]) -> op.Lines:
+def lines(answer: dict[str, Any]) -> Lines:
     """A topic with its messages."""
     topic = answer["topic"]
-    span = f"{op.minute(topic['first_at'])} to {op.minute(topic['last_at'])}"
+    span = f"{minute(topic['first_at'])} to {minute(topic['last_at'])}"
     return [
         f"topic {topic['id']} of {topic['chat']}, {plural(topic['messages'], 'message')}, {span}",
         f"  {topic['summary']}",
@@ -156,31 +150,31 @@ def lines(answer: dict[str, Any]) -> op.Lines:
     ]
 
 
-def _told(topics: list[dict[str, Any]], count: int = 0) -> op.Lines:
+def _told(topics: list[dict[str, Any]], count: int = 0) -> Lines:
     rows = [["", str(each["id"]), each["chat"], str(each["messages"]), each["summary"]] for each in topics]
     rest = [f"  … and {count - len(rows)} more"] if count > len(rows) else []
-    return [op.Table(rows, right=frozenset({1, 3})), *rest]
+    return [Table(rows, right=frozenset({1, 3})), *rest]
 
 
-def _replaced(answer: dict[str, Any]) -> op.Lines:
+def _replaced(answer: dict[str, Any]) -> Lines:
     """Of a merge or a split."""
     head = "merged:" if "topic" in answer else f"instead of topic {answer['ended']}:"
     return [head, *_told([answer["topic"]] if "topic" in answer else answer["topics"]), _UNDO]
 
 
-def _edited(answer: dict[str, Any]) -> op.Lines:
+def _edited(answer: dict[str, Any]) -> Lines:
     return [*_told([answer["topic"]]), _UNDO]
 
 
-def _rebuilt(answer: dict[str, Any]) -> op.Lines:
+def _rebuilt(answer: dict[str, Any]) -> Lines:
     told = f"{plural(answer['count'], 'topic')} of {plural(answer['messages'], 'message')}"
     if answer["dropped"]:
         return [f"dropped {told}, to be made again", *(f"{_UNDO} {entry}" for entry in answer["entries"])]
     return [f"would be dropped and made again: {told}", *_told(answer["topics"], answer["count"])]
 
 
-def _undone(answer: dict[str, Any]) -> op.Lines:
-    lines: list[op.Line] = [f"change {answer['undone']} was undone by change {answer['entry']}"]
+def _undone(answer: dict[str, Any]) -> Lines:
+    lines: list[Line] = [f"change {answer['undone']} was undone by change {answer['entry']}"]
     if answer["topics"]:
         lines += ["restored:", *_told(answer["topics"], answer["count"])]
     if answer["ended"]:
@@ -192,7 +186,7 @@ def _ids(ids: list[int], count: int) -> str:
     return ", ".join(map(str, ids)) + (f" and {count - len(ids)} more" if count > len(ids) else "")
 
 
-def _changes(answer: dict[str, Any]) -> op.Lines:
+def _changes(answer: dict[str, Any]) -> Lines:
     if not answer["changes"]:
         return ["no changes of topics"]
     rows = [["entry", "at", "chat", "by", "change", "note"]]
@@ -202,8 +196,8 @@ def _changes(answer: dict[str, Any]) -> op.Lines:
         notes = [f"undoes {each['undoes']}"] if each["undoes"] is not None else []
         notes += [f"undone by {each['undone_by']}"] if each["undone_by"] is not None else []
         change = f"{each['op']} {before} -> {after}"
-        rows.append([str(each["entry"]), op.minute(each["at"]), each["chat"], each["by"], change, "; ".join(notes)])
-    return [op.Table(rows, right=frozenset({0}))]
+        rows.append([str(each["entry"]), minute(each["at"]), each["chat"], each["by"], change, "; ".join(notes)])
+    return [Table(rows, right=frozenset({0}))]
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
@@ -217,7 +211,7 @@ _SLASH = op.Slash(
 
 
 @NOUN.operation("topics_list", TopicsList, cli="list", show=_table, offline=True, slash=_SLASH, mcp="topics")
-async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -> "TopicPage":
+async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -> "TopicList":
     """List the topics, those last talked about first.
 
     What the user talked about lately, each with a summary; fetch topic:ID shows the messages.
@@ -232,7 +226,7 @@ async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -
 
 
 @NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=op.Slash(word="/topics", rest="query"))
-async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> "TopicsFound":
+async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> "TopicMatches":
     """Find topics by words and by meaning."""
     from klaw.store.search.topic_search import TopicFilters
 
@@ -241,7 +235,7 @@ async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> "TopicsFo
 
 
 @NOUN.operation("topics_show", TopicsShow, cli="show", show=lines, offline=True)
-async def show(asked: TopicsShow, caller: Caller, parts: DatabaseParts) -> "ShownTopic":
+async def show(asked: TopicsShow, caller: Caller, parts: DatabaseParts) -> "TopicWithMessages":
     """Show a topic with its messages."""
     from klaw.store.kinds import topics
 
@@ -261,7 +255,7 @@ def said(each: "Message") -> "SaidMessage":
 
 
 @NOUN.operation("topics_edit", TopicsEdit, cli="edit", show=_edited, changes=True, deadline_s=60.0)
-async def edit(asked: TopicsEdit, caller: Caller, parts: Parts) -> "OneTopic":
+async def edit(asked: Any, caller: Caller, parts: Parts) -> "OneTopic":
     """Give a topic another summary."""
     return {"topic": await parts.memory.topic_control.edit(caller.user, asked.topic, asked.fields.summary)}
 
@@ -274,7 +268,7 @@ async def merge(asked: TopicsMerge, caller: Caller, parts: Parts) -> "OneTopic":
 
 
 @NOUN.operation("topics_split", TopicsSplit, cli="split", show=_replaced, changes=True, deadline_s=600.0)
-async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> "SplitTopic":
+async def split(asked: TopicsSplit, caller: Caller, parts: Parts) -> "TopicParts":
     """Split a topic into several; without --at a model decides where."""
     made = await parts.memory.topic_control.split(caller.user, asked.topic, list(asked.fields.at))
     return {"ended": asked.topic, "topics": made}
@@ -320,7 +314,7 @@ async def history(asked: TopicsHistory, caller: Caller, parts: Parts) -> "TopicH
 
 
 def _change(change: "TopicChange") -> "ChangeOfTopics":
-    before: list[TopicState] = [
+    before: list[FormerTopic] = [
         {"id": each.id, "summary": each.summary, "messages": len(each.members)} for each in change.before[:MOST_TOLD]
     ]
     return {

@@ -10,7 +10,8 @@ from klaw.domain.names import user_id
 from klaw.domain.text import cut, one_line, plural
 from klaw.errors import ConfigError, Problem
 from klaw.operations.handler import Caller, DatabaseParts
-from klaw.operations.operation import Line, Lines, Name, Noun, OperationError, Scope, Table, argument, chat_of, minute
+from klaw.operations.lines import Line, Lines, Table, minute
+from klaw.operations.operation import Name, Noun, OperationError, Scope, argument, chat_of
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig

@@ -7,14 +7,15 @@ import attrs
 from klaw.convert import Bounds
 from klaw.domain.fact import FactId
 from klaw.errors import NoSuchFact
-from klaw.operations import facts, topics
 from klaw.operations import operation as op
-from klaw.operations import people as of_people
 from klaw.operations.handler import Caller, Parts
+from klaw.operations.lines import Lines
+from klaw.operations.memory import facts, topics
+from klaw.operations.memory import people as of_people
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
-    from klaw.operations.answers.memory import Fetched
+    from klaw.operations.answers.memory import FetchAnswer
 
 NOUN = op.Noun("fetch", "show a message with what was said around it, a topic, a fact or a person")
 
@@ -31,7 +32,7 @@ class Fetch(op.OfUser):
     )
 
 
-def _lines(answer: dict[str, Any]) -> op.Lines:
+def _lines(answer: dict[str, Any]) -> Lines:
     match answer["kind"]:
         case "fact":
             return facts.fact_lines(answer)
@@ -43,7 +44,7 @@ def _lines(answer: dict[str, Any]) -> op.Lines:
 
 
 @NOUN.operation("fetch", Fetch, cli="", show=_lines, mcp="fetch")
-async def fetch(asked: Fetch, caller: Caller, parts: Parts) -> "Fetched":
+async def fetch(asked: Fetch, caller: Caller, parts: Parts) -> "FetchAnswer":
     """Show a message with what was said around it, a topic with its messages, a fact or a person.
 
     What search, list, topics and people only name.
@@ -56,10 +57,10 @@ async def fetch(asked: Fetch, caller: Caller, parts: Parts) -> "Fetched":
     match kind if named else "":
         case "topic":
             told = await topics.show(topics.TopicsShow(topic=named), caller, parts)
-            return cast("Fetched", {"kind": kind, **told})
+            return cast("FetchAnswer", {"kind": kind, **told})
         case "person":
             told = await of_people.show(of_people.OfPerson(person=named), caller, parts)
-            return cast("Fetched", {"kind": kind, **told})
+            return cast("FetchAnswer", {"kind": kind, **told})
         case "fact":
             fact = await parts.readers.run(stored.get, caller.user, FactId(named))
             if fact is None:

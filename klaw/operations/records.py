@@ -1,0 +1,299 @@
+"""What the operations of all nouns have in common, made from the noun's class and its ``Kind``: arguments, what a
+terminal shows, the types of the answers, and handlers.
+
+Notes on the fields of the class (``domain.notes``) say what people may set (``Edit``) and what lists show (``Column``).
+A module of a noun makes its ``Records`` and declares the operations that it has, with a handler of its own where there
+is more to do than to change a row::
+
+    FACTS = Records(NOUN, Fact, "fact", "facts", kind=_kind)
+    FACTS.declare("history")
+
+    @FACTS.handler("edit", mcp="correct")
+    async def edit(asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
+        '''Change a fact; what is not given stays as it is.'''
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import pairwise
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
+
+import attrs
+
+from klaw.errors import KlawError
+from klaw.operations.handler import Caller, DatabaseParts, Parts
+from klaw.operations.lines import Line, Lines
+from klaw.operations.operation import Name, Noun, OfUser, OperationError, Paged, Whole, argument, more
+from klaw.operations.record_fields import (
+    cell,
+    class_of,
+    columns,
+    head,
+    one,
+    or_none,
+    own_fields,
+    table,
+    to_add,
+    to_edit,
+    typed,
+    versions,
+)
+
+if TYPE_CHECKING:
+    from klaw.store.changes import Kind
+
+What: TypeAlias = Literal["list", "show", "add", "edit", "delete", "history", "undo"]
+H = TypeVar("H", bound=Callable[[Any, Caller, Parts], Awaitable[Any]])
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+_typed_dict: Any = TypedDict
+
+
+def _list_of(kind: Any) -> Any:
+    return GenericAlias(list, (kind,))
+
+
+_HELP: dict[What, str] = {
+    "list": "List the {many}, those changed last first.",
+    "show": "Show a {word}.",
+    "add": "Add a {word}.",
+    "edit": "Change a {word}; what is not given stays as it is.",
+    "delete": "Remove a {word}; its history stays, so that this can be undone.",
+    "history": "Show all versions of a {word}, the oldest first.",
+    "undo": "Undo the newest change of a {word}, also its removal or its creation.",
+}
+
+
+@attrs.frozen(eq=False)
+class Records:
+    """The operations of a noun.
+
+    Args:
+        noun: has them.
+        cls: what they are about, with its notes.
+        word, many: what one and several are called, in arguments, answers and names of operations.
+        kind: how the store keeps it; a function, because the command line imports no store.
+        id_help: of the argument that names one.
+        shown: a class with more fields, which the answers have.
+        adding, editing: classes with more of what may be said of a new one, or changed.
+        unknown: makes what is raised where there is none of this id.
+        meant: the id of what an argument means, if it may be another text; ``field`` names the argument.
+        what_happened: what a change was, of the values before and after it.
+    """
+
+    noun: Noun
+    cls: type[Any]
+    word: str
+    many: str
+    kind: "Callable[[], Kind[Any]]" = attrs.field(kw_only=True)
+    id_help: str = attrs.field(kw_only=True, default="its id as the list shows it, or the beginning of the id")
+    shown: type[Any] = attrs.field(kw_only=True, default=attrs.Factory(lambda self: self.cls, takes_self=True))
+    adding: type[Any] | None = attrs.field(kw_only=True, default=None)
+    editing: type[Any] | None = attrs.field(kw_only=True, default=None)
+    unknown: Callable[[], KlawError] | None = attrs.field(kw_only=True, default=None)
+    meant: Callable[[str, Caller, Parts], Awaitable[str]] | None = attrs.field(kw_only=True, default=None)
+    what_happened: Callable[[Any, Any], str] | None = attrs.field(kw_only=True, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        self.noun.records.append(self)
+
+    def handler(self, what: What, **how: Any) -> Callable[[H], H]:
+        """Declare an operation with a handler of its own.
+
+        Args:
+            what: arguments, answer and what is shown are made for it, unless ``how`` has others.
+            how: as for ``Noun.operation``; ``more``: fields that the answer has beside its own.
+        """
+
+        def declare(handler: H) -> H:
+            self.noun.add(f"{self.word}_{what}", handler=handler, **self._made(what, how))
+            return handler
+
+        return declare
+
+    def declare(self, *whats: What, **how: Any) -> None:
+        """Declare operations that do nothing but read or change rows."""
+        for what in whats:
+            self._declare(what, getattr(self, f"_{what}"), how)
+
+    def _declare(self, what: What, carry_out: Callable[..., Awaitable[Any]], how: dict[str, Any]) -> None:
+        async def handler(asked: Any, caller: Caller, parts: Any) -> Any:
+            return await carry_out(asked, caller, parts)
+
+        handler.__doc__ = _HELP[what].format(word=self.word, many=self.many)
+        handler.__annotations__["parts"] = DatabaseParts if how.get("offline") else Parts
+        self.handler(what, **how)(handler)
+
+    def of_one(self, name: str = "Of", **fields: Any) -> type[Any]:
+        """A class of arguments about one of them."""
+        named = argument(self.id_help, default=attrs.NOTHING, positional=True, id_of=self.word)
+        return class_of(f"{name}{self._name}", {self.word: typed(Name, named), **fields}, base=OfUser)
+
+    def answer(self, name: str, **fields: Any) -> Any:
+        """The type of an answer that has one of them and these fields."""
+        return _typed_dict(name, {self.word: self.shown, **fields})
+
+    @property
+    def _name(self) -> str:
+        return self.word.capitalize()
+
+    def _made(self, what: What, how: dict[str, Any]) -> dict[str, Any]:
+        given, extra = dict(how), how.get("more", {})
+        given.pop("more", None)
+        arguments, show, answer = self._parts_of(what)
+        name, fields = answer
+        made = {"arguments": arguments, "show": show, "answers": _typed_dict(name, {**fields, **extra})}
+        changes = what not in ("list", "show", "history")
+        return {**made, "cli": what, "changes": changes, **given}
+
+    def _parts_of(self, what: What) -> tuple[type[Any], Callable[..., Lines], tuple[str, dict[str, Any]]]:
+        """The arguments, what is shown, and the name and fields of the answer."""
+        name, word, shown = self._name, self.word, self.shown
+        if what == "list":
+            page = {"user": str, "count": int, self.many: _list_of(shown), "next": or_none(int)}
+            return Paged, self.list_lines, (f"{name}Page", page)
+        if what == "add":
+            return to_add(self.cls, word, self.adding), self.one_lines, (f"Added{name}", {word: shown})
+        if what == "edit":
+            return to_edit(self.cls, self.of_one(), self.editing), self.one_lines, (f"One{name}", {word: shown})
+        if what == "delete":
+            return self.of_one(), self.removed_lines, (f"Removed{name}", {"removed": self.cls})
+        if what == "history":
+            change = {"entry": int, "at": str, **({"what": str} if self.what_happened else {}), word: or_none(self.cls)}
+            history = {"user": str, "id": str, "changes": _list_of(_typed_dict(f"{name}Change", change))}
+            return self.of_one(), self.history_lines, (f"{name}History", history)
+        if what == "undo":
+            entry = argument("go back to this entry of its history", metavar="N")
+            undone = {"id": str, word: or_none(self.cls), "revived": _list_of(self.cls)}
+            return (
+                self.of_one("Undo", entry=typed(or_none(Whole), entry)),
+                self.undone_lines,
+                (f"Undone{name}", undone),
+            )
+        return self.of_one(), self.one_lines, (f"Shown{name}", {word: shown})
+
+    # -- what is shown -------------------------------------------------------------------------------------------------
+
+    def in_a_line(self, row: Mapping[str, Any]) -> tuple[str, str]:
+        """What one is known by, and what else a list shows of it."""
+        others = {name: note for name, note in columns(self.cls).items() if name not in ("id", head(self.cls))}
+        shown = [cell(name, note, row[name]) for name, note in others.items() if row[name] not in (None, "", [])]
+        return str(row[head(self.cls)]), ", ".join(shown)
+
+    def list_lines(self, answer: dict[str, Any]) -> Lines:
+        """A page of them."""
+        if not answer[self.many]:
+            none = f"no {self.many}: `klaw {self.noun.word} add` adds one"
+            return [f"no more {self.many}" if answer["count"] else none]
+        return [table(self.shown, answer[self.many]), *more(answer)]
+
+    def one_lines(self, answer: dict[str, Any]) -> Lines:
+        """One with all that is known of it."""
+        return [one(self.shown, answer[self.word])]
+
+    def removed_lines(self, answer: dict[str, Any]) -> list[Line]:
+        """What was removed, and how to undo that."""
+        gone = answer["removed"]
+        return [f"removed {self._called(gone)}", f"to undo this: klaw {self.noun.word} undo {gone['id']}"]
+
+    def history_lines(self, answer: dict[str, Any]) -> Lines:
+        """All versions."""
+        return [versions(self.cls, self.word, answer["changes"])]
+
+    def undone_lines(self, answer: dict[str, Any]) -> Lines:
+        """What holds again."""
+        now = self.one_lines(answer) if answer[self.word] is not None else [f"removed {answer['id']}"]
+        return [*now, *(f"restored: {self._called(each)}" for each in answer["revived"])]
+
+    def _called(self, row: Mapping[str, Any]) -> str:
+        return f"{row['id']}: {row[head(self.cls)]}"
+
+    # -- handlers of what is kept without more ado ---------------------------------------------------------------------
+
+    def none_such(self) -> KlawError:
+        """What is raised where there is none of this id."""
+        if self.unknown is not None:
+            return self.unknown()
+        return OperationError(f"unknown_{self.word}", f"there is no {self.word} with this id", field=self.word)
+
+    async def id_of(self, asked: Any, caller: Caller, parts: Any) -> str:
+        """The id of what an argument means."""
+        named: str = getattr(asked, self.word)
+        return named if self.meant is None else await self.meant(named, caller, parts)
+
+    async def _list(self, asked: Paged, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
+        from klaw.store.kinds import records
+
+        kind = self.kind()
+        total = await parts.readers.run(records.count, kind, caller.user)
+        found = await parts.readers.run(records.page, kind, caller.user, asked.limit, asked.offset)
+        return {"user": caller.user, "count": total, self.many: found, "next": asked.following(total)}
+
+    async def _show(self, asked: Any, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
+        from klaw.store.kinds import records
+
+        found = await parts.readers.run(records.get, self.kind(), caller.user, await self.id_of(asked, caller, parts))
+        if found is None:
+            raise self.none_such()
+        return {self.word: found}
+
+    async def _add(self, asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
+        from klaw.actor.clock import iso
+
+        at = iso(parts.clock.now())
+        fields = own_fields(self.cls, asked.fields)
+        made = self.cls(id=parts.core.new_id(), user=caller.user, created_at=at, updated_at=at, **fields)
+        return {self.word: await self._put(made, at, parts)}
+
+    async def _edit(self, asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
+        from klaw.actor.clock import iso
+
+        present, at = (await self._show(asked, caller, parts))[self.word], iso(parts.clock.now())
+        given = {name: value for name, value in own_fields(self.cls, asked.fields).items() if value is not None}
+        changed = attrs.evolve(present, **given)
+        if changed != present:
+            changed = await self._put(attrs.evolve(changed, updated_at=at), at, parts)
+        return {self.word: changed}
+
+    async def _put(self, value: Any, at: str, parts: Parts) -> Any:
+        from klaw.store.kinds import records
+
+        return await parts.writer.run(records.put, self.kind(), value, at)
+
+    async def _delete(self, asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
+        from klaw.actor.clock import iso
+        from klaw.store.kinds import records
+
+        present = (await self._show(asked, caller, parts))[self.word]
+        await parts.writer.run(records.remove, self.kind(), caller.user, present.id, iso(parts.clock.now()))
+        return {"removed": present}
+
+    async def _history(self, asked: Any, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
+        named = await self.id_of(asked, caller, parts)
+        past = await parts.readers.run(self.kind().history, caller.user, named)
+        if not past:
+            raise self.none_such()
+        changes = [
+            {
+                "entry": now.entry,
+                "at": now.time,
+                **({"what": self.what_happened(before and before.value, now.value)} if self.what_happened else {}),
+                self.word: now.value,
+            }
+            for before, now in pairwise((None, *past))
+            if now is not None
+        ]
+        return {"user": caller.user, "id": named, "changes": changes}
+
+    async def _undo(self, asked: Any, caller: Caller, parts: Parts) -> dict[str, Any]:
+        from klaw.actor.clock import iso
+        from klaw.store.kinds import records
+
+        named, at = await self.id_of(asked, caller, parts), iso(parts.clock.now())
+        past = await parts.readers.run(self.kind().history, caller.user, named)
+        if not past:
+            raise self.none_such()
+        value = await parts.writer.run(records.undo, self.kind(), caller.user, named, asked.entry, at)
+        return {"id": named, self.word: value, "revived": []}
