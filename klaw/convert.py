@@ -91,18 +91,6 @@ class Check:
     """What a schema can say of what the function checks."""
 
 
-def unprefixed(function: Callable[[Any], T]) -> Callable[[Any], T]:
-    """A check whose errors do not begin with the field's name, because the path of a problem has it."""
-
-    def check(value: Any) -> T:
-        try:
-            return function(value)
-        except ValueError as error:
-            raise ValueError(str(error).partition(": ")[2] or str(error)) from None
-
-    return check
-
-
 @attrs.frozen
 class Form:
     """How a value is written where its type does not say. ``read`` gets JSON, raises ValueError or TypeError."""

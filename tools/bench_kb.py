@@ -50,8 +50,8 @@ from klaw.domain.knowledge import (
     SourceKind,
     document_id,
 )
-from klaw.domain.knowledge_search import FoundPassage
 from klaw.domain.names import LOCAL_USER
+from klaw.domain.search import FoundPassage
 from klaw.knowledge.passage_features import PASSAGES
 from klaw.knowledge.reading.passages import Cutter
 from klaw.knowledge.reading.reader import DocumentReading

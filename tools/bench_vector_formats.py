@@ -79,15 +79,17 @@ def fill(connection: apsw.Connection, material: Material, size: int) -> np.ndarr
     vector_codes.create(connection)
     connection.execute(_TABLES)
     centre = vector_quantizer.mean([row.tobytes() for row in material.batch(0)[1][:1_000]], DIMENSION)
-    vector_codes._put_state(connection, vector_codes.State(centre=centre, coded=0, complete=True, generation="bench"))
+    vector_codes._put_state(
+        connection, vector_codes.CodesState(centre=centre, coded=0, complete=True, generation="bench")
+    )
     for number in range(size // BATCH):
         made = material.batch(number)[1]
         places = range(number * BATCH, (number + 1) * BATCH)
         coded = [
-            vector_codes.Coded(
+            vector_codes.CodedVector(
                 chat_key=chat_of(place),
                 user=LOCAL_USER,
-                item=vector_quantizer.Item(place + 1, place, 0, Role.USER, row.tobytes()),
+                item=vector_quantizer.VectorItem(place + 1, place, 0, Role.USER, row.tobytes()),
             )
             for place, row in zip(places, made, strict=True)
         ]

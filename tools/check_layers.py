@@ -129,7 +129,7 @@ STOREY = {name: rank for rank, storey in enumerate(STOREYS) for name in storey}
 NAME_TABLES = (
     *("search/chat_search.py", "search/ranked_lists.py", "search/history_search.py"),  # search
     *("search/knowledge_search.py", "search/passages.py"),  # search
-    *("search/knowledge_vectors.py", "search/people_search.py", "search/token_codes.py", "search/vectors.py"),  # search
+    *("search/people_search.py", "search/token_codes.py", "search/vectors.py"),  # search
     *("search/vector_codes.py", "search/coverage.py"),  # search
 )
 """Modules of klaw/store that name tables of what Klaw keeps although they are no kind's; to become none."""

@@ -21,7 +21,7 @@ from klaw.domain.search import NOTHING, RecallOutcome
 from klaw.domain.topic import ChosenTopics
 from klaw.errors import AttachmentRefused, StorageFull
 from klaw.knowledge.citations import without_marks
-from klaw.knowledge.dialogue import Asked
+from klaw.knowledge.dialogue import BoundQuestion
 from klaw.llm.client import Meter
 from klaw.llm.types import Image
 from klaw.prompts import prompt
@@ -150,7 +150,7 @@ class Gatherer:
     async def _look_up(self, bound: BoundBases, planned: Plan) -> ContextUsed:
         if self._looked_up is None:
             self.vitals.doing("searching knowledge bases")
-            asked = Asked(
+            asked = BoundQuestion(
                 user=self.rows.session.user,
                 question=self._question,
                 history=self.rows.history,

@@ -21,7 +21,7 @@ from klaw.operations.server import ReindexChoices
 if TYPE_CHECKING:
     from klaw.config.memory import EmbeddingConfig
     from klaw.store.rebuild.values import Progress, ReindexReport
-    from klaw.store.search.vectors import Unembedded
+    from klaw.store.search.vectors import UnembeddedMessage
 
 NOUN = Noun("reindex", "rebuild the database from the logs (docs/operations.md)", local=True)
 POLL_S = 0.3
@@ -133,7 +133,7 @@ class _Model:
         self.model_id, self.dimension = vectors_id(self._model.model_id), self._model.dimension
         self.coder = self._model.coder.id if self._model.coder is not None else None
 
-    def embed(self, messages: "Sequence[Unembedded]") -> list[tuple[bytes, bytes | None]]:
+    def embed(self, messages: "Sequence[UnembeddedMessage]") -> list[tuple[bytes, bytes | None]]:
         from klaw.memory.embed.passage import passage
 
         passages = [passage(message.content, message.previous) for message in messages]

@@ -14,7 +14,7 @@ import attrs
 
 from klaw.context.attachments import with_files
 from klaw.context.inputs import Snapshot
-from klaw.context.passages import Packed
+from klaw.context.passages import PackedPassages
 from klaw.context.passages import pack as pack_passages
 from klaw.context.repair import repair, spoken
 from klaw.context.request import make_room, shorten
@@ -86,9 +86,9 @@ class Plan:
     topics_tokens: int
     """Reserved for chosen topics: ``topics.maxTokens``, or what there is room for."""
     recall_tokens: int
-    """… and for recalled messages: ``autoRag.maxTokens``, or what there is room for."""
+    """Reserved for recalled messages: ``autoRag.maxTokens``, or what there is room for."""
     passages_tokens: int = 0
-    """… and for passages of knowledge bases: ``kb.maxTokens``, or what there is room for."""
+    """Reserved for passages of knowledge bases: ``kb.maxTokens``, or what there is room for."""
 
     @property
     def reserved(self) -> int:
@@ -115,7 +115,7 @@ class Context:
     topics: PackedTopics = NO_TOPICS
     chosen: ChosenTopics | None = None
     """None: nobody looked for topics."""
-    passages: Packed | None = None
+    passages: PackedPassages | None = None
     """None: the chat is bound to no knowledge base."""
 
 
@@ -238,7 +238,7 @@ def assemble(
     )
 
 
-def _below(passages: Packed | None, pending: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+def _below(passages: PackedPassages | None, pending: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
     """The pending messages, with the passages before the last question."""
     last = max((place for place, message in enumerate(pending) if message.role == "user"), default=None)
     if passages is None or not passages.text or last is None:
@@ -289,11 +289,11 @@ def _fit(snapshot: Snapshot, max_tokens: int) -> tuple[Message, ...]:
 def _present(snapshot: Snapshot, window: tuple[Message, ...]) -> Present:
     """What a prompt with this window shows without topics."""
     shown = (*window, *snapshot.pending, *snapshot.unfinished)
-    told = snapshot.summaries
+    live = snapshot.summaries
     return Present(
         rowids=frozenset(message.rowid for message in shown),
-        summarised=(snapshot.pending[0].chat, told[0].first_seq, told[-1].last_seq)
-        if told and snapshot.pending
+        summarised=(snapshot.pending[0].chat, live[0].first_seq, live[-1].last_seq)
+        if live and snapshot.pending
         else None,
     )
 

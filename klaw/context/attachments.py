@@ -16,11 +16,11 @@ from klaw.llm.providers.adapt import IMAGE_TOKENS
 MAX_PICTURES = 8
 """In one request; the newest."""
 MAX_PICTURES_BYTES = 12_000_000
-"""Of all in one request."""
+"""Bytes of all pictures in one request."""
 PICTURES_SHARE = 0.75
-"""Of what the pending messages may take: so much is left to pictures, and the rest to what was said."""
+"""Pictures may take this share of the room for the pending messages; the rest is for their text."""
 DOCUMENTS_SHARE = 0.5
-"""Of that again: for the text of the files of each earlier message."""
+"""The files of each earlier message may take this share of that room with their text."""
 
 
 def pictures(messages: Sequence[Message]) -> list[Attachment]:

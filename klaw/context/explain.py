@@ -54,11 +54,11 @@ def explain(plan: Plan, context: Context) -> dict[str, Any]:
 
 
 def _topics(plan: Plan, context: Context) -> dict[str, Any]:
-    """The topics that were found, and what became of them; in ids and numbers, none of what was said."""
+    """The topics that were found, and what became of them; in ids and numbers, without any text."""
     chosen, packed = context.chosen, context.topics
     if chosen is None:
         return {}
-    told: dict[str, Any] = {
+    account: dict[str, Any] = {
         "asked": chosen.asked.value,
         "chosen_by": "reranker" if chosen.reranked else "search",
         "fallback": chosen.fallback,
@@ -69,13 +69,13 @@ def _topics(plan: Plan, context: Context) -> dict[str, Any]:
         "tokens": packed.tokens,
         "candidates": [describe_topic(each, packed) for each in chosen.candidates],
     }
-    return {"topics": {name: value for name, value in told.items() if value is not None}}
+    return {"topics": {name: value for name, value in account.items() if value is not None}}
 
 
 def describe_topic(candidate: TopicCandidate, packed: PackedTopics) -> dict[str, Any]:
     """A found topic's numbers as plain JSON values. What is None or empty is left out."""
     shown = next((each for each in packed.shown if each.id == candidate.topic.id), None)
-    told: dict[str, Any] = {
+    account: dict[str, Any] = {
         "id": int(candidate.topic.id),
         "cosine": _rounded(candidate.cosine, 4),
         "words_rank": candidate.words_rank,
@@ -86,7 +86,7 @@ def describe_topic(candidate: TopicCandidate, packed: PackedTopics) -> dict[str,
         "decision": packed.fates.get(candidate.topic.id, candidate.fate).value,
     }
     if shown is not None:
-        told |= {
+        account |= {
             "tokens": shown.tokens,
             "rowids": list(shown.whole),
             "shortened": list(shown.part),
@@ -95,16 +95,16 @@ def describe_topic(candidate: TopicCandidate, packed: PackedTopics) -> dict[str,
             "excerpt": shown.excerpt or None,
             "summary": None if shown.summary else False,
         }
-    return _said(told)
+    return _present(account)
 
 
-def _said(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What is there of it."""
-    return {name: value for name, value in told.items() if value not in (None, [], {})}
+def _present(account: Mapping[str, Any]) -> dict[str, Any]:
+    """The account without what is None or empty."""
+    return {name: value for name, value in account.items() if value not in (None, [], {})}
 
 
 def _recall(guard: Guard, recalled: RecallOutcome) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    account: dict[str, Any] = {
         "guard": guard.value,
         "query_words": recalled.query_words,
         "degraded": list(recalled.degraded),
@@ -114,26 +114,26 @@ def _recall(guard: Guard, recalled: RecallOutcome) -> dict[str, Any]:
         "found": recalled.found,
     }
     if recalled.command:
-        told["command"] = True
+        account["command"] = True
     if recalled.days:
-        told["days"] = [[first.isoformat(), last.isoformat()] for first, last in recalled.days]
+        account["days"] = [[first.isoformat(), last.isoformat()] for first, last in recalled.days]
     if recalled.end_seq is not None:
-        told["scope"] = {"first_seq": recalled.first_seq, "end_seq": recalled.end_seq}
+        account["scope"] = {"first_seq": recalled.first_seq, "end_seq": recalled.end_seq}
     if recalled.settings is not None:
         settings = recalled.settings
-        told["settings"] = {
+        account["settings"] = {
             "topK": settings.top_k,
             "maxTokens": settings.max_tokens,
             "relevanceThreshold": settings.relevance_threshold,
             "timeBudgetMs": settings.time_budget_ms,
         }
-    return {**told, "candidates": [describe_candidate(candidate) for candidate in recalled.candidates]}
+    return {**account, "candidates": [describe_candidate(candidate) for candidate in recalled.candidates]}
 
 
 def describe_candidate(candidate: Candidate) -> dict[str, Any]:
     """A candidate's numbers as plain JSON values, without its text. What is None or empty is left out."""
     excerpt = candidate.text != candidate.message.content
-    told = {
+    account = {
         "seq": candidate.message.seq,
         "role": candidate.message.role.value,
         "vector_rank": candidate.vector_rank,
@@ -153,7 +153,7 @@ def describe_candidate(candidate: Candidate) -> dict[str, Any]:
         "tokens": candidate.tokens,
         "whole_tokens": candidate.message.tokens if excerpt else None,
     }
-    return _said(told)
+    return _present(account)
 
 
 def _rounded(number: float | None, digits: int) -> float | None:

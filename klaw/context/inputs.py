@@ -56,7 +56,7 @@ class Snapshot:
     system_prompt: str
     """The workspace's prompt files, joined."""
     core_memory: str
-    """The core memory, rendered; empty when there is none."""
+    """The core memory, rendered; may be empty."""
     history: tuple[Message, ...]
     """The newest messages of the segment's dialogue before the pending ones, oldest first."""
     has_older: bool
@@ -80,11 +80,11 @@ class Snapshot:
     sees: bool = False
     """Whether the model takes pictures."""
     pictures: Mapping[str, Image] = attrs.field(factory=dict, repr=False)
-    """Of these messages, by SHA-256."""
+    """The pictures of these messages, by SHA-256."""
     beside: Mapping[int, tuple[Image, ...]] = attrs.field(factory=dict, repr=False)
     """Those that are given, by the row id of their message; see ``attachments.with_files``."""
 
     @property
     def summary(self) -> str:
-        """The summaries, joined; empty when there is none."""
+        """The summaries, joined; may be empty."""
         return "\n\n".join(summary.text for summary in self.summaries)

@@ -28,7 +28,7 @@ _SILENT = frozenset({"no_content"})
 
 
 @attrs.frozen(kw_only=True)
-class Packed:
+class PackedPassages:
     """What a prompt shows."""
 
     used: ContextUsed
@@ -37,7 +37,7 @@ class Packed:
     tokens: int
 
 
-def pack(found: ContextUsed, max_tokens: int) -> Packed:
+def pack(found: ContextUsed, max_tokens: int) -> PackedPassages:
     """Number the passages that there is room for, the best first; of the first one at least a part."""
     room = max_tokens - FRAME
     shown: list[Used] = []
@@ -60,7 +60,7 @@ def pack(found: ContextUsed, max_tokens: int) -> Packed:
     text = "\n".join([*parts, _GONE] if found.gone else parts)
     if tokens.estimate(text) > max_tokens:
         text = ""  # hardly any room: the question is more important
-    return Packed(used=used, text=text, tokens=tokens.estimate(text))
+    return PackedPassages(used=used, text=text, tokens=tokens.estimate(text))
 
 
 def _block(used: Used) -> str:

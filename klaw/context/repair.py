@@ -70,7 +70,7 @@ def calls_of(message: Message) -> tuple[ToolCall, ...]:
 
 
 @attrs.define
-class _Said:
+class _SpokenMessage:
     """A message, and what was found of the results of its calls, by their place."""
 
     message: ChatMessage
@@ -101,10 +101,10 @@ def repair(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
     return tuple(out)
 
 
-def _matched(messages: Sequence[ChatMessage]) -> list[_Said]:
+def _matched(messages: Sequence[ChatMessage]) -> list[_SpokenMessage]:
     """All messages but results; these are with their calls: of several with one id the newest that has none yet."""
-    found: list[_Said] = []
-    waiting: dict[str, list[tuple[_Said, int]]] = {}
+    found: list[_SpokenMessage] = []
+    waiting: dict[str, list[tuple[_SpokenMessage, int]]] = {}
     for message in messages:
         if message.role == "tool":
             places = waiting.get(message.tool_call_id or "")
@@ -112,7 +112,7 @@ def _matched(messages: Sequence[ChatMessage]) -> list[_Said]:
                 said, place = places.pop()
                 said.results[place] = message.content
             continue
-        said = _Said(message)
+        said = _SpokenMessage(message)
         found.append(said)
         # Reversed: two calls of one message with the same id get their results in order.
         for place, call in reversed(list(enumerate(message.tool_calls))):

@@ -32,11 +32,11 @@ class Present:
     rowids: frozenset[int]
     """Messages that are shown as they are."""
     summarised: tuple[ChatId, int, int] | None = None
-    """Of which chat, and from which to which number, the shown summaries tell."""
+    """The chat, the first and the last message number that the shown summaries cover."""
 
 
 @attrs.frozen(kw_only=True)
-class ShownTopic:
+class TopicInPrompt:
     """A topic as the prompt shows it."""
 
     candidate: TopicCandidate
@@ -66,7 +66,7 @@ class ShownTopic:
 
     @property
     def part(self) -> tuple[int, ...]:
-        """… and of those that are shortened."""
+        """Row ids of the messages that are shortened."""
         return tuple(each.rowid for each in self._messages if _is_long(each))
 
     @property
@@ -83,9 +83,9 @@ class ShownTopic:
 class PackedTopics:
     """The layer, and what became of each topic."""
 
-    shown: tuple[ShownTopic, ...] = ()
+    shown: tuple[TopicInPrompt, ...] = ()
     fates: Mapping[TopicId, Fate] = attrs.Factory(dict)
-    """Of those that were chosen."""
+    """What became of the chosen topics."""
 
     @property
     def text(self) -> str:
@@ -119,7 +119,7 @@ def pack(chosen: ChosenTopics | None, present: Present, max_tokens: int) -> Pack
     """
     mine = chosen.chosen if chosen is not None else ()
     left = max_tokens - _cost([HEADER])
-    shown: list[ShownTopic] = []
+    shown: list[TopicInPrompt] = []
     fates: dict[TopicId, Fate] = {}
     for number, candidate in enumerate(mine, 1):
         if _there(candidate, present) == len(candidate.messages):
@@ -156,7 +156,7 @@ def without(packed: PackedTopics, present: Present) -> PackedTopics:
     return PackedTopics(shown=tuple(shown), fates=fates)
 
 
-def _fit(candidate: TopicCandidate, present: Present, left: int, share: int) -> ShownTopic | None:
+def _fit(candidate: TopicCandidate, present: Present, left: int, share: int) -> TopicInPrompt | None:
     """None when not even its summary fits."""
     places = [at for at, message in enumerate(candidate.messages) if message.rowid not in present.rowids]
     smallest = _cost([_head(candidate, present, len(places) - 1)])  # the longest that it may be, for what is cut
@@ -172,7 +172,7 @@ def _fit(candidate: TopicCandidate, present: Present, left: int, share: int) -> 
     return _shown(candidate, present, kept) if kept or not _is_summarised(candidate, present) else None
 
 
-def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> ShownTopic:
+def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> TopicInPrompt:
     """A topic with these of its messages."""
     lines = [_head(candidate, present, len(kept))]
     expected = 0
@@ -182,7 +182,7 @@ def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> 
         if at < len(candidate.messages):
             lines.append(_said(candidate.messages[at]))
         expected = at + 1
-    return ShownTopic(
+    return TopicInPrompt(
         candidate=candidate,
         lines=tuple(lines),
         kept=tuple(kept),

@@ -1,4 +1,4 @@
-"""What recall found and why it was kept or cut, for receipts; what a search over a user's whole history finds."""
+"""What searches find: recall and knowledge bases, with why it was kept or cut, for receipts; a user's whole history."""
 
 import enum
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import attrs
 
 from klaw.domain.fact import FactId, FactSource, Origin
+from klaw.domain.knowledge import BaseId, DocumentId, Passage, Place, SourceId
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId
 from klaw.domain.person import PersonId
@@ -31,13 +32,13 @@ class Ranks:
     """None when it has none of the words."""
 
     def ranks(self) -> dict[str, Any]:
-        """The same, for another value that has it too."""
+        """These fields, to make another value that has them."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(Ranks)}
 
 
 @attrs.frozen(kw_only=True)
 class RankDetails(Ranks):
-    """What its rank is made of."""
+    """How it was ranked, with what its score is made of."""
 
     shared_words: int = 0
     """How many of the query's content words it has."""
@@ -46,17 +47,17 @@ class RankDetails(Ranks):
     boosts: tuple[str, ...] = ()
     """What the query says of a message: ``speaker`` (who said it), ``date`` (or when)."""
     dated_rank: int | None = None
-    """By vector among what was said in the days that the query names."""
+    """Rank by vector among the messages of the days that the query names."""
     token_score: float | None = None
     """How well its words meet the query's, one by one; None without codes of them."""
 
     def details(self) -> dict[str, Any]:
-        """The same, for another value that has it too."""
+        """These fields, to make another value that has them."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(RankDetails)}
 
 
 @attrs.frozen(kw_only=True)
-class Found(Ranks):
+class ResultMatch(Ranks):
     """What all results have in common: how they were found."""
 
     words: tuple[str, ...]
@@ -68,7 +69,7 @@ class Found(Ranks):
 
 
 @attrs.frozen(kw_only=True)
-class SearchResult(Found):
+class SearchResult(ResultMatch):
     """One message that was found."""
 
     chat: ChatId
@@ -91,13 +92,13 @@ class TopicResult:
     summary: str
     first_at: str
     last_at: str
-    """Between these times its messages were said, ISO-8601 UTC."""
+    """When its first and its last message were written, ISO-8601 UTC."""
     messages: int
     score: float
 
 
 @attrs.frozen(kw_only=True)
-class FactResult(Found):
+class FactResult(ResultMatch):
     """A saved fact that was found."""
 
     id: FactId
@@ -110,7 +111,7 @@ class FactResult(Found):
 
 
 @attrs.frozen(kw_only=True)
-class FileResult(Found):
+class FileResult(ResultMatch):
     """A piece of a memory file that was found."""
 
     path: str
@@ -121,12 +122,12 @@ class FileResult(Found):
 
 
 @attrs.frozen(kw_only=True)
-class NoteResult(Found):
+class NoteResult(ResultMatch):
     """A note on a tool call that was found."""
 
     chat: ChatId
     seq: int
-    """Of the message that holds the call."""
+    """The number of the message that holds the call."""
     tool: str
     created_at: str
     """When it was called, ISO-8601 UTC."""
@@ -239,7 +240,7 @@ class JudgedCandidate(RankDetails):
     tokens: int
     """Estimated, of the lines that show ``text``."""
     left_tokens: int | None = None
-    """Of one that did not fit: what was left of the budget."""
+    """What was left of the budget, if the candidate did not fit."""
 
     @property
     def content(self) -> str:
@@ -257,7 +258,7 @@ class Candidate(JudgedCandidate):
 
     message: Message
     repeated_by: int | None = None
-    """Of a repeated one: the seq of the newer message."""
+    """The seq of the newer message that says the same."""
     rerank: float | None = None
     """The score of ``autoRag.rerank``'s model, on its own scale; the higher one goes first."""
 
@@ -315,7 +316,7 @@ class RecallOutcome(SearchOutcome[Candidate]):
     end_seq: int | None = None
     """The first seq that it left out: the window's first message."""
     vector: bytes | None = attrs.field(default=None, repr=False, eq=False)
-    """Of the query, for whoever searches for the same; None when there was none in time."""
+    """The query's vector, for other searches with the same query; None when there was none in time."""
 
     @property
     def kept(self) -> tuple[Candidate, ...]:
@@ -324,3 +325,56 @@ class RecallOutcome(SearchOutcome[Candidate]):
 
 
 NOTHING = RecallOutcome()
+
+
+@attrs.frozen(kw_only=True)
+class FoundPassage(Passage):
+    """A passage with what it is a part of."""
+
+    rowid: int
+    base: BaseId
+    source: SourceId
+    document: DocumentId
+    name: str
+    """The document's name."""
+    title: str
+
+    @property
+    def place(self) -> Place:
+        return Place(**{field.name: getattr(self, field.name) for field in attrs.fields(Place)})
+
+    @property
+    def lead(self) -> str:
+        """What it stands under: what a question may name that the text does not."""
+        return f"{self.name}\n{self.title}\n{self.heading}"
+
+
+@attrs.frozen(kw_only=True)
+class PassageCandidate(JudgedCandidate):
+    """One passage that a search brought up."""
+
+    passage: FoundPassage
+    also: tuple[FoundPassage, ...] = ()
+    """Others with the same text: they are ``repeated``."""
+
+    @property
+    def content(self) -> str:
+        return self.passage.text
+
+
+@attrs.frozen(kw_only=True)
+class PassageOutcome(SearchOutcome[PassageCandidate]):
+    """Outcome of one search of knowledge bases."""
+
+    @property
+    def why_nothing(self) -> str:
+        """Why nothing is kept, as a code; empty where something is: ``no_content`` (small talk), ``search_failed``,
+        ``no_passages`` (none has a word of it or is near it), ``too_far`` (none is near enough), ``over_budget``."""
+        if self.kept:
+            return ""
+        if not self.query_words:
+            return "no_content"
+        if not self.candidates:
+            failed = {"search_failed", "search_late"}.intersection(self.degraded)
+            return "search_failed" if failed else "no_passages"
+        return "too_far" if all(each.decision is Decision.TOO_FAR for each in self.candidates) else "over_budget"

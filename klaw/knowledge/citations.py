@@ -15,7 +15,7 @@ import attrs
 from klaw.domain.text import normalized
 
 MOST = 99
-"""The highest number of a mark: ``[2024]`` is none."""
+"""The highest number of a mark; ``[2024]`` is a year."""
 LEAST_QUOTED, LEAST_WORDS = 20, 4
 """Characters and words of what counts as a quotation: shorter ones are names and titles."""
 BESIDE = 60
@@ -46,7 +46,7 @@ _UNSAID = re.compile(r"[\s\"'`*_~«»“”„‘’‚‹›\-\u2010-\u2015\u22
 
 
 @attrs.frozen(kw_only=True)
-class Checked:
+class CheckedAnswer:
     """An answer whose marks hold."""
 
     text: str
@@ -57,7 +57,7 @@ class Checked:
 
 
 @attrs.define
-class _Mark:
+class _CitationMark:
     start: int
     end: int
     numbers: list[int]
@@ -71,7 +71,7 @@ class _Mark:
         return "".join(f"[{number}]" for number in self.kept)
 
 
-def check(answer: str, passages: Mapping[int, str]) -> Checked:
+def check(answer: str, passages: Mapping[int, str]) -> CheckedAnswer:
     """Take out the marks of an answer that do not hold.
 
     Args:
@@ -81,7 +81,7 @@ def check(answer: str, passages: Mapping[int, str]) -> Checked:
     """
     marks, code = _scan(answer)
     if not marks:
-        return Checked(text=answer)
+        return CheckedAnswer(text=answer)
     for mark in marks:
         mark.kept = [number for number in mark.numbers if number in passages]
     sources: dict[int, str] = {}
@@ -91,7 +91,7 @@ def check(answer: str, passages: Mapping[int, str]) -> Checked:
                 sources[number] = _plain(passages[number])
         if not any(_stands(quoted, sources[number]) for number in mark.kept):
             mark.kept = []
-    return Checked(
+    return CheckedAnswer(
         text=_without(answer, marks),
         cited=frozenset(number for mark in marks for number in mark.kept),
         removed=sum(len(mark.numbers) - len(mark.kept) for mark in marks),
@@ -104,9 +104,9 @@ def without_marks(text: str) -> str:
     return _without(text, marks) if marks else text
 
 
-def _scan(text: str) -> tuple[list[_Mark], list[tuple[int, int]]]:
+def _scan(text: str) -> tuple[list[_CitationMark], list[tuple[int, int]]]:
     """The marks, and where code stands."""
-    marks: list[_Mark] = []
+    marks: list[_CitationMark] = []
     code = _fenced(text)
     fences = iter([*code, (len(text), len(text))])
     fence = next(fences)
@@ -118,17 +118,17 @@ def _scan(text: str) -> tuple[list[_Mark], list[tuple[int, int]]]:
         if token.start() >= fence[0]:
             continue
         if token["mark"]:
-            marks.append(_Mark(token.start(), token.end(), _numbers(token["mark"])))
+            marks.append(_CitationMark(token.start(), token.end(), _numbers(token["mark"])))
         elif token["defined"]:
             (notes if "[^" in token[0] else links).add(token["label"])
         elif token["code"]:
             code.append(token.span())
-    found: list[_Mark] = []
+    found: list[_CitationMark] = []
     for mark in marks:
-        told, behind_mark = text[mark.start : mark.end], bool(found) and found[-1].end == mark.start
-        if told.strip("[]") in links and text[mark.start - 1 : mark.start] == "]" and not behind_mark:
+        shown, behind_mark = text[mark.start : mark.end], bool(found) and found[-1].end == mark.start
+        if shown.strip("[]") in links and text[mark.start - 1 : mark.start] == "]" and not behind_mark:
             continue  # [text][1]
-        mark.as_is = told.startswith("[^") and {str(each) for each in mark.numbers} <= notes
+        mark.as_is = shown.startswith("[^") and {str(each) for each in mark.numbers} <= notes
         found.append(mark)
     return found, sorted(code)
 
@@ -163,7 +163,9 @@ def _within(place: int, spans: list[tuple[int, int]]) -> bool:
     return at >= 0 and place < spans[at][1]
 
 
-def _quotations(answer: str, marks: list[_Mark], code: list[tuple[int, int]]) -> Iterator[tuple[str, _Mark]]:
+def _quotations(
+    answer: str, marks: list[_CitationMark], code: list[tuple[int, int]]
+) -> Iterator[tuple[str, _CitationMark]]:
     """Each quotation with the mark beside it: the next one behind it, else the last one before, in the same line."""
     place, found = 0, list(_QUOTED.finditer(answer))
     ends = [0, *(each.end() for each in found)]
@@ -204,7 +206,7 @@ def _stands(quoted: str, source: str) -> bool:
     return True
 
 
-def _without(text: str, marks: list[_Mark]) -> str:
+def _without(text: str, marks: list[_CitationMark]) -> str:
     """The text with what each mark keeps; the space before one that is taken out goes with it."""
     out: list[str] = []
     ends = [0, *(mark.end for mark in marks)]

@@ -18,9 +18,9 @@ from klaw.config.knowledge import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, Ran, read
 from klaw.domain.knowledge import Source, Used
-from klaw.domain.knowledge_search import PassageOutcome
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId
+from klaw.domain.search import PassageOutcome
 from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
 from klaw.knowledge import citations
 from klaw.knowledge.follow_up import MAX_QUERY, Pair, Rewritten, material, query_of, refers
@@ -36,7 +36,7 @@ from klaw.store.kinds.chats import BoundBases
 from klaw.store.kinds.knowledge import sources
 
 GRAPHS_SHARE = 0.4
-"""Of the room for passages that what graphs say may take while there are passages, too."""
+"""The share of the room for passages that graphs may take while there are passages, too."""
 MOST_OF_GRAPHS = 5
 REWRITE_S = 20.0
 """A question that was not put into other words by then is searched by the rule."""
@@ -58,7 +58,7 @@ class CitationMetrics:
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class BoundQuestion:
     """A question of a chat that is bound."""
 
     user: UserId
@@ -73,7 +73,7 @@ class Asked:
 
 @attrs.frozen(kw_only=True)
 class Dialogue:
-    """See the module."""
+    """Looks up the questions of bound chats, and checks the citations of the answers."""
 
     readers: Readers
     passages: KnowledgeSearch
@@ -82,7 +82,7 @@ class Dialogue:
     config: KnowledgeConfig
     metrics: CitationMetrics
 
-    async def look_up(self, asked: Asked, meter: Meter) -> ContextUsed:
+    async def look_up(self, asked: BoundQuestion, meter: Meter) -> ContextUsed:
         """Search the bases. The caller holds an LLM slot.
 
         Args:
@@ -121,7 +121,7 @@ class Dialogue:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _query(self, asked: Asked, meter: Meter) -> tuple[str, Follows]:
+    async def _query(self, asked: BoundQuestion, meter: Meter) -> tuple[str, Follows]:
         """What is searched."""
         last = last_pair(asked.history) if refers(asked.question) else None
         if last is None:
@@ -150,7 +150,7 @@ class Dialogue:
         return say
 
     async def _ask_graphs(
-        self, graphs: Sequence[Source], asked: Asked, query: str, follows: Follows, said: list[GraphSearch]
+        self, graphs: Sequence[Source], asked: BoundQuestion, query: str, follows: Follows, said: list[GraphSearch]
     ) -> None:
         language = next((each.base.language for each in asked.bound.bases if each.base.language), "")
         text = asked.question.strip() if follows == "pair" else query

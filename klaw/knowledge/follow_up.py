@@ -12,11 +12,11 @@ from klaw.memory.recall.stopwords import content_words, is_light
 from klaw.store.engine.tokenizer import stem
 
 SHORT = 2
-"""A question with so few words that say something is taken for the end of an earlier one …"""
+"""A question with so few words that say something is taken for the end of an earlier one."""
 FEW = 5
-"""… one with more than so many stands for itself, whatever pronoun is in it …"""
+"""A question with more words stands for itself, whatever pronoun is in it."""
 LONG = 40
-"""… or word that it opens with."""
+"""A question with more words stands for itself, whatever word it opens with."""
 MAX_ASKED, MAX_ANSWERED = 300, 600
 """Characters of the earlier question and of its answer that are searched with."""
 MAX_QUERY = 2_000

@@ -13,11 +13,10 @@ from itertools import pairwise
 import attrs
 import numpy as np
 
-from klaw.domain.knowledge_search import FoundPassage, PassageCandidate
-from klaw.domain.search import Decision
+from klaw.domain.search import Decision, FoundPassage, PassageCandidate, Ranks
 from klaw.memory.recall.gate import Gate, judge
 from klaw.memory.recall.query import MAX_NAMES_CHARACTERS
-from klaw.memory.recall.ranker import RRF_K, FeatureSet, Pool, RankedEntry, reciprocal_rank_fusion
+from klaw.memory.recall.ranker import RRF_K, FeatureSet, Pool, RankedEntry
 from klaw.store.engine.tokenizer import stem, words
 from klaw.store.search.ranked_lists import Lists
 
@@ -55,7 +54,7 @@ def judge_passages(
 
 
 def once(candidates: Sequence[PassageCandidate]) -> list[PassageCandidate]:
-    """Of passages that passed the gate with the same text only the best is kept; it knows the others."""
+    """Keep only the best of the passages that passed the gate with the same text; it knows the others."""
     same: dict[str, list[PassageCandidate]] = {}
     for each in candidates:
         if each.passed:
@@ -74,70 +73,53 @@ def _plain(candidate: PassageCandidate) -> str:
     return " ".join(candidate.text.casefold().split())
 
 
-def fuse(lists: Lists, size: int) -> tuple[list[int], dict[int, float]]:
-    """Row ids of the best of the lists, the best first, and the fused score of all that were found."""
-    rankings = [[each.rowid for each in found] for found in (lists.neighbours, lists.hits)]
-    fused = reciprocal_rank_fusion([(1.0, ranking) for ranking in rankings])
-    return sorted(fused, key=lambda rowid: (-fused[rowid], rowid))[:size], fused
+def best_of(fused: Mapping[int, Ranks], size: int) -> list[int]:
+    """Row ids of the best of the fused lists, the best first."""
+    return sorted(fused, key=lambda rowid: (-fused[rowid].score, rowid))[:size]
 
 
 def gather(
-    lists: Lists, fused: Mapping[int, float], read: Sequence[FoundPassage], text: str, random_cosine: float
+    lists: Lists, fused: Mapping[int, Ranks], read: Sequence[FoundPassage], text: str, random_cosine: float
 ) -> Pool[FoundPassage]:
     """Look at the best of the lists.
 
     Args:
         lists: what the searches found.
-        fused: of ``fuse``.
+        fused: the lists, fused.
         read: the best of them, the best first.
         text: the question.
         random_cosine: of the embedding model.
     """
-    by_vector = {each.rowid: (rank, each.distance) for rank, each in enumerate(lists.neighbours, 1)}
-    by_words = {hit.rowid: (rank, hit.bm25) for rank, hit in enumerate(lists.hits, 1)}
     unknown = max((each.distance for each in lists.neighbours), default=0.0)  # farther than all that are known
-    wanted = QuestionTerms.of(text, lists.weights)
+    wanted = PassageQuestion.of(text, lists.weights)
     entries = []
     features = np.zeros((len(read), len(PASSAGES.names)))
     for at, passage in enumerate(read):
-        vector_rank, distance = by_vector.get(passage.rowid, (None, None))
-        text_rank, bm25 = by_words.get(passage.rowid, (None, None))
-        score = fused[passage.rowid]
+        ranks = fused[passage.rowid]
         shared, *of_text = wanted.look(passage)
-        entries.append(
-            RankedEntry(
-                rowid=passage.rowid,
-                item=passage,
-                score=score,
-                vector_rank=vector_rank,
-                distance=distance,
-                text_rank=text_rank,
-                bm25=bm25,
-                shared_words=shared,
-            )
-        )
-        far = (unknown if distance is None else distance) / (1.0 - random_cosine)
-        features[at] = (far, (RRF_K + 1) * score, *of_text)
+        entries.append(RankedEntry(rowid=passage.rowid, item=passage, **ranks.ranks(), shared_words=shared))
+        far = (unknown if ranks.distance is None else ranks.distance) / (1.0 - random_cosine)
+        features[at] = (far, (RRF_K + 1) * ranks.score, *of_text)
     return Pool(found=len(fused), entries=entries, features=features, has_vector=bool(lists.neighbours), of=PASSAGES)
 
 
 @attrs.frozen(kw_only=True)
-class QuestionTerms:
+class PassageQuestion:
     """What a question looks for in a passage."""
 
     weights: Mapping[str, float]
-    """Of the stems of its content words."""
+    """How much each stem of its content words counts."""
     total: float
     numbers: AbstractSet[str]
     pairs: AbstractSet[tuple[str, str]]
     """Its content words that stand beside each other."""
     pages: AbstractSet[int]
-    """That it names."""
+    """The pages that it names."""
     whole: bool
     """It asks about the document as a whole: who wrote it, when, for whom."""
 
     @classmethod
-    def of(cls, text: str, weights: Mapping[str, float]) -> "QuestionTerms":
+    def of(cls, text: str, weights: Mapping[str, float]) -> "PassageQuestion":
         text = text[:MAX_NAMES_CHARACTERS]
         weighted = {stem(word): weight for word, weight in weights.items()}
         asked = list(map(stem, words(text)))

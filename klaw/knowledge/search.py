@@ -9,15 +9,15 @@ from collections.abc import Collection, Sequence
 import attrs
 
 from klaw.domain.knowledge import BaseId, DocumentId
-from klaw.domain.knowledge_search import FoundPassage, PassageCandidate, PassageOutcome
 from klaw.domain.names import UserId
-from klaw.knowledge.passage_features import LINE_TOKENS, PASSAGES, fuse, gather, judge_passages, once
+from klaw.domain.search import FoundPassage, PassageCandidate, PassageOutcome
+from klaw.knowledge.passage_features import LINE_TOKENS, PASSAGES, best_of, gather, judge_passages, once
 from klaw.memory.recall.excerpt import pack
 from klaw.memory.recall.pipeline import CONSIDERED, POOL, Account, SearchForPrompt
 from klaw.memory.recall.query import Query
-from klaw.memory.recall.ranker import Pool
+from klaw.memory.recall.ranker import Pool, fuse
 from klaw.store.search import knowledge_search
-from klaw.store.search.knowledge_vectors import PassageScope
+from klaw.store.search.knowledge_search import PassageScope
 from klaw.store.search.ranked_lists import Lists
 
 DEPTH = 200
@@ -101,10 +101,10 @@ class KnowledgeSearch(SearchForPrompt):
             return await self.timed(account, knowledge_search.search_passages, vector, words, scope, DEPTH)
 
         lists = await self.lists(text, query.words, search, account)
-        best, fused = fuse(lists, POOL)
+        fused = fuse(lists)
         nothing: list[FoundPassage] = []
         with account.step("read"):
-            read = await self.fetched(account, nothing, knowledge_search.read, best, scope)
+            read = await self.fetched(account, nothing, knowledge_search.read, best_of(fused, POOL), scope)
         with account.step("rank"):
             pool = await self._threads.run(gather, lists, fused, read, text, self._embedder.random_cosine)
         return query, pool

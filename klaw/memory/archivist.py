@@ -28,7 +28,7 @@ from klaw.memory.background_llm import Asker
 from klaw.memory.topics.maker import TopicMaker
 from klaw.memory.topics.merger import MAX_CANDIDATES, MIN_COSINE, candidates, decide
 from klaw.memory.topics.search import TopicMetrics
-from klaw.memory.topics.splitter import Chunk, cut, divide
+from klaw.memory.topics.splitter import TopicChunk, cut, divide
 from klaw.store.engine import meta
 from klaw.store.kinds import messages, topic_changes, topic_edits, topic_vectors, topics
 
@@ -179,7 +179,7 @@ class Archivist(Nudge):
             self._succeeded("chunk", chunk.key)
         return True
 
-    async def _next_chunk(self) -> tuple[UserId, Chunk] | None:
+    async def _next_chunk(self) -> tuple[UserId, TopicChunk] | None:
         """The next chunk that may be tried; of all users in turn."""
         users = await self._readers.run(topics.users)
         after = [user for user in users if self._last_user is not None and user > self._last_user]
@@ -190,7 +190,7 @@ class Archivist(Nudge):
                 return user, chunk
         return None
 
-    async def _next_of(self, user: UserId) -> Chunk | None:
+    async def _next_of(self, user: UserId) -> TopicChunk | None:
         config, reached = self._config, 0
         page_rows = max(PAGE_ROWS, 2 * config.max_chunk_size)
         while True:
@@ -208,7 +208,7 @@ class Archivist(Nudge):
             done = max((rowid for chunk in found.chunks for rowid in chunk.rowids), default=reached)
             reached = done if done > reached else page[-1].rowid
 
-    async def _archive(self, user: UserId, chunk: Chunk) -> None:
+    async def _archive(self, user: UserId, chunk: TopicChunk) -> None:
         metrics = self._metrics
         as_of = await self._readers.run(meta.last_entry)
         read = await self._readers.run(messages.by_rowids, chunk.rowids)

@@ -27,7 +27,7 @@ from klaw.memory.facts.people import People
 from klaw.memory.forget import compactor
 from klaw.memory.forget.forget import Forgetter
 from klaw.memory.recall.recall import Recall
-from klaw.memory.recall.rerank import Reranker
+from klaw.memory.recall.rerank import CandidateReranker
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.summaries.making import SummaryMaker
 from klaw.memory.summaries.summarizer import Summarizer
@@ -219,11 +219,11 @@ def build(
     )
 
 
-def _reranker(config: EngineConfig, llm: Llm) -> Reranker | None:
+def _reranker(config: EngineConfig, llm: Llm) -> CandidateReranker | None:
     if (named := config.endpoints.get("rerank")) is None:
         return None
     endpoint = llm.router.endpoint(*named, "rerank")
-    return Reranker(endpoint=endpoint, candidates=config.auto_rag.rerank.candidates, llm=llm)
+    return CandidateReranker(endpoint=endpoint, candidates=config.auto_rag.rerank.candidates, llm=llm)
 
 
 def _chooser(core: Core, llm: Llm, search: TopicSearch) -> TopicChooser | None:

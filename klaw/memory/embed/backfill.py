@@ -30,7 +30,7 @@ from klaw.store.engine.writer import Writer
 from klaw.store.search import passages, token_codes, vectors
 from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.passages import PassageVector
-from klaw.store.search.vectors import Unembedded
+from klaw.store.search.vectors import UnembeddedMessage
 
 if TYPE_CHECKING:
     from klaw.memory.embed.remote import AnyModel, RemoteModel
@@ -164,7 +164,7 @@ class BackfillLane:
         parts = [waiting[start : start + DOCUMENT_ROWS] for start in range(0, len(waiting), DOCUMENT_ROWS)]
         return any(await self._share(parts, self._embed_kept))
 
-    async def _embed_kept(self, waiting: Sequence[passages.Unembedded]) -> bool:
+    async def _embed_kept(self, waiting: Sequence[passages.UnembeddedPassage]) -> bool:
         """Embed facts, pieces of files or passages of documents. Returns whether there may be more to do; not when none
         of them could be stored. Raises StorageFull: they could not be stored. Raises ModelAway."""
         if not waiting:
@@ -255,7 +255,7 @@ class BackfillLane:
             await self.writer.run(stored_vectors.codes_complete_from, found.complete_from)
         return True
 
-    async def _embed_rows(self, rows: Sequence[Unembedded], as_of: int) -> None:
+    async def _embed_rows(self, rows: Sequence[UnembeddedMessage], as_of: int) -> None:
         """Embed and store some messages. Raises like ``_embed_some``."""
         texts = [WaitingMessage(row.rowid, passage(row.content, row.previous, self.recipe)) for row in rows]
         self.vitals.doing(f"embedding {len(texts)} messages")

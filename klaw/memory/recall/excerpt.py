@@ -17,13 +17,12 @@ from typing import TypeVar
 import attrs
 
 from klaw.domain import tokens
-from klaw.domain.knowledge_search import PassageCandidate
-from klaw.domain.search import Candidate, Decision
+from klaw.domain.search import Candidate, Decision, PassageCandidate
 from klaw.memory.recall.token_overlap import TokenOverlap
 from klaw.store.engine.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
 
 MAX_READ_CHARACTERS = 8_000
-"""Of a longer text only so much, from a little before most of the matches on, is read: a turn makes many excerpts."""
+"""A longer text is read from a little before most of the matches on: a turn makes many excerpts."""
 _BEFORE_MATCH = 1_000
 _MARKS = 4
 """Characters that the marks of what is left out may take."""
@@ -155,7 +154,7 @@ _SPEAKER = re.compile(r"[^\W\d_][\w .'’-]{0,40}:\s+")
 
 
 def speaker_prefix(text: str) -> str:
-    """The name in front of a text with its colon and space; empty when there is none."""
+    """The name in front of a text with its colon and space; empty where it has none."""
     match = _SPEAKER.match(text)
     return match[0] if match else ""
 
@@ -241,8 +240,8 @@ MIN_SHARE_TOKENS = 48
 """A message may always take so many tokens: about two sentences. A longer one is first shown as an excerpt, so that
 one cannot crowd out the others."""
 LONG_SHARE_TOKENS, LONG_PART, LONG_PLACES = 128, 6, 2
-"""Of the best two messages a sixth may be shown, at most so many tokens: what answers a question out of a long one
-seldom fits into less."""
+"""A sixth of each of the best two messages may be shown, at most so many tokens: what answers a question out of a long
+one seldom fits into less."""
 _SHORTEST_EXCERPT_TOKENS = 24
 LINE_TOKENS = 4
 """What ``[assistant] `` and the line break cost."""

@@ -25,13 +25,13 @@ from klaw.store.search.ranked_lists import MessagePlace
 T = TypeVar("T")
 
 ENOUGH_OVERLAP = 1 / 3
-"""Share of the query's content words in one message that shows relevance without a near vector …"""
+"""Share of the query's content words in one message that shows relevance without a near vector."""
 ENOUGH_OF_SEVERAL = 1 / 4
-"""… if they are two or more."""
+"""The same, if they are two words or more."""
 COMMAND_THRESHOLD = 0.3
-"""A command to the model must have a vector within this share of the threshold …"""
+"""A command to the model must have a vector within this share of the threshold, or ``COMMAND_OVERLAP``."""
 COMMAND_OVERLAP = 0.75
-"""… or so many of their words, and at least two, in one message."""
+"""Share of a command's content words, at least two, that one message must have."""
 AS_FAR_AS_CHANCE = 1.0
 """Calibrated distance of random pairs: what is no nearer, and shares no word, is not recalled whatever its rank."""
 

@@ -39,10 +39,10 @@ FROM_PREVIOUS = 0.5
 """Share of a message's full-text score that the next message gets in the list by words: an answer seldom repeats the
 question's words."""
 FROM_NEXT = 0.2
-"""… and the message before it."""
+"""The share that the message before it gets."""
 
 K1, B, USUAL_TOKENS = 1.2, 0.2, 40
-"""Of BM25; messages differ less in length than documents, and the longer ones say more."""
+"""BM25's constants; messages differ less in length than documents, and the longer ones say more."""
 
 SHORT, LONG = 5, 160
 """Tokens between which a message's length counts."""
@@ -143,7 +143,7 @@ def _when(place: MessagePlace) -> datetime:
 
 
 def _density(places: Sequence[MessagePlace], fused: Mapping[int, float]) -> dict[int, float]:
-    """How well the candidates around each one were found: what a question asks about is often told in a few lines."""
+    """How well the candidates around each one were found: an answer often stands in a few lines together."""
     by_chat: defaultdict[ChatId, dict[int, float]] = defaultdict(dict)
     for place in places:
         by_chat[place.chat][place.seq] = (RRF_K + 1) * fused[place.rowid]

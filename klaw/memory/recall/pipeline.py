@@ -40,7 +40,7 @@ POOL = 200
 CONSIDERED = 50
 """How many of the ranking are judged by the gate and accounted for."""
 LEAST_SHARE = 0.5
-"""Of the time budget that a step has at least, however late the query's vector came."""
+"""The share of the time budget that a step has at least, however late the query's vector came."""
 
 log = structlog.get_logger("klaw.recall")
 
@@ -55,9 +55,9 @@ class Account:
     degraded: list[str] = attrs.Factory(list)
     timings_ms: dict[str, float] = attrs.Factory(dict)
     reading: Reading | None = None
-    """Of the query, when it came in time."""
+    """What the model made of the query, when it came in time."""
     codes: Mapping[int, bytes] = attrs.Factory(dict)
-    """Of the candidates' tokens, by row id, as far as they were read."""
+    """The codes of the candidates' tokens, by row id, as far as they were read."""
 
     def __attrs_post_init__(self) -> None:
         self.deadline = trio.current_time() + self.budget_s
@@ -69,7 +69,7 @@ class Account:
 
     @property
     def vector(self) -> bytes | None:
-        """Of the query."""
+        """The query's vector, when it came in time."""
         return self.reading.vector if self.reading is not None else None
 
     @property
@@ -159,16 +159,16 @@ class SearchForPrompt:
     _threads: Threads = attrs.field(factory=lambda: Threads("search", 2), init=False)
 
     def account(self) -> Account:
-        """Of a search that begins now."""
+        """The account of a search that begins now."""
         return Account(self._config.time_budget_ms / 1000)
 
     def gate(self, query: Query, *, command: bool) -> Gate:
-        """That decides on a query's candidates."""
+        """The gate that decides on a query's candidates."""
         threshold = self._config.relevance_threshold
         return Gate(threshold=threshold, content_words=len(query.content_stems), command=command)
 
     def settings(self, top_k: int, max_tokens: int) -> RecallSettings:
-        """Those that decided."""
+        """The settings that decided, for the receipt."""
         return RecallSettings(
             top_k=top_k,
             max_tokens=max_tokens,
@@ -198,7 +198,8 @@ class SearchForPrompt:
         return account.take(hits.joined(near), self._embedder)
 
     async def timed(self, account: Account, search: Callable[..., Lists], *args: Any) -> Lists:
-        """Run a search that watches its own time, which it is given last, with the clock for it; empty without it."""
+        """Run a search that watches its own time: its last arguments are the seconds that it has and the clock. Empty
+        lists when it fails or is late."""
         seconds = account.soon - trio.current_time()
         # The second limit is for what cannot be interrupted from within.
         with account.degrading("search", "recall_failed"), trio.fail_after(2 * seconds):

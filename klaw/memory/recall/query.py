@@ -25,7 +25,7 @@ _SUM = re.compile(r"\d\s*[+*×÷^]\s*\d|\d\s+[-−/]\s+\d|\d\s?%\s(?:of|от)\s\
 def is_command(query: str) -> bool:
     """Whether a query tells the model to do something that needs nothing from the conversation, as far as words show.
 
-    One that speaks of the user or of what was said ("write to my sister about …") is none.
+    A query that speaks of the user or of the conversation ("write to my sister about …") is not a command.
     """
     if is_sum(query):
         return True
@@ -41,9 +41,9 @@ def is_sum(query: str) -> bool:
 MAX_WORDS = 64
 """Content words of a query that full text looks for; a longer query is cut."""
 MAX_READ_CHARACTERS = 8_000
-"""Of a longer query (a pasted text) only the beginning is read. Reading takes too long for the event loop."""
+"""Only the beginning of a longer query (a pasted text) is read. Reading takes too long for the event loop."""
 MAX_NAMES_CHARACTERS = 2_000
-"""Of a longer query only the beginning is looked through for names."""
+"""Only the beginning of a longer query is looked through for names."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,7 +54,7 @@ class Query:
     """Its content words, as written."""
     content_stems: frozenset[str]
     stems: frozenset[str]
-    """Of all its words: names may be among them."""
+    """The stems of all its words: names may be among them."""
     command: bool
     """It tells the model to do something that needs nothing from the conversation."""
     periods: tuple[Period, ...]

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from klaw.convert import JOURNAL
-from klaw.domain.search import RankDetails
+from klaw.domain.search import RankDetails, Ranks
+from klaw.store.search.ranked_lists import Lists
 
 Float64: TypeAlias = npt.NDArray[np.float64]
 T = TypeVar("T")
@@ -27,7 +28,7 @@ T = TypeVar("T")
 RRF_K = 60
 """Constant of Reciprocal Rank Fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
 _LEAST_SPREAD = 0.01
-"""Of token scores: smaller differences say little."""
+"""Smaller differences of token scores say little."""
 TOKENS = "tokens"
 """The feature that the scores of tokens give."""
 
@@ -165,6 +166,19 @@ def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[T]]]) -> dic
         for rank, item in enumerate(ranking, 1):
             scores[item] = scores.get(item, 0.0) + weight / (RRF_K + rank)
     return scores
+
+
+def fuse(lists: Lists) -> dict[int, Ranks]:
+    """What the list by vector and the list by words say of each row id that is in one of them; the score is the fused
+    one."""
+    near = {each.rowid: (rank, each.distance) for rank, each in enumerate(lists.neighbours, 1)}
+    hits = {hit.rowid: (rank, hit.bm25) for rank, hit in enumerate(lists.hits, 1)}
+    made = {}
+    for rowid, score in reciprocal_rank_fusion([(1.0, list(near)), (1.0, list(hits))]).items():
+        vector_rank, distance = near.get(rowid, (None, None))
+        text_rank, bm25 = hits.get(rowid, (None, None))
+        made[rowid] = Ranks(score=score, vector_rank=vector_rank, distance=distance, text_rank=text_rank, bm25=bm25)
+    return made
 
 
 def mix(lists: Sequence[Sequence[T]]) -> list[T]:

@@ -21,7 +21,7 @@ from klaw.memory.recall.message_features import MESSAGES, gather
 from klaw.memory.recall.pipeline import CONSIDERED, POOL, Account, SearchForPrompt
 from klaw.memory.recall.query import Query
 from klaw.memory.recall.ranker import Pool, RankedEntry
-from klaw.memory.recall.rerank import Reranker
+from klaw.memory.recall.rerank import CandidateReranker
 from klaw.store.search import token_codes
 from klaw.store.search.chat_search import ChatScope, Depth, latest_day, read_with_unwanted, search_chat
 from klaw.store.search.ranked_lists import Lists, MessagePlace
@@ -41,7 +41,7 @@ class MessageRank:
     found: int
     """How many messages it found."""
     place: int | None
-    """Of the message in the ranking; None when it was not found."""
+    """The message's place in the ranking; None when it was not found."""
     ranked: RankedEntry[MessagePlace] | None
     distance: float | None
     """Calibrated."""
@@ -56,7 +56,7 @@ class Recall(SearchForPrompt):
         reranker: puts what passed the gate into its order, if there is one.
     """
 
-    _reranker: Reranker | None = attrs.field(default=None, kw_only=True)
+    _reranker: CandidateReranker | None = attrs.field(default=None, kw_only=True)
 
     async def search(
         self, text: str, scope: ChatScope, max_tokens: int | None = None, meter: Meter | None = None

@@ -15,7 +15,7 @@ from klaw.store.search.stored_recalls import StoredRecall
 
 
 @attrs.frozen(kw_only=True)
-class Replayed:
+class TurnReplay:
     """One turn's recall under two settings."""
 
     stored: StoredRecall
@@ -52,7 +52,7 @@ class Replayed:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Of what is recalled before and after."""
+        """How many tokens are recalled before and after."""
         before, after = (sum(each.tokens for each in self.kept(one).values()) for one in (self.before, self.after))
         return before, after
 
@@ -65,7 +65,7 @@ class Replayed:
 
 async def replay(
     readers: Readers, embedder: Embedder, stored: StoredRecall, before: AutoRagConfig, after: AutoRagConfig
-) -> Replayed | None:
+) -> TurnReplay | None:
     """Recall for a stored turn again, as if it were asked at that time; None for one that had nothing to search.
 
     Cancellation: nothing is changed.
@@ -79,10 +79,10 @@ async def replay(
             found.append(await Recall(readers, embedder, config, clock).search(stored.question, stored.scope))
         else:
             found.append(NOTHING)
-    return Replayed(stored=stored, before=found[0], after=found[1])
+    return TurnReplay(stored=stored, before=found[0], after=found[1])
 
 
-def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
+def totals(replayed: Sequence[TurnReplay]) -> dict[str, Any]:
     """The sums over turns, as plain JSON values."""
 
     def side(pick: str) -> dict[str, int]:

@@ -26,7 +26,7 @@ LEAST_S = 0.01
 
 
 @attrs.frozen(kw_only=True)
-class Reranker:
+class CandidateReranker:
     """Asks for an order.
 
     Args:

@@ -167,7 +167,7 @@ def search_words(text: str) -> Iterator[str]:
 
 
 MAX_CHARACTERS = 8_000
-"""Of a longer text only the beginning is read for its content words: this runs on the event loop."""
+"""Only the beginning of a longer text is read for its content words: this runs on the event loop."""
 
 
 def content_words(text: str, limit: int) -> list[str]:

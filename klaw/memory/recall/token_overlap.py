@@ -9,7 +9,8 @@ from klaw.memory.embed.token_coder import CODE_BYTES, MAX_TOKENS, Floats
 
 GROUP_BYTES = 1_024 * CODE_BYTES
 CHARACTERS_A_TOKEN = 4.5
-"""Of text for a token that has a code, measured in English and Russian: where the codes of a longer text end."""
+"""Characters of text for each token that has a code, measured in English and Russian: says where the codes of a longer
+text end."""
 
 
 def max_sim(query: Floats, codes: Sequence[bytes]) -> list[float | None]:
@@ -50,7 +51,7 @@ def _groups(codes: Sequence[bytes], filled: Sequence[int]) -> Iterator[list[int]
 
 
 def similarities(query: Floats, codes: bytes) -> Floats:
-    """Of each token that has a code (rows) to each of a question's (columns)."""
+    """The similarity of each token that has a code (rows) to each token of a question (columns)."""
     bits = np.unpackbits(np.frombuffer(codes, np.uint8).reshape(-1, CODE_BYTES), axis=1).astype(np.float32)
     similar: Floats = 2 * (bits @ query.T) - query.sum(axis=1)  # a bit is +1 or -1
     return similar

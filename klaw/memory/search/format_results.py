@@ -61,8 +61,8 @@ def _label(result: AnyResult) -> str:
         case SearchResult():
             return f"[message, {minute(result.created_at)}, chat {name_of(result.chat)}, {result.role.value}]"
         case FactResult():
-            told = f"{result.category}, importance {result.importance}, {_ORIGINS[result.origin]}"
-            return f"[fact {result.id}, {result.updated_at[:10]}, {told}]"
+            details = f"{result.category}, importance {result.importance}, {_ORIGINS[result.origin]}"
+            return f"[fact {result.id}, {result.updated_at[:10]}, {details}]"
         case FileResult():
             under = f", under {one_line(result.heading)}" if result.heading else ""
             return f"[file {one_line(result.path)}, line {result.line}{under}]"
@@ -84,5 +84,5 @@ def _person(person: PersonResult) -> str:
     named = [f"last named {person.last_at[:10]}"] if person.last_at else []
     who = [f"the user's {person.relation}"] if person.relation else []
     facts = " ".join(f"(fact {each.id}) {cut(one_line(each.text), MAX_SUMMARY_CHARS)}" for each in person.facts)
-    told = f"[{', '.join(['person', *who, *also, *named])}]: {person.name}{f'. {facts}' if facts else ''}"
-    return one_line(told)
+    line = f"[{', '.join(['person', *who, *also, *named])}]: {person.name}{f'. {facts}' if facts else ''}"
+    return one_line(line)

@@ -16,7 +16,7 @@ FACTS_EACH = 3
 MIN_PART = 3
 """Letters of a part of a name that counts for all of it: the first name, the surname."""
 MAX_CHARACTERS = 8_000
-"""Of a longer text only the beginning is looked through for names: it is read again for each of them."""
+"""Only the beginning of a longer text is looked through for names: it is read again for each of them."""
 _START = 2
 """All forms of a word begin with the same letters, so many at least."""
 
@@ -39,7 +39,7 @@ def named(text: str, known: Sequence[tuple[PersonId, Sequence[str]]], *, limit: 
 
     Args:
         text: what was asked.
-        known: people with their names' normal forms, in the order in which they are to be told.
+        known: people with their names' normal forms, in the order in which they are shown.
         limit: so many at most.
     """
     wanted = frozenset(re.findall(r"\w+", folded(text)))
@@ -61,7 +61,7 @@ def _has_part(name: str, wanted: frozenset[str]) -> bool:
     return any(len(word) >= MIN_PART and not wanted.isdisjoint(word_forms(word)) for word in words)
 
 
-def _person(found: people_search.Found) -> PersonResult:
+def _person(found: people_search.NamedPerson) -> PersonResult:
     person = found.person
     return PersonResult(
         id=person.id,

@@ -16,7 +16,7 @@ from klaw.domain.names import UserId
 from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NoteResult, RankDetails, SearchResult
 from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
-from klaw.memory.recall.ranker import reciprocal_rank_fusion
+from klaw.memory.recall.ranker import fuse
 from klaw.store.engine.database import Readers
 from klaw.store.engine.tokenizer import stem
 from klaw.store.kinds import facts, memory_files, tool_notes
@@ -25,9 +25,10 @@ from klaw.store.kinds.tool_notes import StoredNote
 from klaw.store.search import passages
 from klaw.store.search.history_search import HistoryFilters, read_messages
 from klaw.store.search.passages import PassageKind
+from klaw.store.search.ranked_lists import Lists
 
 DEPTH = 50
-"""Of each list."""
+"""Most results of each list."""
 NEAR = 0.5
 """Calibrated distance up to which a vector alone shows relevance (``autoRag.relevanceThreshold`` is the same)."""
 
@@ -85,28 +86,13 @@ async def find_kept(
             continue
         near = () if vector is None else await readers.run(passages.nearest, stored, filters.user, vector, DEPTH)
         hits = await readers.run(passages.matching, stored, filters.user, asked, DEPTH)
-        scores = reciprocal_rank_fusion([(1.0, [each.rowid for each in near]), (1.0, [hit.rowid for hit in hits])])
-        kept = await readers.run(_READ[kind], filters.user, list(scores))
+        fused = fuse(Lists(neighbours=near, hits=hits))
+        kept = await readers.run(_READ[kind], filters.user, list(fused))
         texts = {rowid: _text(each) for rowid, each in kept.items() if _is_allowed(each, filters)}
-        by_vector = {each.rowid: (rank, each.distance) for rank, each in enumerate(near, 1)}
-        by_words = {hit.rowid: (rank, hit.bm25) for rank, hit in enumerate(hits, 1)}
-        for rowid, score in sorted(scores.items(), key=lambda one: (-one[1], -one[0])):
-            if rowid not in texts:
-                continue
-            vector_rank, distance = by_vector.get(rowid, (None, None))
-            text_rank, bm25 = by_words.get(rowid, (None, None))
-            away = calibrated(distance, random_cosine)
-            if is_related(away, texts[rowid], asked):
-                entry = ResultEntry(
-                    kind=kind,
-                    rowid=rowid,
-                    score=score,
-                    vector_rank=vector_rank,
-                    distance=away,
-                    text_rank=text_rank,
-                    bm25=bm25,
-                )
-                found[kind].append(entry)
+        for rowid, ranks in sorted(fused.items(), key=lambda one: (-one[1].score, -one[0])):
+            away = calibrated(ranks.distance, random_cosine)
+            if rowid in texts and is_related(away, texts[rowid], asked):
+                found[kind].append(ResultEntry(kind=kind, rowid=rowid, **{**ranks.ranks(), "distance": away}))
     return found
 
 

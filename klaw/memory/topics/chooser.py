@@ -26,7 +26,7 @@ from klaw.memory.background_llm import Asker, CallCharge
 from klaw.memory.recall.gate import Evidence, Gate, calibrated
 from klaw.memory.recall.pipeline import Account
 from klaw.memory.recall.query import Query, read_query
-from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
+from klaw.memory.topics.reranker import FALLBACK_TOPICS, Selection, TopicReranker
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.tokenizer import forms_in
 from klaw.store.kinds import chats, messages, topics
@@ -123,7 +123,7 @@ class TopicChooser:
         """What the model chooses. None: none is asked."""
         if self.asker is None or not shown:
             return None
-        reranker = Reranker(
+        reranker = TopicReranker(
             attrs.evolve(self.asker, charge=CallCharge(meter)), self.search.readers, self.search.metrics
         )
         try:

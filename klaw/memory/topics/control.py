@@ -1,7 +1,7 @@
 """What a person may do to topics: merge them, split one, rebuild them, and take any of that back.
 
 No actor: admin requests call it. Every change is decided on what is read here and checked again in the writer's
-transaction, so the archivist may work on the same chat meanwhile: one of the two is told that something has changed.
+transaction, so the archivist may work on the same chat meanwhile: one of the two learns that something has changed.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from klaw.llm.errors import ProviderError
 from klaw.memory.background_llm import Asker
 from klaw.memory.topics.maker import TopicMaker
 from klaw.memory.topics.merger import MAX_MERGED_CHARS
-from klaw.memory.topics.splitter import Drafted, divide
+from klaw.memory.topics.splitter import DraftTopic, divide
 from klaw.memory.topics.texts import part_summary, shorten
 from klaw.store.engine import meta
 from klaw.store.kinds import topic_edits, topics
@@ -115,7 +115,7 @@ class TopicControl:
                 divides it.
 
         Raises:
-            TopicRefused: the topic is unknown, a message is none of it or named twice, or no model can divide it;
+            TopicRefused: the topic is unknown, a message is not one of it or is named twice, or no model can divide it;
                 nothing was changed.
             StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.store``.
 
@@ -135,9 +135,9 @@ class TopicControl:
         self.changed()
         return made
 
-    async def _divided(self, topic: Topic, own: Sequence[Message]) -> list[Drafted]:
+    async def _divided(self, topic: Topic, own: Sequence[Message]) -> list[DraftTopic]:
         """What the splitter makes of a topic."""
-        left, parts = list(own), list[Drafted]()
+        left, parts = list(own), list[DraftTopic]()
         try:
             async with self.asker.charged("topics", topic.user, topic.chat) as asker:
                 while left:
@@ -195,7 +195,7 @@ class TopicControl:
         can be taken back in the same way.
 
         Raises:
-            TopicRefused: there is none, or a later one is in the way.
+            TopicRefused: there is nothing to take back, or a later change is in the way.
             StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.undo``.
 
         Cancellation: it may be done or not.
@@ -243,7 +243,7 @@ def _meanwhile() -> TopicRefused:
     )
 
 
-def _cut(topic: Topic, own: Sequence[Message], at: Sequence[str]) -> list[Drafted]:
+def _cut(topic: Topic, own: Sequence[Message], at: Sequence[str]) -> list[DraftTopic]:
     """A topic's messages, cut before some of them. Raises TopicRefused. Pure."""
     places: dict[int, str] = {}
     for name in at:
@@ -259,7 +259,7 @@ def _cut(topic: Topic, own: Sequence[Message], at: Sequence[str]) -> list[Drafte
         places[place] = name
     parts = list(pairwise([0, *sorted(places), len(own)]))
     return [
-        Drafted(part_summary(topic.summary, number, len(parts), own), topic.general, tuple(own[begin:end]))
+        DraftTopic(part_summary(topic.summary, number, len(parts), own), topic.general, tuple(own[begin:end]))
         for number, (begin, end) in enumerate(parts, 1)
     ]
 

@@ -28,7 +28,7 @@ from klaw.json_schema import SchemaType
 from klaw.llm.ask_json import Text, Usable, Whole, usable
 from klaw.memory.background_llm import Asker
 from klaw.memory.facts.facts import Facts, FactSaved, NoOlder
-from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, PersonChange, line, people_changes
+from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, ProposedPerson, line, people_changes
 from klaw.memory.topics.texts import middle_out, render
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
@@ -41,13 +41,13 @@ PROMPT = "facts"
 NEAREST = 30
 """So many kept facts the model is shown."""
 SHOWN_CHARS = 300
-"""Of each."""
+"""Characters of each of them."""
 MOST_CALLS = 1_000
 """Messages that a turn's calls and results are at most."""
 MAX_CHANGES = 20
 """Most changes that one question may bring; of more the most important ones count."""
 MAX_CHARS = 500
-"""Of one statement: what is longer is a copy of the conversation."""
+"""Characters of one statement: what is longer is a copy of the conversation."""
 MIN_IMPORTANCE = 20
 """Below is what the prompt calls not worth keeping."""
 
@@ -59,7 +59,7 @@ def _category(value: object) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class FactChange:
+class ProposedFact:
     """One change of the list of facts, as the model is asked for it."""
 
     action: Literal["add", "update", "delete"]
@@ -73,33 +73,35 @@ class FactChange:
     """Number of the user's message that says it."""
 
 
-NONE: Usable[PersonChange] = Usable()
+NONE: Usable[ProposedPerson] = Usable()
 
 
-def _people(value: object) -> Usable[PersonChange]:
+def _people(value: object) -> Usable[ProposedPerson]:
     """A wrong form of the people costs no fact."""
-    return usable(value, PersonChange) if isinstance(value, list) else Usable(refused=1)
+    return usable(value, ProposedPerson) if isinstance(value, list) else Usable(refused=1)
 
 
 @attrs.frozen
 class FactsAnswer:
     """What the model answers."""
 
-    facts: Annotated[Usable[FactChange], Form(partial(usable, cls=FactChange), list), SchemaType(list[FactChange])]
-    people: Annotated[Usable[PersonChange], Form(_people, list), SchemaType(list[PersonChange])] = NONE
+    facts: Annotated[
+        Usable[ProposedFact], Form(partial(usable, cls=ProposedFact), list), SchemaType(list[ProposedFact])
+    ]
+    people: Annotated[Usable[ProposedPerson], Form(_people, list), SchemaType(list[ProposedPerson])] = NONE
 
 
 @attrs.frozen
-class Changes:
+class FactChanges:
     """What is to be done."""
 
-    wanted: tuple[FactChange, ...]
+    wanted: tuple[ProposedFact, ...]
     refused: int
     """So many changes broke a rule, or were too many."""
     people: PeopleChanges
 
 
-def changes_of(answer: FactsAnswer, *, kept: int, said: Collection[int], known: int) -> Changes:
+def changes_of(answer: FactsAnswer, *, kept: int, said: Collection[int], known: int) -> FactChanges:
     """The usable changes of an answer, in its order; an empty list is an answer too.
 
     Args:
@@ -121,21 +123,21 @@ def changes_of(answer: FactsAnswer, *, kept: int, said: Collection[int], known: 
         best = sorted(range(len(wanted)), key=lambda place: (-wanted[place].importance, place))[:MAX_CHANGES]
         wanted = [wanted[place] for place in sorted(best)]
     wanted = [change for change in wanted if change.action == "delete" or change.importance >= MIN_IMPORTANCE]
-    return Changes(tuple(wanted), total - len(wanted), people_changes(answer.people, known=known, said=said))
+    return FactChanges(tuple(wanted), total - len(wanted), people_changes(answer.people, known=known, said=said))
 
 
-def _checked(change: FactChange, kept: int, said: Collection[int]) -> FactChange | None:
+def _checked(change: ProposedFact, kept: int, said: Collection[int]) -> ProposedFact | None:
     if change.message not in said or (change.action != "add" and not 1 <= change.fact <= kept):
         return None
     if change.action == "delete":
-        return FactChange(action="delete", fact=change.fact, importance=100, message=change.message)
+        return ProposedFact(action="delete", fact=change.fact, importance=100, message=change.message)
     text = _statement(change.text)
     if text is None or not 0 <= change.importance <= 100:
         return None
     return attrs.evolve(change, text=text, fact=0 if change.action == "add" else change.fact)
 
 
-def _once(changes: Sequence[FactChange]) -> list[FactChange]:
+def _once(changes: Sequence[ProposedFact]) -> list[ProposedFact]:
     """Without second changes of one kept fact, and without second statements in the same words."""
     facts: set[int] = set()
     texts: set[str] = set()
@@ -243,7 +245,7 @@ class FactExtractor:
         return await self.readers.run(sql.of_user, topic.user, limit=NEAREST)
 
     async def _apply(
-        self, topic: Topic, change: FactChange, kept: Sequence[Fact], evidence: Message, as_of: int
+        self, topic: Topic, change: ProposedFact, kept: Sequence[Fact], evidence: Message, as_of: int
     ) -> bool:
         """Carry out a change. Returns whether anything became different."""
         old = kept[change.fact - 1] if change.fact else None

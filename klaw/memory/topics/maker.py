@@ -11,7 +11,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.errors import ActorStopped, EmbeddingUnavailable
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.topics.splitter import Drafted
+from klaw.memory.topics.splitter import DraftTopic
 from klaw.memory.topics.texts import embedding_text
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.database import Readers
@@ -40,7 +40,7 @@ class TopicMaker:
         self,
         user: UserId,
         chat: ChatId,
-        parts: Sequence[Drafted],
+        parts: Sequence[DraftTopic],
         *,
         drawn: AbstractSet[int],
         as_of: int,

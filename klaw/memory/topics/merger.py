@@ -33,7 +33,7 @@ class Merge:
     """What was decided."""
 
     place: int
-    """Of the candidate, from 1."""
+    """The candidate's number, from 1."""
     summary: str
 
 

@@ -38,17 +38,17 @@ MAX_PEOPLE = 20
 MOST_SHOWN = 30
 """So many known people the model is shown."""
 SHOWN_CHARS = 200
-"""Of each."""
+"""Characters of each of them."""
 
 log = structlog.get_logger("klaw.people")
 
 
-class _Refused(Exception):
+class _RefusedChange(Exception):
     """One change cannot be used or carried out; the text is one word that says why."""
 
 
 @attrs.frozen(kw_only=True)
-class PersonChange:
+class ProposedPerson:
     """One change of the list of people, as the model is asked for it."""
 
     action: Literal["add", "update", "merge"]
@@ -68,12 +68,12 @@ class PersonChange:
 class PeopleChanges:
     """What is to be done."""
 
-    wanted: tuple[PersonChange, ...] = ()
+    wanted: tuple[ProposedPerson, ...] = ()
     refused: Mapping[str, int] = attrs.field(factory=dict)
     """How many entries were refused, by a word that says why."""
 
 
-def people_changes(answered: Usable[PersonChange], *, known: int, said: Collection[int]) -> PeopleChanges:
+def people_changes(answered: Usable[ProposedPerson], *, known: int, said: Collection[int]) -> PeopleChanges:
     """The usable entries of an answer, in its order.
 
     Args:
@@ -82,11 +82,11 @@ def people_changes(answered: Usable[PersonChange], *, known: int, said: Collecti
         said: numbers of the user's messages.
     """
     refused = Counter({"bad_form": answered.refused})
-    wanted: list[PersonChange] = []
+    wanted: list[ProposedPerson] = []
     for entry in answered.entries:
         try:
             change = _checked(entry, known, said)
-        except _Refused as reason:
+        except _RefusedChange as reason:
             refused[str(reason)] += 1
             continue
         if change in wanted:
@@ -98,15 +98,15 @@ def people_changes(answered: Usable[PersonChange], *, known: int, said: Collecti
     return PeopleChanges(tuple(wanted), {reason: count for reason, count in refused.items() if count})
 
 
-def _checked(change: PersonChange, known: int, said: Collection[int]) -> PersonChange:
+def _checked(change: ProposedPerson, known: int, said: Collection[int]) -> ProposedPerson:
     if change.message not in said:
-        raise _Refused("no_message")
+        raise _RefusedChange("no_message")
     if change.action != "add" and not 1 <= change.person <= known:
-        raise _Refused("unknown_person")
+        raise _RefusedChange("unknown_person")
     if change.action == "merge":
         if not 1 <= change.into <= known or change.into == change.person:
-            raise _Refused("unknown_person")
-        return PersonChange(action="merge", person=change.person, into=change.into, message=change.message)
+            raise _RefusedChange("unknown_person")
+        return ProposedPerson(action="merge", person=change.person, into=change.into, message=change.message)
     adds = change.action == "add"
     try:
         name = person_name(change.name) if change.name or adds else ""
@@ -119,7 +119,7 @@ def _checked(change: PersonChange, known: int, said: Collection[int]) -> PersonC
             relation=relation_text(change.relation),
         )
     except InvalidValue as error:
-        raise _Refused(f"bad_{str(error).partition(':')[0]}") from None
+        raise _RefusedChange(f"bad_{str(error).partition(':')[0]}") from None
 
 
 @attrs.frozen
@@ -162,7 +162,7 @@ class PeopleExtractor:
         for change in changes.wanted:
             try:
                 done += await self._apply(topic, change, shown, said[change.message - 1], own_words, as_of)
-            except _Refused as refusal:
+            except _RefusedChange as refusal:
                 refused[str(refusal)] += 1
             except InvalidValue as error:
                 refused[f"bad_{str(error).partition(':')[0]}"] += 1
@@ -177,7 +177,7 @@ class PeopleExtractor:
     async def _apply(
         self,
         topic: Topic,
-        change: PersonChange,
+        change: ProposedPerson,
         shown: Sequence[KnownPerson],
         evidence: Message,
         own_words: Words,
@@ -191,7 +191,7 @@ class PeopleExtractor:
         if change.action == "update":
             return await self._note(shown[change.person - 1].person, change, mention, own_words, as_of)
         if not own_words.name([change.name, *change.aliases]):
-            raise _Refused("not_said")
+            raise _RefusedChange("not_said")
         same = await self._same(topic, change)
         if same is not None:
             return await self._note(same, change, mention, own_words, as_of)
@@ -207,7 +207,9 @@ class PeopleExtractor:
         )
         return True
 
-    async def _note(self, person: Person, change: PersonChange, mention: Mention, own_words: Words, as_of: int) -> bool:
+    async def _note(
+        self, person: Person, change: ProposedPerson, mention: Mention, own_words: Words, as_of: int
+    ) -> bool:
         became_other, _ = await self.people.note(
             person.user,
             person.id,
@@ -219,14 +221,14 @@ class PeopleExtractor:
         )
         return became_other
 
-    async def _same(self, topic: Topic, change: PersonChange) -> Person | None:
+    async def _same(self, topic: Topic, change: ProposedPerson) -> Person | None:
         """The known person that an ``add`` names again. Two of one name are two people only when the model gives each
         a relation of its own; which of several is meant nobody can tell."""
         named = await self.readers.run(sql.by_names, topic.user, [change.name, *change.aliases])
         relation = normal_name(change.relation)
         fitting = [each for each in named if not relation or normal_name(each.relation) in ("", relation)]
         if len(fitting) > 1:
-            raise _Refused("ambiguous")
+            raise _RefusedChange("ambiguous")
         return fitting[0] if fitting else None
 
 

@@ -28,7 +28,7 @@ LOAD_S = 30.0
 WHOLE_S = 60.0
 FALLBACK_TOPICS = 5
 LONG_CHARS = 25_000
-"""Of a longer topic an excerpt is given, not all of it."""
+"""A longer topic is given as an excerpt."""
 MAX_EXCERPT_CHARS = 4_000
 MAX_REASON_CHARS = 300
 MAX_LINE_CHARS = 600
@@ -47,20 +47,20 @@ log = structlog.get_logger("klaw.reranker")
 
 
 @attrs.frozen(kw_only=True)
-class Choice:
+class TopicChoice:
     """A topic that the model chose."""
 
     id: Whole
     reason: Text = ""
     excerpt: Text = ""
-    """Of a topic over 25,000 characters; empty: use its messages."""
+    """The part that helps, of a topic over 25,000 characters; empty: use its messages."""
 
 
 @attrs.frozen(kw_only=True)
 class Selection:
     """What was chosen, the most useful first; empty when nothing helps."""
 
-    topics: tuple[Choice, ...]
+    topics: tuple[TopicChoice, ...]
     fallback: str | None
     """Why no model chose: ``timeout``, ``bad_answer``, ``llm_…``; None when one did."""
     loaded: tuple[int, ...] = ()
@@ -70,10 +70,10 @@ class Selection:
 
 
 @attrs.frozen
-class Choices:
+class TopicChoices:
     """What the model answers."""
 
-    topics: tuple[Choice, ...]
+    topics: tuple[TopicChoice, ...]
 
 
 @attrs.define(kw_only=True)
@@ -87,7 +87,7 @@ class _State:
 
 
 @attrs.frozen
-class Reranker:
+class TopicReranker:
     """Chooses among topics that a search found.
 
     Args:
@@ -118,7 +118,7 @@ class Reranker:
         if not own:
             return Selection(topics=(), fallback=None)
         state = _State()
-        choices: list[Choice] | None = None
+        choices: list[TopicChoice] | None = None
         reason: str | None = "timeout"
         with self.metrics.reranker_s.timed(), trio.move_on_after(max(0.0, min(within_s, WHOLE_S))):
             try:
@@ -131,7 +131,7 @@ class Reranker:
                 reason = "config"
         by_id = {int(hit.topic.id): hit.topic for hit in own}
         if choices is None:
-            choices = [Choice(id=topic) for topic in fallback(list(by_id), state.loaded)]
+            choices = [TopicChoice(id=topic) for topic in fallback(list(by_id), state.loaded)]
         chosen = [
             each if by_id[each.id].chars > LONG_CHARS else attrs.evolve(each, excerpt="")
             for each in choices[:FALLBACK_TOPICS]
@@ -146,7 +146,7 @@ class Reranker:
 
     async def _converse(
         self, asker: Asker, user: UserId, query: str, own: Sequence[TopicCandidate], state: _State
-    ) -> list[Choice] | None:
+    ) -> list[TopicChoice] | None:
         room, route = asker.room("reranker", PROMPT), asker.llm.router.route(task="reranker")
         lines = [line(hit.topic, hit.cosine) for hit in own]
         shown = fitting(lines, room // 2)
@@ -173,7 +173,7 @@ class Reranker:
                     loaded = await self._load(user, call, candidates, state)
                     rounds.append(ChatMessage(role="tool", tool_call_id=call.id, content=loaded))
 
-        return await ask_json(say, asked, "choices", Choices, lambda answer: chosen_of(answer, candidates.keys()))
+        return await ask_json(say, asked, "choices", TopicChoices, lambda answer: chosen_of(answer, candidates.keys()))
 
     async def _load(self, user: UserId, call: ToolCall, candidates: Mapping[int, Topic], state: _State) -> str:
         if state.loads >= MAX_LOADS:
@@ -195,7 +195,7 @@ class Reranker:
         return "\n\n".join(parts)
 
 
-def chosen_of(answer: Choices, candidates: Collection[int]) -> list[Choice]:
+def chosen_of(answer: TopicChoices, candidates: Collection[int]) -> list[TopicChoice]:
     """Topics in the model's order, each once; ids that were no candidates are left out. Empty: it chose none.
 
     Raises:
@@ -205,7 +205,7 @@ def chosen_of(answer: Choices, candidates: Collection[int]) -> list[Choice]:
     if answer.topics and not found:
         raise BadAnswer("none of the ids is one of the list")
     return [
-        Choice(
+        TopicChoice(
             id=each,
             reason=shorten(found[each].reason, MAX_REASON_CHARS),
             excerpt=shorten(found[each].excerpt, MAX_EXCERPT_CHARS),

@@ -21,14 +21,14 @@ from klaw.memory.recall.query import read_query, read_search_words
 from klaw.memory.recall.ranker import RRF_K, ranks_of, reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
 from klaw.store.search.history_search import HistoryFilters, history_end, search_history
-from klaw.store.search.topic_search import TopicFilters, TopicsFound, search_topics
+from klaw.store.search.topic_search import TopicFilters, TopicLists, search_topics
 
 MIN_COSINE = 0.60
 MAX_CANDIDATES = 50
 MESSAGES = 50
 """So many of the best messages speak for their topics."""
 DEPTH = 100
-"""Of the search over messages by words."""
+"""Most results of the search over messages by words."""
 VECTOR_WEIGHT = 1.0
 WORDS_WEIGHT = 1.0
 MESSAGES_WEIGHT = 12.0
@@ -61,7 +61,7 @@ class TopicMetrics:
 
 
 @attrs.frozen(kw_only=True)
-class TopicPage:
+class TopicHits:
     """What a search found, the best first."""
 
     hits: tuple[TopicCandidate, ...]
@@ -86,7 +86,7 @@ class TopicSearch:
 
     async def search(
         self, text: str, filters: TopicFilters, *, limit: int = MAX_CANDIDATES, vector: bytes | None = None
-    ) -> TopicPage:
+    ) -> TopicHits:
         """Find a user's topics that match a query; none for a query without any word.
 
         Args:
@@ -103,7 +103,7 @@ class TopicSearch:
         account, begin = Account(QUERY_S), trio.current_time()
         words = tuple(await self._threads.run(read_search_words, text))
         if not words:
-            return TopicPage(hits=(), degraded=(), timings_ms={})
+            return TopicHits(hits=(), degraded=(), timings_ms={})
         if vector is None:
             await account.embed(self.embedder, text, off="embedding_off")
         with account.step("search"):
@@ -111,7 +111,7 @@ class TopicSearch:
             hits = await self.find(vector or account.vector, words, best, filters, limit=limit)
         self.metrics.search_s.observe(trio.current_time() - begin)
         self.metrics.results.observe(len(hits))
-        return TopicPage(hits=tuple(hits), degraded=tuple(account.degraded), timings_ms=account.timings_ms)
+        return TopicHits(hits=tuple(hits), degraded=tuple(account.degraded), timings_ms=account.timings_ms)
 
     async def find(
         self,
@@ -150,7 +150,7 @@ class TopicSearch:
         return [each.rowid for each in gather(lists, query).rank(limit=MESSAGES)]
 
 
-def rank_topics(messages: Sequence[int], found: TopicsFound) -> list[TopicCandidate]:
+def rank_topics(messages: Sequence[int], found: TopicLists) -> list[TopicCandidate]:
     """Fuse the lists; ties go to the newer topic. Pure.
 
     Args:

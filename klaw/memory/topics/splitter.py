@@ -28,7 +28,7 @@ ChunkKey: TypeAlias = tuple[ChatId, int]
 
 
 @attrs.frozen(kw_only=True)
-class Chunk:
+class TopicChunk:
     """Messages of one chat, in their order; never empty."""
 
     chat: ChatId
@@ -45,10 +45,10 @@ class Chunk:
 class Cut:
     """What became of a page of messages."""
 
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[TopicChunk, ...]
     """The oldest first."""
     open_since: float | None
-    """When the last message of the session was said that is not stale yet; None when there is none."""
+    """When the last message of the session that is not stale yet was written; None when all are stale."""
 
 
 def cut(rows: Sequence[UnarchivedMessage], now: float, pause_s: float, max_messages: int, *, more: bool) -> Cut:
@@ -61,7 +61,7 @@ def cut(rows: Sequence[UnarchivedMessage], now: float, pause_s: float, max_messa
         max_messages: so many messages end it as well.
         more: these are not all messages; the last session goes on beyond them.
     """
-    chunks: list[Chunk] = []
+    chunks: list[TopicChunk] = []
     open_since = None
     for session in _sessions(rows, pause_s):
         is_last = session[-1] is rows[-1]
@@ -89,12 +89,12 @@ def _apart(one: float, other: float) -> float:
     return abs(other - one)
 
 
-def _by_chat(rows: Sequence[UnarchivedMessage]) -> list[Chunk]:
+def _by_chat(rows: Sequence[UnarchivedMessage]) -> list[TopicChunk]:
     of: dict[ChatId, list[UnarchivedMessage]] = {}
     for row in rows:
         of.setdefault(row.chat, []).append(row)
     return [
-        Chunk(chat=chat, rowids=tuple(row.rowid for row in own), speaks=any(row.said for row in own))
+        TopicChunk(chat=chat, rowids=tuple(row.rowid for row in own), speaks=any(row.said for row in own))
         for chat, own in of.items()
     ]
 
@@ -103,7 +103,7 @@ PROMPT = "topics_split"
 
 
 @attrs.frozen
-class SplitTopic:
+class AnsweredTopic:
     """A topic as the model names it."""
 
     summary: Text
@@ -115,7 +115,7 @@ class SplitTopic:
 class Split:
     """What the model answers."""
 
-    topics: tuple[SplitTopic, ...]
+    topics: tuple[AnsweredTopic, ...]
 
 
 @attrs.frozen
@@ -129,7 +129,7 @@ class Piece:
 
 
 @attrs.frozen
-class Group:
+class MessageGroup:
     """Messages that become one topic."""
 
     summary: str | None
@@ -142,7 +142,7 @@ class Group:
 class Placement:
     """A home for every message."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[MessageGroup, ...]
     """In the order of their first messages."""
     uncovered: int
     """Messages that no piece claimed."""
@@ -159,7 +159,7 @@ def place(pieces: Sequence[Piece], count: int) -> Placement:
         low, high = sorted((piece.first, piece.last))
         if high >= 1 and low <= count:
             inside.append((max(low, 1), min(high, count), piece.summary))
-    groups: list[Group] = []
+    groups: list[MessageGroup] = []
     free: list[int] = []
     upto = 0
     for low, high, summary in sorted(inside, key=lambda each: each[0]):  # stable
@@ -167,11 +167,11 @@ def place(pieces: Sequence[Piece], count: int) -> Placement:
         if first > high:
             continue
         free += range(upto + 1, first)
-        groups.append(Group(summary, tuple(range(first, high + 1))))
+        groups.append(MessageGroup(summary, tuple(range(first, high + 1))))
         upto = high
     free += range(upto + 1, count + 1)
     if free:
-        groups.append(Group(None, tuple(free)))
+        groups.append(MessageGroup(None, tuple(free)))
     return Placement(groups=tuple(sorted(groups, key=lambda group: group.members[0])), uncovered=len(free))
 
 
@@ -198,7 +198,7 @@ def by_size(members: Sequence[int], sizes: Sequence[int], limit: int) -> list[tu
 
 
 @attrs.frozen
-class Drafted:
+class DraftTopic:
     """A topic that is to be."""
 
     summary: str
@@ -210,7 +210,7 @@ class Drafted:
 class Division:
     """What a chunk was divided into."""
 
-    drafts: tuple[Drafted, ...]
+    drafts: tuple[DraftTopic, ...]
     """Every handled message is in one of them."""
     handled: int
     """So many of the first messages; the others did not fit into the model's context."""
@@ -240,7 +240,7 @@ async def divide(asker: Asker, messages: Sequence[Message], *, speaks: bool, thr
     if pieces is None:
         return _general(messages, threshold_chars, refused=True)
     placement = place(pieces, handled)
-    drafts: list[Drafted] = []
+    drafts: list[DraftTopic] = []
     for group in placement.groups:
         drafts += await _fitting(asker, group, messages, threshold_chars)
     return Division(drafts=tuple(drafts), handled=handled, uncovered=placement.uncovered, refused=False)
@@ -262,14 +262,16 @@ def pieces_of(split: Split) -> list[Piece]:
 
 
 def _general(messages: Sequence[Message], threshold_chars: int, *, refused: bool) -> Division:
-    group = Group(None, tuple(range(1, len(messages) + 1)))
+    group = MessageGroup(None, tuple(range(1, len(messages) + 1)))
     drafts = _by_size(group, messages, threshold_chars)
     return Division(
         drafts=tuple(drafts), handled=len(messages), uncovered=len(messages) if refused else 0, refused=refused
     )
 
 
-async def _fitting(asker: Asker, group: Group, messages: Sequence[Message], threshold_chars: int) -> list[Drafted]:
+async def _fitting(
+    asker: Asker, group: MessageGroup, messages: Sequence[Message], threshold_chars: int
+) -> list[DraftTopic]:
     """A group as one topic or, when it is too large, as several: by the model, else by their size."""
     own = [messages[member - 1] for member in group.members]
     whole = _by_size(group, messages, threshold_chars)
@@ -279,18 +281,18 @@ async def _fitting(asker: Asker, group: Group, messages: Sequence[Message], thre
     pieces = await _ask(asker, shown) if handled == len(own) else None
     if pieces is None:
         return whole
-    drafts: list[Drafted] = []
+    drafts: list[DraftTopic] = []
     for part in place(pieces, len(own)).groups:
         # What the parts left over stays under the summary of the whole.
-        drafts += _by_size(Group(part.summary or group.summary, part.members), own, threshold_chars)
+        drafts += _by_size(MessageGroup(part.summary or group.summary, part.members), own, threshold_chars)
     return drafts
 
 
-def _by_size(group: Group, messages: Sequence[Message], threshold_chars: int) -> list[Drafted]:
+def _by_size(group: MessageGroup, messages: Sequence[Message], threshold_chars: int) -> list[DraftTopic]:
     parts = by_size(group.members, [len(each.content) for each in messages], threshold_chars)
     summary = general_summary(messages) if group.summary is None else group.summary
     return [
-        Drafted(
+        DraftTopic(
             part_summary(summary, number, len(parts), messages) if len(parts) > 1 else summary,
             group.summary is None,
             tuple(messages[member - 1] for member in part),

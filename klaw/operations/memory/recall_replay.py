@@ -16,7 +16,7 @@ from klaw.operations.operation import Name, Noun, OperationError, Scope, argumen
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
     from klaw.domain.search import Candidate
-    from klaw.memory.recall.replay import Replayed
+    from klaw.memory.recall.replay import TurnReplay
 
 NOUN = Noun("recall-replay", "try what stored turns recall under other settings (docs/receipts.md)")
 
@@ -166,7 +166,7 @@ def read_settings(config: "EngineConfig", given: Sequence[str]) -> "EngineConfig
     return changed
 
 
-def _turn(each: "Replayed", *, text: bool) -> dict[str, Any]:
+def _turn(each: "TurnReplay", *, text: bool) -> dict[str, Any]:
     turn = each.stored.turn
     before, after = each.tokens
     return {

@@ -13,7 +13,7 @@ from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.tables import END
 from klaw.store.kinds import messages, topic_vectors
 from klaw.store.rebuild.values import Embeds, Progress
-from klaw.store.search import knowledge_vectors, passages, token_codes, vectors
+from klaw.store.search import knowledge_search, passages, token_codes, vectors
 
 EMBED_ROWS = 32
 """Rows embedded between two commits: what a kill costs."""
@@ -48,7 +48,7 @@ def take_over(built: apsw.Connection, live: apsw.Connection, *, slice_s: float) 
                         more = True
                         break
             yield Progress("vectors", done, total)
-        for copy in (_copy_facts, topic_vectors.copy, knowledge_vectors.copy):
+        for copy in (_copy_facts, topic_vectors.copy, knowledge_search.copy):
             row: int | None = 0
             while row is not None:
                 row = copy(live, built, row, _COPY_ROWS)

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypeAlias
 import attrs
 
 from klaw.errors import StorageError
-from klaw.store.search.vectors import Unembedded
+from klaw.store.search.vectors import UnembeddedMessage
 
 Phase: TypeAlias = Literal[
     "scan",
@@ -58,7 +58,7 @@ class Embeds(Protocol):
         """Id of what makes its codes of tokens; None: it makes none."""
         ...
 
-    def embed(self, messages: Sequence[Unembedded]) -> list[tuple[bytes, bytes | None]]:
+    def embed(self, messages: Sequence[UnembeddedMessage]) -> list[tuple[bytes, bytes | None]]:
         """Vectors of stored messages (little-endian float32) and codes of their tokens. Raises ModelError."""
         ...
 

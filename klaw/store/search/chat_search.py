@@ -113,7 +113,7 @@ def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: Cha
 def read_with_unwanted(
     connection: apsw.Connection, rowids: Sequence[int], scope: ChatScope
 ) -> tuple[list[Message], frozenset[int]]:
-    """See ``read_messages``; with the numbers of those that the user never wants to be recalled."""
+    """The same with the numbers of the messages that the user never wants to be recalled."""
     return read_messages(connection, rowids, scope), chats.unrecalled(connection, scope.chat)
 
 
@@ -139,7 +139,7 @@ def _dated(
     scope: ChatScope,
     days: Sequence[tuple[date, date]],
 ) -> list[Neighbour]:
-    """The nearest messages of some days, over all of them; the day after each counts, for what is told afterwards."""
+    """The nearest messages of some days together; the day after each counts, for what is written afterwards."""
     found: dict[int, Neighbour] = {}
     for first, last in days:
         begin = _first_seq_at(connection, scope, iso(start_of_day(first)))

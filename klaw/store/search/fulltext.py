@@ -34,7 +34,7 @@ _POSTINGS = {
 IDF_POWER = 0.8
 """Rare words count a little less than BM25 has it: one rare word of a question must not outweigh three others."""
 _LEAST_IDF = 1e-6
-"""Of a word that is in more than half of the messages, as SQLite's bm25 has it."""
+"""The weight of a word that is in more than half of the messages, as SQLite's bm25 has it."""
 
 
 def quote(word: str) -> str:
@@ -68,7 +68,7 @@ class Scores:
     shared: npt.NDArray[np.int64]
     """How many of the words each has."""
     weights: Sequence[float] = ()
-    """Of the words that were looked for: the rarer, the more; what ``values`` are made of."""
+    """How much each of the words that were looked for counts: the rarer, the more; ``values`` are made of them."""
     complete: bool
     """Whether all words were looked for."""
 
@@ -199,7 +199,7 @@ _WINDOWS, _WINDOW_ROWS = 12, 1_000
 
 
 @attrs.frozen(kw_only=True)
-class Plan:
+class WordPlan:
     """What to search for."""
 
     words: Sequence[str]
@@ -209,7 +209,7 @@ class Plan:
     """Where to begin: above 0 when every word is so frequent that only the newest messages are ranked."""
 
 
-def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowid: int) -> Plan:
+def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowid: int) -> WordPlan:
     """Choose the words for a search.
 
     Ranking reads every message that has one of the words, at almost a microsecond each. In a million messages "like"
@@ -221,7 +221,7 @@ def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowi
         last_rowid: the largest row id of all messages.
     """
     if rows <= MAX_RANKED:
-        return Plan(words=words)
+        return WordPlan(words=words)
     share = min(1.0, rows / max(1, last_rowid))
     expected = {word: share * _estimate(connection, word, last_rowid) for word in words}
     kept: list[str] = []
@@ -232,7 +232,7 @@ def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowi
         kept.append(word)
         ranked += expected[word]
     first = int(last_rowid * (1 - MAX_RANKED / ranked)) if ranked > MAX_RANKED else 0
-    return Plan(
+    return WordPlan(
         words=[word for word in words if word in kept],
         left_out=[word for word in words if word not in kept],
         first_rowid=first,

@@ -16,7 +16,7 @@ INDEX, NEW, OLD = "messages_fts", "messages_fts_new", "messages_fts_old"
 WORTH_IT = 4
 """A row that stays costs less than a row that goes, by this factor and more."""
 ROWS, CHARS = 40, 10_000
-"""That one step indexes."""
+"""Rows and characters that one step indexes."""
 DROPPED = 100
 """Rows of the index's tables, most of them of 4 kB, that one step removes."""
 

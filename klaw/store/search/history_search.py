@@ -68,7 +68,7 @@ class HistoryEnd:
     """Where a user's history ends now."""
 
     last_rowid: int
-    """Row id of the newest message of all users; 0 when there is none."""
+    """Row id of the newest message of all users; 0 in an empty database."""
     latest: date | None
     """The local day of the user's last message."""
 
@@ -95,7 +95,7 @@ def search_history(
             )
         neighbours, complete = near or ([], True)
         found = steps.run("words", lambda: _hits(connection, words, filters, chat, depth)) if words else None
-        hits, plan = found or ([], fulltext.Plan(words=words))
+        hits, plan = found or ([], fulltext.WordPlan(words=words))
         of_hits, of_near = [hit.rowid for hit in hits], [near.rowid for near in neighbours]
         return steps.lists(
             neighbours=neighbours,
@@ -167,7 +167,7 @@ def _hits(
     filters: HistoryFilters,
     chat: messages.ChatRow | None,
     depth: int,
-) -> tuple[list[fulltext.TextHit], fulltext.Plan]:
+) -> tuple[list[fulltext.TextHit], fulltext.WordPlan]:
     total = connection.execute(_LAST_ROWID).get
     rows = chat.last_seq if chat is not None else connection.execute(_COUNT_OF_USER, (filters.user,)).get
     plan = fulltext.plan(connection, words, rows, total)

@@ -13,7 +13,7 @@ import attrs
 
 from klaw.domain.names import UserId
 from klaw.store.engine import vector_model
-from klaw.store.search import knowledge_vectors
+from klaw.store.search import knowledge_search
 from klaw.store.search.fulltext import TextHit, ranked
 from klaw.store.search.vector_search import Neighbour
 
@@ -23,7 +23,7 @@ KINDS: tuple[PassageKind, ...] = ("fact", "chunk", "note")
 
 
 @attrs.frozen(kw_only=True)
-class _Kind:
+class _PassageTables:
     """The names of a kind. The view ``TABLE_search`` has what may be found: row id and the text that is searched."""
 
     table: str
@@ -38,17 +38,17 @@ class _Kind:
     order: str = "ORDER BY rowid DESC"
 
 
-_OF: dict[PassageKind, _Kind] = {
-    "fact": _Kind(table="facts", waits="superseded_by IS NULL"),
-    "chunk": _Kind(table="chunks", text="heading || text"),
-    "note": _Kind(table="tool_notes"),
+_OF: dict[PassageKind, _PassageTables] = {
+    "fact": _PassageTables(table="facts", waits="superseded_by IS NULL"),
+    "chunk": _PassageTables(table="chunks", text="heading || text"),
+    "note": _PassageTables(table="tool_notes"),
     # Three ranges of an index, and no order: there may be a hundred thousand.
-    "document": _Kind(table="kb_passages", parts="text, lead", missing=knowledge_vectors.MISSING, order=""),
+    "document": _PassageTables(table="kb_passages", parts="text, lead", missing=knowledge_search.MISSING, order=""),
 }
 
 
 @attrs.frozen
-class Unembedded:
+class UnembeddedPassage:
     """A fact, a chunk or a passage that waits for its vector."""
 
     kind: PassageKind
@@ -74,12 +74,12 @@ _COUNT = {
 
 def unembedded(
     connection: apsw.Connection, model: str, limit: int, kinds: Sequence[PassageKind] = KINDS
-) -> list[Unembedded]:
+) -> list[UnembeddedPassage]:
     """What of all users has no vector of a model, of what a user keeps the newest first: for the embedder."""
-    found: list[Unembedded] = []
+    found: list[UnembeddedPassage] = []
     for kind in kinds:
         rows = connection.execute(_UNEMBEDDED[kind], (model, limit - len(found)))
-        found += [Unembedded(kind, *row) for row in rows]
+        found += [UnembeddedPassage(kind, *row) for row in rows]
     return found
 
 
@@ -121,7 +121,7 @@ def store(connection: apsw.Connection, model: str, made: Sequence[PassageVector]
         connection.execute(_TAKE[each.kind], (each.rowid, model, each.text))
         if connection.changes():
             if each.kind == "document":
-                knowledge_vectors.put(connection, each.rowid, each.vector)
+                knowledge_search.put(connection, each.rowid, each.vector)
             else:
                 connection.execute(_STORE[each.kind], (each.rowid, each.vector))
             stored += 1

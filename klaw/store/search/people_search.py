@@ -24,14 +24,14 @@ JOIN people AS p ON p.rowid = n.person WHERE p.user_id = ?1 GROUP BY p.rowid ORD
 
 
 @attrs.frozen
-class Found:
+class NamedPerson:
     """A person whom a query names."""
 
     person: Person
     last_at: str | None
     """When it was last named in a topic or a day's talk."""
     facts: tuple[Fact, ...]
-    """That name it, the most important first. None that may be somebody else's words."""
+    """Facts that name the person, the most important first, without those that may be somebody else's words."""
 
 
 def find(
@@ -39,7 +39,7 @@ def find(
     user: UserId,
     choose: Callable[[Sequence[tuple[PersonId, Sequence[str]]]], Sequence[PersonId]],
     facts_each: int,
-) -> list[Found]:
+) -> list[NamedPerson]:
     """The user's people whom ``choose`` picks by their names, of one moment.
 
     Args:
@@ -54,8 +54,8 @@ def find(
         return [_found(connection, person, kept, facts_each) for person in known]
 
 
-def _found(connection: apsw.Connection, person: Person, kept: Sequence[Fact], facts_each: int) -> Found:
+def _found(connection: apsw.Connection, person: Person, kept: Sequence[Fact], facts_each: int) -> NamedPerson:
     finder = Finder(person.names)
     said = people.mentions(connection, person.user, person.id, limit=1)
     naming = [fact for fact in kept if fact.origin is not Origin.TOOL and finder.finds(fact.text)]
-    return Found(person, said[0].mention.at if said else None, tuple(naming[:facts_each]))
+    return NamedPerson(person, said[0].mention.at if said else None, tuple(naming[:facts_each]))

@@ -48,7 +48,7 @@ class MessagePlace:
     previous: int | None
     """Row id of the searchable message before it in the scope."""
     next: int | None
-    """… and after it."""
+    """Row id of the one after it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,9 +62,9 @@ class Lists:
     dated: Sequence[Neighbour] = ()
     """By vector, among what was said in the days that the query names."""
     places: Sequence[MessagePlace] = ()
-    """Of the messages in the lists and beside the hits; none of passages."""
+    """The places of the messages in the lists and beside the hits; empty for passages."""
     weights: Mapping[str, float] = attrs.Factory(dict)
-    """Of each of the query's words, as written: the rarer in the scope, the more. For passages only."""
+    """How much each of the query's words, as written, counts: the rarer in the scope, the more. For passages only."""
     cut: Sequence[str] = ()
     """Steps that were left out because the time was up: ``words``, ``vectors``, ``places``, ``dated``."""
     vectors_failed: bool = False

@@ -83,7 +83,7 @@ def read(connection: apsw.Connection, rowid: int) -> bytes | None:
 
 
 @attrs.frozen(kw_only=True)
-class Lacking:
+class MissingCodes:
     """Messages with a vector and without codes."""
 
     rowids: Sequence[int]
@@ -98,7 +98,7 @@ LEFT JOIN token_codes AS t ON t.rowid = r.rowid ORDER BY r.rowid DESC
 """
 
 
-def lacking(connection: apsw.Connection, most: int) -> Lacking | None:
+def lacking(connection: apsw.Connection, most: int) -> MissingCodes | None:
     """The next ``most`` messages that need codes, the newest first; None when all were looked through."""
     before = int(meta.get(connection, _COMPLETE_FROM) or (1 << 63) - 1)
     if before == 0:
@@ -106,8 +106,8 @@ def lacking(connection: apsw.Connection, most: int) -> Lacking | None:
     page: list[tuple[int, int]] = connection.execute(_PAGE, (before, PAGE_ROWS)).fetchall()  # type: ignore[assignment]
     missing = [rowid for rowid, lacks in page if lacks]
     if len(missing) > most:
-        return Lacking(rowids=missing[:most], complete_from=missing[most - 1])
-    return Lacking(rowids=missing, complete_from=page[-1][0] if len(page) == PAGE_ROWS else 0)
+        return MissingCodes(rowids=missing[:most], complete_from=missing[most - 1])
+    return MissingCodes(rowids=missing, complete_from=page[-1][0] if len(page) == PAGE_ROWS else 0)
 
 
 def looked_through(connection: apsw.Connection, complete_from: int) -> None:

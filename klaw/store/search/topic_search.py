@@ -26,7 +26,7 @@ class TopicFilters:
 
 
 @attrs.frozen(kw_only=True)
-class TopicsFound:
+class TopicLists:
     """The lists, the best first, and the topics in them."""
 
     near: Sequence[Near] = ()
@@ -45,13 +45,13 @@ def search_topics(
     *,
     min_cosine: float,
     depth: int,
-) -> TopicsFound:
+) -> TopicLists:
     """Search a user's topics.
 
     Args:
         vector: of the query, if there is one.
         words: of the query.
-        rowids: messages that a search found; their topics are told.
+        rowids: messages that a search found; their topics are found too.
         filters: whose topics, and which.
         min_cosine: topics that are less near are not found by vector.
         depth: most results of each list.
@@ -71,7 +71,7 @@ def search_topics(
             for topic in topics.by_ids(connection, filters.user, sorted(ids)).values()
             if _passes(topic, filters)
         }
-    return TopicsFound(
+    return TopicLists(
         near=[each for each in near if each.topic in known],
         by_words=[topic for topic in by_words if topic in known],
         of_messages={rowid: topic for rowid, topic in of_messages.items() if topic in known},

@@ -39,7 +39,7 @@ _KEY = "vector_codes"
 
 
 @attrs.frozen(kw_only=True)
-class State:
+class CodesState:
     """How far the codes are."""
 
     centre: codes.Floats = attrs.field(eq=False)
@@ -69,12 +69,12 @@ class Filters:
 
 
 @attrs.frozen(kw_only=True)
-class Coded:
+class CodedVector:
     """A stored vector with its place."""
 
     chat_key: int
     user: UserId
-    item: codes.Item
+    item: codes.VectorItem
 
 
 _CLEAR = "DELETE FROM vec_blocks; DELETE FROM vec_block_data; DELETE FROM meta WHERE key = 'vector_codes'"
@@ -85,22 +85,22 @@ def clear(connection: apsw.Connection) -> None:
     connection.execute(_CLEAR)
 
 
-def state(connection: apsw.Connection) -> State | None:
+def state(connection: apsw.Connection) -> CodesState | None:
     """How far the codes are; None when there are none yet."""
     stored = meta.get(connection, _KEY)
     values = json.loads(stored) if stored is not None else {}
     if values.pop("layout", None) != _LAYOUT:
         return None
     # The first is of a database from before there were any.
-    return State(**{"generation": "", **values, "centre": codes.load(values["centre"])})
+    return CodesState(**{"generation": "", **values, "centre": codes.load(values["centre"])})
 
 
-def _put_state(connection: apsw.Connection, new: State) -> None:
+def _put_state(connection: apsw.Connection, new: CodesState) -> None:
     values = {"layout": _LAYOUT, **attrs.asdict(new), "centre": codes.dump(new.centre)}
     meta.put(connection, _KEY, json.dumps(values))
 
 
-def add(connection: apsw.Connection, stored: Sequence[Coded]) -> None:
+def add(connection: apsw.Connection, stored: Sequence[CodedVector]) -> None:
     """Encode vectors that were just stored, as far as it is their turn."""
     now = state(connection)
     if now is not None:
@@ -127,21 +127,21 @@ def advance(connection: apsw.Connection) -> bool:
         return False
     rowids = [row[0] for row in connection.execute(_NEXT, (now.coded, STEP))]
     items = connection.execute(_ITEMS, (json.dumps(rowids),))
-    found = [Coded(chat_key=row[0], user=UserId(row[1]), item=codes.Item(*row[2:])) for row in items]
+    found = [CodedVector(chat_key=row[0], user=UserId(row[1]), item=codes.VectorItem(*row[2:])) for row in items]
     _append(connection, now, found)
     complete = len(rowids) < STEP
     _put_state(connection, attrs.evolve(now, coded=rowids[-1] if rowids else now.coded, complete=complete))
     return not complete
 
 
-def _begin(connection: apsw.Connection) -> State | None:
+def _begin(connection: apsw.Connection) -> CodesState | None:
     """Fix the centre, once there are vectors enough. Codes of another layout are dropped."""
     if connection.execute(_HAS_SAMPLE, (CENTRE_SAMPLE,)).get < CENTRE_SAMPLE:
         return None
     sample = [row[0] for row in connection.execute(_SAMPLE, (CENTRE_SAMPLE,))]
     clear(connection)
     centre = codes.mean(sample, len(sample[0]) // 4)
-    return State(centre=centre, coded=0, complete=False, generation=_new_generation())
+    return CodesState(centre=centre, coded=0, complete=False, generation=_new_generation())
 
 
 def _new_generation() -> str:
@@ -153,8 +153,8 @@ _NEW_BLOCK = "INSERT INTO vec_blocks (user_id, chat_key, used, capacity) VALUES 
 _NEW_DATA = "INSERT INTO vec_block_data (block, records) VALUES (?, zeroblob(?))"
 
 
-def _append(connection: apsw.Connection, now: State, stored: Sequence[Coded]) -> None:
-    def place(each: Coded) -> tuple[str, int]:
+def _append(connection: apsw.Connection, now: CodesState, stored: Sequence[CodedVector]) -> None:
+    def place(each: CodedVector) -> tuple[str, int]:
         return each.user, each.chat_key
 
     for (user, chat_key), group in itertools.groupby(sorted(stored, key=place), key=place):
@@ -217,7 +217,7 @@ _SCAN_USER = _SCAN.format(column="user_id")
 
 
 def candidates(
-    connection: apsw.Connection, now: State, query: bytes, filters: Filters, rough: int, fine: int
+    connection: apsw.Connection, now: CodesState, query: bytes, filters: Filters, rough: int, fine: int
 ) -> list[tuple[int, float]]:
     """Row ids of the vectors that are probably the nearest, each with its estimated distance, the nearest first.
 
@@ -271,7 +271,7 @@ def _best(
 _cache = CodeCache(CACHED_BYTES)
 
 
-def _batches(connection: apsw.Connection, now: State, filters: Filters) -> Iterator[codes.Records]:
+def _batches(connection: apsw.Connection, now: CodesState, filters: Filters) -> Iterator[codes.Records]:
     kind = codes.record_type(len(now.centre))
     rows: Iterable[tuple[int, bytes]]
     if filters.chat_key is not None:

@@ -33,7 +33,7 @@ _MAX_UINT32 = 2**32 - 1
 
 
 @attrs.frozen
-class Item:
+class VectorItem:
     """A vector to encode, with what a search filters by."""
 
     rowid: int
@@ -106,7 +106,7 @@ def _packed(bits: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
     return np.packbits(padded, axis=1, bitorder="little").view("<u8")
 
 
-def encode(items: Sequence[Item], centre: Floats) -> Records:
+def encode(items: Sequence[VectorItem], centre: Floats) -> Records:
     """The records of some vectors."""
     dimension = len(centre)
     residuals = _unit([item.vector for item in items], dimension) - centre

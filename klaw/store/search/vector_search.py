@@ -20,11 +20,11 @@ EXACT_UNTIL = 4_000
 MAX_KNN = 4_096
 """The largest k that vec0 takes."""
 ROUGH, FINE = 8_192, 1_024
-"""Of a whole history, how many vectors the signs of their codes keep, and how many are then measured exactly."""
+"""How many vectors of a whole history the signs of their codes keep, and how many are then measured exactly."""
 CHAT_ROUGH, CHAT_FINE = 1_024, 400
 """The same inside one chat."""
 CERTAIN, CERTAINTY = 20, 2.0
-"""Of a chat's nearest, those that are nearly surely the nearest; where the rest of a long list stands matters less.
+"""How many of a chat's nearest are nearly surely the nearest; where the rest of a long list stands matters less.
 With 3 standard deviations half as many vectors again are measured for 0.004 more of the recall@20."""
 
 GROUP = 32

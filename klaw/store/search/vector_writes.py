@@ -8,7 +8,7 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
 from klaw.store.search import passages, token_codes, vector_codes, vectors
 from klaw.store.search.passages import PassageVector
-from klaw.store.search.vectors import Prepared
+from klaw.store.search.vectors import PreparationStep
 
 
 def store(
@@ -70,7 +70,7 @@ async def prepare(writer: Writer, model_id: str, dimension: int, *, damaged: boo
     return step.dropped
 
 
-def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, damaged: bool) -> Prepared:
+def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, damaged: bool) -> PreparationStep:
     with tx.touching_vectors():
         if damaged:
             vectors.make_anew(tx.connection, model_id, dimension)

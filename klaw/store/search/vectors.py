@@ -16,8 +16,8 @@ from klaw.domain.names import UserId
 from klaw.store.engine import meta, vector_model
 from klaw.store.engine.tables import END, PAGE_ROWS
 from klaw.store.search import token_codes, vector_codes
-from klaw.store.search.vector_codes import Coded
-from klaw.store.search.vector_quantizer import Item
+from klaw.store.search.vector_codes import CodedVector
+from klaw.store.search.vector_quantizer import VectorItem
 
 CHUNK_SIZE = 32
 """Rows a chunk of vec0. With 256 a chat of ten messages takes 400 KB and a vector read alone walks through 96 pages;
@@ -34,7 +34,7 @@ CLEAR_CHUNKS = 16
 
 
 @attrs.frozen
-class Unembedded:
+class UnembeddedMessage:
     """A message that waits for its vector."""
 
     rowid: int
@@ -60,7 +60,7 @@ def end_reembedding(connection: apsw.Connection) -> None:
 
 
 @attrs.frozen
-class Prepared:
+class PreparationStep:
     """Outcome of one step of ``prepare_some``."""
 
     done: bool
@@ -90,7 +90,7 @@ def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
     return step.dropped
 
 
-def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> Prepared:
+def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> PreparationStep:
     """One bounded step towards a vector table that fits a model; call again until it is done.
 
     From the first step on no model is known (``model`` is None), so nothing is searched or stored, and a step that
@@ -105,14 +105,14 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
             meta.remove(connection, vector_model.MODEL_KEY)
             meta.remove(connection, vector_model.DIMENSION_KEY)
         if not _clear_some(connection):
-            return Prepared(done=False, dropped=True)
+            return PreparationStep(done=False, dropped=True)
         _create(connection, dimension)
         meta.remove(connection, _CLEARED_KEY)
         meta.put(connection, vector_model.MODEL_KEY, model_id)
         meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
         if not reembedding(connection):
             end_reembedding(connection)
-    return Prepared(done=True, dropped=reembedding(connection) is not None)
+    return PreparationStep(done=True, dropped=reembedding(connection) is not None)
 
 
 _FORGET = "UPDATE messages SET embedded = 0 WHERE rowid > ?1 AND rowid <= ?2 AND embedded <> 0"
@@ -185,7 +185,7 @@ def store(
     """Store messages' vectors (rowid, little-endian float32) and codes of their tokens (by rowid). Returns how many
     vectors; a message that has one already, or is gone, or whose user has forgotten something since ``as_of``, is left
     out. Codes go also to a message that has a vector and none of them."""
-    stored: list[Coded] = []
+    stored: list[CodedVector] = []
     for rowid, vector in made:
         row = connection.execute(_TAKE, (rowid, as_of)).fetchone()
         if row is not None:
@@ -193,8 +193,8 @@ def store(
             if connection.execute(_HAS_VECTOR, (rowid,)).get:  # of a message that came back from the logs
                 connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (rowid,))
             connection.execute(_INSERT, (rowid, key, seq, vector))
-            item = Item(rowid=rowid, seq=seq, created_s=created_s, role=role, vector=vector)
-            stored.append(Coded(chat_key=key, user=UserId(user), item=item))
+            item = VectorItem(rowid=rowid, seq=seq, created_s=created_s, role=role, vector=vector)
+            stored.append(CodedVector(chat_key=key, user=UserId(user), item=item))
     vector_codes.add(connection, stored)
     token_codes.put(connection, codes or {}, as_of)
     if any(each.item.rowid not in (codes or {}) for each in stored):
@@ -224,19 +224,19 @@ _UNEMBEDDED = _READ.format(
 _OF_ROWS = _READ.format(rows="SELECT value AS rowid FROM json_each(?)")
 
 
-def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[Unembedded]:
+def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[UnembeddedMessage]:
     """Messages that should have a vector and have none, the newest first.
 
     ``+rowid``: without it SQLite walks back over the whole table to find the few that wait. The previous message is the
     nearest one of the chat, whatever its segment: segments follow each other, so behind another segment's message there
     is none of this one, and the look back stays short.
     """
-    return [Unembedded(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
+    return [UnembeddedMessage(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
 
 
-def to_embed(connection: apsw.Connection, rowids: Sequence[int]) -> list[Unembedded]:
-    """Some messages as ``unembedded`` tells them, whether they have a vector or not."""
-    return [Unembedded(*row) for row in connection.execute(_OF_ROWS, (json.dumps(list(rowids)),))]
+def to_embed(connection: apsw.Connection, rowids: Sequence[int]) -> list[UnembeddedMessage]:
+    """Some messages as ``unembedded`` gives them, whether they have a vector or not."""
+    return [UnembeddedMessage(*row) for row in connection.execute(_OF_ROWS, (json.dumps(list(rowids)),))]
 
 
 _COUNT_UNEMBEDDED = """

@@ -27,7 +27,7 @@ from klaw.memory.facts.facts import Facts
 from klaw.memory.summaries.rendering import ToolCallText, notes_prompt, summary_prompt, transcript
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.memory.topics.merger import decide
-from klaw.memory.topics.reranker import Reranker
+from klaw.memory.topics.reranker import TopicReranker
 from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.splitter import divide
 from klaw.prompts import prompt
@@ -117,7 +117,7 @@ async def _rerank(root: Path) -> Rendered:
         TopicCandidate(topic=topic(5, chars=30_000), score=0.5, cosine=None, words_rank=None, message_rank=2),
     ]
     async with running_store(root) as store:
-        reranker = Reranker(model.asker(), store.readers, TopicMetrics(Metrics()))
+        reranker = TopicReranker(model.asker(), store.readers, TopicMetrics(Metrics()))
         await reranker.choose(ANNA, "Что нельзя есть сестре?", hits)
     return model.requests[0].messages
 

@@ -2,8 +2,7 @@
 
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.knowledge import BaseId, DocumentId, Source, SourceId, SourceKind
-from klaw.domain.knowledge_search import FoundPassage, PassageCandidate, PassageOutcome
-from klaw.domain.search import Decision
+from klaw.domain.search import Decision, FoundPassage, PassageCandidate, PassageOutcome
 from klaw.knowledge.dialogue import _with
 from klaw.knowledge.graph.graph import GraphQuery
 from klaw.knowledge.graph.graphs import GraphFailure, GraphSearch

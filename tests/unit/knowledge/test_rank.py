@@ -3,12 +3,11 @@
 import pytest
 
 from klaw.domain.knowledge import BaseId, DocumentId, SourceId
-from klaw.domain.knowledge_search import FoundPassage
-from klaw.domain.search import Decision
-from klaw.knowledge.passage_features import PASSAGES, fuse, gather, judge_passages, named_pages
+from klaw.domain.search import Decision, FoundPassage
+from klaw.knowledge.passage_features import PASSAGES, best_of, gather, judge_passages, named_pages
 from klaw.knowledge.search import EMPTY
 from klaw.memory.recall.gate import Gate
-from klaw.memory.recall.ranker import Pool
+from klaw.memory.recall.ranker import Pool, fuse
 from klaw.store.search.fulltext import TextHit
 from klaw.store.search.ranked_lists import Lists
 from klaw.store.search.vector_search import Neighbour
@@ -35,7 +34,7 @@ def found(rowid: int, text: str, page: int = 1) -> FoundPassage:
 
 def gathered(text: str, weights: dict[str, float], *passages: FoundPassage) -> Pool[FoundPassage]:
     lists = Lists(hits=[TextHit(each.rowid, -1.0) for each in passages], weights=weights)
-    return gather(lists, fuse(lists, 9)[1], passages, text, 0.7)
+    return gather(lists, fuse(lists), passages, text, 0.7)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +83,8 @@ def test_a_question_of_years_prefers_the_passage_that_has_them() -> None:
 
 def test_lists_are_fused_and_nothing_found_is_nothing_ranked() -> None:
     lists = Lists(neighbours=[Neighbour(1, 0.1), Neighbour(2, 0.2)], hits=[TextHit(2, -3.0)])
-    best, scores = fuse(lists, 1)
-    assert (best, set(scores)) == ([2], {1, 2})
+    fused = fuse(lists)
+    assert (best_of(fused, 1), set(fused)) == ([2], {1, 2})
     assert EMPTY.rank() == []
 
 

@@ -15,7 +15,7 @@ from klaw.domain.turn import TurnRecord
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.recall.replay import Replayed, replay, totals
+from klaw.memory.recall.replay import TurnReplay, replay, totals
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.search import vector_writes
 from klaw.store.search.stored_recalls import newest_recalls as newest
@@ -42,7 +42,7 @@ async def say(store: Store, *messages: NewMessage) -> list[Message]:
 
 async def again(
     store: Store, turn: TurnRecord, after: AutoRagConfig, before: AutoRagConfig = DEFAULT
-) -> Replayed | None:
+) -> TurnReplay | None:
     stored = await store.readers.run(stored_recall, turn)
     return await replay(store.readers, Embedder(SystemClock(), enabled=False), stored, before, after)
 

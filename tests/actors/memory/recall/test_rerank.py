@@ -18,7 +18,7 @@ from klaw.llm import service
 from klaw.llm.client import LlmClient, without_server
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
-from klaw.memory.recall.rerank import Reranker
+from klaw.memory.recall.rerank import CandidateReranker
 from klaw.store.kinds import messages
 from klaw.store.search.chat_search import ChatScope
 from klaw.store.store import Store
@@ -82,7 +82,7 @@ async def running(
         }
     )
     llm = without_server(config, SystemClock())
-    reranker = Reranker(
+    reranker = CandidateReranker(
         endpoint=llm.router.endpoint(*config.endpoints["rerank"], "rerank"), candidates=candidates, llm=llm
     )
     async with running_store(root) as store:

@@ -21,12 +21,12 @@ from klaw.llm.types import Completion, Request, ToolCall
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.topics import reranker as reranker_module
-from klaw.memory.topics.reranker import Reranker
+from klaw.memory.topics.reranker import TopicReranker
 from klaw.memory.topics.search import TopicMetrics, TopicSearch, rank_topics
 from klaw.store.kinds import topic_edits
 from klaw.store.kinds.topic_vectors import Near
 from klaw.store.search.history_search import HistoryFilters
-from klaw.store.search.topic_search import TopicFilters, TopicsFound
+from klaw.store.search.topic_search import TopicFilters, TopicLists
 from klaw.store.store import Store
 from tests.support.asking import search_lines
 from tests.support.scripted import Scripted
@@ -89,7 +89,7 @@ async def test_a_topic_is_found_by_its_summary_and_by_its_messages_and_only_its_
 def test_every_topic_of_any_list_is_ranked_once(near, by_words, messages):
     of = {rowid: TopicId(rowid % 9 + 1) for rowid in range(1, 40, 2)}
     known = {TopicId(number): topic(number) for number in range(1, 10)}
-    lists = TopicsFound(near=[Near(*each) for each in near], by_words=by_words, of_messages=of, topics=known)
+    lists = TopicLists(near=[Near(*each) for each in near], by_words=by_words, of_messages=of, topics=known)
     found = rank_topics(messages, lists)
     assert {each.topic.id for each in found} == {each for each, _ in near} | set(by_words) | {
         of[rowid] for rowid in messages if rowid in of
@@ -122,9 +122,9 @@ async def hits_of(store: Store) -> list[TopicCandidate]:
     ]
 
 
-def reranker(store: Store, scripted: Scripted) -> tuple[Reranker, TopicMetrics]:
+def reranker(store: Store, scripted: Scripted) -> tuple[TopicReranker, TopicMetrics]:
     metrics = TopicMetrics(Metrics())
-    return Reranker(scripted.asker(), store.readers, metrics), metrics
+    return TopicReranker(scripted.asker(), store.readers, metrics), metrics
 
 
 async def test_it_loads_contents_and_chooses(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from klaw.json_schema import schema_of
 from klaw.llm.ask_json import read_answer
 from klaw.memory.topics.fact_extractor import FactsAnswer
 from klaw.memory.topics.merger import Merge, MergeAnswer, merge_of
-from klaw.memory.topics.reranker import Choice, Choices, chosen_of
+from klaw.memory.topics.reranker import TopicChoice, TopicChoices, chosen_of
 from klaw.memory.topics.splitter import Piece, Split, pieces_of
 from klaw.memory.topics.texts import shorten
 
@@ -28,8 +28,8 @@ def read_merge(text: str, candidates: int) -> Merge | None:
     return merge_of(read_answer(text, MergeAnswer), candidates)
 
 
-def read_choices(text: str, candidates: set[int]) -> list[Choice]:
-    return chosen_of(read_answer(text, Choices), candidates)
+def read_choices(text: str, candidates: set[int]) -> list[TopicChoice]:
+    return chosen_of(read_answer(text, TopicChoices), candidates)
 
 
 PIECES = [Piece("Поездка на дачу", 1, 4)]

@@ -5,7 +5,7 @@ import pytest
 
 from klaw.domain.topic import Fate, TopicCandidate
 from klaw.memory.recall.query import read_query
-from klaw.memory.recall.replay import Replayed
+from klaw.memory.recall.replay import TurnReplay
 from klaw.memory.topics.chooser import judge, worths
 from klaw.store.engine.tokenizer import stem
 from klaw.store.search.stored_recalls import StoredRecall
@@ -65,7 +65,7 @@ def test_a_replay_does_not_count_what_a_topic_showed() -> None:
     receipt = {"version": 2, "window": {"first_seq": 8}, "recall": {"kept": [4]}}
     receipt["topics"] = {"candidates": [{"id": 1, "decision": "chosen", "rowids": [3]}, {"id": 2}]}
     found = recalled(shown, other)
-    replayed = Replayed(
+    replayed = TurnReplay(
         stored=StoredRecall(turn=attrs.evolve(turn, receipt=receipt), question="?", scope=None),
         before=found,
         after=found,

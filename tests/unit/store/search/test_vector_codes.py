@@ -18,9 +18,11 @@ def cone(count: int, dimension: int, seed: int) -> np.ndarray:
     return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype("<f4")
 
 
-def items(made: np.ndarray) -> list[codes.Item]:
+def items(made: np.ndarray) -> list[codes.VectorItem]:
     return [
-        codes.Item(rowid=place + 1, seq=place + 1, created_s=1_700_000_000 + place, role="user", vector=row.tobytes())
+        codes.VectorItem(
+            rowid=place + 1, seq=place + 1, created_s=1_700_000_000 + place, role="user", vector=row.tobytes()
+        )
         for place, row in enumerate(made)
     ]
 
