@@ -67,7 +67,7 @@ def _mark(connection: apsw.Connection, journal: Journal, root: Path, *, server: 
         writes=connection.total_changes(),
         rewrites=journal.rewrites,
         forgetting=bool(execute.pending(connection)),
-        last={str(name): each for name, each in last_numbers(connection).items()},
+        last=dict[str, int](last_numbers(connection).items()),
         logs={path: found.st_size for path, found in files(root)} if logs else {},
     )
 
@@ -170,7 +170,7 @@ def read_made(database: Path) -> RebuiltContent:
         with _opened(database) as connection:
             return RebuiltContent(
                 messages=count_messages(connection),
-                last={str(name): each for name, each in last_numbers(connection).items()},
+                last=dict[str, int](last_numbers(connection).items()),
                 digests=from_logs(connection),
             )
     except (apsw.Error, *DAMAGE) as error:
