@@ -91,18 +91,6 @@ class Check:
     """What a schema can say of what the function checks."""
 
 
-def unprefixed(function: Callable[[Any], T]) -> Callable[[Any], T]:
-    """A check whose errors do not begin with the field's name, because the path of a problem has it."""
-
-    def check(value: Any) -> T:
-        try:
-            return function(value)
-        except ValueError as error:
-            raise ValueError(str(error).partition(": ")[2] or str(error)) from None
-
-    return check
-
-
 @attrs.frozen
 class Form:
     """How a value is written where its type does not say. ``read`` gets JSON, raises ValueError or TypeError."""
@@ -152,7 +140,7 @@ class Converter:
     def __attrs_post_init__(self) -> None:
         inner, hook_factory = self._inner, self._inner.register_structure_hook_factory
         inner.register_structure_hook(str, self._text)
-        inner.register_structure_hook(enum.StrEnum, lambda value, cls: _members(cls)(value, cls))
+        inner.register_structure_hook(enum.StrEnum, lambda value, cls: _choice(tuple(cls))(value, cls))
         inner.register_structure_hook(int, self._whole)
         inner.register_structure_hook(float, self._number)
         inner.register_structure_hook(bool, lambda value, _: self._typed(value, bool))
@@ -160,15 +148,16 @@ class Converter:
         hook_factory(_has_origin(*_LISTS, *_OBJECTS), lambda cls: self._made(cls, Bounds()))
         hook_factory(attrs.has, self._class)
         hook_factory(_has_origin(Annotated), self._annotated)
-        inner.register_unstructure_hook_func(_is_free, lambda value: value)
+        inner.register_unstructure_hook_func(
+            lambda cls: get_origin(cls) in _OBJECTS and get_args(cls)[1] is Any, lambda value: value
+        )
         inner.register_unstructure_hook_factory(
             attrs.has, lambda cls: make_dict_unstructure_fn(cls, inner, **_overrides(cls))
         )
         inner.register_unstructure_hook_factory(_has_origin(Annotated), self._annotated_out)
 
     def _typed(self, value: Any, kind: type) -> Any:
-        if self.lenient:
-            value = unquoted(value, kind)
+        value = unquoted(value, kind) if self.lenient else value
         if type(value) is not kind:
             raise ValueError(_EXPECTED[kind])
         return value
@@ -234,8 +223,7 @@ class Converter:
             if self.forbid_unknown and len(value) > most:
                 raise ValueError(f"must have at most {most} members")
             if self.lenient:
-                nulls = [name for name in defaulted if name in value and value[name] is None]
-                value = {name: each for name, each in value.items() if name not in nulls} if nulls else value
+                value = {name: each for name, each in value.items() if each is not None or name not in defaulted}
             return inner(value, cls)
 
         return read
@@ -286,11 +274,6 @@ def _without_none(cls: Any) -> Any:
     return left[0] if get_origin(cls) in (Union, UnionType) and len(left) == 1 else cls
 
 
-def _is_free(cls: Any) -> bool:
-    """Whether it is an object that may hold anything."""
-    return get_origin(cls) in _OBJECTS and get_args(cls)[1] is Any
-
-
 def _each(hook: Hook, kind: Any, values: Iterable[Any], place: str) -> list[Any]:
     """Every one of them as ``hook`` makes it. Raises BadValue."""
     with suppress(Exception):  # below: what is no fault of the value is raised again
@@ -317,11 +300,6 @@ def _choice(values: tuple[Any, ...]) -> Hook:
         return found
 
     return read
-
-
-@cache
-def _members(cls: type[enum.StrEnum]) -> Hook:
-    return _choice(tuple(cls))
 
 
 def _within(bounds: Bounds, value: Any) -> Any:

@@ -91,5 +91,5 @@ def recovered(code: str, problem: str, now: Mapping[str, str]) -> Noticed:
     if following is not None:
         return Noticed(code=code, text=now[following], details={"state": "recovered", "now": following})
     kind, _, name = code.partition(":")
-    text = _WORKS_AGAIN.get(kind, "this is over: {problem}").format(name=name, problem=problem)
+    text = _WORKS_AGAIN[kind].format(name=name) if kind in _WORKS_AGAIN else f"this is over: {problem}"
     return Noticed(code=code, text=text, details={"state": "recovered"})

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from klaw.actor.failure import error_class, let_go, where
-from klaw.api import files, login, mcp, messages, metrics, ollama, openai, openapi, page, rags, rest
+from klaw.api import conversation, files, mcp, metrics, ollama, openai, openapi, page, rags, rest
 from klaw.api.problems import of_error, problem
 from klaw.api.request_auth import Api, connection_of, refuse_too_fast
 from klaw.errors import HttpRefusal
@@ -49,8 +49,8 @@ def make_app(api: Api) -> ASGIApp:
         return JSONResponse({"status": "degraded" if degraded else "ok"})
 
     described: list[BaseRoute] = [
-        *login.routes(api),
-        *messages.routes(api),
+        *page.login_routes(api),
+        *conversation.routes(api),
         *files.routes(api),
         *rags.routes(api),
         *rest.routes(api),

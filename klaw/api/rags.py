@@ -2,6 +2,7 @@
 answers refer to."""
 
 import os
+from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
@@ -142,7 +143,11 @@ def routes(api: Api) -> list[Route]:
 
         is_pdf = await api.core.files.run(_piece, root, name, 0, 5) == b"%PDF-"
         kind = PDF if is_pdf else OTHER
-        answer = download(partial(api.core.files.run, _piece, root, name), size, kind, document.name.rpartition("/")[2])
+
+        def piece(first: int, count: int) -> Awaitable[bytes]:
+            return api.core.files.run(_piece, root, name, first, count)
+
+        answer = download(piece, size, kind, document.name.rpartition("/")[2])
         answer.headers["content-security-policy"] = _POLICIES[kind]
         return cast("Response", answer)
 

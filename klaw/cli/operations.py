@@ -7,13 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import attrs
 
-from klaw.cli import offline
 from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.arguments import add_home
 from klaw.cli.fields import add_argument, again, fields, given_to, named
@@ -21,10 +20,19 @@ from klaw.cli.here import Here
 from klaw.cli.output import ProgressLine, say, warn, write_document, written
 from klaw.config.paths import Paths
 from klaw.config.run_as import enter
+from klaw.operations.handler import OPERATOR
 from klaw.operations.lines import Shown, with_commands
 from klaw.operations.operation import Noun, Operation, OperationError, told
-from klaw.operations.perform import Call, plain, read
+from klaw.operations.perform import Call, perform, plain, read
 from klaw.operations.uploads import PIECE_BYTES
+
+if TYPE_CHECKING:
+    from klaw.actor.clock import Clock
+    from klaw.config.schema import EngineConfig
+    from klaw.memory.embed.embedder import Embedder
+    from klaw.memory.recall.recall import Recall
+    from klaw.memory.search.search import MemorySearch
+    from klaw.store.engine.database import Readers
 
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person"})
 EX_DEGRADED = 3
@@ -148,13 +156,13 @@ def ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
     if operation.alone:
         if not paths.database.is_file():
             raise OperationError("no_database", f"there is no database in {paths.data_dir}")
-        return offline.answer(paths, asked)
+        return _over_database(paths, asked)
     try:
         return call(paths, operation.name, timeout_s=operation.deadline_s + 5, **given)
     except NoServer:
         if not operation.offline or not paths.database.is_file():
             raise
-    return offline.answer(paths, asked)
+    return _over_database(paths, asked)
 
 
 def _texts(operation: Operation, arguments: argparse.Namespace, paths: Paths, given: dict[str, Any]) -> Iterator[str]:
@@ -216,3 +224,70 @@ def _upload(paths: Paths, file: BinaryIO, user: str | None) -> str:
             answer = call(paths, "kb_upload", upload=upload, offset=size, data=data, user=user)
             upload, size = str(answer["upload"]), int(answer["size"])
     return upload
+
+
+# -- without a server, over the database -------------------------------------------------------------------------------
+
+
+def _over_database(paths: Paths, asked: Call) -> dict[str, Any]:
+    """What the server would answer. Raises OperationError, StorageError, ConfigError."""
+    import trio
+
+    from klaw.actor import log
+    from klaw.store.store import offline_readers
+
+    async def over_the_database() -> dict[str, Any]:
+        async with offline_readers(paths.database) as readers:
+            return await perform(asked, OPERATOR, OfflineParts(readers, paths))
+
+    log.configure("error", "auto")
+    return trio.run(over_the_database)
+
+
+class OfflineParts:
+    """``DatabaseParts``, each made when an operation takes it. They raise ConfigError."""
+
+    budget = None
+
+    def __init__(self, readers: "Readers", paths: Paths) -> None:
+        self.readers, self.paths = readers, paths
+
+    @cached_property
+    def clock(self) -> "Clock":
+        from klaw.actor.clock import SystemClock
+
+        return SystemClock()
+
+    @cached_property
+    def config(self) -> "EngineConfig":
+        from klaw.config.load import load
+
+        return load(self.paths.config_file)[0]
+
+    @cached_property
+    def embedder(self) -> "Embedder":
+        from klaw.memory.embed.offline import OfflineEmbedder
+
+        paths, settings, remote = self.paths, self.config.embedding, None
+        if settings.provider is not None:
+            from klaw.llm.client import without_server
+            from klaw.memory.embed.remote import remote_of
+
+            remote = remote_of(self.config, without_server(self.config, self.clock), paths.models_dir, self.clock)
+        folder = settings.path or paths.models_dir / settings.model
+        return OfflineEmbedder.of_home(self.readers, self.config, folder, self.clock, remote)
+
+    @cached_property
+    def recall(self) -> "Recall":
+        from klaw.memory.recall.recall import Recall
+
+        return Recall(self.readers, self.embedder, self.config.auto_rag, self.clock)
+
+    @cached_property
+    def search(self) -> "MemorySearch":
+        from klaw.actor.metrics import Metrics
+        from klaw.memory.search.search import MemorySearch
+        from klaw.memory.topics.search import TopicMetrics, TopicSearch
+
+        topics = TopicSearch(self.readers, self.embedder, self.clock, TopicMetrics(Metrics()))
+        return MemorySearch(self.readers, self.embedder, self.clock, topics)

@@ -76,24 +76,6 @@ def open_plain(name: str, folder: int) -> tuple[int, os.stat_result]:
     return fd, info
 
 
-def enter(name: str, folder: int, *, make: bool = False) -> int:
-    """Open a folder in an open folder, by its name. The caller closes the descriptor.
-
-    Raises:
-        NotPlain: it is a link, or not a folder.
-        OSError: FileNotFoundError and the like.
-    """
-    if make:
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=folder)
-    try:
-        return os.open(name, FOLDER, dir_fd=folder)
-    except OSError as error:
-        if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            raise NotPlain("lies behind a link, or is not a folder") from None
-        raise
-
-
 @contextmanager
 def opened_folder(root: Path, below: str = "", *, make: bool = False) -> Iterator[int]:
     """A folder's descriptor for a while.
@@ -114,7 +96,15 @@ def opened_folder(root: Path, below: str = "", *, make: bool = False) -> Iterato
         for name in PurePosixPath(below).parts:
             if name == "..":
                 raise NotPlain("leads upwards")
-            inner = enter(name, fd, make=make)
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=fd)
+            try:
+                inner = os.open(name, FOLDER, dir_fd=fd)
+            except OSError as error:
+                if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                    raise NotPlain("lies behind a link, or is not a folder") from None
+                raise
             os.close(fd)
             fd = inner
         yield fd

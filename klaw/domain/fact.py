@@ -6,10 +6,10 @@ from typing import Annotated, NewType
 
 import attrs
 
-from klaw.convert import OMIT, Bounds, Check, Wire, unprefixed
+from klaw.convert import OMIT, Bounds, Check, Wire
 from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.notes import Column, Edit, MadeFrom, Quotes
+from klaw.domain.notes import Column, Edit, MadeFrom, Quotes, unprefixed
 from klaw.domain.text import clean_output, normalized
 from klaw.errors import InvalidValue
 

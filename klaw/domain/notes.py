@@ -78,3 +78,15 @@ def notes(cls: Any, note: type[N]) -> dict[str, N]:
 def _notes(cls: Any) -> dict[str, tuple[Any, ...]]:
     fields = attrs.fields(attrs.resolve_types(cls, include_extras=True))
     return {field.name: getattr(field.type, "__metadata__", ()) for field in fields}
+
+
+def unprefixed(function: Callable[[Any], N]) -> Callable[[Any], N]:
+    """A check whose errors do not begin with the field's name, because the path of a problem has it."""
+
+    def check(value: Any) -> N:
+        try:
+            return function(value)
+        except ValueError as error:
+            raise ValueError(str(error).partition(": ")[2] or str(error)) from None
+
+    return check

@@ -8,14 +8,14 @@ other words as well («Люба», «любой»): who forgets somebody sees fi
 import enum
 import re
 from collections.abc import Iterable, Sequence
-from typing import Annotated, NewType
+from typing import Annotated, NewType, TypedDict
 
 import attrs
 
-from klaw.convert import OMIT, Bounds, Check, Wire, unprefixed
+from klaw.convert import OMIT, Bounds, Check, Wire
 from klaw.domain.imported import ORIGIN, ImportId
 from klaw.domain.names import UserId
-from klaw.domain.notes import Column, Edit, MadeFrom, Quotes
+from klaw.domain.notes import Column, Edit, MadeFrom, Quotes, unprefixed
 from klaw.domain.text import HAS_LETTER, clean_output, normalized
 from klaw.errors import InvalidValue
 
@@ -125,6 +125,23 @@ class Person:
     @property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
+
+
+@attrs.frozen(kw_only=True)
+class SpokenOf(Person):
+    """A person with how often it is spoken of."""
+
+    topics: Annotated[int, Column(right=True)]
+    last_at: Annotated[str | None, Column("last named")]
+
+
+class MentionedIn(TypedDict):
+    """Where a person is named."""
+
+    topic: str | int | None
+    day: str | None
+    message: str
+    at: str
 
 
 @attrs.frozen(kw_only=True)

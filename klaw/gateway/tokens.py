@@ -23,7 +23,7 @@ import structlog
 from klaw import atomic_file
 from klaw.actor.clock import iso
 from klaw.config.paths import ensure_private_dir, open_private
-from klaw.convert import JOURNAL, OMIT, Bounds, Check, Wire
+from klaw.convert import JOURNAL, OMIT, Bounds, Check, Form, Wire
 from klaw.domain.names import LOCAL_USER, UserId, user_id
 from klaw.errors import ConfigError, Problem
 
@@ -70,7 +70,7 @@ class Grant:
 class TokenTable:
     """What the tokens file says."""
 
-    local: Annotated[bool, Wire("allow_local")] = False
+    local: Annotated[bool, Wire("allow_local"), Form(lambda value: value is True, bool)] = False
     """Whether a connection from this machine needs no token: it is the user ``local``'s."""
     tokens: tuple[StoredToken, ...]
 

@@ -1,4 +1,4 @@
-"""Compares what is known of a base with its files and its indexes."""
+"""Compares the database's knowledge of a base with its files and its indexes."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ REMOVED = "--repair removes them"
 
 @attrs.frozen(kw_only=True)
 class Flaw:
-    """Something that is not as it should be."""
+    """A difference."""
 
     code: str
     """``file_missing``, ``file_differs``, ``file_unreadable``, ``not_indexed``, ``incomplete``, ``orphans``."""
@@ -34,7 +34,7 @@ def files(data_dir: Path, source: Source, found: Sequence[Document], *, full: bo
     """Compare the files of a source with what was read of them. Blocks.
 
     Args:
-        full: read them; else their sizes must do.
+        full: compare the contents, not only the sizes.
     """
     if source.sha256 and source.id not in originals.every(data_dir):
         remedy = "put it back from a backup of knowledge/, or remove the source and add the file again"
@@ -69,7 +69,7 @@ def _compared(data_dir: Path, source: Source, document: Document, *, full: bool)
 
 
 def of_rows(not_indexed: Sequence[Any], incomplete: Sequence[Any]) -> list[Flaw]:
-    """What is wrong in the database: see ``store.kinds.knowledge.documents``. Pure."""
+    """The flaws found in the database: see ``store.kinds.knowledge.documents``. Pure."""
     flaws = [
         (source, "not_indexed", f"{plural(count, 'passage')} of {name} not in the full-text index")
         for source, name, count in not_indexed
@@ -82,7 +82,7 @@ def of_rows(not_indexed: Sequence[Any], incomplete: Sequence[Any]) -> list[Flaw]
 
 
 def of_nothing(counts: Sequence[int], left: int) -> Iterator[Flaw]:
-    """What belongs to nothing any more, of all users. Pure.
+    """The orphans of all users. Pure.
 
     Args:
         counts: see ``checking.orphans``.

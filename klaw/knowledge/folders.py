@@ -13,7 +13,7 @@ from klaw.errors import NotAllowed
 
 
 def private(paths: Paths) -> tuple[Path, ...]:
-    """Klaw's own folders, and the workspaces of users: they are never read as part of a folder above them."""
+    """Klaw's own folders and the users' workspaces, which are never read as part of a folder above them."""
     own = (paths.data_dir, paths.config_dir, paths.state_dir, paths.runtime_dir, paths.models_dir, paths.backups_dir)
     return (*own, paths.workspace / USERS_FOLDER)
 
@@ -34,7 +34,7 @@ def checked(where: str, added_by: str, config: KnowledgeConfig, paths: Paths) ->
         added_by: the user, or empty for the operator.
 
     Raises:
-        NotAllowed: it may not be, or is no folder that can be read. The text says what may.
+        NotAllowed: it may not be, or is not a readable folder. The text says what may be added.
     """
     path = Path(where)
     if not path.is_absolute() or "\0" in where or ".." in path.parts:

@@ -1,4 +1,4 @@
-"""Looks at the sources of all bases: which documents are to be read, and which are gone."""
+"""Scans the sources of all bases: which documents are to be read, and which are gone."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -25,21 +25,21 @@ from klaw.store.originals import Originals
 WAIT_AT_ONCE = 50
 """Documents that one step of the writer adds."""
 UNWATCHED_S = 60.0
-"""Between two looks at a folder that the system does not watch."""
+"""Between two scans of a folder that the system does not watch."""
 LOOK_SHARE = 0.05
 """Largest share of the time that scanning a folder takes, however often it changes."""
 
 SWEEP_S = 3600.0
-"""Between two looks for files that belong to no source."""
+"""Between two searches for files that belong to no source."""
 LEFT_S = 86_400.0
-"""So old they are then: an upload may go on for a day."""
+"""Age at which such files are removed: an upload may take a day."""
 
 log = structlog.get_logger("klaw.knowledge")
 
 
 @attrs.define
 class _SeenFolder:
-    """A folder as it was looked at last."""
+    """The last scan of a folder."""
 
     at: float
     """In trio's time."""
@@ -50,12 +50,12 @@ class _SeenFolder:
 
 
 class SourceScanner:
-    """Looks at sources, one after the other.
+    """Scans sources, one after the other.
 
     Args:
         allowed: why a folder may not be read; empty when it may. Blocks.
         private: folders that are never read. Blocks.
-        scan_s: a folder is looked at so often although nothing was heard of it.
+        scan_s: longest time between two scans of a folder.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class SourceScanner:
 
     @property
     def folders(self) -> dict[SourceId, frozenset[Path]]:
-        """What is to be watched."""
+        """The folders to watch."""
         return {source: seen.paths for source, seen in self._seen.items()}
 
     def due(self, source: SourceId, *, heard: bool, watched: bool) -> float:
-        """When a folder is to be looked at next.
+        """When a folder is to be scanned next.
 
         Args:
-            heard: it is known that something has changed.
-            watched: changes are heard of.
+            heard: something has changed.
+            watched: the system reports changes.
         """
         seen = self._seen.get(source)
         if seen is None:
@@ -110,10 +110,10 @@ class SourceScanner:
             self.states.pop(source, None)
 
     async def files(self, again: Collection[SourceId]) -> None:
-        """Let be read what is kept of sources and is not read.
+        """Queue the uploaded and fetched files that are not read yet.
 
         Args:
-            again: of these, also what could not be read.
+            again: sources of which failed documents are queued too.
 
         Raises:
             StorageError: not all could be stored.
@@ -127,7 +127,7 @@ class SourceScanner:
             await self._ingest.remove(document)
 
     async def folder(self, source: Source, *, again: bool = False) -> int:
-        """Look at a folder. Returns how many documents are to be read, or are gone.
+        """Scan a folder. Returns how many documents are to be read, or are gone.
 
         Args:
             again: see ``scan.compare``.

@@ -16,15 +16,15 @@ MAX_WATCHED = 4_000
 DEBOUNCE_MS = 1_600
 STEP_MS = 400
 STOP_MS = 1_000
-"""How long the thread may go on when nobody listens any more."""
+"""How long the thread may outlive its listener."""
 RETRY_S = 300.0
-"""After so long it is tried again whether there are watches."""
+"""After this time another attempt is made."""
 
 log = structlog.get_logger("klaw.knowledge")
 
 
 class Watches:
-    """Watches folders, never those below them: so no link is followed.
+    """Watches folders, not those below them, so that no link is followed.
 
     Args:
         on_change: called with paths that have changed; with none when watching has begun, or is not possible.
@@ -35,7 +35,7 @@ class Watches:
         self._news = Nudge()
         self._folders: frozenset[Path] = frozenset()
         self.failed = False
-        """There are no watches for these folders: they are used up, or there are too many folders."""
+        """The system has no watches left for these folders."""
 
     def set(self, folders: Collection[Path]) -> None:
         """Watch these from now on."""
@@ -64,7 +64,7 @@ class Watches:
             await trio.sleep(RETRY_S)
 
     async def _watch_until_it_fails(self, folders: list[Path]) -> str:
-        """Returns why it does not work."""
+        """Returns a code that says why it failed."""
         threads, stop = Threads("watching folders", 1), threading.Event()
         news = _changes([str(folder) for folder in folders], stop)
         first = True
@@ -82,7 +82,7 @@ class Watches:
 
 
 def _changes(folders: list[str], stop: threading.Event) -> Iterator[set[str]]:
-    """The paths that change, as it comes; blocks for ``STOP_MS`` at most. Raises OSError, RuntimeError: the folders
+    """Paths as they change; blocks for ``STOP_MS`` at most. Raises OSError, RuntimeError: the folders
     cannot be watched."""
     from watchfiles import watch  # loads its library
 

@@ -52,11 +52,11 @@ class CallCharge:
 
 @attrs.frozen(kw_only=True)
 class Asker:
-    """What questions in the background share.
+    """Asks models in the background.
 
     Args:
-        llm: where they go, behind everybody who waits for a reply.
-        writer: of the store that keeps what pieces of work cost; None: nobody does.
+        llm: where calls go, behind everybody who waits for a reply.
+        writer: stores what pieces of work cost; None: it is not stored.
         charge: the piece of work, once there is one.
     """
 
@@ -68,12 +68,12 @@ class Asker:
 
     @asynccontextmanager
     async def charged(self, source: str, user: UserId, chat: ChatId | None = None) -> "AsyncIterator[Asker]":
-        """An asker for a piece of work, whose calls are noted in the end, however it ends; within a piece of work it is
-        this one.
+        """An asker for one piece of work; what its calls cost is stored when it ends. Within a piece of work it is this
+        one.
 
         Args:
             source: what it is for: ``topics``, ``facts``, ``reranker``, ``summary`` …
-            user, chat: whose it is; a chat where there is one.
+            user, chat: whose work it is.
 
         Cancellation: what was spent until then is noted, for which it waits up to 5 s.
         """
@@ -91,7 +91,7 @@ class Asker:
                 )
 
     def room(self, task: Task, name: str) -> int:
-        """About how many tokens of material a question may have. Raises ConfigError: there is no model for the task."""
+        """Estimated tokens of material that a question may have. Raises ConfigError: there is no model for the task."""
         route = self.llm.router.route(task=task)
         usable = int(route.context_tokens * CONTEXT_SHARE) - _reply_tokens(route)
         return max(64, usable - tokens.estimate(prompt(name)) - 4 * tokens.PER_MESSAGE)
@@ -132,8 +132,8 @@ class Asker:
 
         Args:
             messages, schema, tools: see ``Request``.
-            max_tokens: most tokens of the answer; None for what a question may have.
-            priority: who waits; None: the caller holds a slot.
+            max_tokens: of the answer; None: the default for questions.
+            priority: of the slot; None: the caller holds one.
 
         Raises:
             ProviderError: no answer.
@@ -174,10 +174,10 @@ async def note_spending(
 
 
 def question(name: str, material: str) -> tuple[ChatMessage, ...]:
-    """A prompt file and what it is asked about."""
+    """A prompt file as system message, and the material as question."""
     return ChatMessage(role="system", content=prompt(name)), ChatMessage(role="user", content=material)
 
 
 def _reply_tokens(route: Route) -> int:
-    """What is kept free for the answer: never more than a third of the context."""
+    """Tokens kept free for the answer: at most a third of the context."""
     return min(route.max_output_tokens, route.context_tokens // 3)

@@ -21,7 +21,7 @@ for the arguments and ``show``.
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, overload
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, overload
 
 import attrs
 
@@ -30,9 +30,6 @@ from klaw.domain.names import CHAT_FORM, USER_FORM, ChatId, UserId, chat_id, cha
 from klaw.errors import InvalidName, InvalidValue, KlawError, Problem
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Again, Lines, Shown
-
-if TYPE_CHECKING:
-    from klaw.operations.records import Records
 
 Name: TypeAlias = Annotated[str, Bounds(1, 128)]
 """An id or a name; a chat's id has at most 97 characters."""
@@ -325,8 +322,8 @@ class Noun:
     of_machine: bool = False
     """It is about the whole machine, not about one installation: root stays root."""
     operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
-    records: list["Records"] = attrs.field(factory=list, init=False, repr=False, eq=False)
-    """What is kept of it."""
+    records: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
+    """The ``Records`` of what is kept of it."""
 
     @overload
     def operation(

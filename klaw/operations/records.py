@@ -72,7 +72,8 @@ class Records:
 
     Args:
         noun: has them.
-        cls: what they are about, with its notes.
+        cls: what they are about, with its notes. ``declare`` takes one that has ``id``, ``user``, ``created_at`` and
+            ``updated_at``.
         word, many: what one and several are called, in arguments, answers and names of operations.
         kind: how the store keeps it; a function, because the command line imports no store.
         id_help: of the argument that names one.

@@ -67,7 +67,7 @@ def _row(run: dict[str, Any]) -> list[str]:
 
 def runs_page(answer: dict[str, Any]) -> Lines:
     """A page of runs."""
-    more = ["", Again("more: ", {"before": answer["next"]})] if answer["next"] is not None else []
+    more: Lines = ["", Again("more: ", {"before": answer["next"]})] if answer["next"] is not None else []
     return [*run_table(answer["runs"]), *more]
 
 

@@ -206,13 +206,13 @@ async def preview(asked: Any, _caller: Caller, parts: Parts) -> "PreviewedTrigge
 @NOUN.operation("schedule_add", TaskAdd, cli="add", show=_task, changes=True)
 async def add(asked: TaskAdd, caller: Caller, parts: Parts) -> "OneTask":
     """Make a task: give --message and one of --cron, --every and --at."""
-    return {"task": await parts.tasks.scheduling.add(caller.user, asked.fields)}  # type: ignore[arg-type]  # a mapping, see its Form
+    return {"task": await parts.tasks.scheduling.add(caller.user, asked.fields)}
 
 
 @NOUN.operation("schedule_edit", TaskEdit, cli="edit", show=_task, changes=True)
 async def edit(asked: TaskEdit, caller: Caller, parts: Parts) -> "OneTask":
     """Change a task; what is not given stays as it is."""
-    return {"task": await parts.tasks.scheduling.edit(caller.user, asked.name, asked.fields)}  # type: ignore[arg-type]  # likewise
+    return {"task": await parts.tasks.scheduling.edit(caller.user, asked.name, asked.fields)}
 
 
 @NOUN.operation("schedule_remove", OfTask, cli="remove", show=_removed, changes=True)

@@ -161,7 +161,7 @@ MAX_SHOWN_CHARS = 500_000
 
 
 @attrs.define
-class RunTranscript:
+class TranscriptOfRun:
     """Takes lines newest first and keeps those of one run."""
 
     run: str
@@ -183,9 +183,9 @@ class RunTranscript:
         return not self.whole
 
 
-def of_run(conversations: Path, run: Run) -> RunTranscript:
+def of_run(conversations: Path, run: Run) -> TranscriptOfRun:
     """What was said in a run; no messages if it came to none. What cannot be read is left out, with a warning."""
-    found = RunTranscript(run.id)
+    found = TranscriptOfRun(run.id)
     path = conversations / run_folder(run.user, run.task) / f"{run.started_at[:10]}.jsonl"
     if path.exists():
         _collect(path, found, _BytesLeft(parsed=MAX_SCANNED_BYTES, scanned=MAX_SCANNED_BYTES))
@@ -210,7 +210,7 @@ def _files(folder: Path) -> list[str]:
     return sorted(names, reverse=True)
 
 
-def _collect(path: Path, collector: Collector | RunTranscript, left: _BytesLeft) -> bool:
+def _collect(path: Path, collector: Collector | TranscriptOfRun, left: _BytesLeft) -> bool:
     """Give the file's lines to the collector, last first. Returns False when no more are needed."""
     warned = False
 

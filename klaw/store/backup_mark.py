@@ -67,7 +67,7 @@ def _mark(connection: apsw.Connection, journal: Journal, root: Path, *, server: 
         writes=connection.total_changes(),
         rewrites=journal.rewrites,
         forgetting=bool(execute.pending(connection)),
-        last={**last_numbers(connection)},
+        last=dict[str, int](last_numbers(connection).items()),
         logs={path: found.st_size for path, found in files(root)} if logs else {},
     )
 
@@ -169,7 +169,9 @@ def read_made(database: Path) -> RebuiltContent:
     try:
         with _opened(database) as connection:
             return RebuiltContent(
-                messages=count_messages(connection), last={**last_numbers(connection)}, digests=from_logs(connection)
+                messages=count_messages(connection),
+                last=dict[str, int](last_numbers(connection).items()),
+                digests=from_logs(connection),
             )
     except (apsw.Error, *DAMAGE) as error:
         raise StorageError(f"the database cannot be read ({error_class(error)})") from error

@@ -28,12 +28,12 @@ EXAMPLES = 1
 NEWLINE = "\n"
 BEYOND_A_SCHEMA = (
     # fields that depend on each other
-    "messages_list", "messages_send", "chats_rename", "receipt", "schedule_preview", "schedule_add", "schedule_edit",
+    "chats_messages", "messages_send", "chats_rename", "receipt", "schedule_preview", "schedule_add", "schedule_edit",
     "kb_add", "topics_merge",
     # times, cursors, places and names of things as people write them
     "search", "topics_rebuild", "why", "chat", "fact_add", "models_test", "import_remember", "import_put",
-    # a body, a login or a chat that must be there
-    "file_upload", "import_keep", "log_out", "heartbeat",
+    # a body, a login, a chat or an operation that must be there
+    "call", "file_upload", "import_keep", "log_out", "heartbeat",
 )  # fmt: skip
 """Operations that may refuse with 400 what their schema lets through."""
 CONFIGURATION = f"""

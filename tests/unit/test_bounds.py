@@ -15,7 +15,7 @@ import pytest
 
 from klaw.actor.threads import ON_LOOP_BYTES, read_input
 from klaw.api import ollama, openai, page, rags
-from klaw.api.messages import MessageBody
+from klaw.api.conversation import MessageBody
 from klaw.api.transcript import TranscriptMessage, read_transcript
 from klaw.chats import commands
 from klaw.convert import FRAMES, JOURNAL, MOST_ENTRIES, MOST_PROBLEMS, REQUESTS, Bounds, Check, Converter, Form

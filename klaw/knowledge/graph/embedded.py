@@ -91,7 +91,7 @@ class FileGraph:
 
     Args:
         name: of the file as it was uploaded; its suffix says the format.
-        stamp: another one for other bytes.
+        stamp: changes with the file's bytes.
     """
 
     files: FileGraphResources

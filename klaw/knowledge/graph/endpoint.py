@@ -47,11 +47,11 @@ class EndpointNetwork:
     """The guarded network that all endpoints are reached through.
 
     Args:
-        ports: of the public internet that may be connected to.
+        ports: of the public internet that may be used.
         resolve: names to addresses.
-        forbidden: why a public endpoint's address must not be connected to.
-        forbidden_to_operator: the same of one that may be private.
-        tls: makes the TLS settings; they are made once.
+        forbidden: why a public endpoint's address is refused.
+        forbidden_to_operator: the same for endpoints that may be private.
+        tls: makes the TLS settings, once.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class EndpointGraph:
     """A graph behind an address. See ``Graph``.
 
     Args:
-        headers: of its requests: credentials.
-        named: the operator named it: nothing is sent elsewhere.
+        headers: with credentials.
+        named: in ``kb.endpoints``: nothing is sent elsewhere.
         private: it may be on this machine or its network.
     """
 

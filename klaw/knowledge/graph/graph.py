@@ -56,7 +56,7 @@ class QueryRecorder:
     """Asks a session until a deadline, and records the queries.
 
     Args:
-        deadline: of all queries together, on trio's clock.
+        deadline: of all queries together, in trio's time.
         scan_failed: looking through all labels took too long, or failed.
     """
 

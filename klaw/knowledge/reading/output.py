@@ -36,7 +36,7 @@ class UnreadableError(Exception):
 
 
 class Output:
-    """Where a format's reader puts what it finds."""
+    """Takes what a format's reader finds, and writes it to the parent."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -54,15 +54,15 @@ class Output:
         self._line({"page": number})
 
     def look(self, number: int) -> None:
-        """A page is looked at, which may be too much for this process, before the reading begins."""
+        """A page is examined before the reading begins, which may be too much for this process."""
         self._line({"look": number})
 
     def pages(self, count: int) -> None:
-        """How many there are."""
+        """Set the number of pages."""
         self._pages = count
 
     def title(self, text: str | None) -> None:
-        """The first that is not empty counts."""
+        """Set the title; the first that is not empty counts."""
         if not self._title and (title := one_line(text or "")[:MAX_TITLE_CHARS]):
             self._title = title
             self._line({"title": title})

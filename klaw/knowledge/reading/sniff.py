@@ -70,7 +70,7 @@ class FileFormat(NamedTuple):
 
 
 def find(file: BinaryIO, name: str) -> FileFormat:
-    """The format of a file. Raises UnreadableError: it has none that is read."""
+    """The format of a file. Raises UnreadableError: it is not one that is read."""
     said = SUFFIXES.get(name.rpartition(".")[2].lower()) if "." in name else None
     head = file.read(HEAD_BYTES)
     if not head.strip() and len(head) < HEAD_BYTES:

@@ -47,7 +47,7 @@ PASSAGES_S = 60.0
 MAX_DIMENSION = 8192
 """Limit of sqlite-vec."""
 NOTE_S = 600.0
-"""What was spent is written down so often at most, and at the end."""
+"""Shortest time between two notes on what was spent."""
 _EMPTY = "-"
 """Stands for a text without characters, which some services refuse."""
 _TINY = 1e-12
@@ -60,13 +60,13 @@ class RemoteModel:
     """A provider's embedding model, how it is reached, and what that costs. See ``EmbeddingModel``, whose attributes it
     has once it is loaded.
 
-    A passage is sent as one text with its context: only who has the model's states can pool a text's own tokens.
+    A passage is sent as one text with its context: pooling a text's own tokens needs the model's states.
 
     Args:
         config: ``embedding``.
-        llm: counts the calls, for all users together.
+        llm: counts the calls for all users together.
         folder: keeps what was measured of models.
-        clock, writer: for notes on what was spent; without a writer nobody keeps them.
+        clock, writer: for notes on what was spent; without a writer there are none.
     """
 
     endpoint: Endpoint
@@ -80,7 +80,7 @@ class RemoteModel:
     coder: TokenCoder | None = attrs.field(default=None, init=False)
     """Always None: codes of tokens need the model's states."""
     trouble: str | None = attrs.field(default=None, init=False)
-    """Why the last call failed."""
+    """Why the last call failed; None: it did not."""
     meter: Meter = attrs.field(init=False, default=attrs.Factory(lambda self: self.llm.meter(), takes_self=True))
     dimension: int = attrs.field(init=False)
     model_id: str = attrs.field(init=False)
@@ -133,7 +133,7 @@ class RemoteModel:
         return [Reading(vector.tobytes()) for vector in self.embed(texts, kind=kind).astype("<f4")]
 
     def close(self) -> None:
-        """Nothing is held: the provider's connections are the router's."""
+        """Nothing to close: the provider's connections are the router's."""
 
     def _calibrate(self) -> Calibration:
         """What was measured when the model was first used."""
@@ -172,14 +172,14 @@ class RemoteModel:
         return await self.meter.post(self.endpoint, members, read, prompt_tokens=prompt, within_s=within_s)
 
     def problems(self) -> Mapping[str, str]:
-        """As a health source; until the model is loaded the embedder says what is wrong."""
+        """See ``HasProblems``. Until the model is loaded the embedder says what is wrong."""
         if self.trouble is None or not self._loaded:
             return {}
         return {"embeddings_failing": f"no vectors of questions and new messages: {self.trouble}"}
 
     async def note_spending(self, *, at_once: bool = False) -> None:
-        """Keep what was spent since the last time, if that is long enough ago: with a note for each message the journal
-        would grow twice as fast. It is the installation's, not one user's: ``local`` stands for all.
+        """Store what was spent since the last note, if that is long enough ago: a note for each message would let the
+        journal grow twice as fast. The installation's spending is booked on ``local``.
 
         Cancellation: see ``klaw.memory.background_llm.note_spending``.
         """

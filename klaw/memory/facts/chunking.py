@@ -16,7 +16,7 @@ from klaw.store.kinds.memory_files import FileChunk
 TARGET_TOKENS = 400
 """Estimated, of a piece. The embedding model reads 512 at once."""
 MAX_CHUNKS = 2_000
-"""Characters of one file that are searched."""
+"""Pieces of one file that are searched; the rest is not."""
 MAX_TITLE = 80
 """Characters that a heading gives to the path of its pieces; a longer one is text of its section too."""
 

@@ -27,7 +27,8 @@ from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute, finish, proof, quotes, reach
 from klaw.store.forget import logs as forget_logs
-from klaw.store.forget.journal_entry import ForgetResult, merged
+from klaw.store.forget.execute import ForgetResult
+from klaw.store.forget.journal_entry import merged
 from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
 from klaw.store.forget.reach import ForgetPlan, Reach
@@ -233,6 +234,7 @@ class Forgetter:
             await self._remove_files(before)
             at = iso(self.clock.now())
             done = await self._take_out(at, before.plan)
+            before = attrs.evolve(before, plan=done.plan or before.plan)  # with what changed since it was made
             cleaned = await self._finish([done], done.pieces, everywhere=everywhere)
             names = wanted.named.names if wanted.named is not None else ()
             return Proof(

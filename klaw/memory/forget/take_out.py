@@ -14,7 +14,8 @@ from klaw.store.engine.log_rewrite import LogRewrite
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import execute, finish, logs
-from klaw.store.forget.journal_entry import ForgetEntry, ForgetResult
+from klaw.store.forget.execute import ForgetResult
+from klaw.store.forget.journal_entry import ForgetEntry
 from klaw.store.forget.logs import Cleaner
 from klaw.store.search import fulltext_renewal
 

@@ -1,15 +1,16 @@
 """Facts, people, topics, search."""
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 import attrs
 
 from klaw.domain.fact import Fact
-from klaw.domain.person import Person
-from klaw.domain.search import FactResult, FileResult, NoteResult, PersonResult, SearchResult, TopicResult
+from klaw.domain.person import MentionedIn, Person, SpokenOf
+from klaw.domain.search import FactResult, FileResult, NoteResult, PersonResult, SearchPage, SearchResult
 from klaw.domain.topic import Topic
+from klaw.operations.answers import fields_of
 from klaw.operations.answers.chats import SaidMessage
-from klaw.operations.memory.people import MentionedIn, SpokenOf
+from klaw.store.kinds.topic_changes import TopicChange
 
 
 class MemoryAnswer(TypedDict):
@@ -68,18 +69,12 @@ class FormerTopic(TypedDict):
     messages: int
 
 
-class ChangeOfTopics(TypedDict):
-    entry: int
-    at: str
-    chat: str
-    op: str
-    by: str
-    before: list[FormerTopic]
-    before_count: int
-    after: tuple[int, ...]
-    after_count: int
-    undoes: int | None
-    undone_by: int | None
+if TYPE_CHECKING:
+    ChangeOfTopics: TypeAlias = dict[str, Any]
+else:
+    ChangeOfTopics = fields_of(
+        "ChangeOfTopics", TopicChange, before=list[FormerTopic], before_count=int, after_count=int
+    )
 
 
 class TopicHistory(TypedDict):
@@ -116,24 +111,19 @@ class FoundNote(NoteResult):
     kind: Literal["note"]
 
 
-class SearchAnswer(TypedDict):
-    user: str
-    chat: str | None
-    since: str | None
-    until: str | None
-    role: Literal["user", "assistant"] | None
-    results: list[FoundMessage | FoundFact | FoundFile | FoundNote]
-    page: int
-    first: int
-    next: str | None
-    total: int
-    total_is_exact: bool
-    words: tuple[str, ...]
-    words_left_out: tuple[str, ...]
-    degraded: list[str]
-    timings_ms: dict[str, float]
-    topics: tuple[TopicResult, ...]
-    people: tuple[PersonResult, ...]
+if TYPE_CHECKING:
+    SearchAnswer: TypeAlias = dict[str, Any]
+else:
+    SearchAnswer = fields_of(
+        "SearchAnswer",
+        SearchPage,
+        user=str,
+        chat=str | None,
+        since=str | None,
+        until=str | None,
+        role=Literal["user", "assistant"] | None,
+        results=list[FoundMessage | FoundFact | FoundFile | FoundNote],
+    )
 
 
 class FetchAnswer(TypedDict):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from klaw.core import Core
     from klaw.knowledge.indexer import Indexer
     from klaw.operations.answers.chats import UploadedPiece
-    from klaw.operations.answers.knowledge import AddedSource, Sources
+    from klaw.operations.answers.knowledge import AddedSource, RefreshedSource, Sources
     from klaw.store.engine.database import Readers
 
 GRAPHS = frozenset({".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".jsonld"})
@@ -88,6 +88,11 @@ def sources_table(sources: list[dict[str, Any]]) -> Lines:
 
 def _table(answer: dict[str, Any]) -> Lines:
     return sources_table(answer["sources"])
+
+
+def _refreshed(answer: dict[str, Any]) -> Lines:
+    problem = answer["problem"]
+    return [f"{answer['name']} is looked at again", *([f"when it was last looked at: {problem}"] if problem else [])]
 
 
 # -- the operations ---------------------------------------------------------------------------------------------------
@@ -220,3 +225,17 @@ async def list_sources(asked: OfBase, caller: Caller, parts: Parts) -> "Sources"
         "name": base.name,
         "sources": await told(parts.readers, parts.knowledge.indexer, caller.user, base.id),
     }
+
+
+@NOUN.operation(
+    "kb_refresh", OfSource, cli="refresh", show=_refreshed, changes=True, route="POST sources/{source}/refresh"
+)
+async def refresh(asked: OfSource, caller: Caller, parts: Parts) -> "RefreshedSource":
+    """Look at a source again: read what could not be read, compare each file with what was read of it, fetch a page."""
+    from klaw.store.kinds.knowledge import bases, sources
+
+    source = await parts.readers.run(sources.get, caller.user, SourceId(asked.source))
+    await parts.readers.run(bases.editable, caller.user, source.base)
+    state = parts.knowledge.indexer.state_of(source.id)
+    parts.knowledge.indexer.read_again(source.id)
+    return {"source": source.id, "name": source.name, "problem": state.text if state is not None else ""}

@@ -1,12 +1,11 @@
 """People a user speaks of. The answers hold names, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired
 
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.domain.notes import Column
-from klaw.domain.person import Person, PersonId, PersonName, PersonSource, normal_name
+from klaw.domain.person import MentionedIn, Person, PersonId, PersonName, PersonSource, SpokenOf, normal_name
 from klaw.errors import NoSuchPerson, Problem
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts, Parts
@@ -27,23 +26,6 @@ IN_CHATS = 20
 NOUN = op.Noun(
     "people", "list, change, merge and remove the people a user speaks of (docs/topics.md)", invalid="bad_person"
 )
-
-
-@attrs.frozen(kw_only=True)
-class SpokenOf(Person):
-    """A person with how often it is spoken of."""
-
-    topics: Annotated[int, Column(right=True)]
-    last_at: Annotated[str | None, Column("last named")]
-
-
-class MentionedIn(TypedDict):
-    """Where a person is named."""
-
-    topic: str | int | None
-    day: str | None
-    message: str
-    at: str
 
 
 @attrs.frozen(kw_only=True)

@@ -1,7 +1,7 @@
 """Search in all that a user and the assistant said, in facts and in memory files. The answer holds pieces of messages,
 so it never goes into a log."""
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -148,22 +148,9 @@ async def search(asked: Search, caller: Caller, parts: DatabaseParts) -> "Search
         await session_of(parts.readers, chat)
     missing = await parts.embedder.prepare()
     found = await parts.search.search(asked.query, filters, limit=asked.limit, page=page)
-    return {
-        "user": filters.user,
-        "chat": chat,
-        "since": since,
-        "until": until,
-        "role": asked.role,
-        "page": found.page,
-        "first": found.first,
-        "next": found.next,
-        "total": found.total,
-        "total_is_exact": found.total_is_exact,
-        "words": found.words,
-        "words_left_out": found.words_left_out,
-        "timings_ms": found.timings_ms,
-        "topics": found.topics,
-        "people": found.people,
+    told = {
         "degraded": [missing if missing and each == "embedding_off" else each for each in found.degraded],
-        "results": [cast("Any", {"kind": kind_of(each), **attrs.asdict(each)}) for each in found.results],
+        "results": [{"kind": kind_of(each), **attrs.asdict(each)} for each in found.results],
     }
+    asked_for = {"user": filters.user, "chat": chat, "since": since, "until": until, "role": asked.role}
+    return {**asked_for, **attrs.asdict(found, recurse=False), **told}

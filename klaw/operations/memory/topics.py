@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from klaw.domain.message import Message
     from klaw.operations.answers.chats import SaidMessage
     from klaw.operations.answers.memory import (
-        ChangeOfTopics,
-        FormerTopic,
         OneTopic,
         RebuiltTopics,
         TopicHistory,
@@ -313,23 +311,12 @@ async def history(asked: TopicsHistory, caller: Caller, parts: Parts) -> "TopicH
     return {"user": caller.user, "changes": list(map(_change, found))}
 
 
-def _change(change: "TopicChange") -> "ChangeOfTopics":
-    before: list[FormerTopic] = [
+def _change(change: "TopicChange") -> Any:  # a ChangeOfTopics
+    was = [
         {"id": each.id, "summary": each.summary, "messages": len(each.members)} for each in change.before[:MOST_TOLD]
     ]
-    return {
-        "entry": change.entry,
-        "at": change.at,
-        "chat": change.chat,
-        "op": change.op,
-        "by": change.by,
-        "before": before,
-        "before_count": len(change.before),
-        "after": change.after[:MOST_TOLD],
-        "after_count": len(change.after),
-        "undoes": change.undoes,
-        "undone_by": change.undone_by,
-    }
+    counts = {"before_count": len(change.before), "after_count": len(change.after)}
+    return {**attrs.asdict(change, recurse=False), **counts, "before": was, "after": change.after[:MOST_TOLD]}
 
 
 @NOUN.operation("topics_undo", TopicsUndo, cli="undo", show=_undone, changes=True, deadline_s=60.0)

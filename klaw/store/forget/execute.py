@@ -24,7 +24,7 @@ from klaw.store.engine import meta
 from klaw.store.engine.full_text import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
-from klaw.store.forget.journal_entry import ForgetEntry, ForgetResult, Forgetting, LogTexts
+from klaw.store.forget.journal_entry import ForgetEntry, Forgetting, LogTexts
 from klaw.store.forget.quotes import Key, QuotesFound
 from klaw.store.forget.reach import ForgetPlan, Reach, reach, renewed
 from klaw.store.forget.trace import ForgetTarget
@@ -52,6 +52,23 @@ from klaw.store.search import vector_codes
 _PENDING = "forget_pending"
 """In ``meta``, with ``:`` and its number behind it: a forgetting that may not be finished in the logs. Without a
 number: a list of several, by earlier versions."""
+
+
+@attrs.frozen(kw_only=True)
+class ForgetResult:
+    """What a forgetting did in the database, and what is left to do in the logs."""
+
+    entry: ForgetEntry
+    pieces: tuple[str, ...]
+    """Texts to look for. Content: never logged."""
+    lines: LogTexts = attrs.field(factory=LogTexts)
+    rest: tuple[int, ...] = ()
+    """Row ids of messages that are to go by further entries: nothing is left to find out about them."""
+    entries: tuple[int, ...] = attrs.Factory(lambda self: (self.entry.entry,), takes_self=True)
+    """Numbers of all entries that ``entry`` stands for."""
+    plan: ForgetPlan | None = None
+    """What was carried out, of a forgetting that had a plan."""
+
 
 # -- for the writer ----------------------------------------------------------------------------------------------------
 
@@ -143,7 +160,7 @@ def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None)
     tx.after_commit.append(lambda: core_files.settle(connection, tx.data_dir))
     if not wanted.followed:  # else those of the first entry say it
         done = attrs.evolve(done, lines=log_texts(connection, done.entry))
-    return attrs.evolve(done, rest=rest)
+    return attrs.evolve(done, rest=rest, plan=plan)
 
 
 def _core_without(tx: Transaction, found: Reach) -> tuple[str, Document | None]:

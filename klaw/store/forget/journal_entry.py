@@ -115,17 +115,3 @@ class LogTexts:
     now: Mapping[tuple[str, str], Mapping[str, Any]] | None = None
     """What holds of kinds that have no history, by their word and key: what earlier lines say instead goes with any
     forgetting. None: it is not known."""
-
-
-@attrs.frozen(kw_only=True)
-class ForgetResult:
-    """What a forgetting did in the database, and what is left to do in the logs."""
-
-    entry: ForgetEntry
-    pieces: tuple[str, ...]
-    """Texts to look for. Content: never logged."""
-    lines: LogTexts = attrs.field(factory=LogTexts)
-    rest: tuple[int, ...] = ()
-    """Row ids of messages that are to go by further entries: nothing is left to find out about them."""
-    entries: tuple[int, ...] = attrs.Factory(lambda self: (self.entry.entry,), takes_self=True)
-    """Numbers of all entries that ``entry`` stands for."""

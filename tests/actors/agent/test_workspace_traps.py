@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from tests.unit.config.test_guarded_files import TRAPS
 
 from klaw.agent import workspace as workspace_module
 from klaw.agent.workspace import Workspace
@@ -17,6 +16,7 @@ from klaw.domain.prompt_files import AGENT_FILES
 from klaw.runs import heartbeat
 from klaw.toolbox.builtin.skills import Catalogue
 from tests.support.chats_world import world
+from tests.unit.config.test_safe_open import TRAPS
 
 ANNA = UserId("anna")
 FILES = (*AGENT_FILES, "users/anna/USER.md", "users/anna/HEARTBEAT.md", "skills/light/SKILL.md")

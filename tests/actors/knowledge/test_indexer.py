@@ -180,7 +180,7 @@ async def _says(world: Any, source: Any, name: str, text: str) -> bool:
 
 
 def test_a_disk_that_is_unmounted_while_it_is_watched_keeps_its_documents() -> None:
-    found = scan.Look(
+    found = scan.FolderScan(
         files={}, folders={"": 1, "nas": 1, "own": 1}, empty=["nas", "own"], unreadable=(), left_out={}, more=False
     )
 

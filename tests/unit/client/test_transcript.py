@@ -240,7 +240,7 @@ def test_busy_follows_the_turn() -> None:
         Status(chat="main", state="idle", turn="t1", ended="stopped"),
         Status(chat="main", state="answering", turn="t2"),
         StoppedFrame(chat="main", running=True),
-        Status(state="ok"),
+        Status(chat="main", state="idle"),
     ):
         stage.show(event)
         seen.append(stage.transcript.busy)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.operations.chat import OfChat
+from klaw.operations.chat import NamedChat
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import Call, operations, read_call
 from klaw.operations.receipt import Receipt
@@ -45,7 +45,7 @@ def test_every_operation_has_a_deadline_and_a_meaning() -> None:
 def test_requests_are_structured() -> None:
     """Names in Russian are names."""
     assert read_call("actors", {}).operation.name == "actors"
-    assert read_call("chat", {"chat": "anna:Работа"}).asked == OfChat(chat="anna:Работа")
+    assert read_call("chat", {"chat": "anna:Работа"}).asked == NamedChat(chat="anna:Работа")
     assert read_call("receipt", {"turn": "t1"}).asked == Receipt(turn="t1")
     assert read_call("receipt", {"turn": None}).asked == Receipt()
     assert read_call("log", {"level": "debug"}).asked == Log(level="debug")

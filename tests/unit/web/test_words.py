@@ -12,10 +12,9 @@ import klaw.web
 from klaw.domain.fact import Fact
 from klaw.domain.knowledge import Base
 from klaw.domain.notes import Column, Edit, notes
-from klaw.domain.person import Person
+from klaw.domain.person import Person, SpokenOf
 from klaw.domain.task import Task, TriggerInput
 from klaw.domain.topic import Topic
-from klaw.operations.memory.people import SpokenOf
 
 STATIC = Path(klaw.web.__file__).parent / "static"
 RUSSIAN = json.loads((STATIC / "ru.json").read_text())
