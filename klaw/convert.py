@@ -149,7 +149,7 @@ class Converter:
         hook_factory(attrs.has, self._class)
         hook_factory(_has_origin(Annotated), self._annotated)
         inner.register_unstructure_hook_func(
-            lambda cls: get_origin(cls) in _OBJECTS and get_args(cls)[1] is Any, lambda value: value
+            lambda cls: _has_origin(*_OBJECTS)(cls) and get_args(cls)[1] is Any, lambda value: value
         )
         inner.register_unstructure_hook_factory(
             attrs.has, lambda cls: make_dict_unstructure_fn(cls, inner, **_overrides(cls))

@@ -8,7 +8,7 @@ import trio
 from klaw.actor.supervisor import ActorReport, ActorSpec, ActorState, Supervisor, TaskStarted, Vitals
 from klaw.chats.directory import PARENT as CHATS
 from klaw.core import HasProblems
-from klaw.domain.events import EventSink, Noticed
+from klaw.domain.events import EventSink, HealthChanged
 
 ACTOR_NAME = "health.watch"
 WATCH_S = 2.0
@@ -38,7 +38,7 @@ _WORKS_AGAIN = {
     "clock": "the clock is set; scheduled tasks go on",
     "tasks_failed": "no task failed at its last run any more",
     "summaries_failing": "summaries can be made again",
-    "no_price_list": "the list of prices can be read again",
+    "no_price_list": "the price list can be read again",
 }
 
 
@@ -73,11 +73,11 @@ async def watch(vitals: Vitals, task_status: TaskStarted, *, health: HasProblems
         for code in [code for code in known if code not in now]:
             events.emit(recovered(code, known[code], now))
         for code in [code for code in now if code not in known]:
-            events.emit(Noticed(code=code, text=now[code], details={"state": "degraded"}))
+            events.emit(HealthChanged(code=code, text=now[code], details={"state": "degraded"}))
         known = now
 
 
-def recovered(code: str, problem: str, now: Mapping[str, str]) -> Noticed:
+def recovered(code: str, problem: str, now: Mapping[str, str]) -> HealthChanged:
     """Say what works again. A problem that only became another one of its kind is no recovery: ``details.now`` names
     that one.
 
@@ -89,7 +89,7 @@ def recovered(code: str, problem: str, now: Mapping[str, str]) -> Noticed:
     family = next((codes for codes in _FAMILIES if code in codes), ())
     following = next((each for each in family if each in now), None)
     if following is not None:
-        return Noticed(code=code, text=now[following], details={"state": "recovered", "now": following})
+        return HealthChanged(code=code, text=now[following], details={"state": "recovered", "now": following})
     kind, _, name = code.partition(":")
     text = _WORKS_AGAIN[kind].format(name=name) if kind in _WORKS_AGAIN else f"this is over: {problem}"
-    return Noticed(code=code, text=text, details={"state": "recovered"})
+    return HealthChanged(code=code, text=text, details={"state": "recovered"})

@@ -21,7 +21,7 @@ from klaw.actor.clock import iso
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.domain.usage import Spent, record
+from klaw.domain.usage import UsageSum, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages, turns, usage
@@ -62,7 +62,7 @@ def turn(number: int, chat: ChatId) -> TurnRecord:
         ended_at=at,
         error=None,
         receipt=RECEIPT,
-        usage=record({model: Spent(calls=1, prompt_tokens=1000, completion_tokens=100, cost_nano=12_345)}),
+        usage=record({model: UsageSum(calls=1, prompt_tokens=1000, completion_tokens=100, cost_nano=12_345)}),
         timings={},
     )
 

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from textwrap import dedent
 
 from klaw import __version__
-from klaw.service.units import PACKAGED, UNITS, Wanted
+from klaw.service.units import PACKAGED, UNITS, ServiceInstallation
 from tools import make_dist
 
 REPOSITORY = Path(__file__).parents[1]
@@ -73,7 +73,7 @@ def build(folder: Path) -> Path:
         _environment(root / HOME, version, make_dist.build(Path(name)))
         (root / "usr/bin").mkdir()
         (root / "usr/bin/klaw").symlink_to("../lib/klaw/bin/klaw")
-        installed = Wanted(program=PurePosixPath("/", HOME, "bin", "klaw"))
+        installed = ServiceInstallation(program=PurePosixPath("/", HOME, "bin", "klaw"))
         for unit in UNITS:
             _write(root / str(PACKAGED).lstrip("/") / unit, installed.unit(unit))
         _documents(root)

@@ -10,7 +10,7 @@ import attrs
 from klaw.agent.workspace import Workspace
 from klaw.context.compose import Composer
 from klaw.core import Core
-from klaw.domain.attachment import HEAD_BYTES, PICTURES, Named, sniff
+from klaw.domain.attachment import HEAD_BYTES, PICTURES, NamedFile, sniff
 from klaw.domain.message import ECHO, Kind, Role
 from klaw.domain.names import UserId
 from klaw.domain.text import clean
@@ -21,7 +21,7 @@ from klaw.llm.types import Echo, ToolCall
 from klaw.memory.parts import MemoryParts
 from klaw.toolbox.calls import PreparedCall, in_short
 from klaw.toolbox.executor import CallResult
-from klaw.toolbox.parts import Tools
+from klaw.toolbox.tools import Tools
 
 
 @attrs.frozen(kw_only=True)
@@ -36,10 +36,10 @@ class Agent:
     dialogue: Dialogue
     """Answers chats that are linked to knowledge bases."""
 
-    async def keep_pictures(self, user: UserId, pictures: Sequence[bytes]) -> tuple[list[Named], list[str]]:
+    async def keep_pictures(self, user: UserId, pictures: Sequence[bytes]) -> tuple[list[NamedFile], list[str]]:
         """Keep the pictures of an answer, so that its message can refer to them. Returns those that were kept, and a
         line for each other one that says why not."""
-        kept: list[Named] = []
+        kept: list[NamedFile] = []
         problems: list[str] = []
         left = self.core.attachments.limits.max_message_bytes
         for number, data in enumerate(pictures, start=1):
@@ -55,7 +55,7 @@ class Agent:
                 problems.append(f"(A picture was not kept: {error}.)")
                 continue
             left -= len(data)
-            kept.append(Named(sha256=file.sha256, name=name))
+            kept.append(NamedFile(sha256=file.sha256, name=name))
         return kept, problems
 
 

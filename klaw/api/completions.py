@@ -27,7 +27,7 @@ from klaw.api.transcript import (
     read_transcript,
 )
 from klaw.domain import imported, tokens
-from klaw.domain.attachment import HEAD_BYTES, Named, sniff
+from klaw.domain.attachment import HEAD_BYTES, NamedFile, sniff
 from klaw.domain.events import TextStreamed, TurnStarted
 from klaw.domain.message import CUT, Role
 from klaw.domain.names import UserId, chat_id, name_of
@@ -188,7 +188,7 @@ class Exchange:
             await chats.start(self.user, place.chat)  # or there are too many
             now = iso(core.clock.now())
             said = [
-                imported.Said(
+                imported.ImportedMessage(
                     id=core.new_id(),
                     role=Role(each.role),
                     content=each.content,
@@ -202,14 +202,14 @@ class Exchange:
             await imports.put(asked, Caller(user=self.user), self.api.parts)
         return place
 
-    async def _keep(self, picture: bytes) -> Named:
+    async def _keep(self, picture: bytes) -> NamedFile:
         """Raises AttachmentRefused, StorageFull."""
         attachments = self.api.services.attachments
         name = f"picture.{sniff(picture[:HEAD_BYTES]).rpartition('/')[2]}"
         draft = await attachments.begin(self.user, name)
         try:
             await attachments.add(draft, picture)
-            return Named(sha256=(await attachments.finish(draft)).sha256, name=name)
+            return NamedFile(sha256=(await attachments.finish(draft)).sha256, name=name)
         finally:
             with trio.move_on_after(DISCARD_S, shield=True):
                 await attachments.discard(draft)

@@ -18,8 +18,8 @@ from klaw.api.request_auth import Api, message_id
 from klaw.api.streams import EVENTS, Stream, while_connected
 from klaw.chats.directory import ChatDirectory
 from klaw.convert import FRAMES, REQUESTS, Bounds
-from klaw.domain.attachment import MAX_FILES, Named
-from klaw.domain.events import Noticed, Progressed, Step, TextStreamed, TurnEnded, TurnStarted
+from klaw.domain.attachment import MAX_FILES, NamedFile
+from klaw.domain.events import HealthChanged, Step, StepChanged, TextStreamed, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.domain.turn import TurnStatus
@@ -70,7 +70,7 @@ class _Watcher:
     def happened(self, event: ChatEvent) -> None:
         self._put(event)
 
-    def noticed(self, event: Noticed) -> None:
+    def noticed(self, event: HealthChanged) -> None:
         pass
 
     def _put(self, news: ChatNews) -> None:
@@ -151,7 +151,7 @@ class SentMessage:
                 self.turn = turn
             case TurnEnded(turn=turn, status=status, code=code, text=text) if turn == self.turn:
                 self.outcome = AnswerOutcome(status=status, turn=turn, answer=self._answer, code=code, text=text)
-            case Progressed(turn=None, step=Step.NOTHING):
+            case StepChanged(turn=None, step=Step.NOTHING):
                 self.outcome = AnswerOutcome(status=TurnStatus.STOPPED)
 
     async def _look(self) -> None:
@@ -189,7 +189,7 @@ async def ask(
     message_id: str,
     text: str,
     instructions: str = "",
-    files: tuple[Named, ...] = (),
+    files: tuple[NamedFile, ...] = (),
     *,
     question: bool = False,
     again: Message | None = None,
@@ -234,7 +234,7 @@ class MessageBody:
 
     text: str = ""
     """Not blank, unless there are files."""
-    files: Annotated[tuple[Named, ...], Bounds(at_most=MAX_FILES)] = ()
+    files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] = ()
     """That were uploaded before. A message with files is never a command."""
     stream: bool = False
     """Answer with server-sent events."""

@@ -42,7 +42,7 @@ from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.values import Progress
 from klaw.store.store import open_store
-from klaw.toolbox import parts as tool_parts
+from klaw.toolbox import tools as tool_parts
 
 log = structlog.get_logger("klaw.app")
 

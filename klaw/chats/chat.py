@@ -21,8 +21,8 @@ from klaw.chats import commands
 from klaw.chats.commands import Command, SlashAnswer, SlashCommand, SlashCommands, UnknownCommand
 from klaw.chats.debounce import Debounce
 from klaw.chats.turn import Turn, leave_unanswered
-from klaw.domain.attachment import Named
-from klaw.domain.events import Progressed, Step
+from klaw.domain.attachment import NamedFile
+from klaw.domain.events import Step, StepChanged
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, user_of
 from klaw.domain.turn import TurnStatus
@@ -48,7 +48,7 @@ class Submit:
     text: str
     reply: Reply[AppendedMessage] = attrs.Factory(Reply)
     channel: str = WEBSOCKET
-    files: tuple[Named, ...] = ()
+    files: tuple[NamedFile, ...] = ()
     """A message with files is never a command."""
     instructions: str = ""
     """What a client's program adds to the system prompt of the turn that answers; not stored."""
@@ -384,7 +384,7 @@ class _ChatActor:
         before, waits = self.handle.state, self.debounce.due is not None
         if waits != (before == "waiting"):
             step = Step.WAITING if waits else Step.NOTHING
-            self.agent.core.events.emit(Progressed(chat=self.chat, turn=None, step=step))
+            self.agent.core.events.emit(StepChanged(chat=self.chat, turn=None, step=step))
         if waits:
             self.handle.state = "waiting"
         elif before != "failed":

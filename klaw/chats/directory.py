@@ -16,7 +16,7 @@ from klaw.chats import chat as chat_actor
 from klaw.chats.chat import WEBSOCKET, ChatHandle, Recover, StopTurn, Submit
 from klaw.chats.commands import SlashCommands
 from klaw.domain import names
-from klaw.domain.attachment import Named
+from klaw.domain.attachment import NamedFile
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord, kept_text
@@ -58,7 +58,7 @@ class ChatDirectory:
         await self._handle(names.chat_id(user, name))
 
     def submit(
-        self, chat: ChatId, message_id: str, text: str, reply: Reply[AppendedMessage], files: tuple[Named, ...] = ()
+        self, chat: ChatId, message_id: str, text: str, reply: Reply[AppendedMessage], files: tuple[NamedFile, ...] = ()
     ) -> None:
         """Hand a message, or a slash command, of the WebSocket to a chat that runs, without waiting. Raises ChatBusy,
         ActorStopped: nothing was stored.
@@ -73,7 +73,7 @@ class ChatDirectory:
         name: str,
         message_id: str,
         text: str,
-        files: tuple[Named, ...] = (),
+        files: tuple[NamedFile, ...] = (),
         channel: str = WEBSOCKET,
         instructions: str = "",
         *,

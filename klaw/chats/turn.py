@@ -16,9 +16,9 @@ from klaw.agent.claims import cut_because, resumed_trail, with_end
 from klaw.agent.conversation import Conversation, ConversationOutcome, ModelCall, describe_failure
 from klaw.chats.build_context import Gatherer
 from klaw.context.inputs import Budget
-from klaw.domain.attachment import Named
+from klaw.domain.attachment import NamedFile
 from klaw.domain.context_used import KEY, ContextUsed
-from klaw.domain.events import Progressed, Step, TextStreamed, ToolUsed, TurnEnded, TurnStarted
+from klaw.domain.events import Step, StepChanged, TextStreamed, ToolUsed, TurnEnded, TurnStarted
 from klaw.domain.message import CUT, ECHO, TOLD, Kind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean, digest_of_words, words
@@ -249,7 +249,7 @@ class Turn:
 
     def _tell(self, step: Step) -> None:
         self.step = step
-        self.agent.core.events.emit(Progressed(chat=self.chat, turn=self.id, step=step))
+        self.agent.core.events.emit(StepChanged(chat=self.chat, turn=self.id, step=step))
 
     def _tell_call(self, call: ToolCall, state: str, what: str) -> None:
         used = ToolUsed(chat=self.chat, turn=self.id, call=call.id, name=call.name, state=state, what=what)
@@ -282,7 +282,7 @@ class Turn:
             answer, self._used = self.agent.dialogue.check(answer, self._used)
             self._receipt[KEY] = self._used.written()
             metadata[KEY] = self._used.without_texts().written()
-        files: list[Named] = []
+        files: list[NamedFile] = []
         if status is TurnStatus.STOPPED:
             metadata["stopped"] = True
         elif (outcome := self._outcome) is not None:

@@ -103,8 +103,7 @@ def _exchange(paths: Paths, body: bytes, timeout_s: float) -> tuple[int, bytes]:
 def _of_service(paths: Paths) -> str:
     """What to say on a machine with a service: how to start it, or the home of the service to a user without an
     installation."""
-    from klaw.service.units import ServiceRefused
-    from klaw.service.watch import owner_and_home
+    from klaw.service.units import ServiceRefused, owner_and_home
 
     with suppress(ServiceRefused, OSError):
         place = Path(owner_and_home()[1])

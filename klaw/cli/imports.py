@@ -30,9 +30,9 @@ from klaw.operations.operation import Noun, OfUser, OperationError, argument, re
 if TYPE_CHECKING:
     from klaw.actor.mailbox import Nudge
     from klaw.core import Core
-    from klaw.imports.events import Document, Event
-    from klaw.imports.feed import Ask, Report
-    from klaw.imports.files import Export
+    from klaw.imports.events import Event, ProjectDocument
+    from klaw.imports.export_files import OpenedExport
+    from klaw.imports.feed import Ask, ImportReport
     from klaw.store.engine.database import Readers
 
 NOUN = Noun("import", "move in what was said in other programs (docs/import.md)", local=True)
@@ -177,12 +177,12 @@ def _imported(
     paths: Paths,
     progress: ProgressLine,
     source: str,
-    read: "Callable[[Export], Iterator[Event]]",
+    read: "Callable[[OpenedExport], Iterator[Event]]",
     projects: str | None = None,
 ) -> dict[str, Any]:
     from klaw.imports.events import ImportRefused
+    from klaw.imports.export_files import opened
     from klaw.imports.feed import feed
-    from klaw.imports.files import opened
 
     now = time.time()
     origin = f"{source}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now * 1000) % 1000:03}"
@@ -215,7 +215,7 @@ def _empty(given: str) -> Path:
     return folder
 
 
-def _keep(folder: Path, document: "Document") -> None:
+def _keep(folder: Path, document: "ProjectDocument") -> None:
     """Write a document of a project into the project's folder, under a name that no other has. Raises OSError."""
     project, name = (clean_name(each).lstrip(".") or "file" for each in (document.project, document.name))
     below = folder / cut(project, MAX_NAME_CHARS)
@@ -229,7 +229,7 @@ def _keep(folder: Path, document: "Document") -> None:
             return
 
 
-def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask], Report]") -> "Report":
+def _storing(paths: Paths, origin: str, user: str | None, work: "Callable[[Ask], ImportReport]") -> "ImportReport":
     """Do the work with what stores a part: the server, or without one the store itself."""
     from klaw.imports.feed import OF_IMPORT
 
@@ -269,8 +269,8 @@ class _Parts:
 
 
 async def _alone(
-    paths: Paths, given: Callable[[str, dict[str, Any]], dict[str, Any]], work: "Callable[[Ask], Report]"
-) -> "Report":
+    paths: Paths, given: Callable[[str, dict[str, Any]], dict[str, Any]], work: "Callable[[Ask], ImportReport]"
+) -> "ImportReport":
     import trio
 
     from klaw.actor.clock import SystemClock

@@ -17,7 +17,7 @@ from klaw.operations.lines import Shown
 from klaw.operations.operation import Noun, argument
 
 if TYPE_CHECKING:
-    from klaw.setup.answers import Model, Names, Step
+    from klaw.setup.answers import ChosenModel, Names, SetupStep
 
 NOUN = Noun("init", "make a workspace and a configuration", local=True)
 FEW = 3
@@ -51,12 +51,10 @@ def _shown(answer: dict[str, Any]) -> Shown:
 def init(asked: Init, here: Here) -> dict[str, Any]:
     """Make a workspace and a configuration. Nothing is written before the last answer. What exists is kept, unless it
     is a configuration that is still as this command made it. The exit code is 1 if a model was chosen and could not be
-    set, because the configuration is another one; the lines for it are printed.
-    """
+    set, because the configuration is another one; the lines for it are printed."""
     from klaw.errors import ToolRefused
     from klaw.setup.answers import SetupRefused
-    from klaw.setup.make import make_config, make_folders, make_workspace
-    from klaw.setup.takeover import find_workspace, take_over
+    from klaw.setup.make import find_workspace, make_config, make_folders, make_workspace, take_over
 
     if not asked.yes and not sys.stdin.isatty():
         raise SetupRefused("there is no terminal to ask on: give --yes, and the answers as options")
@@ -107,7 +105,7 @@ def _names(asked: Init) -> "Names":
     return answers.Names(language=language, agent=agent or answers.DEFAULT_NAME, user=user)
 
 
-def _model(asked: Init, paths: Paths) -> "Model | None":
+def _model(asked: Init, paths: Paths) -> "ChosenModel | None":
     """The model that is asked for; None: none, since there is a configuration."""
     from klaw.config.llm import LOCAL_PROVIDER
     from klaw.setup import answers
@@ -115,7 +113,7 @@ def _model(asked: Init, paths: Paths) -> "Model | None":
 
     given = asked.provider or asked.model or asked.base_url or asked.key_env or asked.small
     there = os.path.lexists(paths.config_file)
-    if there and not given and (asked.yes or configured(paths) != wanted(answers.Model())):
+    if there and not given and (asked.yes or configured(paths) != wanted(answers.ChosenModel())):
         return None
     provider = _answer(
         asked,
@@ -183,9 +181,9 @@ def _answer(
 def _report(
     asked: Init,
     paths: Paths,
-    steps: "list[Step]",
-    config: "Step",
-    model: "Model | None",
+    steps: "list[SetupStep]",
+    config: "SetupStep",
+    model: "ChosenModel | None",
     home: str,
     say: Callable[..., None],
 ) -> dict[str, Any]:
@@ -236,5 +234,5 @@ def _report(
     }
 
 
-def _line(step: "Step") -> str:
+def _line(step: "SetupStep") -> str:
     return f"  {step.outcome:<8} {step.path}" + (f"  ({step.why})" if step.why else "")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from klaw.models.build import PullStep
     from klaw.models.catalogue import ModelSpec
     from klaw.models.manifest import Calibration
-    from klaw.setup.answers import Model
+    from klaw.setup.answers import ChosenModel
 
 Say: TypeAlias = Callable[..., None]
 NOUN = Noun("models", "fetch, list, test and calibrate models (docs/models.md)", local=True)
@@ -215,7 +215,7 @@ def _test_by_server(paths: Paths, name: str) -> "list[ModelCheck]":
         return [ModelCheck("chat", "fails", str(error))]
 
 
-def offer_test(paths: Paths, model: "Model", ask: Callable[[str, str], str], say: Say) -> None:
+def offer_test(paths: Paths, model: "ChosenModel", ask: Callable[[str, str], str], say: Say) -> None:
     """Test the model of a new configuration, if it can be asked already and the person wants it.
 
     Args:

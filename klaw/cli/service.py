@@ -14,7 +14,7 @@ from klaw.operations.lines import Shown, Table, size
 from klaw.operations.operation import Nothing, Noun, OperationError, argument
 
 if TYPE_CHECKING:
-    from klaw.service.machine import Machine, Step
+    from klaw.service.machine import Machine, MachineStep
 
 NOUN = Noun("service", "run Klaw as a service of systemd (docs/operations.md)", local=True, of_machine=True)
 EXTRAS = ("node-mcp", "bubblewrap")
@@ -72,7 +72,7 @@ def _real(path: str | PurePosixPath, machine: "Machine") -> PurePosixPath:
     return PurePosixPath(place.resolve() if machine.real else place.absolute())
 
 
-def _lines(step: "Step") -> list[str]:
+def _lines(step: "MachineStep") -> list[str]:
     return [f"{step.outcome:<8} {step.what}" + (f"  ({step.why})" if step.why else ""), *step.diff]
 
 
@@ -84,11 +84,9 @@ def _done(answer: dict[str, Any]) -> Shown:
 def install(asked: Install, here: Here) -> dict[str, Any]:
     """Make user, folders, units, environment file and models, and enable the service. What is there stays, so it can be
     repeated, for instance after an update. The exit code is 1 if something failed, or a file that somebody edited was
-    kept.
-    """
+    kept."""
     from klaw.service.install import install, pull_models, this_program
-    from klaw.service.units import Wanted, told
-    from klaw.service.watch import unit_in
+    from klaw.service.units import ServiceInstallation, told, unit_in
 
     if unknown := set(asked.extras) - {*EXTRAS}:
         raise OperationError("bad_args", f"{', '.join(sorted(unknown))}: one of {', '.join(EXTRAS)}", field="extras")
@@ -101,7 +99,7 @@ def install(asked: Install, here: Here) -> dict[str, Any]:
     place = _real(here.home or place, machine)
     link = machine.at(place / "workspace")
     workspace = asked.workspace or (place / link.readlink() if link.is_symlink() else None)  # that of the first time
-    wanted = Wanted(
+    wanted = ServiceInstallation(
         program=PurePosixPath(asked.program) if asked.program else this_program(),
         user=asked.user or user,
         home=place,
@@ -122,8 +120,7 @@ def install(asked: Install, here: Here) -> dict[str, Any]:
 def uninstall(asked: OfMachine, here: Here) -> dict[str, Any]:
     """Stop the service and remove its units. Data, configuration and user stay."""
     from klaw.service.install import uninstall
-    from klaw.service.units import ENVIRONMENT
-    from klaw.service.watch import owner_and_home
+    from klaw.service.units import ENVIRONMENT, owner_and_home
 
     machine = _machine(asked, here.say)
     user, home = owner_and_home(machine.root)
@@ -158,8 +155,7 @@ def _status(answer: dict[str, Any]) -> Shown:
 @command(NOUN, "service_status", Nothing, cli="status", show=_status)
 def status(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Show what systemd says of the service, and the server itself. The exit code is 1 unless it runs and answers."""
-    from klaw.service.units import SERVICE, TIMER
-    from klaw.service.watch import owner_and_home, state
+    from klaw.service.units import SERVICE, TIMER, owner_and_home, state
 
     paths = Paths.resolve(here.home or str(owner_and_home()[1]))
     found: dict[str, Any] = {"service": state(SERVICE), "backups": state(TIMER, "ActiveState", "LastTriggerUSec")}
@@ -172,6 +168,6 @@ def status(_asked: Nothing, here: Here) -> dict[str, Any]:
 @command(NOUN, "service_logs", Logs, cli="logs", show=lambda answer: Shown((), found=not answer["code"]))
 def logs(asked: Logs, _here: Here) -> dict[str, Any]:
     """Show the service's log. Ctrl-C ends it."""
-    from klaw.service.watch import logs
+    from klaw.service.units import logs
 
     return {"code": logs(follow=asked.follow, lines=asked.lines)}

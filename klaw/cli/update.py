@@ -17,7 +17,7 @@ from klaw.operations.lines import Lines, Shown
 from klaw.operations.operation import Nothing, Noun, argument, required
 
 if TYPE_CHECKING:
-    from klaw.service.control import Control
+    from klaw.service.update import Control
 
 NOUN = Noun("update", "install a newer version, with a way back (docs/operations.md)", local=True, of_machine=True)
 Say = Callable[..., None]
@@ -43,7 +43,7 @@ def _checked(answer: dict[str, Any]) -> Lines:
 @command(NOUN, "update_check", OfWheel, cli="check", show=_checked)
 def check(asked: OfWheel, _here: Here) -> dict[str, Any]:
     """Tell what a wheel would change. Nothing is asked of the network: Klaw does not look for new versions."""
-    from klaw.service.wheel import read_wheel
+    from klaw.service.update import read_wheel
 
     found = read_wheel(Path(asked.wheel).expanduser().absolute())
     about = {"version": found.version, "schema": found.schema, "newer": found.is_newer, "way_back": found.way_back}
@@ -54,10 +54,8 @@ def check(asked: OfWheel, _here: Here) -> dict[str, Any]:
 def apply(asked: Apply, here: Here) -> dict[str, Any]:
     """Install the new version: doctor, backup, stop, install, start, doctor. When it does not answer within a minute,
     or its doctor finds new problems, the version and the database of before are put in place again, and the exit code
-    is 1.
-    """
-    from klaw.service.update import Update
-    from klaw.service.wheel import read_wheel
+    is 1."""
+    from klaw.service.update import Update, read_wheel
 
     release = read_wheel(Path(asked.wheel).expanduser().absolute())
     wheels = Path(asked.wheels).expanduser().absolute() if asked.wheels else None
@@ -74,8 +72,7 @@ def apply(asked: Apply, here: Here) -> dict[str, Any]:
 def back(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Undo an update that was interrupted, by a power cut for instance: put the old version and database
     back. If `klaw` does not start, call it as /opt/klaw.before-update/bin/python -m klaw update back, with the folder
-    where it is installed.
-    """
+    where it is installed."""
     from klaw.actor import log as _log  # noqa: F401  this environment may be the one that is moved
     from klaw.service.update import Update
 
@@ -87,7 +84,7 @@ def back(_asked: Nothing, here: Here) -> dict[str, Any]:
 
 def _prefix() -> Path:
     """The environment that is updated; this program may be the one that is kept of it."""
-    from klaw.service.kept import KEPT
+    from klaw.service.rollback import KEPT
 
     return Path(sys.prefix.removesuffix(KEPT))
 
@@ -118,11 +115,8 @@ def _steady(say: Say) -> Iterator[Say]:
 def _server(home: str | None) -> tuple[Path | None, "Control"]:
     """The home, and how its server is stopped and started."""
     from klaw.cli.admin_call import NoServer, call
-    from klaw.service.control import Systemd, Trial
-    from klaw.service.units import UNITS, ServiceRefused
-    from klaw.service.update import program
-    from klaw.service.watch import owner_and_home, state
-    from klaw.service.wheel import UpdateRefused
+    from klaw.service.units import UNITS, ServiceRefused, owner_and_home, state
+    from klaw.service.update import Systemd, Trial, UpdateRefused, program
 
     given = home or os.environ.get("KLAW_HOME")
     with suppress(ServiceRefused, KeyError):

@@ -16,7 +16,7 @@ from klaw.actor.clock import NewId
 from klaw.actor.mailbox import Nudge, Reply
 from klaw.client.events import ConnectedEvent, DisconnectedEvent, Event, Loss
 from klaw.client.streams import Inbox, Streams
-from klaw.domain.attachment import Named
+from klaw.domain.attachment import NamedFile
 from klaw.domain.names import chat_name
 from klaw.errors import ConnectionLost, RequestRefused
 from klaw.wire.codec import encode
@@ -105,7 +105,7 @@ class Client:
 
         Cancellation: it is not sent again; whether it was stored is unknown. The same id makes a repetition safe.
         """
-        named = tuple(Named(sha256=each.sha256, name=each.name) for each in files) or None
+        named = tuple(NamedFile(sha256=each.sha256, name=each.name) for each in files) or None
         frame = Send(id=message_id or self._ids(), chat=chat_name(chat), text=text, files=named)
         if (refused := self._too_large(frame)) is not None:
             raise refused

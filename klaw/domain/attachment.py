@@ -44,7 +44,7 @@ def clean_name(name: str) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Named:
+class NamedFile:
     """A file that was kept before, as the sender of a message names it."""
 
     sha256: Sha256

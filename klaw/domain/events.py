@@ -71,7 +71,7 @@ class Step(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Progressed:
+class StepChanged:
     """A chat does something else now."""
 
     chat: ChatId
@@ -141,7 +141,7 @@ class TurnEnded:
 
 
 @attrs.frozen(kw_only=True)
-class Noticed:
+class HealthChanged:
     """Something that all users should see: a part became degraded or well again."""
 
     code: str
@@ -152,13 +152,13 @@ class Noticed:
 Event: TypeAlias = (
     MessageStored
     | TurnStarted
-    | Progressed
+    | StepChanged
     | TextStreamed
     | ToolUsed
     | ApprovalAsked
     | ApprovalEnded
     | TurnEnded
-    | Noticed
+    | HealthChanged
 )
 
 

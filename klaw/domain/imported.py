@@ -12,7 +12,7 @@ from typing import Annotated, Any, NewType
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.attachment import MAX_FILES, Named
+from klaw.domain.attachment import MAX_FILES, NamedFile
 from klaw.domain.message import Instant, Kind, Role
 from klaw.domain.names import CLIENT_ID_FORM, MAX_CHAT_NAME, chat_name, client_id
 
@@ -80,7 +80,7 @@ def _stored_id(text: str) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Said:
+class ImportedMessage:
     """A message of an export, as it is stored here."""
 
     id: Annotated[str, Check(_stored_id, Bounds(pattern=rf"{CLIENT_ID_FORM}(/([0-9]{{1,9}}|notice))?"))]
@@ -89,5 +89,5 @@ class Said:
     content: Annotated[str, Bounds(0, 4 * MAX_CHARS)]
     created_at: Instant
     metadata: dict[str, Any] = attrs.Factory(dict)
-    files: Annotated[tuple[Named, ...], Bounds(0, MAX_FILES)] = ()
+    files: Annotated[tuple[NamedFile, ...], Bounds(0, MAX_FILES)] = ()
     """That were kept before."""

@@ -14,8 +14,8 @@ NANO = 1_000_000_000
 
 
 @attrs.frozen(kw_only=True)
-class Spent:
-    """What some calls used together. ``Spent()`` is nothing."""
+class UsageSum:
+    """What some calls used together. ``UsageSum()`` is nothing."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -34,9 +34,9 @@ class Spent:
     estimated_calls: int = 0
     """Calls whose tokens are an estimate: they were stopped half-way, or the provider did not count."""
 
-    def __add__(self, other: "Spent") -> "Spent":
+    def __add__(self, other: "UsageSum") -> "UsageSum":
         mine, others = attrs.astuple(self), attrs.astuple(other)
-        return Spent(**dict(zip(FIELDS, (a + b for a, b in zip(mine, others, strict=True)), strict=True)))
+        return UsageSum(**dict(zip(FIELDS, (a + b for a, b in zip(mine, others, strict=True)), strict=True)))
 
     @property
     def tokens(self) -> int:
@@ -49,15 +49,15 @@ class Spent:
         return self.cost_nano / NANO
 
 
-FIELDS = tuple(field.name for field in attrs.fields(Spent))
+FIELDS = tuple(field.name for field in attrs.fields(UsageSum))
 
 
-def add(spent: Iterable[Spent]) -> Spent:
+def add(spent: Iterable[UsageSum]) -> UsageSum:
     """All of it together."""
-    return sum(spent, Spent())
+    return sum(spent, UsageSum())
 
 
-def record(by_model: Mapping[str, Spent]) -> dict[str, Any]:
+def record(by_model: Mapping[str, UsageSum]) -> dict[str, Any]:
     """What a turn or a run keeps of its calls, as plain JSON values: the sums, and the same for each model.
 
     Args:

@@ -9,8 +9,8 @@ from klaw.domain.events import (
     Approval,
     ApprovalAsked,
     ApprovalEnded,
-    Progressed,
     Step,
+    StepChanged,
     TextStreamed,
     ToolUsed,
     TurnEnded,
@@ -47,18 +47,18 @@ def message_text(message: Message, *, replayed: bool) -> str:
 
 
 def event_texts(
-    event: TurnStarted | Progressed | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded,
+    event: TurnStarted | StepChanged | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded,
 ) -> list[str]:
     """The frames of an event, encoded; none for streamed text, which the outbox joins and encodes itself."""
     chat = name_of(event.chat)
     match event:
         case TurnStarted(turn=turn):
             return [encode(Status(chat=chat, state="thinking", turn=turn))]
-        case Progressed(turn=turn, step=Step.WAITING):
+        case StepChanged(turn=turn, step=Step.WAITING):
             return [encode(Status(chat=chat, state="waiting", turn=turn))]
-        case Progressed(turn=turn, step=Step.NOTHING):
+        case StepChanged(turn=turn, step=Step.NOTHING):
             return [encode(Status(chat=chat, state="idle", turn=turn))]
-        case Progressed(turn=turn, step=step):
+        case StepChanged(turn=turn, step=step):
             return [encode(Status(chat=chat, state="thinking", turn=turn, doing=step))]
         case ToolUsed(turn=turn, call=call, name=name, state=state):
             return [encode(Tool(chat=chat, turn=turn, call=call, name=name, state=state, what=event.what or None))]

@@ -14,9 +14,9 @@ from klaw.domain.events import (
     ApprovalAsked,
     ApprovalEnded,
     Event,
+    HealthChanged,
     MessageStored,
-    Noticed,
-    Progressed,
+    StepChanged,
     TextStreamed,
     ToolUsed,
     TurnEnded,
@@ -26,7 +26,7 @@ from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
 from klaw.gateway.answers import StoredOnce
 
-ChatEvent: TypeAlias = TurnStarted | Progressed | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
+ChatEvent: TypeAlias = TurnStarted | StepChanged | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -42,7 +42,7 @@ class Subscriber(Protocol):
         """Something else happened in a watched chat."""
         ...
 
-    def noticed(self, event: Noticed) -> None:
+    def noticed(self, event: HealthChanged) -> None:
         """Something that all users should see."""
         ...
 
@@ -86,7 +86,7 @@ class Hub:
                 if watchers:
                     stored = StoredOnce(message)
                     self._each(watchers, lambda watcher: watcher.stored(stored))
-            case Noticed():
+            case HealthChanged():
                 self._each(self._everybody, lambda watcher: watcher.noticed(event))
             case _:
                 self._follow(event)

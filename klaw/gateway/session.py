@@ -15,7 +15,7 @@ from klaw import __version__
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import answer_within
 from klaw.actor.threads import read_input
-from klaw.domain.events import Noticed
+from klaw.domain.events import HealthChanged
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
@@ -151,7 +151,7 @@ class ClientSession:
         if self._talk is not None and self._still_allowed():
             self._talk.delivery.happened(event)
 
-    def noticed(self, event: Noticed) -> None:
+    def noticed(self, event: HealthChanged) -> None:
         self._link.put(Notice(code=event.code, text=event.text, details=dict(event.details) or None))
 
     async def _serve(self) -> None:

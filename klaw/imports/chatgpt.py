@@ -6,23 +6,83 @@ is the way from the root to ``current_node``; the rest was replaced.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import attrs
 
 from klaw.domain.message import Role
-from klaw.imports.events import MADE_BY_TOOLS, REPLACED, Attached, Chat, Event, LeftOut, Message, Unread, moment
-from klaw.imports.files import Export, File
-from klaw.imports.json_stream import chats
-from klaw.imports.marks import unmarked
-from klaw.imports.tree import way
+from klaw.imports.events import (
+    MADE_BY_TOOLS,
+    OTHER_FORM,
+    REPLACED,
+    Event,
+    ExportedChat,
+    ExportedFile,
+    ExportedMessage,
+    LeftOut,
+    Unread,
+    moment,
+    other_form,
+)
+from klaw.imports.export_files import ExportEntry, OpenedExport
+from klaw.imports.json_stream import chats, way
+
+_MARK = re.compile(
+    r"( ?)(\ue200[^\ue200\ue201]*\ue201|【[^【】\n]{1,200}】|:contentReference\[oaicite:\d+\](?:\{index=\d+\})?"
+    r"|(?:file)?cite(?:turn\d{1,4}[a-z]{1,20}\d{1,4})+)"
+)
+_REST = re.compile(r" ?\ue200\w{0,20}(?:\ue202[^\s\ue200-\ue20f]*)*|[\ue200-\ue20f]")
+_REFERENCE = re.compile(r"turn\d+\w+")
+_WRITING = re.compile(r"^:::(?:writing\{[^}\n]*\})?[ \t]*(?:\n|\Z)", re.MULTILINE)
+
+
+def unmarked(text: str, references: Any = None) -> str:
+    """A text as its user sees it: with the links, and without the marks for ChatGPT's own page.
+
+    ``references`` are its ``content_references``: each with a mark and what is shown for it.
+    """
+    shown = {}
+    for each in references if isinstance(references, list) else ():
+        if isinstance(each, dict) and isinstance(alt := each.get("alt"), str):
+            shown[str(each.get("matched_text"))] = alt
+    text = _REST.sub("", _MARK.sub(lambda found: _placed(found[1], found[2], shown), text))
+    return _WRITING.sub("", text) if ":::writing{" in text else text
+
+
+def _placed(space: str, mark: str, shown: Mapping[str, str]) -> str:
+    words = shown.get(mark)
+    if not words and mark[0] == "\ue200":
+        words = _words(mark[1:-1])
+    elif words is None and mark[0] == "【" and not re.search(r"†|turn\d", mark):  # so some languages quote
+        words = mark
+    return f"{space}{words}" if words else ""
+
+
+def _words(mark: str) -> str:
+    """The words that a mark carries: a name, a heading, the text of a link."""
+    kind, *arguments = mark.split("\ue202")
+    return "" if "cite" in kind else " ".join(filter(None, _arguments(arguments)))
+
+
+def _arguments(given: Iterable[str]) -> Iterator[str]:
+    for each in map(str.strip, given):
+        if each.startswith(("[", "{")):
+            try:
+                values = json.loads(each)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(values, list) and len(values) > 1 and all(isinstance(value, str) for value in values):
+                yield values[1]  # an entity: its kind, its name, what tells it from others
+        elif not _REFERENCE.fullmatch(each):
+            yield each
+
 
 SOURCE = "chatgpt"
 FILES = r"conversations(?:[-_ ]?\d+)?\.json"
 _ID = re.compile(r"file[-_][0-9A-Za-z]+")
-"""In the name of a file of the export: its id, as messages name it."""
+"""In the name of a file of the export."""
 _SAID = {"user": Role.USER, "assistant": Role.ASSISTANT}
 _MADE = frozenset(
     {
@@ -31,19 +91,18 @@ _MADE = frozenset(
         "app_pairing_content",
     }
 )
-"""Contents that nobody said: what models think and tools return."""
+"""What models think and tools return."""
 
 
-def read(export: Export) -> Iterator[Event]:
-    """All chats of an export."""
-    stored: dict[str, File] = {}
+def read(export: OpenedExport) -> Iterator[Event]:
+    stored: dict[str, ExportEntry] = {}
     for file in export.files(r"[^/]*file[-_][^/]*") if export.has_several else ():
         if (own := _ID.search(file.name.rpartition("/")[2])) is not None:
             stored.setdefault(own[0], file)
     return chats(export, FILES, "conversations.json", partial(_chat, stored), frozenset({"mapping"}))
 
 
-def _chat(stored: Mapping[str, File], found: Any, place: str) -> Iterator[Event]:
+def _chat(stored: Mapping[str, ExportEntry], found: Any, place: str) -> Iterator[Event]:
     try:
         title = str(found.get("title") or "")
         key = found.get("conversation_id") or found.get("id")
@@ -51,22 +110,22 @@ def _chat(stored: Mapping[str, File], found: Any, place: str) -> Iterator[Event]
         nodes = [(name, mapping[name]["message"]) for name in _way(mapping, found.get("current_node"))]
         times = (found.get("create_time"), found.get("update_time"), *(each.get("create_time") for _, each in nodes))
         at = next(filter(None, map(moment, times)), None)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        yield Unread(place, f"is no chat of ChatGPT ({type(error).__name__})")
+    except OTHER_FORM as error:
+        yield Unread(place, f"is not a ChatGPT conversation ({type(error).__name__})")
         return
     if not isinstance(key, str) or not key:
         yield Unread(place, "has no id")
         return
-    yield Chat(key=key, title=title)
+    yield ExportedChat(key=key, title=title)
     reports: set[str] = set()
     for name, message in nodes:
         try:
             made = _message(name, message, at)
-            if isinstance(made, Message):
+            if isinstance(made, ExportedMessage):
                 made = attrs.evolve(made, files=_files(message, stored))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            made = Unread(f"{place}, message {name}", f"has another form than is known ({type(error).__name__})")
-        if isinstance(made, Message):
+        except OTHER_FORM as error:
+            made = other_form(f"{place}, message {name}", error)
+        if isinstance(made, ExportedMessage):
             at = made.at
             if message["author"]["role"] == "tool":  # a widget is stored again each time that it changes
                 if made.text in reports:
@@ -79,16 +138,15 @@ def _chat(stored: Mapping[str, File], found: Any, place: str) -> Iterator[Event]
 
 
 def _is_said(node: Any) -> bool:
-    """Whether a node is a message of somebody."""
     try:
-        return isinstance(_message("", node["message"], "2020"), Message)
-    except (AttributeError, KeyError, TypeError, ValueError):
+        return isinstance(_message("", node["message"], "2020"), ExportedMessage)
+    except OTHER_FORM:
         return False
 
 
 def _way(mapping: Any, current: Any) -> list[str]:
-    """The messages that the user saw. Who follows whom stands in ``parent`` or in ``children``, or in both; where it
-    stands nowhere, the order of the export counts."""
+    """The messages that the user saw. Who follows whom is in ``parent``, in ``children``, or in both; else the order of
+    the export counts."""
     parents: dict[str, str | None] = {}
     made: dict[str, float] = {}
     named = {child: name for name, node in mapping.items() for child in node.get("children") or ()}
@@ -124,11 +182,11 @@ def _message(name: str, message: Any, before: str | None) -> Event | None:
     if not text:
         return LeftOut(MADE_BY_TOOLS)
     said = _SAID.get(role, Role.ASSISTANT)
-    return Message(key=name, role=said, text=text, at=at) if at else Unread(f"message {name}", "has no time")
+    return ExportedMessage(key=name, role=said, text=text, at=at) if at else Unread(f"message {name}", "has no time")
 
 
 def _said(about: Any, content: Any, *, by_user: bool = False) -> str:
-    """The text of a message. What people wrote themselves stays as it is."""
+    """What people wrote themselves stays as it is."""
     files = {each.get("id"): each.get("name") for each in about.get("attachments") or ()}
     shown = content.get("parts") or ([content["text"]] if content.get("text") else [])
     texts = [_text(part, files) for part in shown if part is not None]
@@ -143,7 +201,7 @@ def _said(about: Any, content: Any, *, by_user: bool = False) -> str:
 
 
 def _report(about: Any, content: Any) -> str:
-    """What a tool made for the user to read, or to look at: a report, a picture. Of all else: empty."""
+    """A report or a picture that a tool made for the user; empty for anything else."""
     if about.get("is_async_task_result_message"):
         return _said(about, content)
     sdk = about.get("chatgpt_sdk")
@@ -182,8 +240,7 @@ def _canvas(content: Any) -> str:
     return "\n".join([*(f"[document, changed]\n{each}" for each in changes), *(f"[note]\n{each}" for each in notes)])
 
 
-def _files(message: Any, stored: Mapping[str, File]) -> tuple[Attached, ...]:
-    """The files of a message that the export has."""
+def _files(message: Any, stored: Mapping[str, ExportEntry]) -> tuple[ExportedFile, ...]:
     listed = (message.get("metadata") or {}).get("attachments") or ()
     named = {str(each.get("id")): str(each.get("name") or "") for each in listed}
     parts = [each for each in message["content"].get("parts") or () if isinstance(each, dict)]
@@ -194,7 +251,7 @@ def _files(message: Any, stored: Mapping[str, File]) -> tuple[Attached, ...]:
 
 
 def _text(part: Any, files: dict[Any, Any]) -> str:
-    """A part as text; pictures and recordings are named."""
+    """Pictures and recordings are named."""
     if isinstance(part, str):
         return part
     kind, pointer = str(part.get("content_type")), str(part.get("asset_pointer") or "").rpartition("/")[2]

@@ -1,7 +1,7 @@
-"""Exports of Claude: ``conversations.json``, one list, of a ZIP or a folder. 175 MB of it are nothing unusual.
+"""Exports of Claude: ``conversations.json``, one list, of a ZIP or a folder. 175 MB are not unusual.
 
-Newer ones have memories and projects besides, or come as a list of parts (``manifest-0001.json``), each part a ZIP of
-its own. What an entry is stands in it, so a file that is given alone may be any of them.
+Newer ones also have memories and projects, or come as a list of parts (``manifest-0001.json``), each part a ZIP. A file
+that is given alone may be any of these.
 """
 
 import hashlib
@@ -17,10 +17,22 @@ from klaw.domain.fact import MAX_TEXT, Fact, FactId, FactSource, Origin
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.text import clean_output, cut, one_line
-from klaw.imports.events import REPLACED, Chat, Document, Event, ImportRefused, Kept, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export, opened
-from klaw.imports.json_stream import chats
-from klaw.imports.tree import way
+from klaw.imports.events import (
+    OTHER_FORM,
+    REPLACED,
+    Event,
+    ExportedChat,
+    ExportedMessage,
+    ExportedRecord,
+    ImportRefused,
+    LeftOut,
+    ProjectDocument,
+    Unread,
+    moment,
+    other_form,
+)
+from klaw.imports.export_files import UNREADABLE, OpenedExport, opened
+from klaw.imports.json_stream import chats, way
 
 SOURCE = "claude"
 FILES = (
@@ -28,7 +40,7 @@ FILES = (
     r"|(?:conversations|projects|memories)/[^/]+)\.json"
 )
 _MEMBERS = frozenset({"chat_messages", "conversations_memory", "project_memories", "docs", "data_files"})
-"""By which it is seen what an entry is."""
+"""They tell what an entry is."""
 _PART = re.compile(r"(?:conversations|memories|projects)-\d{1,6}\.zip", re.IGNORECASE)
 _ROOT = "00000000-0000-4000-8000-000000000000"
 """The parent of a first message."""
@@ -42,13 +54,13 @@ _STANDS_FOR = re.compile(
     r"\.?[ \t]*(?:\n+```[ \t]*)?$",
     re.MULTILINE,
 )
-"""What the export has in place of a tool or an artifact: nobody said it."""
+"""In place of a tool or an artifact."""
 _THOUGHT = re.compile(r"<antThinking>.*?(?:</antThinking>|\Z)", re.DOTALL)
 _ARTIFACT = re.compile(r"</?antArtifact\b[^<>]*>")
 
 
-def read(export: Export) -> Iterator[Event]:
-    """All chats of an export, then what Claude remembered, and the documents of projects."""
+def read(export: OpenedExport) -> Iterator[Event]:
+    """Chats, then Claude's memories, and the documents of projects."""
     parts = [each for each in export.files(r"[^/]+\.zip") if _PART.fullmatch(each.name.rpartition("/")[2])]
     if not export.has_several or not parts or export.files(FILES):
         yield from chats(export, FILES, "conversations.json", partial(_entry, export), _MEMBERS)
@@ -57,7 +69,7 @@ def read(export: Export) -> Iterator[Event]:
             yield from _part(part.name, part.as_export())
 
 
-def _part(name: str, opening: AbstractContextManager[Export]) -> Iterator[Event]:
+def _part(name: str, opening: AbstractContextManager[OpenedExport]) -> Iterator[Event]:
     try:
         with opening as inner:
             yield from read(inner)
@@ -65,7 +77,7 @@ def _part(name: str, opening: AbstractContextManager[Export]) -> Iterator[Event]
         yield Unread(name, str(error) or type(error).__name__)
 
 
-def _entry(export: Export, found: Any, place: str) -> Iterator[Event]:
+def _entry(export: OpenedExport, found: Any, place: str) -> Iterator[Event]:
     is_object = isinstance(found, dict)
     if is_object and isinstance(found.get("data_files"), list):
         yield from _parts(export, found["data_files"])
@@ -77,8 +89,8 @@ def _entry(export: Export, found: Any, place: str) -> Iterator[Event]:
         yield from _chat(found, place)
 
 
-def _parts(export: Export, listed: list[Any]) -> Iterator[Event]:
-    """The parts of an export that is told in a list of them: those of a folder are read with it."""
+def _parts(export: OpenedExport, listed: list[Any]) -> Iterator[Event]:
+    """The listed parts of an export: those of a folder are read with it."""
     names = [one_line(str(each.get("filename"))) for each in listed if isinstance(each, dict)]
     found = {name: export.path.parent / name for name in names if _PART.fullmatch(name)}
     if export.has_several:  # also unpacked
@@ -103,28 +115,28 @@ def _chat(found: Any, place: str) -> Iterator[Event]:
         key, title, messages = found["uuid"], str(found.get("name") or ""), list(found["chat_messages"])
         at = moment(found.get("created_at"))
         shown = _way(messages, found.get("current_leaf_message_uuid"))
-    except (AttributeError, KeyError, TypeError) as error:
-        yield Unread(place, f"is no chat of Claude ({type(error).__name__})")
+    except OTHER_FORM as error:
+        yield Unread(place, f"is not a Claude conversation ({type(error).__name__})")
         return
     if not isinstance(key, str) or not key:
         yield Unread(place, "has no id")
         return
-    yield Chat(key=key, title=title)
+    yield ExportedChat(key=key, title=title)
     for number, message in enumerate(messages, 1):
         try:
             made = list(_message(message, at))
-        except (AttributeError, KeyError, TypeError) as error:
-            made = [Unread(f"{place}, message {number}", f"has another form than is known ({type(error).__name__})")]
+        except OTHER_FORM as error:
+            made = [other_form(f"{place}, message {number}", error)]
         if number not in shown:
-            yield from (LeftOut(REPLACED) for each in made if isinstance(each, Message))
+            yield from (LeftOut(REPLACED) for each in made if isinstance(each, ExportedMessage))
             continue
         for each in made:
-            at = each.at if isinstance(each, Message) else at
+            at = each.at if isinstance(each, ExportedMessage) else at
         yield from made
 
 
 def _way(messages: list[Any], current: Any) -> frozenset[int]:
-    """The numbers of the messages that the user saw: where they name their parents, those on the way to the newest."""
+    """The numbers of the messages that the user saw: those on the way to the newest, where they name their parents."""
     known = {number: each for number, each in enumerate(messages, 1) if isinstance(each, dict) and each.get("uuid")}
     if not any(each.get("parent_message_uuid") for each in known.values()):
         return frozenset(range(1, len(messages) + 1))
@@ -164,11 +176,11 @@ def _message(message: Any, before: str | None) -> Iterator[Event]:
     if text and at is None:
         yield Unread(f"message {key}", "has no time")
     elif text and at is not None:
-        yield Message(key=key, role=role, text=text, at=at)
+        yield ExportedMessage(key=key, role=role, text=text, at=at)
 
 
 def _shown(text: str) -> str:
-    """A text without what nobody said."""
+    """Without placeholders and thoughts."""
     if "<antThinking>" in text:
         text = _THOUGHT.sub("", text)
     if "<antArtifact" in text:
@@ -178,7 +190,7 @@ def _shown(text: str) -> str:
 
 
 def _document(block: Mapping[str, Any]) -> str:
-    """The document, or the part of one, that a call of a tool wrote for the user to read. Of other calls: empty."""
+    """The document, or a part of one, that a tool call wrote for the user; empty for other calls."""
     given = block.get("input")
     if block.get("type") != "tool_use" or not isinstance(given, dict):
         return ""
@@ -196,22 +208,22 @@ def _document(block: Mapping[str, Any]) -> str:
 
 
 def _attached(found: Any) -> str:
-    """An attachment with the text that was read from it; what is pasted has no name."""
+    """With the text that was read from it; what is pasted has no name."""
     return f"[file: {found.get('file_name') or 'pasted text'}]\n{found.get('extracted_content') or ''}".rstrip()
 
 
 def _memories(found: Mapping[str, Any]) -> Iterator[Event]:
-    """What Claude remembered: a text for all chats, and one for each project."""
+    """A text for all chats, and one for each project."""
     texts = [found.get("conversations_memory")]
     if isinstance(projects := found.get("project_memories"), dict):
         texts += projects.values()
     for text in texts:
         for statement in _statements(text if isinstance(text, str) else ""):
-            yield Kept(_fact(statement))
+            yield ExportedRecord(_fact(statement))
 
 
 def _statements(text: str) -> Iterator[str]:
-    """The lines of a text that say something: no headings, and not longer than a fact may be."""
+    """The lines of a text without headings, and not longer than a fact may be."""
     for line in clean_output(text).splitlines():
         said = re.sub(r"^(?:[-*+•]|\d{1,3}[.)])\s+", "", line.strip())
         if said.startswith("#") or re.fullmatch(r"(\*{1,3}|_{1,3})[^*_]+\1:?", said):
@@ -240,12 +252,12 @@ def _fact(text: str) -> Fact:
 
 
 def _project(found: Mapping[str, Any], place: str) -> Iterator[Event]:
-    """A project: its documents, and its instructions, which are left out."""
+    """Its documents; its instructions are left out."""
     name = one_line(str(found.get("name") or found.get("uuid") or "project"))
     if found.get("prompt_template"):
         yield LeftOut("instructions of a project")
     for number, each in enumerate(found.get("docs") or (), 1):
         if isinstance(each, dict) and isinstance(text := each.get("content"), str):
-            yield Document(name, PurePosixPath(str(each.get("filename") or f"{number}.md")).name, text)
+            yield ProjectDocument(name, PurePosixPath(str(each.get("filename") or f"{number}.md")).name, text)
         else:
-            yield Unread(f"{place}, document {number}", "has another form than is known")
+            yield Unread(f"{place}, document {number}", "has an unknown form")

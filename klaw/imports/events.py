@@ -24,71 +24,80 @@ class Broken(ImportRefused):
 
 
 @attrs.frozen(kw_only=True)
-class Chat:
-    """A chat begins; the messages that follow are its own."""
+class ExportedChat:
+    """The messages that follow are its own."""
 
     key: str
-    """By which its program knows it: the same in a later export."""
+    """The same in a later export."""
     title: str
     name: str = ""
-    """It had in another Klaw; empty: by its title."""
+    """In another Klaw; empty: by its title."""
     people: bool = False
-    """People talk with each other in it, so that Klaw does not go on in their place: it ends with its segment."""
+    """People talk with each other in it: Klaw begins a new segment behind it."""
     own_ids: bool = False
     """The keys of its messages are ids of Klaw."""
 
 
 @attrs.frozen(kw_only=True)
-class Attached:
-    """A file of a message that the export has."""
-
+class ExportedFile:
     name: str
     size: int
-    """Bytes, as the export says."""
     open: Callable[[], AbstractContextManager[IO[bytes]]]
     """Raises OSError, ImportRefused, and what a damaged ZIP raises."""
 
 
 @attrs.frozen(kw_only=True)
-class Message:
-    """A message of the chat before it."""
-
+class ExportedMessage:
     key: str
-    """By which its program knows it within the chat: the same in a later export."""
+    """Within its chat: the same in a later export."""
     role: Role
     text: str
     at: str
     """ISO-8601 UTC with milliseconds."""
     type: Kind = Kind.TEXT
     metadata: dict[str, object] = attrs.Factory(dict)
-    files: tuple[Attached, ...] = ()
+    files: tuple[ExportedFile, ...] = ()
+
+    @classmethod
+    def of_person(
+        cls, sender: str | None, text: str, *, key: str, at: str, files: tuple[ExportedFile, ...]
+    ) -> "ExportedMessage":
+        """A message of a chat of people; ``sender`` None: the user's own."""
+        role = Role.USER if sender is None else Role.ASSISTANT
+        return cls(key=key, role=role, text=text if sender is None else f"{sender}: {text}", at=at, files=files)
 
 
 @attrs.frozen
-class Kept:
-    """A fact, or somebody, that another Klaw knows."""
-
+class ExportedRecord:
     value: Fact | Person
 
 
 @attrs.frozen
 class Unread:
-    """Something of the export that should have been read and was not."""
+    """What should have been read and was not."""
 
     what: str
     why: str
 
 
+OTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
+"""In exports of an unknown form."""
+
+
+def other_form(what: str, error: Exception) -> Unread:
+    return Unread(what, f"has an unknown form ({type(error).__name__})")
+
+
 @attrs.frozen
 class LeftOut:
-    """A part that is not imported on purpose, such as a call of a tool."""
+    """Not imported on purpose, such as a tool call."""
 
     why: str
 
 
 @attrs.frozen
-class Document:
-    """A text of a project, which knowledge bases are made of."""
+class ProjectDocument:
+    """A text of a project, for a knowledge base."""
 
     project: str
     name: str
@@ -98,16 +107,16 @@ class Document:
 MADE_BY_TOOLS = "instructions, tools and thoughts"
 REPLACED = "replaced by later ones"
 
-Event: TypeAlias = Chat | Message | Kept | Document | Unread | LeftOut
+Event: TypeAlias = ExportedChat | ExportedMessage | ExportedRecord | ProjectDocument | Unread | LeftOut
 
 MILLISECONDS = 1e11
-"""A larger number is no second of a time to come, but a millisecond."""
+"""A larger number is milliseconds, not seconds."""
 _FIRST, _END = dt.datetime(1990, 1, 1, tzinfo=dt.UTC).timestamp(), dt.datetime(2200, 1, 1, tzinfo=dt.UTC).timestamp()
 
 
 def moment(value: object, zone: dt.tzinfo | None = dt.UTC) -> str | None:
-    """A time as exports have it (Unix seconds or milliseconds, or ISO-8601) as it is stored here; None: it is not
-    there, or no time of a message. ``zone``: where it says none; None: the machine's own."""
+    """A time of an export (Unix seconds or milliseconds, or ISO-8601) as it is stored here; None: not the time of a
+    message. ``zone``: of a time without one; None: local time."""
     try:
         if isinstance(value, str):
             found = dt.datetime.fromisoformat(value)

@@ -1,4 +1,4 @@
-"""From the stream of an export to requests that store it: names, ids, parts of a size that one request may have."""
+"""From the stream of an export to requests of a bounded size that store it."""
 
 import base64
 import json
@@ -14,40 +14,45 @@ from klaw.domain.attachment import MAX_FILES
 from klaw.domain.chat import MAX_TITLE, chat_title
 from klaw.domain.fact import Fact
 from klaw.domain.forget import FORGOTTEN
-from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, Said, chat_prefix, message_id, name_for
+from klaw.domain.imported import MAX_CHARS, WITH_TOPICS, ImportedMessage, chat_prefix, message_id, name_for
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import chat_id
 from klaw.domain.person import Person
 from klaw.domain.text import clean, cut
 from klaw.errors import BadValue, InvalidValue, KlawError
-from klaw.imports.events import Attached, Chat, Document, Event, ImportRefused, Kept, LeftOut, Message, Unread
-from klaw.imports.files import UNREADABLE
+from klaw.imports.events import (
+    Event,
+    ExportedChat,
+    ExportedFile,
+    ExportedMessage,
+    ExportedRecord,
+    ImportRefused,
+    LeftOut,
+    ProjectDocument,
+    Unread,
+)
+from klaw.imports.export_files import UNREADABLE
 from klaw.store.kinds.messages import MODEL_CHOICE
 
 PART_MESSAGES = 200
 PART_BYTES = 400_000
 PART_KEPT = 25
-"""Facts, or people: at most 15,000 bytes each."""
+"""At most 15,000 bytes each."""
 MAX_BYTES = 800_000
-"""Of the JSON of one request, and of one message; the admin socket takes a mebibyte."""
+"""The admin socket takes a mebibyte."""
 UPLOAD_BYTES = 600_000
-"""Of a file in one request."""
 REFUSED = frozenset({"file_too_large", "files_full", "empty_file"})
-"""Why a file is not kept, and its message is."""
+"""The file is left out, and its message stored."""
 MOST_TOLD = 50
-"""Things that could not be read, as they are listed."""
 _DROPPED = (FORGOTTEN, MODEL_CHOICE, WITH_TOPICS)
-"""Of another Klaw's metadata: what means something to the store of this one."""
 
 Ask: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""Carries out an operation, without ``user``, and ``origin`` of those of ``OF_IMPORT``, and gives its answer."""
+"""Carries out an operation, without ``user``, and without ``origin`` for those of ``OF_IMPORT``."""
 OF_IMPORT = frozenset({"import_put", "import_remember"})
 
 
 @attrs.define(kw_only=True)
-class Report:
-    """What became of an export."""
-
+class ImportReport:
     chats: int = 0
     messages: int = 0
     added: int = 0
@@ -55,18 +60,15 @@ class Report:
     elsewhere: int = 0
     files: int = 0
     file_bytes: int = 0
-    """As the export says."""
     first_at: str = ""
     last_at: str = ""
     facts: int = 0
     people: int = 0
     remembered: int = 0
-    """Of facts and people: those that were not known."""
+    """Facts and people that were new."""
     documents: int = 0
-    """Of projects."""
     left_out: Counter[str] = attrs.Factory(Counter)
     unread: list[Unread] = attrs.Factory(list)
-    """The first of them."""
     unread_count: int = 0
 
     def note(self, unread: Unread) -> None:
@@ -82,39 +84,37 @@ def feed(
     tell: Callable[[int], object],
     *,
     topics: bool = False,
-    keep: Callable[[Document], object] | None = None,
-) -> Report:
+    keep: Callable[[ProjectDocument], object] | None = None,
+) -> ImportReport:
     """Store what an export holds.
 
     Args:
-        events: of its reader.
-        source: the format's name.
         ask: None: only look through it.
-        tell: told now and then how many messages are done.
-        topics: topics may be made of it.
-        keep: takes the documents of projects, and raises OSError where it cannot; None: they are only counted.
+        tell: gets the number of messages now and then.
+        topics: make topics of it.
+        keep: takes the documents of projects, and may raise OSError; None: they are only counted.
 
     Raises:
-        KlawError: what ``ask`` raises; what was stored by then stays.
+        KlawError: of ``ask``; what was stored by then stays.
     """
-    report = Report()
-    chat: _Part | None = None
-    kept = _Kept(ask, report)
+    report = ImportReport()
+    chat: _PendingMessages | None = None
+    kept = _PendingRecords(ask, report)
     for event in events:
-        if chat is not None and isinstance(event, Chat | Kept):
+        if chat is not None and isinstance(event, ExportedChat | ExportedRecord):
             kept.places[chat.name] = chat.end()
             chat = None
         match event:
-            case Chat():
-                chat = _Part(event, source, ask, report, topics)
-            case Message():
+            case ExportedChat():
+                chat = _PendingMessages(event, source, ask, report, topics)
+            case ExportedMessage():
                 assert chat is not None
                 chat.add(event)
                 if report.messages % 100 == 0:
                     tell(report.messages)
-            case Kept():
+            case ExportedRecord():
                 kept.add(event.value)
-            case Document():
+            case ProjectDocument():
                 report.documents += 1
                 _offer(event, keep, report)
             case Unread():
@@ -128,7 +128,7 @@ def feed(
     return report
 
 
-def _offer(document: Document, keep: Callable[[Document], object] | None, report: Report) -> None:
+def _offer(document: ProjectDocument, keep: Callable[[ProjectDocument], object] | None, report: ImportReport) -> None:
     try:
         if keep is not None:
             keep(document)
@@ -136,21 +136,18 @@ def _offer(document: Document, keep: Callable[[Document], object] | None, report
         report.note(Unread(f"{document.project}, {document.name}", error.strerror or str(error)))
 
 
-class _Part:
-    """What of one chat is not stored yet."""
-
-    def __init__(self, chat: Chat, source: str, ask: Ask | None, report: Report, topics: bool) -> None:
+class _PendingMessages:
+    def __init__(self, chat: ExportedChat, source: str, ask: Ask | None, report: ImportReport, topics: bool) -> None:
         self._chat, self._source, self._ask, self._report, self._topics = chat, source, ask, report, topics
         self._prefix = "" if chat.own_ids else chat_prefix(source, chat.key)
         self._said: list[dict[str, Any]] = []
-        self._files: dict[str, tuple[Attached, ...]] = {}
-        """Of messages, by their ids."""
+        self._files: dict[str, tuple[ExportedFile, ...]] = {}
         self._bytes = 0
         self._last = ""
         self._into: str | None = None
         self._began = False
 
-    def add(self, message: Message) -> None:
+    def add(self, message: ExportedMessage) -> None:
         report = self._report
         if not self._began:
             self._began = True
@@ -163,7 +160,7 @@ class _Part:
         for number, said in enumerate(self._said_of(message)):
             try:
                 size = len(json.dumps(said))
-                REQUESTS.read(said, Said)
+                REQUESTS.read(said, ImportedMessage)
                 if size > MAX_BYTES:
                     raise InvalidValue("is too large")  # noqa: TRY301 - one place for what is not valid
             except (BadValue, InvalidValue, RecursionError) as error:
@@ -179,19 +176,17 @@ class _Part:
 
     @property
     def name(self) -> str:
-        """It had in another Klaw."""
         return self._chat.name
 
     def end(self) -> str | None:
-        """Store the rest. Where people talked, Klaw's own conversation begins with a segment of its own. Returns what
-        the chat is called here."""
+        """Store the rest, and end the segment of a chat of people. Returns the name of the chat here."""
         if self._chat.people and self._last:
             own = message_id(self._prefix, "end", self._last)
             self._said.append(_as_said(own, Role.SYSTEM, Kind.SESSION_BREAK, "", self._last, {}))
         self._flush()
         return self._into
 
-    def _said_of(self, message: Message) -> Iterator[dict[str, Any]]:
+    def _said_of(self, message: ExportedMessage) -> Iterator[dict[str, Any]]:
         text = clean(message.text)
         metadata = {name: value for name, value in message.metadata.items() if name not in _DROPPED}
         if self._chat.own_ids:
@@ -220,8 +215,8 @@ class _Part:
         self._report.known += answer["known"]
         self._report.elsewhere += answer["elsewhere"]
 
-    def _kept(self, ask: Ask, file: Attached) -> dict[str, Any] | None:
-        """The file, uploaded; None: it cannot be read, or is refused, which is reported."""
+    def _kept(self, ask: Ask, file: ExportedFile) -> dict[str, Any] | None:
+        """Upload a file; None: it cannot be read, or is refused, which is reported."""
         upload, offset = secrets.token_hex(16), 0
         try:
             with file.open() as stream:
@@ -240,14 +235,12 @@ class _Part:
             return None
 
 
-class _Kept:
-    """Facts, and people, that are not stored yet."""
-
-    def __init__(self, ask: Ask | None, report: Report) -> None:
+class _PendingRecords:
+    def __init__(self, ask: Ask | None, report: ImportReport) -> None:
         self._ask, self._report = ask, report
         self._given: dict[str, list[dict[str, Any]]] = {"facts": [], "people": []}
         self.places: dict[str, str | None] = {}
-        """What chats of the export are called here."""
+        """The names of the export's chats here."""
 
     def add(self, value: Fact | Person) -> None:
         if isinstance(value, Fact):
@@ -273,7 +266,7 @@ def _as_said(own: str, role: Role, kind: Kind, text: str, at: str, metadata: dic
 
 
 def _piece_chars(text: str) -> int:
-    """Characters of one message: half as many where JSON, which takes twelve bytes for an emoji, would be too large."""
+    """Characters of one message: half as many where its JSON, with twelve bytes for an emoji, would be too large."""
     parts = (text[place : place + MAX_CHARS] for place in range(0, len(text), MAX_CHARS))
     fits = len(text) < MAX_BYTES // 24 or all(len(json.dumps(each)) < MAX_BYTES - 10_000 for each in parts)
     return MAX_CHARS if fits else MAX_CHARS // 2

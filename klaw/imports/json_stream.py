@@ -1,33 +1,32 @@
-"""JSON of any size, one value at a time."""
+"""Exports as JSON of any size, one value at a time; and the way through a chat that is a tree: an edited question, or
+an answer that was made again, is a branch."""
 
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import IO, Any
 
 from klaw.imports.events import Broken, Event, Unread
-from klaw.imports.files import UNREADABLE, Export
+from klaw.imports.export_files import UNREADABLE, OpenedExport
 
 MAX_VALUE_BYTES = 48 << 20
-"""Of a value that is taken as a whole, such as a chat."""
 READ_BYTES = 1 << 16
 MAX_DEPTH = 5_000
-"""Brackets of a value that may be open: the parser remembers the way to each, which takes the square of their number.
-Those in texts are counted too, so it is far more than any export has."""
+"""Open brackets of a value, those in texts included: the parser's memory grows with the square of their number."""
 
 
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
-"""A character after a backslash; the group: half a surrogate pair, which stands for none."""
+"""The group: half a surrogate pair."""
 _HALF, _FIRST_HALF = re.compile(rb"\\u[dD][89a-fA-F]"), re.compile(rb"\\u[dD][89abAB]")
 
 
-class _Bounded:
-    """Counts what is read for one value, and puts U+FFFD in the place of half a surrogate pair: of an emoji that a
-    program cut in two. The parser would not read on behind it."""
+class _BoundedReader:
+    """Counts what is read for one value, and replaces half surrogate pairs, at which the parser would stop: some
+    programs cut an emoji in two."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._rest = stream, b""
@@ -42,10 +41,10 @@ class _Bounded:
         data = self._stream.read(max(count, min(MAX_VALUE_BYTES - self.left, self.left)))
         self.left -= len(data)
         if self.left < 0:
-            raise Broken(f"a chat or a message has more than {MAX_VALUE_BYTES >> 20} MiB: nothing behind it was read")
+            raise Broken(f"a chat or a message has more than {MAX_VALUE_BYTES >> 20} MiB: the rest was not read")
         self._depth += sum(map(data.count, (b"[", b"{"))) - sum(map(data.count, (b"]", b"}")))
         if self._depth > MAX_DEPTH:
-            raise Broken("is nested too deep: nothing behind that was read")
+            raise Broken("is nested too deep: the rest was not read")
         whole = self._rest + data
         end = _end(whole) if data else len(whole)
         if data and not end:
@@ -56,7 +55,7 @@ class _Bounded:
 
 
 def mended(data: bytes) -> bytes:
-    """JSON with U+FFFD in the place of half a surrogate pair."""
+    """With U+FFFD in place of half a surrogate pair."""
     return _ESCAPE.sub(_mended, data) if _HALF.search(data) else data
 
 
@@ -65,7 +64,7 @@ def _mended(found: re.Match[bytes]) -> bytes:
 
 
 def _end(data: bytes) -> int:
-    """Where data ends, without an escape, or the first half of a pair, that may go on behind."""
+    """Where data ends, without an escape, or the first half of a pair, that may continue."""
     at = data.rfind(b"\\", -6)
     if at < 0 or not _escapes(data, at):
         return len(data)
@@ -74,50 +73,38 @@ def _end(data: bytes) -> int:
 
 
 def _escapes(data: bytes, at: int) -> bool:
-    """Whether the backslash at a place does not stand behind another one that escapes it."""
+    """Whether the backslash at a place is not itself escaped."""
     return (at + 1 - len(data[: at + 1].rstrip(b"\\"))) % 2 == 1
 
 
 def items(stream: IO[bytes], alone: frozenset[str] = frozenset()) -> Iterator[Any]:
-    """The values of a list; or the object itself, if it is one of those that may stand alone.
-
-    Args:
-        stream: of the file.
-        alone: such an object has one of these members.
-
-    Raises:
-        Broken: it is no JSON any more, or a value is too large.
-    """
+    """The values of a list; or an object that has one of the members ``alone``. Raises Broken."""
     ijson = import_module("ijson")
-    bounded = _Bounded(stream)
+    bounded = _BoundedReader(stream)
     is_object = alone and isinstance(stream, io.BufferedReader) and stream.peek(1).lstrip().startswith(b"{")
     found = ijson.items(bounded, "" if is_object else "item", use_float=True, buf_size=READ_BYTES)
-    while True:
-        try:
-            value = next(found)
-        except StopIteration:
-            return
-        except (ijson.JSONError, UnicodeDecodeError, OverflowError) as error:
-            raise _broken(error) from error
+    for value in _checked(found):
         bounded.begin()
         if not is_object or alone & value.keys():
             yield value
 
 
+def _checked(found: Iterator[Any]) -> Iterator[Any]:
+    """The parser's values. Raises Broken."""
+    try:
+        yield from found
+    except (import_module("ijson").JSONError, UnicodeDecodeError, OverflowError) as error:
+        kind = type(error).__name__
+        raise Broken(f"is not valid JSON to its end, or is cut off ({kind}): the rest was not read") from error
+
+
 def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
-    """All values of a document with their prefixes, in order: those at ``whole`` as a whole, of the others only texts,
-    numbers and the like. Raises as ``items``."""
+    """All values of a document with their prefixes, in order: whole ones at ``whole``, elsewhere only scalars. Raises
+    Broken."""
     ijson = import_module("ijson")
-    bounded = _Bounded(stream)
+    bounded = _BoundedReader(stream)
     builder, depth, at = None, 0, ""
-    found = ijson.parse(bounded, use_float=True, buf_size=READ_BYTES)
-    while True:
-        try:
-            prefix, event, value = next(found)
-        except StopIteration:
-            return
-        except (ijson.JSONError, UnicodeDecodeError, OverflowError) as error:
-            raise _broken(error) from error
+    for prefix, event, value in _checked(ijson.parse(bounded, use_float=True, buf_size=READ_BYTES)):
         if builder is None and prefix in whole and event in ("start_map", "start_array"):
             builder, at, depth = ijson.ObjectBuilder(), prefix, 0
         if builder is None:
@@ -135,14 +122,11 @@ def walk(stream: IO[bytes], whole: frozenset[str]) -> Iterator[tuple[str, Any]]:
 
 
 def chats(
-    export: Export, wanted: str, called: str, chat: Callable[[Any, str], Iterator[Event]], alone: frozenset[str]
+    export: OpenedExport, wanted: str, called: str, chat: Callable[[Any, str], Iterator[Event]], alone: frozenset[str]
 ) -> Iterator[Event]:
     """The chats of files that are lists of them, or one of them. One that cannot be read does not stop the rest.
 
-    Args:
-        export, wanted, called: as of ``Export.files``.
-        chat: reads one; told how a person finds it.
-        alone: as of ``items``.
+    ``chat`` reads one, and is given its place for people; the others as of ``OpenedExport.files`` and ``items``.
     """
     for file in export.files(wanted, called):
         number = 0
@@ -159,7 +143,7 @@ def chats(
 
 
 _LIST = "conversations"
-"""The list of chats, where a program has put it into an object."""
+"""Some programs put the list of chats into an object."""
 
 
 def _entries(found: Iterable[Any]) -> Iterator[Any]:
@@ -174,8 +158,8 @@ _FIRST = re.compile(rb'\s*\[\s*\{\s*"(\w{1,40})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[^,{
 def _salvaged(
     stream: IO[bytes], name: str, done: int, chat: Callable[[Any, str], Iterator[Event]], error: Broken
 ) -> Iterator[Event]:
-    """The chats behind a damaged one, which is named: each begins with the same two members as the first. Raises
-    ``error``: the file is cut off, or its chats are not told apart."""
+    """The chats behind a damaged one, which is reported: each begins with the same two members as the first. Raises
+    ``error``: the file is cut off, or its chats cannot be told apart."""
     first = _FIRST.match(stream.peek(1)) if isinstance(stream, io.BufferedReader) else None
     if first is None:
         raise error
@@ -189,7 +173,7 @@ def _salvaged(
         if is_last and not piece.rstrip().endswith(b"]"):
             raise error
         if value is None or behind.strip() not in ("", ",", "]"):
-            yield Unread(f"{name}, chat {number + (value is not None)}", "is too large, or damaged: it is no JSON")
+            yield Unread(f"{name}, chat {number + (value is not None)}", "is too large, or damaged JSON")
         if value is not None and number > done:
             yield from chat(value, f"{name}, chat {number}")
 
@@ -198,8 +182,7 @@ DECODER = json.JSONDecoder(strict=False)
 
 
 def decoded(piece: bytes) -> tuple[Any, str]:
-    """The value with which a piece of damaged JSON begins, and what stands behind it; None, and all of it: it cannot be
-    read."""
+    """The value at the beginning of a piece of damaged JSON, and the rest; None and all of it: it cannot be read."""
     text = mended(piece).decode(errors="replace")
     try:
         value, end = DECODER.raw_decode(text)
@@ -209,12 +192,12 @@ def decoded(piece: bytes) -> tuple[Any, str]:
 
 
 PIECE_BYTES, MARK_BYTES = 1 << 20, 8_192
-"""That are read at once; of a beginning that is cut by the end of what was read."""
+"""Read at once; of a beginning that is cut at its end."""
 
 
 def pieces(stream: IO[bytes], mark: re.Pattern[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """What stands before the first place where something begins, then each with what stands behind it; the last is told
-    as such. Of one that is too long only the beginning and the end."""
+    """A stream, cut before each ``mark``; with whether it is the last piece. A piece that is too long is left out but
+    for its ends."""
     rest, looked = b"", 0
     while data := stream.read(PIECE_BYTES):
         rest, begin = rest + data, 0
@@ -228,6 +211,40 @@ def pieces(stream: IO[bytes], mark: re.Pattern[bytes]) -> Iterator[tuple[bytes, 
     yield rest, True
 
 
-def _broken(error: Exception) -> Broken:
-    kind = type(error).__name__
-    return Broken(f"is no JSON from some place on, or is cut off ({kind}): nothing behind that was read")
+def way(parents: Mapping[str, str | None], made: Mapping[str, float], current: object) -> list[str]:
+    """The keys from the root to the leaf that the user saw.
+
+    Args:
+        parents: of each key, in the order of the export; None for a root. A missing parent was lost: the key before it
+            is taken instead, so that nothing before it is lost too.
+        made: when each was made.
+        current: a key on the way; without one, the leaf that was made last counts.
+    """
+    before: dict[str, str | None] = {}
+    children: dict[str | None, list[str]] = {}
+    last, has_root = None, None in parents.values()
+    for key, parent in parents.items():
+        before[key] = parent
+        if parent is not None and (parent not in parents or parent == key):
+            before[key], has_root = last if has_root else None, True
+        children.setdefault(before[key], []).append(key)
+        last = key
+    leaf = current if isinstance(current, str) and current in parents else None
+    leaf = leaf or _newest((key for key in parents if key not in children), made) or last
+    down: set[str] = set()
+    while leaf is not None and leaf not in down and (below := _newest(children.get(leaf, ()), made)) is not None:
+        down.add(leaf)
+        leaf = below
+    found: dict[str, None] = {}
+    while leaf is not None and leaf not in found:
+        found[leaf] = None
+        leaf = before[leaf]
+    return [*found][::-1]
+
+
+def _newest(keys: Iterable[str], made: Mapping[str, float]) -> str | None:
+    newest = None
+    for key in keys:
+        if newest is None or made.get(key, 0.0) >= made.get(newest, 0.0):
+            newest = key
+    return newest

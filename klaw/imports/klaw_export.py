@@ -1,7 +1,6 @@
-"""What ``klaw export`` writes: JSON of each chat, as ``klaw chats export --json`` writes it, of facts and of people.
+"""Exports of ``klaw export``: chats as ``klaw chats export --json`` writes them, facts and people.
 
-Topics and summaries stay out. They are made of messages, name them by numbers that are others here, and whoever wants
-topics of these chats has them made here (``--topics``).
+Topics and summaries are left out: they name messages by numbers that are others here. ``--topics`` makes topics anew.
 """
 
 import json
@@ -17,20 +16,27 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.person import Person
 from klaw.errors import BadValue, InvalidValue
-from klaw.imports.events import Chat, Event, Kept, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export, File
+from klaw.imports.events import (
+    OTHER_FORM,
+    Event,
+    ExportedChat,
+    ExportedMessage,
+    ExportedRecord,
+    LeftOut,
+    Unread,
+    moment,
+)
+from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
 from klaw.imports.json_stream import items, walk
 
 SOURCE = "klaw"
 CHATS = r"chats/[^/]+\.json"
 KEPT: dict[str, type[Fact] | type[Person]] = {"facts": Fact, "people": Person}
-"""By the names of the files that have them."""
 MAX_BYTES = 15_000
-"""Of a fact or a person as JSON: far more than either may have."""
 
 
-def read(export: Export) -> Iterator[Event]:
-    """All chats of an export, with the ids that their messages have, then its facts and its people with theirs."""
+def read(export: OpenedExport) -> Iterator[Event]:
+    """All chats, then facts and people, with their own ids."""
     kept = [each for name in KEPT for each in export.files(rf"{name}\.json") if _is_kept(export, each, name)]
     alone = bool(kept) and not export.has_several
     for file in [] if alone else export.files(CHATS, "" if kept else "chats/NAME.json, facts.json or people.json"):
@@ -39,12 +45,12 @@ def read(export: Export) -> Iterator[Event]:
         yield from _kept(file)
 
 
-def _is_kept(export: Export, file: File, name: str) -> bool:
-    """Whether it is that file, and not the one of a chat of that name."""
+def _is_kept(export: OpenedExport, file: ExportEntry, name: str) -> bool:
+    """And not a chat of that name."""
     return file.stem == name and (not export.has_several or "chats" not in file.name.split("/")[-2:-1])
 
 
-def _chat(file: File) -> Iterator[Event]:
+def _chat(file: ExportEntry) -> Iterator[Event]:
     head, begun = {"name": file.stem, "title": ""}, False
     try:
         with file.open() as stream:
@@ -54,13 +60,13 @@ def _chat(file: File) -> Iterator[Event]:
                 elif place == "messages.item":
                     if not begun:
                         begun = True
-                        yield Chat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
+                        yield ExportedChat(key=head["name"], title=head["title"], name=head["name"], own_ids=True)
                     yield _message(value, file.name)
     except UNREADABLE as error:
         yield Unread(file.name, str(error))
 
 
-def _kept(file: File) -> Iterator[Event]:
+def _kept(file: ExportEntry) -> Iterator[Event]:
     number = 0
     try:
         with file.open() as stream:
@@ -71,7 +77,7 @@ def _kept(file: File) -> Iterator[Event]:
 
 
 def _of(cls: type[Fact] | type[Person], found: Any, place: str) -> Event:
-    """A fact or a person. The export has the fields as Klaw calls them, and no other way is known."""
+    """A fact or a person, with the fields as Klaw calls them."""
     if not isinstance(found, dict):
         return Unread(place, "is no object")
     if found.get("superseded_by") or found.get("merged_into"):
@@ -81,7 +87,7 @@ def _of(cls: type[Fact] | type[Person], found: Any, place: str) -> Event:
     for name in fields.keys() & {"created_at", "updated_at", "said_at"}:
         fields[name] = moment(fields[name]) or ""
         if not fields[name]:
-            return Unread(place, f"{name}: is no time that it can have")
+            return Unread(place, f"{name}: is not a possible time")
     try:
         value = FRAMES.read({**fields, "user_id": LOCAL_USER}, cls)
         if isinstance(value, Fact):
@@ -90,15 +96,15 @@ def _of(cls: type[Fact] | type[Person], found: Any, place: str) -> Event:
             person.check(value)
     except (BadValue, InvalidValue) as error:
         return Unread(place, str(error))
-    return Unread(place, "is too long") if len(json.dumps(FRAMES.write(value))) > MAX_BYTES else Kept(value)
+    return Unread(place, "is too long") if len(json.dumps(FRAMES.write(value))) > MAX_BYTES else ExportedRecord(value)
 
 
 def _message(found: Any, place: str) -> Event:
     try:
         role, kind, metadata = Role(found["role"]), Kind(found["type"]), dict(found.get("metadata") or {})
         own, text, at = found["id"], found["content"], moment(found["created_at"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return Unread(place, f"a message has another form than is known ({type(error).__name__})")
+    except OTHER_FORM as error:
+        return Unread(place, f"a message has an unknown form ({type(error).__name__})")
     if at is None or not isinstance(text, str) or not isinstance(own, str):
-        return Unread(place, "a message has another form than is known")
-    return Message(key=own, role=role, type=kind, text=text, at=at, metadata=metadata)
+        return Unread(place, "a message has an unknown form")
+    return ExportedMessage(key=own, role=role, type=kind, text=text, at=at, metadata=metadata)

@@ -1,8 +1,7 @@
-"""Sessions of OpenClaw: a folder ``~/.openclaw``, or one of its agents, with ``sessions/sessions.json`` and a file of
-event lines ``SESSION.jsonl`` for each session; or one such file.
+"""Sessions of OpenClaw: ``~/.openclaw``, or one of its agents, with ``sessions/sessions.json`` and ``SESSION.jsonl``
+for each session; or one such file.
 
-Events name their parents: where somebody went back and asked again, the way from the last event to the first is what
-was said, and what lies beside it was replaced.
+Events name their parents: the way from the last event to the first was kept, the others were replaced.
 """
 
 import json
@@ -12,8 +11,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from klaw.domain.message import Role
-from klaw.imports.events import Chat, Event, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export, File
+from klaw.imports.events import OTHER_FORM, Event, ExportedChat, ExportedMessage, LeftOut, Unread, moment, other_form
+from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
 
 SOURCE = "openclaw"
 _SAID = {"user": Role.USER, "assistant": Role.ASSISTANT}
@@ -22,8 +21,8 @@ MAX_INDEX = 32 << 20
 """Bytes of ``sessions.json``."""
 
 
-def read(export: Export) -> Iterator[Event]:
-    """All sessions of an export; a line that cannot be read does not stop the rest."""
+def read(export: OpenedExport) -> Iterator[Event]:
+    """A line that cannot be read does not stop the rest."""
     titles: dict[str, str] = {}
     for file in export.files(r"sessions\.json"):
         if not file.name.endswith(".jsonl"):
@@ -35,8 +34,7 @@ def read(export: Export) -> Iterator[Event]:
             yield Unread(file.name, str(error) or type(error).__name__)
 
 
-def _titles(file: File) -> dict[str, str]:
-    """What sessions are called, by their ids; an index that is broken names none."""
+def _titles(file: ExportEntry) -> dict[str, str]:
     try:
         with file.open() as stream:
             index = json.loads(stream.read(MAX_INDEX))
@@ -50,14 +48,10 @@ def _title(key: str, entry: Mapping[str, Any]) -> str:
     return str(named or key.removeprefix("agent:").replace(":", " "))
 
 
-def _lines(file: File) -> Iterator[tuple[int, Any]]:
-    """Numbers and values of the lines; None for one that is no JSON object."""
-    with file.open() as stream:
-        number = 0
-        while line := stream.readline(MAX_LINE):
-            number += 1
-            if not line.strip():
-                continue
+def _lines(file: ExportEntry) -> Iterator[tuple[int, Any]]:
+    """None for a line that is no JSON object."""
+    for number, line in enumerate(file.lines(MAX_LINE), 1):
+        if line.strip():
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError):
@@ -65,13 +59,13 @@ def _lines(file: File) -> Iterator[tuple[int, Any]]:
             yield number, value if isinstance(value, dict) else None
 
 
-def _session(file: File, titles: Mapping[str, str]) -> Iterator[Event]:
+def _session(file: ExportEntry, titles: Mapping[str, str]) -> Iterator[Event]:
     session, kept = PurePosixPath(file.name).stem, _way(file)
     for number, entry in _lines(file):
         if number == 1 and entry and entry.get("type") == "session":
             session = str(entry.get("id") or session)
             break
-    yield Chat(key=session, title=titles.get(session, ""))
+    yield ExportedChat(key=session, title=titles.get(session, ""))
     for number, entry in _lines(file):
         place = f"{file.name}, line {number}"
         if entry is None:
@@ -79,12 +73,12 @@ def _session(file: File, titles: Mapping[str, str]) -> Iterator[Event]:
         elif entry.get("type") == "message" and (kept is None or entry.get("id") in kept):
             try:
                 yield from _message(entry, number, place)
-            except (AttributeError, KeyError, TypeError) as error:
-                yield Unread(place, f"has another form than is known ({type(error).__name__})")
+            except OTHER_FORM as error:
+                yield other_form(place, error)
 
 
-def _way(file: File) -> frozenset[str] | None:
-    """Ids of the events from the first to the last. None where they do not lead there: then all were said."""
+def _way(file: ExportEntry) -> frozenset[str] | None:
+    """Ids of the events from the first to the last; None where they do not lead there: then all are read."""
     parents: dict[str, str | None] = {}
     last = None
     for _, entry in _lines(file):
@@ -122,7 +116,7 @@ def _message(entry: Mapping[str, Any], number: int, place: str) -> Iterator[Even
     if at is None:
         yield Unread(place, "has no time")
     else:
-        yield Message(key=str(entry.get("id") or f"line {number}"), role=role, text=text, at=at)
+        yield ExportedMessage(key=str(entry.get("id") or f"line {number}"), role=role, text=text, at=at)
 
 
 _ABOUT = re.compile(
@@ -131,7 +125,7 @@ _ABOUT = re.compile(
     r"|\[(?:Telegram|WhatsApp|Signal|Discord|Slack|iMessage|BlueBubbles|WebChat|Matrix|Teams|Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
     r" (?:[^\]\n]{0,200} )?\d{4}-\d{2}-\d{2}[ T]\d{1,2}:\d{2}[^\]\n]{0,30}\] ?)+"
 )
-"""Before what somebody wrote: who it is, when, and what happened meanwhile."""
+"""In front of a user's text: who wrote it, when, and what happened meanwhile."""
 _ID = re.compile(r"^\[message_id: [^\]\n]{1,200}\]\s*$\n?", re.MULTILINE)
 _TAG = re.compile(r"\[\[ ?(?:reply_to(?:_current)?(?: ?: ?[^\]\n]{1,100})?|audio_as_voice) ?\]\] ?")
 _PROMPTS = (
@@ -142,7 +136,7 @@ _SILENCE = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
 
 
 def _shown(text: str, role: Role) -> str:
-    """What was said, without what the program writes around it and for the model alone."""
+    """The text, without what the program adds for the model."""
     if role is Role.ASSISTANT:
         said = _TAG.sub("", text)
         return "" if said.strip(" *`.\n") in _SILENCE else said

@@ -1,22 +1,29 @@
-"""Exports of Telegram Desktop as JSON: ``result.json`` of one chat, or of the whole account.
-
-A chat of many years is one list, so its messages are read one by one, and what stands before the list is its head.
-"""
+"""Exports of Telegram Desktop as JSON: ``result.json`` of one chat, or of the whole account. Messages are read one by
+one, because a chat of many years is one list."""
 
 import datetime as dt
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 import attrs
 
-from klaw.domain.message import Role
 from klaw.domain.text import cut, normalized, one_line
-from klaw.imports import telegram_text
-from klaw.imports.events import Broken, Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export, File
-from klaw.imports.json_stream import walk
-from klaw.imports.salvage import Damaged, Head, Own, salvaged
+from klaw.imports.events import (
+    OTHER_FORM,
+    Broken,
+    Event,
+    ExportedChat,
+    ExportedMessage,
+    ImportRefused,
+    LeftOut,
+    Unread,
+    moment,
+    other_form,
+)
+from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
+from klaw.imports.json_stream import DECODER, decoded, pieces, walk
 
 SOURCE = "telegram"
 FILES = r"result\.json"
@@ -25,23 +32,28 @@ _MESSAGES = frozenset(f"{each}messages.item" for each in _LISTS)
 _MESSAGE = "messages.item"
 _HEADS = {f"{each}{name}": name for each in _LISTS for name in ("name", "type", "id")}
 _OWN_ID = "personal_information.user_id"
+_CHAT, _DAMAGED = "chat", "damaged message"
 MOST_NAMED = 12
-"""Senders who are named where somebody has to say who they are."""
+_BEGIN = re.compile(rb'\{\s*"id"\s*:\s*(-?\d{1,20})\s*,\s*"type"\s*:\s*"')
+HEAD_CHARS = 8_192
+_ACCOUNT = re.compile(r'"personal_information"\s*:\s*\{[^{}]{0,2000}?"user_id"\s*:\s*(\d{1,20})')
+_HEAD = re.compile(r'\{((?:[^{}"\[\]]|"(?:[^"\\]|\\.)*+"){0,200})"messages"\s*:\s*\[\s*\Z', re.DOTALL)
+_MEMBER = re.compile(r'"(name|type|id)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?\d{1,20}))')
+_BAD_ESCAPE = re.compile(r'\\(?:(u[0-9a-fA-F]{4}|[bfnrt"\\/])|.?)', re.DOTALL)
 
 
-def read(export: Export, me: str | None, zone: dt.tzinfo | None) -> Iterator[Event]:
+def read(export: OpenedExport, me: str | None, zone: dt.tzinfo | None) -> Iterator[Event]:
     """All chats of an export.
 
     Args:
-        export: what was given.
-        me: the name of the person whose export it is, where the export does not say it.
-        zone: of times without one, in exports of earlier versions; None: the machine's own.
+        me: the user's name, where the export does not say it.
+        zone: of times without one, in exports of earlier versions; None: local time.
 
     Raises:
-        ImportRefused: the export does not say whose it is, and nobody else did.
+        ImportRefused: the user must be named.
     """
     for file in export.files(FILES, "result.json"):
-        reader = _Reader(file, me, zone)
+        reader = _TelegramReader(file, me, zone)
         try:
             try:
                 with file.open() as stream:
@@ -49,15 +61,15 @@ def read(export: Export, me: str | None, zone: dt.tzinfo | None) -> Iterator[Eve
                         yield from reader.take(place, value)
             except Broken:
                 with file.open() as stream:
-                    yield from reader.salvage(salvaged(stream))
+                    yield from reader.salvage(_salvaged(stream))
             yield from reader.begin()
         except UNREADABLE as error:
             yield Unread(f"{file.name}, after message {reader.last} of {reader.title}", str(error))
 
 
 @attrs.define(eq=False)
-class _Reader:
-    _file: File
+class _TelegramReader:
+    _file: ExportEntry
     _me: str | None
     _zone: dt.tzinfo | None
     last: object = 0
@@ -66,9 +78,7 @@ class _Reader:
     _head: dict[str, Any] = attrs.Factory(dict)
     _begun: bool = True
     _chats: int = 0
-    """That have begun."""
     _names: dict[str, str] = attrs.Factory(dict)
-    """Of senders, by their ids."""
 
     @property
     def title(self) -> str:
@@ -78,7 +88,6 @@ class _Reader:
         return str(head.get("name") or f"Deleted account {head.get('id', '')}".rstrip())
 
     def take(self, place: str, value: Any) -> Iterator[Event]:
-        """Take a value of the document."""
         if place == _OWN_ID:
             self._own = f"user{value}"
         elif place in _HEADS:
@@ -91,49 +100,45 @@ class _Reader:
             try:
                 self.last = value.get("id")
                 yield from self._message(value)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                what = f"{self.title}, message {self.last}"
-                yield Unread(what, f"has another form than is known ({type(error).__name__})")
+            except OTHER_FORM as error:
+                yield other_form(f"{self.title}, message {self.last}", error)
 
-    def salvage(self, found: Iterator[Head | Own | Damaged | dict[str, Any]]) -> Iterator[Event]:
-        """Take what could be read of a damaged file, behind what was taken before."""
+    def salvage(self, found: Iterator[tuple[str, Any]]) -> Iterator[Event]:
+        """Take what ``_salvaged`` found behind what was taken before."""
         taken = (self._chats, self.last) if self._chats else None
         chats, is_new, head, damaged = 0, False, self._head, 0
-        for each in found:
-            match each:
-                case Own():
-                    self._own = f"user{each.id}"
-                case Head():
-                    head, is_new = each.values, True
-                case _:
-                    chats, was_new, is_new = chats + is_new, is_new, False
-                    if taken is not None:
-                        taken = None if taken == (chats, each.get("id") if isinstance(each, dict) else None) else taken
-                        continue
-                    if was_new:
-                        self._head, self._begun = head, False
-                    yield from self.begin()
-                    if isinstance(each, dict):
-                        yield from self.take(_MESSAGE, each)
-                    else:
-                        damaged += 1
-                        yield Unread(f"{self.title}, message {each.id}", "is damaged: it is no JSON")
+        for place, value in found:
+            if place == _OWN_ID:
+                self._own = f"user{value}"
+            elif place == _CHAT:
+                head, is_new = value, True
+            else:
+                chats, was_new, is_new = chats + is_new, is_new, False
+                if taken is not None:
+                    taken = None if taken == (chats, value.get("id") if place == _MESSAGE else None) else taken
+                    continue
+                if was_new:
+                    self._head, self._begun = head, False
+                yield from self.begin()
+                if place == _MESSAGE:
+                    yield from self.take(place, value)
+                else:
+                    damaged += 1
+                    yield Unread(f"{self.title}, message {value}", "is damaged JSON")
         if not damaged:
             yield Unread(self._file.name, "is damaged JSON between its messages, which were read")
 
     def begin(self) -> Iterator[Event]:
-        """Begin the chat whose head was read, unless that was done."""
         if not self._begun:
             self._begun = True
             self._chats += 1
-            yield Chat(key=str(self._head.get("id", self.title)), title=self.title, people=True)
+            yield ExportedChat(key=str(self._head.get("id", self.title)), title=self.title, people=True)
 
     def _message(self, found: Any) -> Iterator[Event]:
         if found.get("type") != "message":
-            is_notice = found.get("type") == "service"
-            yield LeftOut("notices" if is_notice else "not exported by Telegram")
+            yield LeftOut("notices" if found.get("type") == "service" else "not exported by Telegram")
             return
-        text, rest = telegram_text.text_of(found)
+        text, rest = text_of(found)
         yield from (LeftOut(each) for each in rest)
         if not text:
             if not rest:
@@ -150,14 +155,11 @@ class _Reader:
                 files.append(file)
             else:
                 yield Unread(f"{self.title}, message {self.last}", f"{cut(one_line(name), 60)} is not in the export")
-        own, sender = self._is_own(found), self._sender(found)
-        role = Role.USER if own else Role.ASSISTANT
-        yield Message(
-            key=str(found["id"]), role=role, text=text if own else f"{sender}: {text}", at=at, files=tuple(files)
-        )
+        sender = None if self._is_own(found) else self._sender(found)
+        yield ExportedMessage.of_person(sender, text, key=str(found["id"]), at=at, files=tuple(files))
 
     def _sender(self, found: Any) -> str:
-        """What a sender is called, also where only another message, or the chat, tells it."""
+        """Also where only another message, or the chat, has the name."""
         own = str(found.get("from_id") or "")
         if name := one_line(str(found.get("from") or "")):
             self._names[own] = name
@@ -166,7 +168,6 @@ class _Reader:
         return self._names.get(own) or (self._head.get("name") if is_other else None) or "Deleted account"
 
     def _is_own(self, found: Any) -> bool:
-        """Whether the person whose export it is wrote a message."""
         name, kind, sender = one_line(str(found.get("from") or "")), self._head.get("type"), found.get("from_id")
         if isinstance(sender, int):  # of earlier versions
             sender = f"user{sender}"
@@ -191,6 +192,33 @@ class _Reader:
         return ", ".join(names)
 
 
+def _salvaged(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
+    """What can be read of damaged JSON, with its place as of ``walk``: the account, heads of chats as a whole,
+    messages, and the ids of messages that cannot be read. Raises Broken: it is cut off."""
+    for number, (piece, is_last) in enumerate(pieces(stream, _BEGIN)):
+        between = piece.decode(errors="replace")
+        is_cut = is_last and not between.rstrip().endswith("}")
+        begin = _BEGIN.match(piece) if number else None
+        if begin is not None:
+            value, between = decoded(piece)
+            if value is not None:
+                yield _MESSAGE, value
+            elif not is_cut:
+                yield _DAMAGED, begin[1].decode()
+        if is_cut:
+            raise Broken("is cut off: the rest was not read")
+        if (own := _ACCOUNT.search(between)) is not None:
+            yield _OWN_ID, own[1]
+        if (head := _HEAD.search(between, max(0, len(between) - HEAD_CHARS))) is not None:
+            yield _CHAT, {found[1]: _member(found) for found in _MEMBER.finditer(head[1])}
+
+
+def _member(found: re.Match[str]) -> Any:
+    if found[3]:
+        return int(found[3])
+    return DECODER.decode(_BAD_ESCAPE.sub(lambda escape: escape[0] if escape[1] else "\ufffd", f'"{found[2]}"'))
+
+
 def _alike(name: str) -> str:
     return normalized("NFC", name).casefold()
 
@@ -203,7 +231,139 @@ def _number(value: Any) -> float | None:
 
 
 def _files(found: Any) -> list[str]:
-    """Where the files of a message are; not of stickers, and not those of which the export says that it has none."""
+    """Where they are; not of stickers, and not those that the export says it does not have."""
     if found.get("media_type") == "sticker":
         return []
     return [name for key in ("photo", "file") if isinstance(name := found.get(key), str) and not name.startswith("(")]
+
+
+_ABOUT = frozenset(
+    {
+        *("id", "type", "date", "date_unixtime", "edited", "edited_unixtime", "from", "from_id", "author", "via_bot"),
+        *("text", "text_entities", "forwarded_from", "forwarded_from_id", "saved_from", "reply_to_message_id"),
+        *("reply_to_peer_id", "photo", "photo_file_size", "file", "file_name", "file_size", "thumbnail", "media_type"),
+        *("thumbnail_file_size", "mime_type", "duration_seconds", "width", "height", "performer", "title"),
+        *("sticker_emoji", "media_spoiler", "self_destruct_period_seconds", "live_location_period_seconds"),
+        *("contact_vcard", "contact_vcard_file_size", "inline_bot_buttons", "reactions", "signature", "views"),
+        *("reply_to_story_id", "reply_to_checklist_item", "topic_id", "reply_markup", "paid_stars_amount", "quote"),
+        *("forwards", "location_information", "place_name", "address", "game_title", "game_description", "game_link"),
+        *("entities", "replies", "boosts_applied"),
+    }
+)
+"""Said elsewhere, or about a message."""
+_WHOLE = frozenset({"JPY", "KRW", "VND", "CLP", "ISK", "UGX", "PYG", "XTR", "XAF", "XOF", "RWF"})
+_THOUSANDS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
+"""Currencies without hundredths, and with thousandths."""
+
+
+def text_of(found: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The text of a message, media in brackets; and the kinds of its other content. Raises one of ``OTHER_FORM``."""
+    named, rest = [], []
+    if "forwarded_from" in found:
+        named.append(f"[forwarded from {one_line(str(found['forwarded_from'] or 'a deleted account'))}]")
+    named += _media(found)
+    if found.get("place_name") or found.get("address") or found.get("location_information"):
+        named.append(_place(found))
+    if found.get("game_title"):
+        named.append(_told("game", found["game_title"], found.get("game_description")))
+    for key, value in found.items():
+        if key in _ABOUT or not value or not isinstance(value, dict | list | str):
+            continue
+        kind = " ".join(re.findall(r"[a-z]+", key.removesuffix("_information"))) or "content"
+        kind = kind[:MOST_KIND]
+        told = "" if isinstance(value, str) else _KINDS.get(key, _any)(kind, value)
+        if told:
+            named.append(told)
+        else:
+            rest.append(f"of the kind {kind}")
+    said = _said(found.get("text") or found.get("text_entities"))
+    return "\n".join([*named, *([said] if said.strip() else [])]), rest
+
+
+def _told(kind: str, *parts: object) -> str:
+    return f"[{kind}: {', '.join(one_line(str(each)) for each in parts if each not in (None, ''))}]"
+
+
+def _said(parts: Any) -> str:
+    parts = parts or ""
+    return "".join(map(_part, parts if isinstance(parts, (str, list)) else [parts]))
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    text, link = str(part.get("text") or ""), part.get("href")
+    return f"{text} ({link})" if link and link != text else text
+
+
+def _media(found: Mapping[str, Any]) -> Iterator[str]:
+    for key, kind in (("photo", "photo"), ("file", found.get("media_type") or "file")):
+        if found.get(key):
+            name = str(found.get("file_name") or found[key])
+            name = "" if name.startswith("(") else name.rpartition("/")[2]
+            if kind == "sticker":
+                name = str(found.get("sticker_emoji") or "")
+            elif kind == "audio_file" and found.get("title"):
+                name = " – ".join(str(each) for each in (found.get("performer"), found["title"]) if each)
+            yield f"[{str(kind).replace('_', ' ')}{': ' if name else ''}{name}]"
+
+
+def _place(found: Mapping[str, Any]) -> str:
+    at = found.get("location_information") or {}
+    return _told("place", found.get("place_name"), found.get("address"), at.get("latitude"), at.get("longitude"))
+
+
+def _listed(kind: str, found: Any) -> str:
+    lines = [_told(kind, _said(found.get("question") or found.get("title")))]
+    for each in found.get("answers") or found.get("items") or ():
+        notes = [f"{each['voters']}"] if isinstance(each.get("voters"), int) else []
+        notes += ["chosen"] if each.get("chosen") else []
+        notes += ["done"] if each.get("completed") or each.get("completed_by") or each.get("completion_date") else []
+        lines.append(f"- {_said(each.get('text'))}{' (' + ', '.join(notes) + ')' if notes else ''}")
+    return "\n".join(lines)
+
+
+def _contact(kind: str, found: Any) -> str:
+    name = " ".join(str(found[each]) for each in ("first_name", "last_name") if found.get(each))
+    return f"[{kind}: {' '.join(filter(None, (name, str(found.get('phone_number') or ''))))}]"
+
+
+def _invoice(kind: str, found: Any) -> str:
+    amount, currency = found.get("amount"), str(found.get("currency") or "")
+    if isinstance(amount, int):  # of the smallest unit
+        digits = 0 if currency in _WHOLE else 3 if currency in _THOUSANDS else 2
+        amount = f"{amount / 10**digits:.{digits}f} {currency}"
+    return _told(kind, found.get("title"), found.get("description"), amount)
+
+
+def _dice(kind: str, found: Any) -> str:
+    return f"[{kind}: {found.get('emoji') or ''} {found.get('value') or ''}".rstrip() + "]"
+
+
+MAX_DEPTH, MOST_KIND = 20, 40
+
+
+def _any(kind: str, found: Any) -> str:
+    """Unknown content: its texts, and numbers with their names. Empty: it has no words."""
+    parts = list(_scalars(found))
+    if not any(isinstance(value, str) and any(map(str.isalpha, value)) for _, value in parts):
+        return ""
+    return _told(kind, *(value if isinstance(value, str) else f"{name} {value}".strip() for name, value in parts))
+
+
+def _scalars(found: Any, depth: int = 0) -> Iterator[tuple[str, object]]:
+    pairs = found.items() if isinstance(found, dict) else (("", each) for each in found)
+    for name, value in pairs if depth < MAX_DEPTH else ():
+        if isinstance(value, dict | list):
+            yield from _scalars(value, depth + 1)
+        elif value and not isinstance(value, bool):
+            yield name.replace("_", " "), value
+
+
+_KINDS: Mapping[str, Callable[[str, Any], str]] = {
+    "poll": _listed,
+    "todo_list": lambda _kind, found: _listed("to-do list", found),
+    "contact_information": _contact,
+    "invoice_information": _invoice,
+    "dice": _dice,
+}

@@ -1,7 +1,7 @@
-"""Chats that WhatsApp exported: ``_chat.txt``, ``WhatsApp Chat with NAME.txt``, alone or in a ZIP with its media.
+"""Chats of WhatsApp: ``_chat.txt``, ``WhatsApp Chat with NAME.txt``, alone or in a ZIP with its media.
 
-The dates are written as the telephone writes them, so that 3/4 may be the third of April or the fourth of March. That
-is decided over the whole file: by a number over 12, else by the order in which messages stand.
+Whether 3/4 is the third of April or the fourth of March is decided over the whole file: by a number over 12, else by
+the order of the messages.
 """
 
 import datetime as dt
@@ -12,20 +12,19 @@ from itertools import islice
 
 import attrs
 
-from klaw.domain.message import Role
 from klaw.domain.text import cut, normalized, one_line
-from klaw.imports import whatsapp_words as words
-from klaw.imports.events import Chat, Event, ImportRefused, LeftOut, Message, Unread, moment
-from klaw.imports.files import UNREADABLE, Export, File
-from klaw.imports.whatsapp_time import FIRST_YEAR, MARKS, PLACES, Order, Stamp, split, stamp
+from klaw.imports import whatsapp_format as words
+from klaw.imports.events import Event, ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread, moment
+from klaw.imports.export_files import UNREADABLE, ExportEntry, OpenedExport
+from klaw.imports.whatsapp_format import FIRST_YEAR, MARKS, PLACES, Order, Stamp, split, stamp
 
 SOURCE = "whatsapp"
 FILES = r"[^/]*(?:chat|whatsapp|чат)[^/]*\.txt"
 MOST_NAMED = 12
 MAX_LINE = 1 << 20
-"""Bytes; a longer one is several."""
+"""A longer line becomes several."""
 MOST_SPAN = 3
-"""So many times as long as read otherwise, a chat is not read so: where its years might be its days."""
+"""A chat is not read in an order in which it lasts this many times as long: its years might be its days."""
 
 _SENDER = re.compile(
     rf"[{MARKS}~\s]{{0,9}}(?P<name>(?:[^:\n]|:(?![ \u00a0{MARKS}]|$)){{1,100}}?)\s?:"
@@ -40,19 +39,19 @@ _TITLE = re.compile(
 
 
 @attrs.frozen
-class _Line:
+class _MessageHead:
     """The first line of a message, or of a notice."""
 
     stamp: Stamp
     style: tuple[str, bool]
     """How its date is written, and whether in brackets: the same in a whole file."""
     sender: str
-    """Empty: a notice of the program."""
+    """Empty for a notice of the program."""
     text: str
 
     @property
     def is_marked(self) -> bool:
-        """An iPhone puts U+200E before what stands under a name and is not of the person."""
+        """An iPhone puts U+200E before what the program writes under a name."""
         return self.style[1]
 
     @property
@@ -61,57 +60,53 @@ class _Line:
 
 
 def read(
-    export: Export, me: str | None, order: Order | None, zone: dt.tzinfo | None, title: str | None
+    export: OpenedExport, me: str | None, order: Order | None, zone: dt.tzinfo | None, title: str | None
 ) -> Iterator[Event]:
     """All chats of an export.
 
     Args:
-        export: what was given.
-        me: the name of the person whose telephone it was, as it stands in the chat.
+        me: the user's name in the chat.
         order: of the numbers of a date; None: the file tells.
-        zone: of the telephone: the times are its; None: the machine's own.
+        zone: of the telephone; None: local time.
         title: of the chat; None: by the names of the files.
 
     Raises:
-        ImportRefused: ``me`` or ``order`` is needed, and why.
+        ImportRefused: ``me`` or ``order`` is needed.
     """
     for file in export.files(FILES, "chat as text (_chat.txt)"):
         count = 0
         try:
-            facts = _Facts.of(file)
+            facts = _FileFacts.of(file)
             if not facts.messages:
-                yield Unread(file.name, "has no message of WhatsApp in it")
+                yield Unread(file.name, "contains no WhatsApp message")
                 continue
             if facts.odd:
-                much = f"{len(facts.odd):,} lines begin with a time that is written in words that are not known"
-                yield Unread(file.name, f"{much}: they were taken for parts of the messages before them")
+                much = f"{len(facts.odd):,} lines begin with a time in unknown words"
+                yield Unread(file.name, f"{much}: they were read as parts of the messages before them")
             named = title or facts.title(file.stem) or facts.title(export.path.stem)
-            found = _Reading(file, me, order or facts.order(file.name), zone, named, facts)
+            found = _ChatReader(file, me, order or facts.order(file.name), zone, named, facts)
             for event in found.events():
                 yield event
-                count += isinstance(event, Message)
+                count += isinstance(event, ExportedMessage)
         except UNREADABLE as error:
             yield Unread(f"{file.name}, after message {count}", str(error) or type(error).__name__)
 
 
-def _lines(file: File) -> Iterator[str]:
-    with file.open() as stream:
-        while line := stream.readline(MAX_LINE):
-            yield line.decode("utf-8", "replace").rstrip("\r\n")
+def _lines(file: ExportEntry) -> Iterator[str]:
+    return (line.decode("utf-8", "replace").rstrip("\r\n") for line in file.lines(MAX_LINE))
 
 
-def _style(file: File) -> tuple[str, bool] | None:
-    """How most of its first messages are dated: somebody may have pasted others before them."""
+def _style(file: ExportEntry) -> tuple[str, bool] | None:
+    """How most of the first messages are dated: somebody may have pasted others before them."""
     found = filter(None, (_parse(line) for line in _lines(file)))
     return next((style for style, _ in Counter(each.style for each in islice(found, 1_000)).most_common(1)), None)
 
 
 def _heads(
-    file: File, style: tuple[str, bool] | None, odd: list[str] | None = None
-) -> Iterator[tuple[_Line | None, str]]:
-    """The lines of a file, each with what it is the head of. What somebody pasted from another chat is no head: it is
-    written in another way than the file, or has a date that does not exist. ``odd`` gets the stamps that differ from
-    the others in words only: in words for the halves of a day that are not known, it may be."""
+    file: ExportEntry, style: tuple[str, bool] | None, odd: list[str] | None = None
+) -> Iterator[tuple[_MessageHead | None, str]]:
+    """The lines of a file, each with the head that it is. A pasted message is no head: its style is another one, or its
+    date does not exist. ``odd`` gets stamps that differ from the others in words only."""
     for text in _lines(file):
         head = _parse(text, style)
         if head is None and odd is not None and (other := _parse(text)) is not None:
@@ -123,8 +118,8 @@ def _shape(style: tuple[str, bool]) -> tuple[str, bool]:
     return re.sub(r"[^\W\d_]+|\.(?=\||$)|\s", "", style[0]), style[1]
 
 
-def _parse(line: str, style: tuple[str, bool] | None = None) -> _Line | None:
-    """The head of a message; None: the line goes on with the one before, or is written in another style."""
+def _parse(line: str, style: tuple[str, bool] | None = None) -> _MessageHead | None:
+    """None: the line belongs to the message before, or is written in another style."""
     for written, rest in split(line):
         found = stamp(written)
         if found is None or not any(found.at(order) for order in PLACES):
@@ -133,7 +128,7 @@ def _parse(line: str, style: tuple[str, bool] | None = None) -> _Line | None:
         if style in (None, own):
             said = _SENDER.match(rest)
             sender, text = (one_line(_bare(said["name"])), said["text"]) if said else ("", rest)
-            return _Line(found, own, sender, text)
+            return _MessageHead(found, own, sender, text)
     return None
 
 
@@ -142,23 +137,20 @@ def _bare(text: str) -> str:
 
 
 @attrs.define
-class _Facts:
-    """What only the whole file tells."""
-
+class _FileFacts:
     style: tuple[str, bool] | None
     messages: int = 0
     heard: Counter[str] = attrs.Factory(Counter)
-    """What stands before a colon, in lines that are no notices."""
+    """Before a colon, in lines that are no notices."""
     groups: Counter[str] = attrs.Factory(Counter)
-    """Under which notices stand."""
-    orders: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
-    """Whether all dates can be read so."""
-    likely: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
-    """Whether none of them is then before there was WhatsApp."""
-    sorted: dict[Order, bool] = attrs.Factory(lambda: {"ymd": True, "dmy": True, "mdy": True})
-    """Whether they then ascend."""
+    orders: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
+    """Whether all dates exist in this order."""
+    likely: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
+    """Whether none of them is before WhatsApp."""
+    sorted: dict[Order, bool] = attrs.Factory(lambda: dict.fromkeys(PLACES, True))
+    """Whether they ascend."""
     odd: list[str] = attrs.Factory(list)
-    """Stamps with words that are not known."""
+    """Stamps with unknown words."""
     first: dict[Order, dt.datetime] = attrs.Factory(dict)
     last: dict[Order, dt.datetime] = attrs.Factory(dict)
     short: bool = False
@@ -166,7 +158,7 @@ class _Facts:
     senders: dict[str, int] = attrs.Factory(dict)
 
     @classmethod
-    def of(cls, file: File) -> "_Facts":
+    def of(cls, file: ExportEntry) -> "_FileFacts":
         found = cls(_style(file))
         for line in filter(None, (head for head, _ in _heads(file, found.style, found.odd))):
             found.messages += bool(line.sender)
@@ -192,7 +184,7 @@ class _Facts:
         """Raises ImportRefused."""
         possible: list[Order] = [order for order, whether in self.orders.items() if whether]
         if not possible:
-            raise ImportRefused(f"{name}: its dates cannot be read, in whatever order their numbers are")
+            raise ImportRefused(f"{name}: its dates cannot be read in any order of their numbers")
         possible = [order for order in possible if self.likely[order]] or possible
         if self.short and len(possible) > 1 and "ymd" in possible:
             spans = {order: self.last[order] - self.first[order] for order in possible}
@@ -203,47 +195,45 @@ class _Facts:
             possible = ascending
         if len(possible) > 1:
             raise ImportRefused(
-                f"{name}: its dates may be day/month or month/day, which nothing tells: give --dates dmy or mdy"
+                f"{name}: its dates may be day/month or month/day, and nothing in the file tells which:"
+                " give --dates dmy or mdy"
             )
         return possible[0]
 
     @property
     def group(self) -> str:
-        """The name of a group whose notices stand under it; empty: none is seen."""
+        """A group whose notices stand under its name; empty: none is seen."""
         return next((name for name, _ in self.groups.most_common() if name not in self.senders), "")
 
     def title(self, stem: str) -> str:
-        """The chat's name by that of a file; empty: that says nothing."""
         named = stem = normalized("NFC", stem)
         while (cut_ := _TITLE.sub("", named).strip()) != named:
             named = cut_
         return named if named != stem else ""
 
     def named(self) -> str:
-        """Those who speak, as they are told to a person."""
+        """The senders, for a person."""
         often = sorted(self.senders, key=self.senders.__getitem__, reverse=True)
         names = [cut(name, 40) for name in often[:MOST_NAMED]]
         return ", ".join(names) + (" and others" if len(self.senders) > MOST_NAMED else "")
 
 
 @attrs.define(eq=False)
-class _Reading:
-    """One pass over a file."""
-
-    _file: File
+class _ChatReader:
+    _file: ExportEntry
     _me: str | None
     _order: Order
     _zone: dt.tzinfo | None
     _title: str
-    _facts: _Facts
+    _facts: _FileFacts
     _times: Counter[tuple[str, ...]] = attrs.Factory(Counter)
 
     def events(self) -> Iterator[Event]:
         is_own = self._whose()
         others = sorted(name for name in self._facts.senders if not is_own(name))
         title = self._title or self._facts.group or ", ".join(others[:3]) or "WhatsApp"
-        yield Chat(key=title.casefold(), title=title, people=True)
-        line: _Line | None = None
+        yield ExportedChat(key=title.casefold(), title=title, people=True)
+        line: _MessageHead | None = None
         said: list[str] = []
         for head, text in _heads(self._file, self._facts.style):
             if head is None:
@@ -254,7 +244,7 @@ class _Reading:
         yield from self._message(line, said, is_own)
 
     def _whose(self) -> Callable[[str], bool]:
-        """Tells whether a sender is the person whose telephone it was. Raises ImportRefused."""
+        """Whether a sender is the user. Raises ImportRefused."""
         senders, me = self._facts.senders, self._me
         names = {name: normalized("NFC", name).casefold() for name in senders}
         if me is None and len(names) == 2 and self._title.casefold() in names.values():
@@ -265,10 +255,12 @@ class _Reading:
             raise ImportRefused(f"{self._file.name}: who are you? Give --me NAME; in it are {self._facts.named()}")
         wanted = normalized("NFC", one_line(me)).casefold()
         if wanted not in names.values():
-            raise ImportRefused(f"{self._file.name}: nobody is called so in it: give --me one of {self._facts.named()}")
+            raise ImportRefused(
+                f"{self._file.name}: nobody in it has that name: give --me one of {self._facts.named()}"
+            )
         return lambda name: names.get(name) == wanted
 
-    def _message(self, line: _Line | None, said: list[str], is_own: Callable[[str], bool]) -> Iterator[Event]:
+    def _message(self, line: _MessageHead | None, said: list[str], is_own: Callable[[str], bool]) -> Iterator[Event]:
         if line is None:
             return
         text = "\n".join(said)
@@ -286,16 +278,12 @@ class _Reading:
         self._times[same] += 1
         stored = moment(at.replace(tzinfo=self._zone).timestamp())
         if stored is None:
-            yield Unread(f"{self._file.name}, a message of {at.date()}", "has no time that a message can have")
+            yield Unread(f"{self._file.name}, a message of {at.date()}", "has an impossible time")
             return
         found = {name: self._file.beside(name) for name in named}
         for name in (name for name, file in found.items() if file is None):
             yield Unread(f"{self._title or self._file.name}, {stored[:16]}", f"{cut(name, 60)} is not in the export")
-        own = is_own(line.sender)
-        yield Message(
-            key="\0".join((*same, str(self._times[same]))),
-            role=Role.USER if own else Role.ASSISTANT,
-            text=text if own else f"{line.sender}: {text}",
-            at=stored,
-            files=tuple(file for file in found.values() if file is not None),
-        )
+        sender = None if is_own(line.sender) else line.sender
+        key = "\0".join((*same, str(self._times[same])))
+        files = tuple(file for file in found.values() if file is not None)
+        yield ExportedMessage.of_person(sender, text, key=key, at=stored, files=files)

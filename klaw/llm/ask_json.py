@@ -1,8 +1,8 @@
-"""Questions whose answer is JSON: the form of the answer from its class, its value out of what a model wrote, and one
-more try with the error named. Pure.
+"""Questions whose answer is JSON: its form from a class, its value out of what a model wrote, and one more try with the
+error. Pure.
 
-The class of an answer is an attrs class of types that ``klaw.convert`` reads; ``Text`` and ``Whole`` take what models
-write in their place. Errors name what is wrong and never quote the answer: they go back to the model.
+The class is an attrs class of types that ``klaw.convert`` reads; ``Text`` and ``Whole`` take what models write in their
+place. Errors name what is wrong and never quote the answer: they go back to the model.
 """
 
 import json
@@ -21,11 +21,9 @@ from klaw.json_schema import schema_of
 from klaw.llm.types import ChatMessage, JsonSchema
 
 MAX_ANSWER_CHARS = 1_000_000
-"""More is not read."""
 MAX_QUOTED_CHARS = 4_000
-"""Of an answer that could not be used the model is shown so much."""
 MAX_ENTRIES = 20_000
-"""Of a list without bounds: small models go on and on."""
+"""In a list without bounds: small models go on and on."""
 _WHOLE = re.compile(r"\s*[#+]?\d{1,9}\s*")
 _FENCE = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)
 _ANSWERS = Converter(lenient=True, most=MAX_ENTRIES)
@@ -62,14 +60,14 @@ Whole: TypeAlias = Annotated[int, Form(_whole, int)]
 
 @attrs.frozen
 class Usable(Generic[T]):
-    """Entries of a list that have their form, and how many have not."""
+    """The entries of a list that have their form; ``refused`` counts the others."""
 
     entries: tuple[T, ...] = ()
     refused: int = 0
 
 
 def usable(value: object, cls: type[T]) -> Usable[T]:
-    """Read the entries of a list each by itself, so that one that cannot be used takes none of the others with it."""
+    """Read the entries of a list one by one, so that one that cannot be used takes none of the others with it."""
     if not isinstance(value, list):
         raise TypeError("must be a list")
     entries = []
@@ -91,17 +89,13 @@ async def ask_json(
     """Ask, and ask once more, with the error, when the answer cannot be used.
 
     Args:
-        say: makes the call: messages and the form of the answer in, what the model wrote out.
-        messages: the question.
-        name: of the form; models are shown it.
+        say: makes the call: messages and the form of the answer in, the model's text out.
+        name: of the form, for the model.
         answer: class of the answer.
-        read: makes of it what the caller wants; raises BadAnswer where a rule is broken.
+        read: makes the result; raises BadAnswer where a rule is broken.
 
     Returns:
-        What ``read`` made; None when neither answer could be used. The caller goes on without one: a third question
-        costs as much and seldom brings more.
-
-    Raises: what ``say`` does. The model could not be asked; the caller tries again later.
+        The result; None when neither answer could be used: a third question costs as much and seldom brings more.
     """
     schema = JsonSchema(name=name, schema=schema_of(answer, closed=True))
     said = await say(messages, schema)
@@ -121,11 +115,7 @@ async def ask_json(
 
 def read_answer(text: str, cls: type[T]) -> T:
     """The value of an answer: alone, in a fence, or with words around it. A list alone, as small models like to answer,
-    stands for the first field.
-
-    Raises:
-        BadAnswer: there is none, or only a part of one, or it has another form.
-    """
+    becomes the first field. Raises BadAnswer."""
     value = _json_in(text)
     if isinstance(value, list):
         value = {attrs.fields(cls)[0].name: value}  # type: ignore[arg-type]  # all of them are attrs classes

@@ -1,7 +1,6 @@
-"""The daily spending limits: what was spent today, what calls that are under way may still spend, and whether one more
-fits. No I/O: at start it is told what the store knows of today.
+"""The daily spending limits of the installation. No I/O: at the start it is given what the store knows of today.
 
-Before a call its worst case is set aside, after it what it did cost is counted instead. So calls that run at the same
+Before a call its worst case is set aside, after it the actual cost is counted instead. So calls that run at the same
 time cannot pass a limit together.
 """
 
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 import attrs
 
 from klaw.actor.clock import Clock
-from klaw.domain.usage import NANO, Spent, dollars
+from klaw.domain.usage import NANO, UsageSum, dollars
 from klaw.llm.errors import OverBudget
 
 # What all users may see has no amounts: others have spent them, too.
@@ -21,32 +20,25 @@ _RENEWED = "It is renewed at 00:00 UTC"
 
 @attrs.frozen(kw_only=True)
 class BudgetReport:
-    """How the day stands, for status."""
-
     day: str
-    """UTC date."""
     spent_nano: int
     limit_nano: int | None
     unpriced_tokens: int
-    """Used with models whose price is not known."""
     limit_tokens: int | None
     reserved_nano: int
-    """Set aside for calls that are under way."""
     share: float | None
     """The larger used share of the limits; None without a limit."""
     warn_share: float
     refused: int
-    """Calls that were refused today."""
 
 
 class DailyBudget:
-    """The limits of the whole installation: ``llm.dailyBudget`` and ``llm.dailyTokens``.
+    """The limits ``llm.dailyBudget`` and ``llm.dailyTokens``.
 
     Args:
         dollars_a_day: for calls whose price is known; None for no limit.
         tokens_a_day: for the others; None for no limit.
-        warn_share: from this used share of a limit on, somebody is told.
-        clock: says which day it is.
+        warn_share: of a limit; from here on a warning is given.
     """
 
     def __init__(self, dollars_a_day: float | None, tokens_a_day: int | None, warn_share: float, clock: Clock) -> None:
@@ -55,22 +47,17 @@ class DailyBudget:
         self._warn_share = warn_share
         self._clock = clock
         self._day = self.today()
-        self._spent = Spent()
-        self._reserved: dict[object, Spent] = {}
+        self._spent = UsageSum()
+        self._reserved: dict[object, UsageSum] = {}
         self._told = False
         self._refused = 0
 
-    # -- whoever calls models ----------------------------------------------------------------------------------------
-
-    def check(self, worst: Spent | None = None) -> str | None:
-        """Whether a call would be allowed now: None, or which limit stands in the way, for users.
-
-        Args:
-            worst: the most that it may spend; None asks whether a limit is used up already.
-        """
+    def check(self, worst: UsageSum | None = None) -> str | None:
+        """Which limit forbids a call, for users; None when it is allowed. ``worst`` None: whether a limit is used up
+        already."""
         self._turn_the_day()
         held = sum(self._reserved.values(), self._spent)
-        wanted = worst or Spent(cost_nano=1, unpriced_tokens=1)
+        wanted = worst or UsageSum(cost_nano=1, unpriced_tokens=1)
         if (limit := self._limit_nano) is not None and wanted.cost_nano and held.cost_nano + wanted.cost_nano > limit:
             budget = f"the daily budget of {dollars(limit)} (llm.dailyBudget)"
             left = limit - held.cost_nano
@@ -88,13 +75,9 @@ class DailyBudget:
         return f"this request {asked}. {_RENEWED}" if worst and left > 0 else f"{budget} is used up. {_RENEWED}"
 
     @contextmanager
-    def reserved(self, worst: Spent) -> Iterator[None]:
-        """Set aside the most that a call may spend, while it runs; what it does spend is charged. What costs nothing is
-        always allowed.
-
-        Raises:
-            OverBudget: a limit could be passed.
-        """
+    def reserved(self, worst: UsageSum) -> Iterator[None]:
+        """Set aside the most that a call may spend while it runs. What costs nothing is always allowed. Raises
+        OverBudget."""
         refused = self.check(worst)
         if refused is not None:
             self._refused += 1
@@ -106,27 +89,24 @@ class DailyBudget:
         finally:
             del self._reserved[reservation]
 
-    def charge(self, spent: Spent) -> None:
-        """Count what was spent, for the day on which this is called. Never refused: it is spent."""
+    def charge(self, spent: UsageSum) -> None:
+        """Count what was spent today. Never refused."""
         self._turn_the_day()
         self._spent += spent
 
     def take_warning(self) -> str | None:
-        """What somebody should be told now: once a day, when the share to warn at is reached. Else None."""
+        """A warning, once a day, when ``warn_share`` is reached; else None."""
         report = self.report()
         if self._told or report.share is None or report.share < self._warn_share:
             return None
         self._told = True
         return f"The daily LLM budget is running low. {_RENEWED}; when it is used up, no more is spent until then."
 
-    # -- start and status --------------------------------------------------------------------------------------------
-
     def today(self) -> str:
-        """The UTC date now."""
         return dt.datetime.fromtimestamp(self._clock.now(), dt.UTC).date().isoformat()
 
-    def restore(self, day: str, spent: Spent) -> None:
-        """Take over what the store knows of a day. If it is so much that somebody was told already, nobody is again."""
+    def restore(self, day: str, spent: UsageSum) -> None:
+        """Take over what the store knows of a day; a warning that was given then is not repeated."""
         self._turn_the_day()
         if day == self._day:
             self._spent += spent
@@ -149,7 +129,6 @@ class DailyBudget:
         )
 
     def problems(self) -> Mapping[str, str]:
-        """What status should show: a limit that is used up or nearly so, and spending that no limit holds."""
         report = self.report()
         found = {}
         if report.refused or self.check() is not None:
@@ -163,15 +142,14 @@ class DailyBudget:
             found["budget_low"] = "The daily LLM budget is running low."
         if report.limit_nano is not None and report.limit_tokens is None and report.unpriced_tokens:
             found["budget_unpriced"] = (
-                "llm.dailyBudget does not hold models of unknown price: give their prices, or set llm.dailyTokens"
+                "llm.dailyBudget does not limit models whose price is unknown: "
+                "give their prices, or set llm.dailyTokens"
             )
         return found
 
-    # -- inside ------------------------------------------------------------------------------------------------------
-
     def _turn_the_day(self) -> None:
-        """A new day begins with nothing spent; what is under way stays set aside. A clock set back frees nothing."""
+        """A new day begins with nothing spent; running calls stay reserved. A clock that is set back frees nothing."""
         today = self.today()
         if today > self._day:
-            self._spent, self._told, self._refused = Spent(), False, 0
+            self._spent, self._told, self._refused = UsageSum(), False, 0
         self._day = today

@@ -1,9 +1,5 @@
-"""The one way to ask a model: every call is held against the daily limits before it is sent, goes through the route's
-models until one answers, and is counted and priced after. And the parts of this side of the server: who answers, what
-it costs, who waits for it.
-
-A piece of work (a turn, a run, a step in the background) has one ``Meter`` and calls through it.
-"""
+"""The one way to ask a model: a call is checked against the daily limits, goes through the models of its route until
+one answers, and is counted and priced. A piece of work (a turn, a run, a step in the background) has one ``Meter``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,9 +13,9 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.schema import EngineConfig
 from klaw.core import Core
 from klaw.domain import tokens, usage
-from klaw.domain.usage import Spent
+from klaw.domain.usage import UsageSum
 from klaw.llm.budget import DailyBudget
-from klaw.llm.endpoint import Endpoint
+from klaw.llm.endpoint import ModelEndpoint
 from klaw.llm.errors import BadCall, ContextTooLong, ProviderError
 from klaw.llm.local.process import LocalProcess
 from klaw.llm.local.provider import LocalModel, LocalProvider
@@ -40,14 +36,8 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class LlmClient:
-    """What all calls to models share.
-
-    Args:
-        router: finds the models of a task.
-        registry: what models can do and cost.
-        budget: the daily limits.
-        slots: how many calls run at once. Who makes a call takes one: a turn takes its first before it reads anything.
-    """
+    """What all calls to models share. Each call takes one of ``slots``: a turn takes its first before it reads
+    anything."""
 
     router: Router
     registry: Registry
@@ -55,37 +45,26 @@ class LlmClient:
     slots: Slots
 
     def meter(self) -> "Meter":
-        """A meter for one piece of work."""
         return Meter(self)
 
 
 class Meter:
-    """Makes the calls of one piece of work, and knows what they cost."""
-
     def __init__(self, client: LlmClient) -> None:
         self._registry = client.registry
         self._budget = client.budget
-        self._by_model: dict[str, Spent] = {}
+        self._by_model: dict[str, UsageSum] = {}
 
     async def stream(self, route: Route, request: Request, on_delta: OnDelta) -> Completion:
-        """Send a request and pass on the answer as it arrives. The next model of the route is asked, with the request
-        adapted to it, when one fails before it said anything. ``Completion.model`` says who answered.
+        """Send a request and pass on the answer as it arrives. When a model fails before the first delta, the next one
+        of the route is asked with the request adapted to it. ``Completion.model`` says who answered.
 
-        A call that is torn half-way counts with an estimate of what was made until then, one without an answer with
-        what the provider counted.
-
-        Args:
-            route: the models, in the order in which they are asked.
-            request: made for the first of them.
-            on_delta: see ``OnDelta``.
+        A torn call is counted by an estimate, one without an answer by what the provider counted.
 
         Raises:
             OverBudget: a daily limit could be passed; nothing was sent.
-            ContextTooLong: of the first model, or of the one whose turn it is, with its context length; a shorter
-                prompt goes through the route from its beginning.
+            ContextTooLong: of the first model, or of another one, with its context length; a shorter prompt goes
+                through the route from its beginning.
             ProviderError: all failed; the first model's error.
-
-        Cancellation: as ``Provider.stream``.
         """
         models: tuple[Model, ...] = (route, *route.stand_ins)
         await self._registry.know(*(model.name for model in models))
@@ -95,9 +74,10 @@ class Meter:
         first: ProviderError | None = None
         with self._budget.reserved(worst):
             for place, model in enumerate(models):
-                call = _Call(self, model, prompt, on_delta)
+                written: list[str] = []
                 try:
-                    return await call.make(fitted(request, model, stands_in=place > 0))
+                    own = fitted(request, model, stands_in=place > 0)
+                    return await self._call(model, own, prompt, on_delta, written)
                 except ContextTooLong as error:
                     if place and error.context_tokens is None:
                         error.context_tokens = model.context_tokens
@@ -105,7 +85,7 @@ class Meter:
                 except BadCall:  # the model is told of it
                     raise
                 except ProviderError as error:
-                    if call.written:
+                    if written:
                         raise
                     first = first or error
                     if place + 1 < len(models):
@@ -115,96 +95,79 @@ class Meter:
 
     async def post(
         self,
-        endpoint: Endpoint,
+        endpoint: ModelEndpoint,
         members: Mapping[str, Any],
         read: Callable[[Mapping[str, Any]], T],
         *,
         prompt_tokens: int,
         within_s: float,
     ) -> T:
-        """Ask an endpoint. Counted where its price is known; without one it is, as a rule, a server of one's own.
-
-        Args:
-            endpoint, members, read, within_s: see ``Endpoint.post``.
-            prompt_tokens: estimated, of all texts.
+        """Ask an endpoint, see ``ModelEndpoint.post``. Counted only where its price is known. ``prompt_tokens`` is an
+        estimate.
 
         Raises:
             OverBudget: a daily limit could be passed; nothing was sent.
-            ProviderError: see ``Endpoint.post``.
-
-        Cancellation: as ``Endpoint.post``.
+            ProviderError
         """
         prices = self._registry.facts(endpoint.name).prices
         estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
-        with self._budget.reserved(spent_of(estimate, prices) if prices is not None else Spent()):
+        with self._budget.reserved(spent_of(estimate, prices) if prices is not None else UsageSum()):
             outcome, used = await endpoint.post(members, read, within_s)
         if prices is not None:
             self.count(endpoint.name, used or estimate, estimated=used is None)
         return outcome
 
     def count(self, model: str, used: Usage, *, estimated: bool) -> None:
-        """Count and price a call. ``model`` is ``provider/model``."""
+        """``model`` is ``provider/model``."""
         spent = spent_of(used, self._registry.facts(model).prices, estimated=estimated)
         self._budget.charge(spent)
-        self._by_model[model] = self._by_model.get(model, Spent()) + spent
+        self._by_model[model] = self._by_model.get(model, UsageSum()) + spent
 
     @property
-    def spent(self) -> Spent:
-        """All of it together."""
+    def spent(self) -> UsageSum:
         return usage.add(self._by_model.values())
 
     def record(self) -> dict[str, Any]:
-        """What ``TurnRecord.usage``, or ``usage`` in ``Run.details``, keeps of it. Empty when there was no call."""
+        """For ``TurnRecord.usage`` and ``usage`` in ``Run.details``. Empty when there was no call."""
         return usage.record(self._by_model)
 
     def take(self) -> dict[str, Any]:
-        """``record``, and begin at zero: a call that is under way is in the next one."""
+        """``record``, and begin at zero: a running call is in the next one."""
         record = self.record()
         self._by_model.clear()
         return record
 
-    def _worst(self, models: Sequence[Model], most: Usage) -> Spent:
-        """The dearest that a call may be, whichever model answers."""
+    async def _call(
+        self, model: Model, request: Request, prompt_tokens: int, on_delta: OnDelta, written: list[str]
+    ) -> Completion:
+        """Call a model, and count it however it ends. ``written`` gets the text that was passed on."""
+
+        def relay(delta: Delta) -> None:
+            written.append(delta.text)
+            on_delta(delta)
+
+        def count(name: str, used: Usage | None) -> None:
+            estimate = Usage(prompt_tokens=prompt_tokens, completion_tokens=tokens.estimate("".join(written)))
+            self.count(name, used or estimate, estimated=used is None)
+
+        try:
+            completion = await model.provider.stream(request, relay)
+        except EmptyAnswer as error:  # costs like any other
+            count(model.name, error.usage)
+            raise
+        except BaseException:
+            if written:
+                count(model.name, None)
+            raise
+        count(completion.model or model.name, completion.usage)
+        return completion
+
+    def _worst(self, models: Sequence[Model], most: Usage) -> UsageSum:
         by_model = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
-        return Spent(
+        return UsageSum(
             cost_nano=max(spent.cost_nano for spent in by_model),
             unpriced_tokens=max(spent.unpriced_tokens for spent in by_model),
         )
-
-
-class _Call:
-    """One call of one model."""
-
-    def __init__(self, meter: Meter, model: Model, prompt_tokens: int, on_delta: OnDelta) -> None:
-        self.written: list[str] = []
-        """What was passed on."""
-        self._meter = meter
-        self._model = model
-        self._prompt_tokens = prompt_tokens
-        self._on_delta = on_delta
-
-    async def make(self, request: Request) -> Completion:
-        """Make it, and count it however it ends. Raises like ``Provider.stream``."""
-        try:
-            completion = await self._model.provider.stream(request, self._relay)
-        except EmptyAnswer as error:  # costs like any other
-            self._count(self._model.name, error.usage)
-            raise
-        except BaseException:
-            if self.written:
-                self._count(self._model.name, None)
-            raise
-        self._count(completion.model or self._model.name, completion.usage)
-        return completion
-
-    def _relay(self, delta: Delta) -> None:
-        self.written.append(delta.text)
-        self._on_delta(delta)
-
-    def _count(self, model: str, used: Usage | None) -> None:
-        written = tokens.estimate("".join(self.written))
-        estimate = Usage(prompt_tokens=self._prompt_tokens, completion_tokens=written)
-        self._meter.count(model, used or estimate, estimated=used is None)
 
 
 SMOOTHING = 0.3
@@ -214,8 +177,7 @@ OVERFLOW_SHARE = 0.7
 
 
 class TokenCorrection:
-    """Corrects token estimates by what providers report: their tokens per estimated one, an exponential moving average
-    for each model."""
+    """Corrects token estimates by the counts of providers, with a moving average for each model."""
 
     def __init__(self) -> None:
         self._ratios: dict[str, float] = {}
@@ -228,14 +190,13 @@ class TokenCorrection:
         self._ratios = {model: _bounded(ratio) for model, ratio in ratios.items()} | self._ratios
 
     def learn(self, model: str, *, estimated: int, reported: int) -> None:
-        """Take in one call's estimate and the provider's own count of its prompt."""
         if estimated > 0 and reported > 0:
             ratio = _bounded(reported / estimated)
             known = self._ratios.get(model)
             self._ratios[model] = ratio if known is None else known + SMOOTHING * (ratio - known)
 
     def overflowed(self, model: str, *, refused: int, usable: int) -> None:
-        """The provider said that a prompt was too long: make the next one shorter.
+        """A prompt was too long: make the next one shorter.
 
         Args:
             refused: estimated tokens of the refused prompt.
@@ -250,39 +211,37 @@ def _bounded(ratio: float) -> float:
 
 
 CORRECTION_TURNS = 200
-"""The newest turns, from which the corrections of token estimates are taken at the start."""
+"""The newest turns, for the corrections at the start."""
 
 
 @attrs.frozen(kw_only=True)
 class Llm(LlmClient):
-    """The client of a running server, with what belongs to it; see ``build``."""
+    """The client of a running server."""
 
     core: Core
     local: LocalModel
     correction: TokenCorrection = attrs.Factory(TokenCorrection)
 
     async def remember(self) -> None:
-        """Take over from the store what was spent today, and how far off token estimates were."""
+        """Load from the store what was spent today, and the corrections of token estimates."""
         budget, readers = self.budget, self.core.readers
         today = budget.today()
         budget.restore(today, await readers.run(stored_usage.total, UsageFilters(since=today)))
         self.correction.seed(await readers.run(stored_usage.corrections, CORRECTION_TURNS))
 
     async def start(self) -> None:
-        """Start the local model, if a route leads to it; load what the routes need."""
+        """Start the local model, if a route leads to it, and look up the secrets of the routes."""
         if self.router.uses_local:
             process = LocalProcess(self.core.config.local_model, self.core.paths.models_dir, self.local)
             await self.core.supervisor.start(process.spec())
         await self.router.prepare()
 
     async def stop(self) -> None:
-        """Stop it; nobody asks any more."""
         await self.core.supervisor.stop("llm.local", "shutdown")
         await self.router.aclose()
 
 
 def build(core: Core) -> Llm:
-    """Make the parts; nothing runs yet."""
     config, local = core.config, LocalModel()
     registry = Registry(config, core.clock)
     ready_s = config.local_model.start_timeout_s
@@ -303,7 +262,7 @@ def build(core: Core) -> Llm:
 
 
 def without_server(config: EngineConfig, clock: Clock) -> LlmClient:
-    """The client of a command that runs by itself: what it spends is held against no limit, and noted nowhere."""
+    """The client of a command that runs by itself: without limits, and nothing is stored."""
     return LlmClient(
         router=Router(config, lambda: LocalProvider(LocalModel(), ready_within_s=0.0)),
         registry=Registry(config, clock),

@@ -1,7 +1,7 @@
 """Models that answer with numbers: OpenAI's ``/embeddings``, and ``/rerank`` as llama.cpp, vLLM, Infinity, Jina and
-Cohere serve it. One JSON object is asked and one is answered.
+Cohere serve it.
 
-What comes back is not trusted: each result must name a text that was sent, once, and hold nothing but finite numbers.
+The answer is not trusted: each result must name a text that was sent, once, and hold nothing but finite numbers.
 """
 
 import math
@@ -22,18 +22,12 @@ Path: TypeAlias = Literal["embeddings", "rerank"]
 """What follows a provider's ``baseUrl``."""
 
 _OF_THE_TEXT = frozenset({400, 413, 422})
-"""Statuses that may say something about one text."""
+"""May be about one of the texts."""
 
 
 @attrs.frozen(kw_only=True)
-class Endpoint:
-    """One model behind one address.
-
-    Args:
-        service: asks it, and leaves it alone while it is down.
-        name: the whole name, ``provider/model``.
-        model: the provider's own name of it.
-    """
+class ModelEndpoint:
+    """One model behind one address. ``name`` is ``provider/model``."""
 
     service: "Service[HttpEndpoint]"
     name: str
@@ -42,18 +36,18 @@ class Endpoint:
     async def post(
         self, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
     ) -> tuple[T, Usage | None]:
-        """Ask. Nothing is counted: see ``Meter.post``.
+        """Ask; ``Meter.post`` counts, too.
 
         Args:
             members: of the request.
-            read: makes the outcome of the answer, in a thread; raises ProviderMalformed.
+            read: makes the result of the answer, in a thread; raises ProviderMalformed.
             within_s: longest wait, repetitions included.
 
         Returns:
-            The outcome, and what the provider counted.
+            The result, and what the provider counted.
 
         Raises:
-            ProviderError: no answer, or not what was asked for.
+            ProviderError
 
         Cancellation: the connection is closed at once.
         """
@@ -65,11 +59,11 @@ class Endpoint:
 
 
 class NotNumbers(ProviderMalformed):
-    """The answer has something else where numbers should be; models overflow on single texts."""
+    """The answer has something else in place of numbers; models overflow on single texts."""
 
 
 def is_of_the_text(error: ProviderError) -> bool:
-    """Whether a failure may be that of a text that was sent, and no sign that the model cannot be asked."""
+    """Whether a failure may be about one of the texts only, so that the model can still be asked."""
     if isinstance(error, ProviderRefused):
         return isinstance(error, ContextTooLong) or error.status in _OF_THE_TEXT
     return isinstance(error, NotNumbers)
@@ -78,13 +72,7 @@ def is_of_the_text(error: ProviderError) -> bool:
 def read_vectors(answer: Mapping[str, Any], count: int, dimension: int | None = None) -> list[list[float]]:
     """The vectors of ``count`` texts, in their order.
 
-    Args:
-        answer: of ``/embeddings``.
-        count: how many texts were sent.
-        dimension: of the vectors; None: they only have to be of the same.
-
-    Raises:
-        ProviderMalformed: one is missing, there twice, of another dimension, or not of numbers.
+    ``dimension`` None: they only have to be of the same. Raises ProviderMalformed.
     """
     placed = _by_index(answer.get("data"), count)
     if len(placed) < count:
@@ -98,22 +86,14 @@ def read_vectors(answer: Mapping[str, Any], count: int, dimension: int | None = 
 
 
 def read_scores(answer: Mapping[str, Any], count: int) -> dict[int, float]:
-    """The relevance of documents by their index; of any scale, and perhaps not of all of them.
-
-    Args:
-        answer: of ``/rerank``; sorted or not.
-        count: how many documents were sent.
-
-    Raises:
-        ProviderMalformed: there is none, one is there twice or was not sent, or has no number.
-    """
+    """The relevance of ``count`` documents by their index; of any scale, and perhaps not of all. Raises
+    ProviderMalformed."""
     placed = _by_index(answer.get("results"), count)
     scores = _numbers([each.get("relevance_score") for each in placed.values()])
     return dict(zip(placed, scores, strict=True))
 
 
 def _by_index(items: object, count: int) -> dict[int, Mapping[str, Any]]:
-    """The results of ``count`` texts; at least one. Raises ProviderMalformed."""
     if not isinstance(items, list) or not items:
         raise ProviderMalformed("the LLM provider gave no list of results")
     read = (each for each in items if isinstance(each, dict))
@@ -135,7 +115,7 @@ def _numbers(values: object) -> list[float]:
 
 
 def _usage(answer: Mapping[str, Any]) -> Usage | None:
-    """What was counted; some say only the sum, which is all prompt."""
+    """Some say only the sum, which is all prompt."""
     told = answer.get("usage")
     counts = [told.get(name) for name in ("prompt_tokens", "total_tokens")] if isinstance(told, dict) else []
     counted = max((each for each in counts if type(each) is int), default=0)

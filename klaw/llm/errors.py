@@ -4,10 +4,10 @@ from klaw.errors import KlawError
 
 
 class ProviderError(KlawError):
-    """The LLM could not answer. ``retryable`` tells whether the same request may succeed later.
+    """The LLM could not answer. ``retryable``: the same request may succeed later.
 
-    Its text may reach everybody and every log. What the provider itself said may not: that is in ``told``, which is for
-    the one whose call it was.
+    Its text may reach everybody and every log. The provider's own words may not: ``told`` has them, for the caller's
+    user.
     """
 
     code = "llm_failed"
@@ -17,15 +17,15 @@ class ProviderError(KlawError):
     hint = ""
     """What to look at."""
     said = ""
-    """What the provider said, see ``klaw.llm.providers.refusals.shown``."""
+    """The provider's words, see ``klaw.llm.providers.refusals.shown``."""
     known_words = ""
-    """What of it can hold nobody's message, see ``klaw.llm.providers.refusals.loggable``."""
+    """Those of them that can hold nobody's message, see ``klaw.llm.providers.refusals.loggable``."""
 
     def __str__(self) -> str:
         return self._text(self.known_words)
 
     def told(self) -> str:
-        """The text with all that the provider said."""
+        """The text with the provider's words."""
         return self._text(self.said)
 
     def _text(self, said: str) -> str:
@@ -78,10 +78,8 @@ class OverQuota(ProviderRefused):
 
 
 class ContextTooLong(ProviderRefused):
-    """The prompt does not fit into the model's context; a shorter one may.
-
-    ``context_tokens`` is the model's context length if it is not the one that the caller planned with.
-    """
+    """The prompt does not fit into the model's context; a shorter one may. ``context_tokens`` is the context length if
+    it is not the one that the caller planned with."""
 
     code = "context_too_long"
     context_tokens: int | None = None
@@ -107,7 +105,7 @@ class ProviderMalformed(ProviderError):
 
 
 class BadCall(ProviderMalformed):
-    """What the model wrote as a tool call cannot be read; told of it, it may write another one."""
+    """The model's tool call cannot be read; when it is told so, it may write another one."""
 
     retryable = False
 

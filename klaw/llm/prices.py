@@ -1,9 +1,7 @@
-"""What a model's tokens cost, and what a call comes to; and the library of prices (genai-prices): facts about the
-models of known services, from data that it ships with.
+"""Prices of tokens and calls, and the price list (genai-prices) of known services.
 
-The library takes 30 MB and a fifth of a second to import, for a handful of figures. So it is imported by a child
-process, which answers one list of questions and ends: ``python -m klaw.llm.prices``, JSON in and out. It never asks the
-network.
+The library takes 30 MB and a fifth of a second to import. So a child process imports it, answers one list of questions
+and ends: ``python -m klaw.llm.prices``, JSON in and out. It never asks the network.
 """
 
 import datetime as dt
@@ -18,14 +16,14 @@ import attrs
 import trio
 
 from klaw.convert import JOURNAL, Form
-from klaw.domain.usage import Spent
+from klaw.domain.usage import UsageSum
 from klaw.errors import NoPriceList
 from klaw.llm.types import Usage
 
 _NANO_PER_TOKEN = Decimal(1000)
-"""Nano-dollars a token at a price of one dollar a million."""
+"""At a price of one dollar a million."""
 _MOST_TOKENS = 10_000_000
-"""No call has more: what a provider reports beyond it is nonsense, and would make sums overflow."""
+"""What a provider reports beyond it is nonsense, and would make sums overflow."""
 
 
 Money: TypeAlias = Annotated[Decimal, Form(Decimal, str)]
@@ -41,14 +39,12 @@ class Tier:
 
 @attrs.frozen
 class Rate:
-    """Dollars for a million tokens: ``base``, and other prices for calls with more prompt tokens than a bound."""
+    """Dollars for a million tokens. ``tiers`` are ascending."""
 
     base: Money
     tiers: tuple[Tier, ...] = ()
-    """Ascending."""
 
     def of(self, prompt_tokens: int) -> Decimal:
-        """The price in a call with so many prompt tokens."""
         reached = [tier.price for tier in self.tiers if prompt_tokens > tier.above]
         return reached[-1] if reached else self.base
 
@@ -67,7 +63,6 @@ FREE = Prices(input=Rate(Decimal(0)), output=Rate(Decimal(0)))
 
 
 def cost_nano(usage: Usage, prices: Prices) -> int:
-    """What a call costs in nano-dollars."""
     usage = plausible(usage)
     prompt, cached, written = usage.prompt_tokens, usage.cached_tokens or 0, usage.cache_write_tokens or 0
     dollars_by_million = (
@@ -80,7 +75,7 @@ def cost_nano(usage: Usage, prices: Prices) -> int:
 
 
 def plausible(usage: Usage) -> Usage:
-    """The counts of a provider without nonsense: none is negative, and the parts of the prompt fit into it."""
+    """The counts of a provider made plausible: none is negative, and the parts of the prompt fit into it."""
     prompt = _count(usage.prompt_tokens)
     cached = min(prompt, _count(usage.cached_tokens))
     return Usage(
@@ -95,11 +90,11 @@ def _count(tokens: int | None) -> int:
     return min(_MOST_TOKENS, max(0, tokens or 0))
 
 
-def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) -> Spent:
-    """One call. ``prices`` None: they are not known."""
+def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) -> UsageSum:
+    """One call. ``prices`` None: unknown."""
     usage = plausible(usage)
     tokens = usage.prompt_tokens + usage.completion_tokens
-    return Spent(
+    return UsageSum(
         calls=1,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
@@ -113,20 +108,15 @@ def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) ->
 
 
 FREE_VARIANT = ":free"
-"""The end of names under which OpenRouter offers models for nothing."""
+"""OpenRouter's free models."""
 ANSWER_S = 60.0
-"""Longest wait for the child; a cold start on a slow card takes some seconds."""
+"""A cold start on a slow card takes some seconds."""
 
 
 @attrs.frozen(kw_only=True)
 class WantedPrice:
-    """A model that is looked up. One of the last two is given: only the service itself says what a model costs there.
-
-    Args:
-        model: the service's own name of it.
-        api_url: address of the API.
-        service: the library's name of the service.
-    """
+    """A question for the price list: ``api_url`` or ``service``, since only the service itself says what a model costs
+    there."""
 
     model: str
     api_url: str | None
@@ -135,16 +125,16 @@ class WantedPrice:
 
 @attrs.frozen(kw_only=True)
 class PricePeriod:
-    """Prices that hold from a date on, or between two times of the day; ISO-8601, all UTC. None: always."""
+    """Prices from a date on, or between two times of the day (ISO-8601, UTC). None: always."""
 
     from_date: str | None = None
     from_time: str | None = None
     until_time: str | None = None
     prices: Prices | None
-    """None: what a call costs is not only a matter of tokens."""
+    """None: a call does not cost by tokens only."""
 
     def holds(self, moment: dt.datetime) -> bool:
-        """Whether it does at a moment (UTC)."""
+        """``moment`` is in UTC."""
         if self.from_date is not None:
             return moment.date().isoformat() >= self.from_date
         if self.from_time is None or self.until_time is None:
@@ -157,13 +147,13 @@ class PricePeriod:
 
 @attrs.frozen(kw_only=True)
 class ListedPrices:
-    """What the library knows of a model. Of several periods that hold, the last one counts."""
+    """An entry of the price list. Of several periods that hold, the last one counts."""
 
     context_tokens: int | None
     periods: tuple[PricePeriod, ...]
 
     def prices_at(self, moment: dt.datetime) -> Prices | None:
-        """The prices at a moment (UTC)."""
+        """``moment`` is in UTC."""
         holding = [period for period in self.periods if period.holds(moment)]
         found = holding[-1] if holding else self.periods[0] if self.periods else None
         return found.prices if found is not None else None
@@ -173,13 +163,7 @@ Answers: TypeAlias = list[ListedPrices | None]
 
 
 async def look_up(wanted: Sequence[WantedPrice]) -> Answers:
-    """Ask the library, in the same order; None for what it does not know.
-
-    Raises:
-        NoPriceList: it is not installed, failed, or did not answer.
-
-    Cancellation: the child is ended.
-    """
+    """Ask the price list, in the same order; None for what it does not know. Raises NoPriceList."""
     question = json.dumps([attrs.asdict(each) for each in wanted]).encode()
     command = [sys.executable, "-m", "klaw.llm.prices"]
     with trio.move_on_after(ANSWER_S) as scope:
@@ -194,21 +178,14 @@ async def look_up(wanted: Sequence[WantedPrice]) -> Answers:
     try:
         answers = JOURNAL.read(json.loads(done.stdout), Answers)
     except ValueError as error:
-        raise NoPriceList("the price list answered nonsense") from error
+        raise NoPriceList("the price list gave an invalid answer") from error
     if len(answers) != len(wanted):
-        raise NoPriceList("the price list answered something else")
+        raise NoPriceList("the price list gave another number of answers")
     return answers
 
 
-# -- in the child ------------------------------------------------------------------------------------------------------
-
-
 def answer(wanted: Sequence[WantedPrice]) -> Answers:
-    """Look models up; imports the library.
-
-    Raises:
-        ImportError: it is not installed.
-    """
+    """Look models up; imports the library. Raises ImportError."""
     from genai_prices.data_snapshot import get_snapshot
 
     snapshot = get_snapshot()

@@ -1,7 +1,5 @@
-"""What is known of a model: lengths, abilities, prices. From the configuration, then a list of prices, then defaults.
-
-Facts are answered at once, from what is known until then; ``know`` looks names up in the list.
-"""
+"""What is known of a model, from the configuration, the price list, and defaults. Facts are answered at once; ``know``
+looks names up in the list."""
 
 import datetime as dt
 import ipaddress
@@ -29,14 +27,7 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class ModelFacts:
-    """What is known of one model.
-
-    Args:
-        context_tokens: prompt and answer together; None if it is not known.
-        tools: whether it can call tools.
-        images: whether it takes images.
-        prices: now; None if they are not known.
-    """
+    """``context_tokens``: prompt and answer together. None: unknown."""
 
     context_tokens: int | None
     tools: bool
@@ -45,11 +36,7 @@ class ModelFacts:
 
 
 class Registry:
-    """Facts about all models, those that nobody has configured included.
-
-    Args:
-        clock: for services whose prices depend on the hour.
-    """
+    """Facts about all models, also those that nobody has configured. ``clock``: some prices depend on the hour."""
 
     def __init__(self, config: EngineConfig, clock: Clock) -> None:
         self._config = config
@@ -57,16 +44,11 @@ class Registry:
         self._lock = trio.Lock()
         self._listed: dict[str, ListedPrices | None] = {}
         self.failed = False
-        """The list could not be read the last time; status shows it."""
+        """The list could not be read."""
 
     async def know(self, *names: str) -> None:
-        """Look models up, ``provider/model``, as far as that was not done and the list may know more than the
-        configuration. Takes a second where it was not done, else nothing.
-
-        Without the list, prices that the configuration does not name stay unknown.
-
-        Cancellation: they are looked up or not.
-        """
+        """Look models up, ``provider/model``, where the list may know more than the configuration. It takes a second
+        the first time."""
         if all(name in self._listed or self._question(name) is None for name in names):
             return
         async with self._lock:
@@ -86,17 +68,16 @@ class Registry:
             self._listed.update(found)
 
     async def know_configured(self) -> None:
-        """Look up all models that the configuration names, so that no turn has to wait for it."""
+        """So that no turn has to wait for it."""
         await self.know(*configured_models(self._config))
 
     def problems(self) -> Mapping[str, str]:
-        """As a health source."""
         if not self.failed:
             return {}
-        return {"no_price_list": "the list of prices could not be read: costs are known for configured prices only"}
+        return {"no_price_list": "the price list could not be read: costs are known only where prices are configured"}
 
     def facts(self, name: str) -> ModelFacts:
-        """What is known of a model, ``provider/model``; also of one that does not exist."""
+        """Also of a model that does not exist."""
         provider, _, model = name.partition("/")
         if provider == LOCAL_PROVIDER:
             return ModelFacts(
@@ -123,7 +104,7 @@ class Registry:
         return self.facts(name).context_tokens or self._config.context.default_budget_tokens
 
     def _question(self, name: str) -> WantedPrice | None:
-        """What to ask the list; None where it cannot tell anything."""
+        """None where the list cannot know anything."""
         provider, _, model = name.partition("/")
         settings = self._config.providers.get(provider)
         if settings is None or not model:
@@ -138,7 +119,7 @@ class Registry:
 
 
 def _is_public(url: str) -> bool:
-    """Whether an address may be a known service's: those have names with a dot."""
+    """Known services have names with a dot."""
     host = urlsplit(url).hostname or ""
     try:
         ipaddress.ip_address(host)
@@ -148,7 +129,7 @@ def _is_public(url: str) -> bool:
 
 
 def configured_models(config: EngineConfig) -> list[str]:
-    """Names of all models that the configuration names, ``provider/model``: routes first, each once."""
+    """``provider/model``: routes first, each once."""
     names = [name for _, name in config.routing.places()]
     names += [f"{provider}/{model}" for provider, model in config.endpoints.values()]
     names += [f"{provider}/{model}" for provider, settings in config.providers.items() for model in settings.models]

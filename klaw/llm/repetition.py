@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import attrs
 
 TAIL_CHARS = 2400
-"""So much of the end is looked at."""
+"""The end that is looked at."""
 HOLD_CHARS = 16
-"""The end of a text is held back while it says what was said before, so that a loop is not shown at all; this much of
-it always is."""
+"""The end of a text is held back while it repeats what came before, so that a loop is not shown at all; this much of it
+always is."""
 
 COPIES = 4
 LONG_COPIES = 3
@@ -30,16 +30,15 @@ CODE_COPIES = 12
 CODE_CHARS = 800
 """... and in code and tables, where lines are the same for good reason, more still."""
 MIN_LETTERS = 3
-"""Of a piece; lines, dots and empty cells are none."""
 
 WORDS = 100
 GROUP = 5
 OLD_SHARE = 0.7
-"""Phrases go round when of the groups of ``GROUP`` words among the last ``WORDS`` so many stand there in ``COPIES``."""
+"""The share of the groups of ``GROUP`` words among the last ``WORDS`` that must be there in ``COPIES``."""
 
 SENTENCES = 6
 SENTENCE_WORDS = 4
-"""So many sentences or lines of so many words, and no more than two different ones among them."""
+"""In that many sentences or lines of that many words there are no more than two different ones."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _WORD_OR_NUMBER = re.compile(r"\w+")
@@ -59,7 +58,6 @@ class RepetitionStop:
         """The text repeats itself: write no more. What was given holds it once."""
 
     def feed(self, piece: str) -> str:
-        """Take the next piece; give what is new, which may be empty."""
         if self.looped:
             return ""
         self._text += piece
@@ -71,7 +69,7 @@ class RepetitionStop:
         return self._give(start + (tail.before_repeated() if loop is None else loop))
 
     def end(self) -> str:
-        """The text is over: give what was held back, unless it is a repetition."""
+        """Give what was held back, unless it is a repetition."""
         return "" if self.looped else self._give(len(self._text))
 
     def _give(self, until: int) -> str:
@@ -85,11 +83,10 @@ class _Tail:
     """The end of a text, with one sign in place of each number and each run of white space.
 
     Args:
-        text: itself.
         flat: with those signs.
-        places: where each of its characters stands in the text itself, and where the text ends.
-        repeated: for each length of its end, how much of that end stands there twice, once at the beginning and once
-            at the end (the failure function of Knuth, Morris and Pratt, read backwards).
+        places: of its characters in the text, and the end of the text.
+        repeated: for each length of its end, how much of that end stands there twice, once at the beginning and once at
+            the end (the failure function of Knuth, Morris and Pratt, read backwards).
     """
 
     text: str
@@ -179,7 +176,7 @@ def _block(text: str) -> tuple[int, bool]:
 
 
 def _sentences_again(text: str) -> int | None:
-    """Where two sentences begin to take turns; None when others stand between them."""
+    """None when others stand between them."""
     found = [each for each in _SENTENCE.finditer(text) if len(each[0].split()) >= SENTENCE_WORDS]
     said = [" ".join(_WORD_OR_NUMBER.findall(each[0].lower())) for each in found]
     turns = set(said[-SENTENCES:])
@@ -193,7 +190,6 @@ def _sentences_again(text: str) -> int | None:
 
 
 def _phrases_again(text: str) -> int | None:
-    """Where phrases begin to go round; None when they do not."""
     words = list(_WORD_OR_NUMBER.finditer(text))
     if len(words) < WORDS:
         return None

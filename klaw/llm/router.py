@@ -1,4 +1,4 @@
-"""From a name ``provider/model`` to the provider that answers and what is known of the model."""
+"""Finds the provider of a name ``provider/model``, and what is known of the model."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,7 +13,7 @@ from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
 from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
-from klaw.llm.endpoint import Endpoint, Path
+from klaw.llm.endpoint import ModelEndpoint, Path
 from klaw.llm.errors import ProviderNotSetUp
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.openai import OpenAiDialect
@@ -24,22 +24,18 @@ if TYPE_CHECKING:
     from klaw.llm.providers.http import HttpEndpoint, HttpSettings
 
 _NOTHING_WORKS = frozenset({401, 402, 403})
-"""What an account without a right key or without credit gets for every call."""
+"""Without a right key or without credit, for every call."""
 
 PASSES_S = 300.0
-"""A failure is of so long ago that it says nothing of now."""
+"""An older failure says nothing of now."""
 
 Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
 """What a call is for; decides on the models."""
 
 
 class Router:
-    """All routes of a configuration. Providers are made when a route to them is first asked for.
-
-    Args:
-        local: makes the provider of the embedded model.
-        context_tokens: tells the context length of a model, ``provider/model``; None asks the configuration alone.
-    """
+    """All routes of a configuration. Providers are made when a route to them is first asked for. ``context_tokens``
+    None: by the configuration alone."""
 
     def __init__(
         self, config: EngineConfig, local: Callable[[], Provider], context_tokens: Callable[[str], int] | None = None
@@ -49,12 +45,12 @@ class Router:
         self._make_local = local
         self._local: Provider | None = None
         self._services: dict[str, Service[Provider]] = {}
-        self._endpoints: dict[str, Endpoint] = {}
+        self._endpoints: dict[str, ModelEndpoint] = {}
         self._threads = Threads("secrets", 1)
 
     @property
     def uses_local(self) -> bool:
-        """Whether any configured route leads to the embedded model, so that its process must run."""
+        """Its process must run."""
         return self._config.routing.uses_local
 
     def route(
@@ -63,13 +59,12 @@ class Router:
         """Find a route.
 
         Args:
-            name: ``provider/model``; None for what the configuration says for the task.
+            name: ``provider/model``, in place of the task's first model; None for what the configuration says.
             key: where the name comes from, for the error.
-            task: what it is for. A name takes the place of the task's first model.
             alone: no other model stands in when it fails.
 
         Raises:
-            ConfigError: a name has another form, or there is no such provider or local model.
+            ConfigError: the name has another form, or there is no such provider or local model.
         """
         routing = self._config.routing
         own: tuple[str, ...] = () if task == "chat" else getattr(routing.tasks, task)
@@ -81,27 +76,20 @@ class Router:
         stand_ins = tuple(self._model(other, "routing") for other in others)
         return Route(**attrs.asdict(model, recurse=False), stand_ins=stand_ins)
 
-    def endpoint(self, provider: str, model: str, path: Path) -> Endpoint:
-        """A model behind an address of its own.
-
-        Args:
-            provider: a name in ``providers``.
-            model: the provider's own name of it.
-            path: what it is asked for.
-        """
+    def endpoint(self, provider: str, model: str, path: Path) -> ModelEndpoint:
+        """A model behind an address of its own."""
         name = f"{provider}/{model}"
         key = f"{name} ({path})"
         if key not in self._endpoints:
             make = partial(_make_endpoint, provider, self._config.providers[provider], path)
-            self._endpoints[key] = Endpoint(service=Service(key, make, self._threads), name=name, model=model)
+            self._endpoints[key] = ModelEndpoint(service=Service(key, make, self._threads), name=name, model=model)
         return self._endpoints[key]
 
     def report(self) -> tuple[dict[str, Any], ...]:
-        """The providers that were asked so far, as ``Service.report``; the embedded model has a report of its own."""
         return tuple(service.report() for service in self._all().values())
 
     async def prepare(self) -> None:
-        """Look the secrets of all configured routes up, so that a missing one is told before somebody needs it."""
+        """Look the secrets of all configured routes up, so that a missing one is reported early."""
         for _, name in self._config.routing.places():
             self.route(name)
         for service in self._all().values():
@@ -109,8 +97,8 @@ class Router:
                 await service.ready()
 
     def problems(self) -> Mapping[str, str]:
-        """Providers that refuse everything, lack a secret or are left alone for a while, as a health source. It passes
-        when a try succeeds, or ``PASSES_S`` after the last one; not what stands in the way of a route."""
+        """Providers that refuse everything, lack a secret or are paused. It passes when a call succeeds, or after
+        ``PASSES_S``; not what stands in the way of a route."""
         refusing, paused, unset = {}, {}, {}
         now, routed = trio.current_time(), {name.partition("/")[0] for _, name in self._config.routing.places()}
         for name, service in self._all().items():
@@ -119,22 +107,19 @@ class Router:
             if is_old and (service.problem is None or name not in routed):
                 continue
             if service.problem is not None:
-                unset[f"llm:{name}"] = f"the LLM provider {name} cannot be asked: {service.problem}"
+                unset[f"llm:{name}"] = f"the LLM provider {name} is not set up: {service.problem}"
             if service.breaker.state is not BreakerState.CLOSED:
                 why = f": {error.text}" if error is not None else ""
-                paused[f"llm:{name}"] = f"the LLM provider {name} is left alone for a while after several failures{why}"
+                paused[f"llm:{name}"] = f"the LLM provider {name} is paused after several failures{why}"
             elif error is not None and error.status in _NOTHING_WORKS:
                 refusing[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
         return refusing | paused | unset
 
     async def aclose(self) -> None:
-        """Close all providers, one after the other, each bounded in time."""
         providers: list[Closable] = [*self._all().values(), *([self._local] if self._local is not None else [])]
         self._services, self._endpoints, self._local = {}, {}, None
         for provider in providers:
             await provider.aclose()
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     def _all(self) -> Mapping[str, Service[Any]]:
         return {**self._services, **{key: endpoint.service for key, endpoint in self._endpoints.items()}}
@@ -182,8 +167,7 @@ class Router:
 
 
 def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
-    """Context length of a model, ``provider/model``; None for ``routing.default``. The default budget for a model of
-    which nothing is known."""
+    """``name`` None: ``routing.default``. The default budget for an unknown model."""
     provider, _, model = (config.routing.default if name is None else name).partition("/")
     if provider == LOCAL_PROVIDER:
         return config.local_model.context_tokens
@@ -193,14 +177,13 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
 
 
 def _make(name: str, config: ProviderConfig) -> Provider:
-    """Raises ConfigError: one of its secrets leads nowhere. Reads files, so it is for a thread."""
+    """Raises ConfigError for a secret. Reads files, so it is for a thread."""
     from klaw.llm.providers.http import HttpProvider  # httpx2 takes a tenth of a second to import
 
     return HttpProvider(_settings(name, config), AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())
 
 
 def _make_endpoint(name: str, config: ProviderConfig, path: Path) -> "HttpEndpoint":
-    """Raises like ``_make``."""
     from klaw.llm.providers.http import HttpEndpoint  # likewise
 
     return HttpEndpoint(_settings(name, config), OpenAiDialect(), f"{(config.base_url or '').rstrip('/')}/{path}")

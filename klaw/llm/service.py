@@ -1,5 +1,5 @@
-"""A configured provider: made when it is first asked (its key may be in a file, and its HTTP library loads slowly), and
-left alone for a while when it keeps failing; and when a failed call is repeated.
+"""A configured provider, made when it is first asked: its key may be in a file, and its HTTP library loads slowly. It
+is paused when it keeps failing.
 
 The breaker: closed, calls go through. Open, they are refused until a time that grows with every failed try. Half-open,
 one call goes through, and its outcome decides.
@@ -33,23 +33,15 @@ from klaw.llm.types import Completion, OnDelta, Provider, Request
 BACKOFF = Backoff(1.0, 8.0)
 """Between the attempts of one call."""
 MAX_RETRY_AFTER_S = 30.0
-"""A provider that wants a longer pause is not waited for: somebody looks at the screen."""
+"""A longer pause is not waited for: somebody looks at the screen."""
 FAILURES_TO_OPEN = 3
 BREAK = Backoff(10.0, 300.0)
-"""A provider that failed so often in a row is left alone for so long."""
+"""The pause of a provider that failed so often in a row."""
 
 
 def pause_before_retry(error: ProviderError, attempt: int, chance: float) -> float | None:
-    """Decide on a retry.
-
-    Args:
-        error: why the call failed, before its first delta.
-        attempt: how many attempts have failed before this one, from 0.
-        chance: uniform in [0, 1), spreads the callers.
-
-    Returns:
-        Seconds to wait, or None when a repetition is pointless.
-    """
+    """Seconds to wait, or None when a repetition is pointless. ``attempt`` counts from 0; ``chance`` in [0, 1) spreads
+    the callers."""
     if not error.retryable or not isinstance(error, ProviderRefused | ProviderTimeout | ProviderNetworkError):
         return None
     # Full jitter: callers that failed together spread over the whole pause, and on average over half of it.
@@ -61,12 +53,7 @@ def pause_before_retry(error: ProviderError, attempt: int, chance: float) -> flo
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
-    """Read a ``Retry-After`` header: seconds or an HTTP date. None when absent or unreadable.
-
-    Args:
-        value: the header.
-        now: Unix seconds.
-    """
+    """Read a ``Retry-After`` header: seconds or an HTTP date. None when absent or unreadable."""
     if value is None:
         return None
     try:
@@ -81,48 +68,39 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
 
 
 class BreakerState(enum.StrEnum):
-    """Where the breaker stands."""
-
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"
 
 
 Permit = NewType("Permit", int)
-"""Leave to make one call. Its outcome is told with it, so that a late one does not count for a later state."""
+"""Leave to make one call. Its outcome comes with it, so that a late one does not count for a later state."""
 
 
 class Breaker:
-    """The state of one provider. Starts closed."""
-
     def __init__(self) -> None:
         self.state = BreakerState.CLOSED
         self.failures = 0
-        """Failed calls in a row."""
         self._generation = Permit(0)
         self._openings = 0
         self._until = 0.0
 
     def admit(self, now: float) -> Permit | None:
-        """Ask to make a call. None: not now. After leave, one of the methods below is called exactly once.
-
-        Args:
-            now: ``trio.current_time``.
-        """
+        """Ask to make a call. None: not now. Else one of the methods below must be called exactly once."""
         if self.state is BreakerState.OPEN and now >= self._until:
             self._move(BreakerState.HALF_OPEN)
             return self._generation
         return self._generation if self.state is BreakerState.CLOSED else None
 
     def succeeded(self, permit: Permit) -> None:
-        """The provider answered, be it with a refusal that shows that it lives."""
+        """The provider answered, if only with a refusal."""
         if permit == self._generation:
             self.failures = self._openings = 0
             if self.state is not BreakerState.CLOSED:
                 self._move(BreakerState.CLOSED)
 
     def failed(self, permit: Permit, now: float, asked_s: float = 0.0) -> None:
-        """The provider did not answer. ``asked_s`` is the pause that it asks for."""
+        """``asked_s`` is the pause that the provider asks for."""
         if permit != self._generation:
             return
         self.failures += 1
@@ -132,12 +110,12 @@ class Breaker:
             self._move(BreakerState.OPEN)
 
     def abandoned(self, permit: Permit) -> None:
-        """The call was cancelled: nothing is known. If it was the one that should tell, the next one is."""
+        """The call was cancelled: nothing is known."""
         if permit == self._generation and self.state is BreakerState.HALF_OPEN:
             self._move(BreakerState.OPEN)
 
     def retry_in_s(self, now: float) -> float:
-        """Seconds until the next call may go through; 0 when one may now."""
+        """0 when a call may go through now."""
         return max(0.0, self._until - now) if self.state is BreakerState.OPEN else 0.0
 
     def _move(self, state: BreakerState) -> None:
@@ -150,25 +128,18 @@ log = structlog.get_logger("klaw.llm")
 
 @attrs.frozen(kw_only=True)
 class LastError:
-    """Why the last call failed."""
-
     code: str
     text: str
     """For everybody."""
     told: str
-    """With what the provider said: for the operator."""
+    """With the provider's words, for the operator."""
     status: int | None
-    """Of HTTP."""
     at: float
     """``trio.current_time``."""
 
 
 class Closable(Protocol):
-    """What a service makes."""
-
-    async def aclose(self) -> None:
-        """See ``Provider.aclose``."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 C = TypeVar("C", bound=Closable)
@@ -176,18 +147,14 @@ T = TypeVar("T")
 
 
 class Service(Generic[C]):
-    """A provider, or one model of it that is asked at an address of its own. While its breaker is open, calls fail at
-    once and nothing is sent.
+    """A provider, or one model of it at an address of its own. While its breaker is open, calls fail at once.
 
-    Args:
-        name: of the provider in the configuration, or of the model.
-        make: makes what is called and looks its secrets up; may block, and raises ConfigError.
-        threads: where it is called.
+    ``make`` may block, and raises ConfigError.
     """
 
     def __init__(self, name: str, make: Callable[[], C], threads: Threads) -> None:
         self.problem: str | None = None
-        """Why it could not be made when that was last tried."""
+        """Why it could not be made."""
         self._name = name
         self._make = make
         self._threads = threads
@@ -199,7 +166,6 @@ class Service(Generic[C]):
         """None when the last call did not fail."""
 
     async def stream(self: "Service[Provider]", request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. Raises like ``call``."""
         return await self.call(lambda provider: provider.stream(request, on_delta))
 
     async def call(self, use: Callable[[C], Awaitable[T]]) -> T:
@@ -214,7 +180,7 @@ class Service(Generic[C]):
         if permit is None:
             await trio.lowlevel.checkpoint()
             again_s = self.breaker.retry_in_s(trio.current_time())
-            when = f"in {again_s:.0f} s" if again_s else "when the call that tries it has ended"
+            when = f"in {again_s:.0f} s" if again_s else "after the trial call"
             last = f"; the last time: {self.error.text}" if self.error is not None else ""
             raise ProviderPaused(f"the LLM provider {self._name} failed several times and is asked again {when}{last}")
         try:
@@ -240,7 +206,7 @@ class Service(Generic[C]):
         return answer
 
     async def ready(self) -> C:
-        """Make the provider if it is not made yet. Raises ProviderNotSetUp, like ``call``."""
+        """Make the provider if it is not made yet. Raises ProviderNotSetUp."""
         async with self._lock:
             if self._closed:
                 raise ProviderNetworkError("the LLM provider's client is closed")
@@ -254,7 +220,6 @@ class Service(Generic[C]):
             return self._made
 
     async def aclose(self) -> None:
-        """See ``Provider.aclose``."""
         async with self._lock:
             self._closed = True
             made, self._made = self._made, None
@@ -262,7 +227,6 @@ class Service(Generic[C]):
             await made.aclose()
 
     def report(self) -> dict[str, Any]:
-        """What status and the admin socket show."""
         now, error = trio.current_time(), self.error
         return {
             "name": self._name,
@@ -276,7 +240,6 @@ class Service(Generic[C]):
         }
 
     def _note(self, error: ProviderError) -> None:
-        """Keep it for status. That one prompt was too long says nothing of the provider."""
         if not isinstance(error, ContextTooLong):
             self.error = LastError(
                 code=error.code,
@@ -288,7 +251,7 @@ class Service(Generic[C]):
 
 
 def _is_outage(error: ProviderError) -> bool:
-    """Whether an error shows that the provider is down or wants to be left alone, not that one request was wrong."""
+    """Whether the provider is down or wants a pause."""
     if isinstance(error, ProviderRefused):
         return error.retryable
     return isinstance(error, ProviderTimeout | ProviderNetworkError)

@@ -1,8 +1,7 @@
 """How many LLM calls run at once, and who goes first.
 
-Not a mailbox actor: granting a slot is a decision on two counters and two queues that never waits. Every method reads
-and changes that state without an await in between, so under Trio nothing can interleave, and a task hop per call would
-buy nothing. A slot is held for one LLM call, never for tool time.
+Not a mailbox actor: granting a slot never waits, and no method has an await between reading and changing the state. A
+slot is held for one LLM call, never for tool time.
 """
 
 import enum
@@ -22,31 +21,21 @@ class Priority(enum.IntEnum):
     INTERACTIVE = 0
     """Somebody waits for the answer."""
     BACKGROUND = 1
-    """Subagents, summaries, topics. Strictly after interactive calls; never interrupted once it has its slot."""
+    """Subagents, summaries, topics. Never interrupted once it has its slot."""
 
 
 @attrs.frozen(kw_only=True)
 class SlotsReport:
-    """What the admin socket shows of the slots."""
-
     total: int
     busy: int
     waiting: int
-    """Calls in the queue now."""
     waiting_background: int
-    """The part of them with background priority."""
     high_water: int
-    """The longest queue since the process started."""
     granted: int
-    """Slots given since the process started."""
 
 
 class Slots:
-    """A fixed number of slots with a first-in first-out queue per priority.
-
-    Args:
-        total: how many calls may run at once (``processing.maxConcurrentLlm``).
-    """
+    """``processing.maxConcurrentLlm`` slots with a first-in first-out queue per priority."""
 
     def __init__(self, total: int) -> None:
         if total < 1:
@@ -59,11 +48,7 @@ class Slots:
 
     @asynccontextmanager
     async def slot(self, priority: Priority, *, vitals: Vitals | None = None) -> AsyncIterator[None]:
-        """Hold a slot for the body.
-
-        Args:
-            priority: which queue to wait in.
-            vitals: the caller's; says that it waits while it does.
+        """Hold a slot for the body; ``vitals`` shows that the caller waits.
 
         Cancellation: in the queue or in the tick of the grant, the place or the slot goes to the next one.
         """
@@ -88,8 +73,6 @@ class Slots:
             high_water=self._high_water,
             granted=self._granted,
         )
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _acquire(self, priority: Priority, vitals: Vitals | None) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()

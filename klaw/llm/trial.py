@@ -1,4 +1,4 @@
-"""Asks a model a few tiny questions and says what works. The questions are fixed: nobody's data goes out."""
+"""Tests a model with a few tiny questions. They are fixed: no user's data is sent."""
 
 import struct
 import zlib
@@ -10,7 +10,7 @@ import trio
 
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER
-from klaw.llm.endpoint import Endpoint, Path, read_scores, read_vectors
+from klaw.llm.endpoint import ModelEndpoint, Path, read_scores, read_vectors
 from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, Completion, Delta, Image, Provider, Request, ToolDescription
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from klaw.llm.router import Router
 
 MAX_TOKENS = 512
-"""A model that thinks must come to an answer."""
 
 State: TypeAlias = Literal["works", "fails", "not tried"]
 
@@ -37,34 +36,22 @@ class ModelCheck:
     name: Literal["chat", "stream", "tools", "images", "embeddings", "rerank"]
     state: State
     text: str
-    """What was seen, or why not."""
     seconds: float | None = None
-    """How long the call took."""
 
 
-def endpoints_of(config: "EngineConfig", router: "Router", name: str) -> "list[TriedEndpoint]":
-    """What a model, by its whole name, is asked besides chats; empty where nothing is configured."""
-    dimensions = config.embedding.dimensions
-    return [
-        TriedEndpoint(endpoint=router.endpoint(*named, path), path=path, dimensions=dimensions)
+def trials_of(config: "EngineConfig", router: "Router", name: str) -> "list[ChatTrial | EndpointTrial]":
+    """All tests of a model, ``provider/model``. Raises ConfigError: there is no such model."""
+    trials: list[ChatTrial | EndpointTrial] = [
+        EndpointTrial(endpoint=router.endpoint(*named, path), path=path, dimensions=config.embedding.dimensions)
         for path, named in config.endpoints.items()
         if "/".join(named) == name
     ]
-
-
-def trials_of(config: "EngineConfig", router: "Router", name: str) -> "list[Tried | TriedEndpoint]":
-    """All that a model, by its whole name, is asked. Raises ConfigError: there is no such model."""
-    endpoints = endpoints_of(config, router, name)
-    chats = not endpoints or name in {routed for _, routed in config.routing.places()}
-    return [*endpoints, *([trial_of(config, router, name)] if chats else [])]
-
-
-def trial_of(config: "EngineConfig", router: "Router", name: str) -> "Tried":
-    """What to ask a model, by its whole name. Raises ConfigError: there is no such model."""
+    if trials and name not in {routed for _, routed in config.routing.places()}:
+        return trials
     route = router.route(name, key="NAME", alone=True)
     provider = name.partition("/")[0]
     key = "localModel" if provider == LOCAL_PROVIDER else join_path(f"providers.{provider}.models", route.model)
-    return Tried(
+    chat = ChatTrial(
         provider=route.provider,
         model=route.model,
         max_tokens=route.max_output_tokens,
@@ -72,20 +59,12 @@ def trial_of(config: "EngineConfig", router: "Router", name: str) -> "Tried":
         tools="" if route.tools else f"{key}.tools is false",
         images="" if route.images else "it takes none" if provider == LOCAL_PROVIDER else f"{key}.images is false",
     )
+    return [*trials, chat]
 
 
 @attrs.frozen(kw_only=True)
-class Tried:
-    """What a model is asked.
-
-    Args:
-        provider: who answers.
-        model: the provider's own name of it.
-        max_tokens: most tokens of an answer.
-        temperature: as in a chat.
-        tools: why tools are not tried; empty when they are.
-        images: the same of images.
-    """
+class ChatTrial:
+    """A test of chats. ``tools`` and ``images``: why they are not tried; empty when they are."""
 
     provider: Provider
     model: str
@@ -95,10 +74,7 @@ class Tried:
     images: str = ""
 
     async def run(self) -> list[ModelCheck]:
-        """Make the calls, one after the other. Never raises ProviderError.
-
-        Cancellation: the running call is given up.
-        """
+        """Never raises ProviderError."""
         answer = await self._ask("Reply with one word: hello.")
         if isinstance(answer, str):
             rest: tuple[Literal["stream", "tools", "images"], ...] = ("stream", "tools", "images")
@@ -128,12 +104,12 @@ class Tried:
         if isinstance(answer, str):
             return ModelCheck("images", "fails", answer)
         seen = any(word in answer.completion.text.lower() for word in ("red", "красн"))
-        text = "it sees a red square" if seen else "it takes an image and does not see that it is red"
+        text = "it sees a red square" if seen else "it accepts images, but failed the colour test"
         return ModelCheck("images", "works" if seen else "fails", text, answer.seconds)
 
     async def _ask(
         self, text: str, tools: tuple[ToolDescription, ...] = (), images: tuple[Image, ...] = ()
-    ) -> "_Answer | str":
+    ) -> "_TimedAnswer | str":
         """The answer, or why there is none."""
         arrived: list[float] = []
 
@@ -152,7 +128,7 @@ class Tried:
             completion = await self.provider.stream(request, note)
         except ProviderError as error:
             return error.told()
-        return _Answer(
+        return _TimedAnswer(
             completion=completion,
             seconds=trio.current_time() - began,
             first_s=arrived[0] - began if arrived else 0.0,
@@ -166,21 +142,15 @@ ENDPOINT_S = 30.0
 
 
 @attrs.frozen(kw_only=True)
-class TriedEndpoint:
-    """What a model for embeddings or for reranking is asked.
+class EndpointTrial:
+    """A test of a model for embeddings or for reranking."""
 
-    Args:
-        endpoint: who answers.
-        path: what it is for.
-        dimensions: ``embedding.dimensions``.
-    """
-
-    endpoint: Endpoint
+    endpoint: ModelEndpoint
     path: Path
     dimensions: int | None
 
     async def run(self) -> list[ModelCheck]:
-        """Make the call. Never raises ProviderError. Cancellation: it is given up."""
+        """Never raises ProviderError."""
         began = trio.current_time()
         try:
             said = await (self._embed() if self.path == "embeddings" else self._rerank())
@@ -198,11 +168,11 @@ class TriedEndpoint:
         asked = {"query": QUESTION, "documents": list(TEXTS), "top_n": len(TEXTS)}
         scores, _ = await self.endpoint.post(asked, partial(read_scores, count=len(TEXTS)), ENDPOINT_S)
         right = max(scores, key=lambda at: scores[at]) == 0
-        return "it puts the answer first" if right else "it answers, but puts the answer of two texts behind the other"
+        return "it puts the answer first" if right else "it answers, but ranks the wrong text first"
 
 
 @attrs.frozen(kw_only=True)
-class _Answer:
+class _TimedAnswer:
     completion: Completion
     seconds: float
     first_s: float

@@ -1,4 +1,1 @@
-"""Known models and their folders: what there is, where its weights come from, how to fetch and convert them.
-
-Sync code without trio; used by ``klaw models``, by tests, and (``manifest`` only) by the embedding model.
-"""
+"""Known models and their folders: fetching, converting, checking. Sync code without trio."""

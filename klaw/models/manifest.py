@@ -1,8 +1,5 @@
-"""``manifest.json``: what a model folder holds, where it came from and how its vectors are made.
-
-Strictly structured: a wrong type, a missing or an unknown key is an error that names the file and the key. Imports
-nothing heavy.
-"""
+"""``manifest.json``: the content of a model folder, its source, and how its vectors are made. A wrong type, a missing
+or an unknown key is an error that names the file and the key. Imports nothing heavy."""
 
 import hashlib
 import json
@@ -21,33 +18,28 @@ MANIFEST_FILE = "manifest.json"
 
 _READ_BYTES = 1 << 20
 MAX_BYTES = 16 << 20
-"""Of a JSON file in a model folder; Klaw's own have some kB."""
+"""Klaw's own JSON files in a model folder have some kB."""
 
 T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
 class FileEntry:
-    """One file of a model folder."""
-
     bytes: int = attrs.field(validator=validators.ge(0))
     sha256: Annotated[str, Bounds(pattern="[0-9a-f]{64}")]
 
 
 @attrs.frozen(kw_only=True)
 class SourceEntry:
-    """The package that the weights came from."""
-
     package: str
     version: str
     member: str
     sha256: str
-    """Of the member, as published in the package."""
 
 
 @attrs.frozen(kw_only=True)
 class Prefixes:
-    """What the model wants in front of a text, by its use."""
+    """In front of a text."""
 
     query: str = ""
     passage: str = ""
@@ -62,11 +54,10 @@ class Calibration:
     deviation: float | None = attrs.field(default=None, validator=validators.optional(validators.ge(0.0)))
     """Standard deviation of one pair."""
     pairs: int | None = attrs.field(default=None, validator=validators.optional(validators.ge(1)))
-    """How many pairs were measured."""
     recipe: int = attrs.field(default=1, validator=validators.ge(1))
-    """How messages were put into passages (klaw/memory/embed/passage.py); the figures hold for this recipe only."""
+    """For putting messages into passages (klaw/memory/embed/passage.py)."""
     texts: Literal["catalogue", "built-in", "own"] = "catalogue"
-    """What it was measured on: before Klaw was released, or here by ``klaw models calibrate``."""
+    """Before Klaw was released, or here by ``klaw models calibrate``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -75,42 +66,35 @@ class EmbeddingEntry:
 
     dimension: int = attrs.field(validator=validators.ge(1))
     max_tokens: int = attrs.field(validator=validators.ge(8))
-    """Tokens of one window, special tokens included."""
     prefixes: Prefixes
     pooling: Literal["mean", "cls"]
     normalise: Literal[True]
-    """Always true: Klaw compares by cosine and stores unit vectors only."""
+    """Klaw stores unit vectors only."""
     calibration: Calibration
 
 
 @attrs.frozen(kw_only=True)
-class Manifest:
-    """The whole file. ``embedding`` is absent for language models."""
+class ModelManifest:
+    """``embedding`` is absent for language models."""
 
     id: str = attrs.field(validator=validators.min_len(1))
     version: str = attrs.field(validator=validators.min_len(1))
     source: SourceEntry
     files: dict[str, FileEntry] = attrs.field(validator=validators.min_len(1))
-    """File name in the folder -> size and checksum."""
     embedding: EmbeddingEntry | None = None
 
     @property
     def total_bytes(self) -> int:
-        """Size of all files of the folder but the manifest."""
         return sum(entry.bytes for entry in self.files.values())
 
 
-def load_manifest(folder: Path) -> Manifest:
-    """Reads and checks ``manifest.json`` in ``folder``; does not look at the other files.
-
-    Raises:
-        ModelError: missing, unreadable, not JSON, or a key is missing, unknown or wrong; the text names file and key.
-    """
-    return structure(folder / MANIFEST_FILE, Manifest)
+def load_manifest(folder: Path) -> ModelManifest:
+    """Does not look at the other files. Raises ModelError, which names file and key."""
+    return structure(folder / MANIFEST_FILE, ModelManifest)
 
 
 def structure(path: Path, kind: type[T]) -> T:
-    """Reads a JSON file of a model folder as an attrs class. Raises ModelError like ``load_manifest``."""
+    """Raises ModelError like ``load_manifest``."""
     raw = read_json(path)
     if raw is None:
         raise ModelError(f"{path}: the file is missing")
@@ -121,10 +105,10 @@ def structure(path: Path, kind: type[T]) -> T:
 
 
 def read_json(path: Path) -> object:
-    """A JSON file of a model folder; None if there is none. Raises ModelError: it cannot be read, or is too large."""
+    """None if there is none. Raises ModelError: it cannot be read, or is too large."""
     try:
         if not path.is_file() and path.exists():
-            raise ModelError(f"{path}: is no file")
+            raise ModelError(f"{path}: is not a file")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
@@ -136,19 +120,17 @@ def read_json(path: Path) -> object:
         raise ModelError(f"{path}: cannot be read as JSON ({type(exc).__name__})") from exc
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Writes ``manifest.json`` into ``folder``, like ``write_json``."""
+def write_manifest(folder: Path, manifest: ModelManifest) -> None:
     write_json(folder / MANIFEST_FILE, manifest)
 
 
 def write_json(path: Path, value: attrs.AttrsInstance) -> None:
-    """Writes an attrs value: a reader finds the old file or the new one, also after a power cut. Raises OSError."""
+    """Atomic and durable. Raises OSError."""
     raw = attrs.asdict(value, filter=lambda _attribute, each: each is not None)
     atomic_file.replace(path, (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode(), mode=0o644)
 
 
 def describe_file(path: Path) -> FileEntry:
-    """Size and SHA-256 of ``path``."""
     digest = hashlib.sha256()
     size = 0
     with path.open("rb") as file:
@@ -158,11 +140,8 @@ def describe_file(path: Path) -> FileEntry:
     return FileEntry(bytes=size, sha256=digest.hexdigest())
 
 
-def find_damage(folder: Path, manifest: Manifest, *, verify: bool) -> str | None:
-    """What is wrong with the files of ``folder``, or None.
-
-    Sizes are always compared; checksums with ``verify``, which reads every byte.
-    """
+def find_damage(folder: Path, manifest: ModelManifest, *, verify: bool) -> str | None:
+    """None: no damage. Sizes are always compared; ``verify`` reads every byte."""
     for name, expected in manifest.files.items():
         path = folder / name
         try:
@@ -170,7 +149,7 @@ def find_damage(folder: Path, manifest: Manifest, *, verify: bool) -> str | None
         except FileNotFoundError:
             return f"{name} is missing"
         if not stat.S_ISREG(info.st_mode):
-            return f"{name} is no file"
+            return f"{name} is not a file"
         size = info.st_size
         if size != expected.bytes:
             return f"{name} has {size} bytes, expected {expected.bytes}"
@@ -184,19 +163,12 @@ CALIBRATION_FILE = "calibration.json"
 
 @attrs.frozen(kw_only=True)
 class CalibrationFile:
-    """The whole file."""
-
     model: str
-    """Id of the model that was measured."""
     calibration: Calibration
 
 
 def read_beside(folder: Path, model_id: str) -> Calibration | None:
-    """The calibration in ``calibration.json``; None if there is none for this model.
-
-    Raises:
-        ModelError: the file is broken; the text names it and the key.
-    """
+    """None if there is none for this model. Raises ModelError."""
     path = folder / CALIBRATION_FILE
     if not path.is_file():
         return None
@@ -205,11 +177,7 @@ def read_beside(folder: Path, model_id: str) -> Calibration | None:
 
 
 def store(folder: Path, model_id: str, calibration: Calibration) -> Path:
-    """Keep a calibration with its model; returns the file.
-
-    Raises:
-        ModelError: the folder holds no usable manifest, or the file system refused; what was there is still there.
-    """
+    """Keep a calibration with its model; returns the file. Raises ModelError: what was there is still there."""
     path = folder / (MANIFEST_FILE if (folder / MANIFEST_FILE).is_file() else CALIBRATION_FILE)
     try:
         if path.name == CALIBRATION_FILE:

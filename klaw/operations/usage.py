@@ -8,7 +8,7 @@ import attrs
 
 from klaw.convert import Bounds
 from klaw.domain.text import plural
-from klaw.domain.usage import FIELDS, Spent, dollars
+from klaw.domain.usage import FIELDS, UsageSum, dollars
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Lines, Table
 from klaw.operations.operation import Nothing, Noun, Scope, Slash, UserName, argument
@@ -66,7 +66,7 @@ def cost_of(each: Mapping[str, Any]) -> str:
     Args:
         each: with all ``FIELDS``.
     """
-    spent = Spent(**{name: each[name] for name in FIELDS})
+    spent = UsageSum(**{name: each[name] for name in FIELDS})
     if not spent.unpriced_calls:
         return dollars(spent.cost_nano)
     return "price unknown" if spent.unpriced_calls >= spent.calls else f"{dollars(spent.cost_nano)} + unknown"
@@ -113,7 +113,7 @@ def _spent(each: Mapping[str, Any]) -> str:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def spent_json(spent: Spent, **more: str | None) -> Any:
+def spent_json(spent: UsageSum, **more: str | None) -> Any:
     """Sums as JSON has them."""
     return {**attrs.asdict(spent), "cost_usd": spent.cost_usd, **more}
 

@@ -1,4 +1,4 @@
-"""Put the service on a machine, or take it away. Everything is said; what is there already stays as it is. Blocks."""
+"""Install or remove the service. Every step is reported, and what exists stays as it is. Blocks."""
 
 import os
 import pwd
@@ -19,8 +19,8 @@ from klaw.service.units import (
     SERVICE,
     TIMER,
     WAITING,
+    ServiceInstallation,
     ServiceRefused,
-    Wanted,
     is_hidden,
     ours,
     text_of,
@@ -29,11 +29,7 @@ from klaw.service.units import (
 
 
 def this_program() -> PurePosixPath:
-    """The command ``klaw`` of this installation.
-
-    Raises:
-        ServiceRefused: the service could not read it.
-    """
+    """Raises ServiceRefused: the service could not read it."""
     program = Path(sys.prefix) / "bin" / "klaw"
     needed = (program, Path(sys.executable).resolve(), Path(sys.base_prefix), Path(klaw.__file__))
     hidden = next((each for path in needed for each in (path, path.resolve()) if is_hidden(each)), None)
@@ -49,7 +45,7 @@ def this_program() -> PurePosixPath:
 
 
 def require_system(machine: Machine) -> None:
-    """Raises ServiceRefused when the machine is no place for it; names all that is missing."""
+    """Raises ServiceRefused, which names all that is missing."""
     missing = []
     if shutil.which("systemctl") is None:
         missing.append("systemd is not installed")
@@ -61,13 +57,13 @@ def require_system(machine: Machine) -> None:
         raise ServiceRefused("; ".join(missing))
 
 
-def install(wanted: Wanted, machine: Machine, *, start: bool, models: Callable[[Wanted], bool] | None) -> None:
+def install(
+    wanted: ServiceInstallation, machine: Machine, *, start: bool, models: Callable[[ServiceInstallation], bool] | None
+) -> None:
     """Make what is missing, in the order in which it is needed; nothing more where the home is another user's.
 
     Args:
-        wanted: the installation.
-        machine: see ``Machine``; it has the account of what was done.
-        start: also start the service, or start it again when a unit was changed.
+        start: also start the service, or restart it when a unit was changed.
         models: gets the models; None: they are left alone.
     """
     owner = _user(wanted, machine)
@@ -103,7 +99,7 @@ def install(wanted: Wanted, machine: Machine, *, start: bool, models: Callable[[
         _start(machine, start=start)
 
 
-def _user(wanted: Wanted, machine: Machine) -> tuple[int, int] | None:
+def _user(wanted: ServiceInstallation, machine: Machine) -> tuple[int, int] | None:
     if not machine.real:
         machine.note("skipped", f"user {wanted.user}", "is made on the machine itself, not with --root")
         return None
@@ -123,7 +119,7 @@ def _user(wanted: Wanted, machine: Machine) -> tuple[int, int] | None:
 
 
 def _wait_for_time(machine: Machine) -> Iterable[str]:
-    """A board without a clock of its own: the start waits until the time is set, but not for ever."""
+    """A board without a clock of its own waits at the start until the time is set, but not for ever."""
     for sets, waits in WAITING.items():
         if machine.at(PACKAGED / sets).exists() and machine.at(PACKAGED / waits).exists():
             for path, text in time_sync(waits).items():
@@ -150,7 +146,7 @@ def _start(machine: Machine, *, start: bool) -> None:
 
 @contextmanager
 def readable_copy(source: Path, user: int) -> Iterator[Path]:
-    """The known models of a folder for the service's user: a stick is often its owner's alone. Root reads it, so links
+    """A copy of the known models for the service's user: a stick is often its owner's alone. Root reads it, so links
     are not followed."""
     with tempfile.TemporaryDirectory(prefix="klaw-models-", dir="/var/tmp") as name:
         copy = Path(name)
@@ -165,8 +161,8 @@ def readable_copy(source: Path, user: int) -> Iterator[Path]:
         yield copy
 
 
-def pull_models(wanted: Wanted, source: Path | None, *, quiet: bool) -> bool:
-    """``klaw models pull`` as the service's user. Returns whether all are there."""
+def pull_models(wanted: ServiceInstallation, source: Path | None, *, quiet: bool) -> bool:
+    """As the service's user. Returns whether all are there."""
     # root becomes the owner of the home, for good: therefore a process of its own
     command = [sys.executable, "-m", "klaw", "models", "pull", "--home", str(wanted.home)]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("KLAW_", "XDG_"))}
@@ -182,7 +178,7 @@ def pull_models(wanted: Wanted, source: Path | None, *, quiet: bool) -> bool:
 
 
 def uninstall(machine: Machine) -> None:
-    """Stop the service and remove its units; data, configuration and user stay."""
+    """Data, configuration and user stay."""
     if machine.real:
         for unit in (SERVICE, TIMER):
             if machine.systemctl("is-active", unit) or machine.systemctl("is-enabled", unit):

@@ -1,5 +1,5 @@
-"""One step after the other on a machine, or on a folder that stands for one: units, folders, links, programs. What is
-there already stays as it is, and every step is told. Blocks."""
+"""Steps on a machine, or on a folder that stands for one: units, folders, links, programs. What exists stays as it is,
+and every step is reported. Blocks."""
 
 import difflib
 import os
@@ -16,24 +16,22 @@ from klaw.service.units import PACKAGED, SYSTEM, is_untouched, marked
 
 
 @attrs.frozen(kw_only=True)
-class Step:
-    """One thing on the machine."""
-
+class MachineStep:
     outcome: Literal["made", "changed", "removed", "done", "same", "kept", "skipped", "failed"]
     what: str
     why: str = ""
     diff: tuple[str, ...] = ()
-    """Of a file that somebody edited: what Klaw would change."""
+    """What Klaw would change in a file that somebody edited."""
 
 
 @attrs.define(kw_only=True)
 class Machine:
-    """The machine, or a folder that stands for one, as DESTDIR does. Tells each step, and keeps it."""
+    """The machine, or a folder that stands for one, as DESTDIR does. Reports each step, and keeps it."""
 
     root: Path = Path("/")
     dry_run: bool = False
-    tell: Callable[[Step], None] = lambda _step: None
-    steps: list[Step] = attrs.Factory(list)
+    tell: Callable[[MachineStep], None] = lambda _step: None
+    steps: list[MachineStep] = attrs.Factory(list)
 
     @property
     def real(self) -> bool:
@@ -43,13 +41,13 @@ class Machine:
         return self.root / str(path).lstrip("/")
 
     def note(self, outcome: str, what: object, why: str = "", diff: Sequence[str] = ()) -> None:
-        step = Step(outcome=outcome, what=str(what), why=why, diff=tuple(diff))  # type: ignore[arg-type]  # one of them
+        step = MachineStep(outcome=outcome, what=str(what), why=why, diff=tuple(diff))  # type: ignore[arg-type]  # one of them
         self.steps.append(step)
         self.tell(step)
 
     @property
     def changed(self) -> bool:
-        """Whether a unit is new or another one than before."""
+        """Whether a unit is new or was changed."""
         return any(step.outcome in ("made", "changed", "removed") and "/systemd/" in step.what for step in self.steps)
 
     @property
@@ -57,7 +55,7 @@ class Machine:
         return not any(step.outcome == "failed" or step.diff for step in self.steps)
 
     def put(self, path: PurePosixPath, text: str) -> None:
-        """Write a unit or drop-in, unless somebody edited it: then ours is put beside it."""
+        """Unless somebody edited it: then Klaw's version is written beside it."""
         place, new = self.at(path), marked(path, text)
         if place.is_symlink() and str(place.readlink()) == os.devnull:
             self.note("failed", path, f"is masked: systemctl unmask {path.name}")
@@ -75,7 +73,7 @@ class Machine:
             self.note("kept", path, f"somebody edited it; Klaw's is {beside}", [*diff])
 
     def take_away(self, path: PurePosixPath) -> None:
-        """Remove a file of ours; one that was edited stays under another name."""
+        """One that was edited stays under another name."""
         place = self.at(path)
         if not place.exists():
             return
@@ -90,7 +88,7 @@ class Machine:
             self.note("removed", path, f"somebody edited it: it is {kept} now")
 
     def folder(self, path: PurePosixPath, mode: int, owner: tuple[int, int] | None = None) -> bool:
-        """Make a folder. Returns whether there is one of this owner."""
+        """Returns whether there is one of this owner."""
         place = self.at(path)
         if not place.is_dir():
             self._do(self._make_folder, place, mode, owner)
@@ -105,7 +103,7 @@ class Machine:
         return False
 
     def link(self, path: PurePosixPath, target: PurePosixPath) -> None:
-        """Make a link to a folder, in place of nothing or of an empty folder."""
+        """In place of nothing or of an empty folder."""
         place = self.at(path)
         if place.is_symlink() and str(place.readlink()) == str(target):
             self.note("same", path)
@@ -133,7 +131,7 @@ class Machine:
             os.close(descriptor)
 
     def once(self, path: PurePosixPath, text: str, mode: int) -> None:
-        """Write a file that is its owner's from then on."""
+        """Write a file that is the operator's from then on."""
         place = self.at(path)
         if place.exists():
             if place.stat().st_mode & 0o077 & ~mode:
@@ -154,7 +152,7 @@ class Machine:
             function(*arguments)
 
     def run(self, *command: str, what: str = "", quiet: bool = False) -> bool:
-        """Run a program; returns whether it succeeded. What it said is told if not."""
+        """Returns whether it succeeded; reports its output if not."""
         if self.dry_run:
             self.note("done", what or " ".join(command))
             return True
@@ -170,7 +168,6 @@ class Machine:
         return good
 
     def systemctl(self, *arguments: str) -> bool:
-        """Only asks; nothing is said."""
         place = () if self.real else (f"--root={self.root}",)
         command = ["systemctl", *place, *arguments]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -1,11 +1,11 @@
-"""The files of a system service, made from those of conf/ for one installation. Pure.
+"""The files of a system service, made from those of conf/, and the state of an installed one. Blocks.
 
-A unit carries the SHA-256 of its own text: an untouched one of an older Klaw is brought up to date, an edited one is
-kept.
+A unit carries the SHA-256 of its own text: an untouched one of an older Klaw is updated, an edited one is kept.
 """
 
 import hashlib
 import re
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
@@ -19,13 +19,12 @@ Extra: TypeAlias = Literal["node-mcp", "bubblewrap"]
 SERVICE, BACKUP, TIMER = UNITS = ("klaw.service", "klaw-backup.service", "klaw-backup.timer")
 SYSTEM = PurePosixPath("/etc/systemd/system")
 PACKAGED = PurePosixPath("/usr/lib/systemd/system")
-"""Where the units of a Debian package are."""
 ENVIRONMENT = PurePosixPath("/etc/klaw/klaw.env")
 STATE = PurePosixPath("/var/lib")
 HIDDEN = tuple(map(PurePosixPath, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108  nothing is made there
-"""What the service does not see, by ProtectHome= and PrivateTmp=."""
+"""By ProtectHome= and PrivateTmp=."""
 LEAST_PARTS = 3
-"""Of a path, with the slash: the folders above that belong to the system."""
+"""Shorter paths belong to the system."""
 TIME_SYNC_S = 90
 WAITING = {"systemd-timesyncd.service": "systemd-time-wait-sync.service", "chrony.service": "chrony-wait.service"}
 """What sets the clock, and what waits for it."""
@@ -56,8 +55,8 @@ class ServiceRefused(KlawError):
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
-    """One installation. Paths are those of the machine that it runs on."""
+class ServiceInstallation:
+    """Paths are those of the machine that it runs on."""
 
     program: PurePosixPath
     """The command ``klaw``."""
@@ -65,7 +64,7 @@ class Wanted:
     home: PurePosixPath = STATE / "klaw"
     extras: tuple[Extra, ...] = ()
     workspace: PurePosixPath | None = None
-    """None: that of the home."""
+    """None: in the home."""
 
     def __attrs_post_init__(self) -> None:
         """Raises ServiceRefused."""
@@ -76,10 +75,10 @@ class Wanted:
             if path is not None and not _PLAIN.fullmatch(str(path)):
                 raise ServiceRefused(f"{name}: must be an absolute path of letters, digits and ./@+-_ ({path})")
             if path is not None and len(path.parts) < LEAST_PARTS:
-                raise ServiceRefused(f"{name}: {path} is of the system: name a folder below it")
+                raise ServiceRefused(f"{name}: {path} belongs to the system: name a folder below it")
 
     def files(self) -> dict[PurePosixPath, str]:
-        """Path and text of each unit and drop-in."""
+        """Units and drop-ins."""
         made = {SYSTEM / name: self.unit(name) for name in UNITS}
         for extra in self.extras:
             made[SYSTEM / "klaw.service.d" / f"{extra}.conf"] = _EXTRAS[extra]
@@ -90,7 +89,7 @@ class Wanted:
         return made
 
     def unit(self, name: str) -> str:
-        """A unit of conf/ with this installation's program, user and home."""
+        """With this installation's program, user and home."""
         text = text_of(name).replace(_PROGRAM, str(self.program)).replace("User=klaw\n", f"User={self.user}\n")
         if self.home.parent == STATE:
             return text.replace("StateDirectory=klaw\n", f"StateDirectory={self.home.name}\n").replace(
@@ -102,7 +101,6 @@ class Wanted:
 
 
 def text_of(name: str) -> str:
-    """A file of conf/."""
     return (_FILES / name).read_text(encoding="utf-8")
 
 
@@ -123,7 +121,7 @@ def told(unit: str) -> tuple[str, PurePosixPath]:
 
 
 def time_sync(unit: str) -> dict[PurePosixPath, str]:
-    """A drop-in for what waits for the time at a start: a board that is offline starts all the same."""
+    """A board that is offline starts all the same."""
     text = f"# A board without network starts all the same.\n[Service]\nTimeoutStartSec={TIME_SYNC_S}\n"
     return {SYSTEM / f"{unit}.d" / "klaw.conf": text}
 
@@ -134,19 +132,57 @@ def is_hidden(path: Path | PurePosixPath) -> bool:
 
 
 def _seen(folder: PurePosixPath) -> list[str]:
-    """What lets the service write a folder."""
     if any(folder.is_relative_to(each) for each in HIDDEN[:3]):
         return ["ProtectHome=tmpfs", f"BindPaths={folder}"]
     return [f"BindPaths={folder}"] if is_hidden(folder) else [f"ReadWritePaths={folder}"]
 
 
 def marked(path: PurePosixPath, text: str) -> str:
-    """A text as it is written: with a line that tells later whether somebody edited it."""
+    """With a line that shows later whether somebody edited it."""
     unit = path.parent.name.removesuffix(".d") if path.suffix == ".conf" else path.name
     return _MARK.format(unit.removesuffix(".service"), hashlib.sha256(text.encode()).hexdigest()) + text
 
 
 def is_untouched(text: str) -> bool:
-    """Whether a file is as ``marked`` made it, in whatever version of Klaw."""
+    """In any version of Klaw."""
     head, _, rest = text.partition("\n")
     return head.startswith("#") and head.endswith(f" {hashlib.sha256(rest.encode()).hexdigest()}")
+
+
+_SHOWN = ("ActiveState", "SubState", "UnitFileState", "ActiveEnterTimestamp", "NRestarts", "Result", "MemoryCurrent")
+
+
+def unit_in(root: Path) -> Path | None:
+    places = (root / str(folder).lstrip("/") / UNITS[0] for folder in (SYSTEM, PACKAGED))
+    return next((each for each in places if each.exists()), None)
+
+
+def owner_and_home(root: Path = Path("/")) -> tuple[str, PurePosixPath]:
+    """Raises ServiceRefused: none is installed."""
+    unit = unit_in(root)
+    if unit is None:
+        raise ServiceRefused("the service is not installed: sudo klaw service install")
+    return told(unit.read_text(encoding="utf-8"))
+
+
+def state(unit: str, *properties: str) -> dict[str, str]:
+    """Properties of a unit; by default those that a person wants to know. Raises ServiceRefused."""
+    wanted = ",".join(properties or _SHOWN)
+    try:
+        done = subprocess.run(
+            ["systemctl", "show", unit, f"--property={wanted}"], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        raise ServiceRefused("systemd is not installed") from None
+    if done.returncode:
+        raise ServiceRefused(f"systemd does not answer: {done.stderr.strip()}")
+    return dict(line.partition("=")[::2] for line in done.stdout.splitlines())
+
+
+def logs(*, follow: bool, lines: int) -> int:
+    """Returns the exit code. Raises ServiceRefused."""
+    command = ["journalctl", "--unit=klaw.service", f"--lines={lines}", *(["--follow"] if follow else ["--no-pager"])]
+    try:
+        return subprocess.run(command, check=False).returncode
+    except FileNotFoundError:
+        raise ServiceRefused("there is no journalctl here: systemd is not installed") from None

@@ -1,8 +1,8 @@
 """Update this installation from a wheel, and go back when the new version does not start. Blocks.
 
-Environment and database are kept (``kept``) until the new version answers and its doctor finds nothing wrong that was
-right before; else both take their places again. What this module needs is imported before anything is replaced. Klaw is
-asked for nothing but what a person could ask: each step is a command of its own.
+Environment and database are kept (``rollback``) until the new version answers and its doctor finds no new problems;
+else both are restored. What this module needs is imported before anything is replaced. Klaw is only asked by its
+commands.
 """
 
 import json
@@ -11,12 +11,16 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from email.parser import HeaderParser
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeAlias
 
 import attrs
 
@@ -24,19 +28,157 @@ from klaw import __version__
 from klaw.backup.folder import alone, newest
 from klaw.config.paths import Paths
 from klaw.errors import KlawError
-from klaw.service.control import Control
-from klaw.service.kept import Kept
-from klaw.service.wheel import Release, UpdateRefused, order
+from klaw.service.rollback import Rollback
+from klaw.service.units import BACKUP, SERVICE
 from klaw.store import migrations
 
+
+class UpdateRefused(KlawError):
+    """Nothing was changed; the text says why and what to do."""
+
+
+@attrs.frozen(kw_only=True)
+class Release:
+    path: Path
+    version: str
+    schema: int
+
+    @property
+    def is_newer(self) -> bool:
+        return order(self.version) > order(__version__)
+
+    @property
+    def way_back(self) -> str:
+        """Whether this version can open the database afterwards."""
+        if self.schema == migrations.latest():
+            return f"the database stays as it is (schema {self.schema}): either version opens it"
+        return (
+            f"the database goes from schema {migrations.latest()} to {self.schema}, which Klaw {__version__} does not"
+            " open: going back later needs a backup from before the update"
+        )
+
+
+MAX_WHEEL, MAX_UNPACKED, MAX_ABOUT = 64 << 20, 256 << 20, 1 << 20
+_MIGRATION = re.compile(r"klaw/store/migrations/(\d{1,6})_\w{1,80}\.sql")
+_VERSION = re.compile(r"[\w.+!]{1,64}")
+
+
+def read_wheel(path: Path) -> Release:
+    """Raises UpdateRefused: it is no wheel of Klaw."""
+    try:
+        if not path.is_file() and path.exists():
+            raise UpdateRefused(f"{path} is not a file: name the wheel itself")
+        if path.stat().st_size > MAX_WHEEL:
+            raise _too_large(path, "the file", MAX_WHEEL)
+        with zipfile.ZipFile(path) as wheel:
+            names = wheel.namelist()
+            if sum(each.file_size for each in wheel.infolist()) > MAX_UNPACKED:
+                raise _too_large(path, "what it holds", MAX_UNPACKED)
+            (about,) = [name for name in names if re.fullmatch(r"klaw-[^/]+\.dist-info/METADATA", name)]
+            if wheel.getinfo(about).file_size > MAX_ABOUT:
+                raise _too_large(path, "its METADATA", MAX_ABOUT)
+            told = HeaderParser().parsestr(wheel.read(about).decode("utf-8"))
+            damaged = wheel.testzip()
+    except OSError as error:
+        raise UpdateRefused(f"{path} cannot be read: {error.strerror or type(error).__name__}") from error
+    except (ValueError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+        raise UpdateRefused(f"{path} is not a wheel of Klaw, or not all of it") from error
+    if damaged is not None:
+        raise UpdateRefused(f"{path} is damaged ({damaged}): get it again")
+    if not _VERSION.fullmatch(str(told["Version"] or "")):
+        raise UpdateRefused(f"{path} does not say which version of Klaw it is: get it again")
+    if not re.fullmatch(rf"klaw-{re.escape(str(told['Version']))}-[\w.]+-[\w.]+-[\w.]+\.whl", path.name):
+        made = f"klaw-{told['Version']}-py3-none-any.whl"
+        raise UpdateRefused(f"{path.name}: pip wants the name that the wheel was made with ({made}): rename it")
+    numbers = [int(found[1]) for name in names if (found := _MIGRATION.fullmatch(name))]
+    return Release(path=path, version=str(told["Version"]), schema=max(numbers, default=0))
+
+
+def _too_large(path: Path, what: str, most: int) -> UpdateRefused:
+    return UpdateRefused(f"{path} is not a wheel of Klaw: {what} has more than {most >> 20} MiB; get it again")
+
+
+def order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+STOP_S = 200.0
+
+
+@attrs.define
+class Systemd:
+    """The service of this machine. ``settle`` stops it again if it did not run."""
+
+    ran: bool = True
+    backup: Sequence[str] = ("systemctl", "start", BACKUP)
+    """The nightly one: it may read a workspace that only the service sees, and knows another folder for backups."""
+
+    def stop(self) -> None:
+        try:
+            subprocess.run(["systemctl", "stop", SERVICE], check=True, timeout=STOP_S)
+        except subprocess.SubprocessError:
+            raise UpdateRefused(f"systemd could not stop {SERVICE}: systemctl status {SERVICE}") from None
+
+    def start(self) -> None:
+        subprocess.run(["systemctl", "reset-failed", SERVICE], check=False, capture_output=True)
+        subprocess.run(["systemctl", "start", "--no-block", SERVICE], check=False)
+
+    def alive(self) -> bool:
+        return subprocess.run(["systemctl", "is-failed", SERVICE], check=False, capture_output=True).returncode != 0
+
+    def why(self) -> str:
+        return "klaw service logs"
+
+    def settle(self) -> None:
+        if not self.ran:
+            self.stop()
+
+
+@attrs.define
+class Trial:
+    """Without a service: a server is started to see whether it works, and stopped again."""
+
+    program: Sequence[str]
+    backup: None = None
+    _child: "subprocess.Popen[bytes] | None" = None
+    _said: IO[bytes] = attrs.Factory(tempfile.TemporaryFile)
+
+    def stop(self) -> None:
+        if self._child is not None:
+            self._child.terminate()
+            try:
+                self._child.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+            self._child = None
+
+    def start(self) -> None:
+        self._said.truncate(0)
+        none, command = subprocess.DEVNULL, [*self.program, "serve"]
+        self._child = subprocess.Popen(command, stdin=none, stdout=none, stderr=self._said, cwd="/")
+
+    def alive(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    def why(self) -> str:
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").split("\n")
+        return next((each for each in reversed(lines) if each), "klaw serve says why")
+
+    def settle(self) -> None:
+        self.stop()
+
+
+Control: TypeAlias = Systemd | Trial
+"""Stops and starts the server, tells whether it is alive and why not, and leaves it as it should be (``settle``)."""
 START_S = 60.0
-"""So long the new version may take until it answers."""
+"""For the new version to answer."""
 EXTRAS = ("local", "mcp")
 OF_DEBIAN = Path("/usr/lib/klaw")
-"""Where the package of `make deb` puts its environment."""
 MOST_SAID = 5
 BEARABLE = frozenset({"embedding_model", "local_model", "clock", "files", "knowledge"})
-"""What the doctor checks and Klaw works without: no reason against an update that finds it so."""
+"""Checks of the doctor that do not stop an update."""
 
 Tell = Callable[[str], None]
 
@@ -50,16 +192,13 @@ class Update:
     """One update of one installation.
 
     Args:
-        paths: of the installation.
-        control: stops and starts the server.
-        tell: told each step.
-        wheels: where pip finds what the new version needs besides; None: where pip usually does.
+        home: of ``--home``; None: the user's usual places.
+        wheels: where pip finds the dependencies; None: as usual.
         prefix: of the environment.
     """
 
     paths: Paths
     home: Path | None
-    """As ``--home`` has it; None: the places of the user."""
     control: Control
     tell: Tell
     wheels: Path | None = None
@@ -68,13 +207,9 @@ class Update:
     def run(self, release: Release, *, backup: bool = True) -> None:
         """Do it all.
 
-        Args:
-            release: the new version.
-            backup: make one first.
-
         Raises:
             UpdateRefused: nothing was changed.
-            UpdateFailed: the version of before is there again, or what else there is.
+            UpdateFailed: the text says what is there now.
         """
         with self._alone():
             self._run_alone(release, backup=backup)
@@ -84,7 +219,7 @@ class Update:
         installer = self._installer()
         before = self._problems()
         if worse := {name: text for name, text in before.items() if name not in BEARABLE}:
-            raise UpdateRefused(f"the installation has problems: mend them first (klaw doctor): {_told(worse)}")
+            raise UpdateRefused(f"the installation has problems: fix them first (klaw doctor): {_told(worse)}")
         found = f"{_told(before)} (does not stop an update)" if before else f"no problems with Klaw {__version__}"
         self.tell(f"doctor: {found}")
         if backup:
@@ -108,27 +243,27 @@ class Update:
                 self._back()
             except KlawError as second:
                 raise UpdateFailed(f"{why}; going back to Klaw {__version__}: {second}") from error
-            raise UpdateFailed(f"{why}; Klaw {__version__} is in place again, with the database of before") from error
+            raise UpdateFailed(f"{why}; Klaw {__version__} is restored, with its database") from error
         self.control.settle()
         self._kept.drop()
         self.tell(f"Klaw {release.version} answers; its doctor finds no {'new ' if before else ''}problems")
 
     def back(self) -> None:
-        """Undo an update that was interrupted.
+        """Undo an interrupted update.
 
         Raises:
             UpdateRefused: none was.
-            UpdateFailed: the version of before does not answer.
+            UpdateFailed: the old version does not answer.
         """
         with self._alone():
             if not self._kept.is_there():
                 raise UpdateRefused(f"there is nothing to go back to: no update of {self.prefix} was interrupted")
             self._back()
-            self.tell("it answers, with the database of before")
+            self.tell("it answers, with its previous database")
 
     @property
-    def _kept(self) -> Kept:
-        return Kept(self.prefix, self.paths.database)
+    def _kept(self) -> Rollback:
+        return Rollback(self.prefix, self.paths.database)
 
     def _alone(self) -> AbstractContextManager[None]:
         return alone(self.prefix.parent, UpdateRefused("another update is at work: wait for its end"))
@@ -150,10 +285,9 @@ class Update:
         if order(release.version) <= order(__version__):
             raise UpdateRefused(f"the wheel has Klaw {release.version}, and this is {__version__}: nothing to do")
         if self._kept.is_there():
-            raise UpdateRefused("an update was interrupted: `klaw update back` puts what was before it in place again")
+            raise UpdateRefused("an update was interrupted: `klaw update back` restores the previous version")
 
     def _problems(self) -> dict[str, str]:
-        """What the doctor finds wrong, by the names of its checks. Raises UpdateRefused when it cannot be asked."""
         done = self._run([*self._program, "doctor", "--json"])
         try:
             found = [each for each in json.loads(done.stdout)["findings"] if each["level"] == "problem"]
@@ -202,19 +336,19 @@ class Update:
         raise UpdateFailed(f"Klaw {version} did not answer within {START_S:.0f} s ({self.control.why()})")
 
     def _back(self) -> None:
-        """Put in place again what was kept. Raises UpdateFailed when that does not work either."""
+        """Restore what was kept. Raises UpdateFailed."""
         self.control.stop()
         try:
             self._kept.put_back()
         except OSError as error:
             why = error.strerror or type(error).__name__
-            raise UpdateFailed(f"what was before could not be put back: {why}; then: klaw update back") from error
+            raise UpdateFailed(f"the previous version could not be restored: {why}; then: klaw update back") from error
         version = self._run([*program(self.prefix, None), "--version"]).stdout.split()[-1:]
         self.tell(f"going back to Klaw {''.join(version)}")
         self._resume("".join(version))
 
     def _resume(self, version: str) -> None:
-        """Let the version of before serve again. Raises UpdateFailed."""
+        """Let the old version serve again. Raises UpdateFailed."""
         self.control.start()
         self._wait(version)
         self.control.settle()
@@ -225,12 +359,11 @@ class Update:
 
 
 def program(prefix: Path, home: Path | None) -> list[str]:
-    """The command ``klaw`` of an environment, for a home."""
     return [str(prefix / "bin" / "python"), "-m", "klaw", *(["--home", str(home)] if home is not None else [])]
 
 
 def has_extra(extra: str) -> bool:
-    """Whether all that an extra of Klaw asks for is installed."""
+    """Whether all its packages are installed."""
     wanted: list[Any] = [each for each in metadata.requires("klaw") or () if f'extra == "{extra}"' in each]
     for each in wanted:
         try:

@@ -1,4 +1,4 @@
-"""What a person is asked when an installation is made, what answers are possible, and what came of it. Pure."""
+"""The questions of a new installation, possible answers, and results. Pure."""
 
 import difflib
 import re
@@ -17,17 +17,17 @@ LANGUAGES: tuple[Language, ...] = ("en", "ru")
 DEFAULT_NAME = "Klaw"
 MAX_NAME_CHARS = 64
 CUSTOM = "custom"
-"""The preset of a server that is none of the others: its address is asked for."""
+"""A server that is none of the others: its address is asked for."""
 
 NO_KEY = "-"
-"""Says that no key is needed, where an empty answer takes the usual variable."""
+"""No key is needed; an empty answer takes the usual variable."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?")
 
 
 Outcome: TypeAlias = Literal["made", "taken", "kept", "same", "skipped"]
-"""``kept``: it was there and stays as it is; ``same``: it was there with the same content."""
+"""``kept``: it existed and stays as it is; ``same``: with the same content."""
 
 
 class SetupRefused(KlawError):
@@ -35,16 +35,14 @@ class SetupRefused(KlawError):
 
 
 @attrs.frozen(kw_only=True)
-class Step:
-    """One file or folder."""
-
+class SetupStep:
     path: str
-    """Relative to the workspace; of the configuration its name."""
+    """In the workspace; of the configuration its name."""
     outcome: Outcome
     why: str = ""
 
 
-def count(steps: Sequence[Step], *outcomes: Outcome) -> int:
+def count(steps: Sequence[SetupStep], *outcomes: Outcome) -> int:
     return sum(step.outcome in outcomes for step in steps)
 
 
@@ -54,13 +52,10 @@ class Preset:
 
     base_url: str
     key_env: str
-    """Usual name of the environment variable with its key; empty for none."""
     example: str
-    """A model, to show how its names look."""
     type: Literal["openai", "anthropic"] = "openai"
-    """The API that it speaks."""
     tools: bool = True
-    """Whether its usual models can call tools; what runs at home often cannot."""
+    """What runs at home often has none."""
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -84,7 +79,7 @@ PROVIDERS = (LOCAL_PROVIDER, *PRESETS, CUSTOM)
 
 @attrs.frozen(kw_only=True)
 class Names:
-    """What the prompt files are filled with."""
+    """For the prompt files."""
 
     language: Language
     agent: str = DEFAULT_NAME
@@ -92,9 +87,7 @@ class Names:
 
 
 @attrs.frozen(kw_only=True)
-class Model:
-    """Which model chats, and where it is."""
-
+class ChosenModel:
     provider: str = LOCAL_PROVIDER
     model: str = ""
     base_url: str = ""
@@ -102,7 +95,6 @@ class Model:
 
 
 def language_of(environ: Mapping[str, str]) -> Language:
-    """The language of the terminal, as far as there are templates in it."""
     value = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")
     return "ru" if value.lower().startswith("ru") else "en"
 
@@ -116,11 +108,7 @@ def language(text: str) -> Language:
 
 
 def name(text: str, option: str) -> str:
-    """A name for a prompt file: one line of printable characters.
-
-    Raises:
-        SetupRefused: it is none; names ``option``.
-    """
+    """A name of one line. Raises SetupRefused, which names ``option``."""
     cleaned = normalized("NFC", text.strip())
     if len(cleaned) > MAX_NAME_CHARS:
         raise SetupRefused(f"{option}: at most {MAX_NAME_CHARS} characters")
@@ -129,27 +117,25 @@ def name(text: str, option: str) -> str:
     return cleaned
 
 
-def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> Model:
+def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> ChosenModel:
     """Check the answers about the model and fill in what the preset knows.
 
     Args:
-        provider: one of ``PROVIDERS``.
-        model: as the provider calls it; unused for the built-in one.
         base_url: needed for ``custom``; for the others it replaces the preset's.
-        key_env: name of the variable with the key; empty for none, None for the usual one.
+        key_env: the variable with the key; empty for none, None for the usual one.
 
     Raises:
-        SetupRefused: something is missing or impossible.
+        SetupRefused
     """
     provider = known_provider(provider)
     if provider == LOCAL_PROVIDER:
         given = next((option for option, value in (("--model", model), ("--base-url", base_url)) if value), None)
         if given or key_env:
             raise SetupRefused(f"{given or '--key-env'}: goes with a --provider other than {LOCAL_PROVIDER}")
-        return Model()
+        return ChosenModel()
     preset = PRESETS.get(provider)
     variable = key_env if key_env is not None else (preset.key_env if preset else "")
-    return Model(
+    return ChosenModel(
         provider=provider,
         model=model_name(model, provider),
         base_url=address(base_url or (preset.base_url if preset else "")),
@@ -185,7 +171,7 @@ def address(text: str) -> str:
 
 
 def key_variable(text: str) -> str:
-    """The name of a variable; empty for none, which ``-`` says too. Raises SetupRefused."""
+    """Empty for none, as ``-``. Raises SetupRefused."""
     name = "" if text == NO_KEY else text
     if name and not _VARIABLE.fullmatch(name):
         raise SetupRefused("--key-env: the name of an environment variable, not the key itself")

@@ -7,6 +7,7 @@ slot is held meanwhile, because slots are taken for single LLM calls.
 
 from collections.abc import Callable
 
+import attrs
 import structlog
 import trio
 
@@ -26,46 +27,28 @@ MAX_WHAT_CHARS = 20_000
 log = structlog.get_logger("klaw.tools")
 
 
+@attrs.define(eq=False, kw_only=True)
 class Approvals:
     """The open questions.
 
     Args:
-        events: told when a question begins and ends.
-        clock: for the time until which a question stands.
         new_id: makes ids that cannot be guessed from others.
-        wait_s: how long a question stands (``tools.exec.approvalSeconds``).
+        wait_s: how long a question is open (``tools.exec.approvalSeconds``).
         watchers: how many clients watch a chat.
     """
 
-    def __init__(
-        self,
-        *,
-        events: EventSink,
-        clock: Clock,
-        new_id: Callable[[], str],
-        wait_s: float,
-        watchers: Callable[[ChatId], int],
-    ) -> None:
-        self._events = events
-        self._clock = clock
-        self._new_id = new_id
-        self._wait_s = wait_s
-        self._watchers = watchers
-        self._open: dict[str, tuple[Approval, Reply[Outcome]]] = {}
-        self._closed = False
-
-    # -- those who ask ---------------------------------------------------------------------------------------------
+    _events: EventSink
+    _clock: Clock
+    _new_id: Callable[[], str]
+    _wait_s: float
+    _watchers: Callable[[ChatId], int]
+    _open: dict[str, tuple[Approval, Reply[Outcome]]] = attrs.field(factory=dict, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
 
     async def ask(self, chat: ChatId, tool: str, what: str, turn: str | None = None) -> Outcome | None:
-        """Ask the user of a chat and wait for the answer. None when there are too many questions, or at shutdown.
+        """Ask the user of a chat and wait for the answer. None when too many questions are open, or at shutdown.
 
-        Args:
-            chat: its clients are asked.
-            tool: name of the tool.
-            what: see ``Approval.what``; characters that do not print are shown as escapes.
-            turn: the turn that asks.
-
-        Cancellation: the question is withdrawn.
+        ``what`` is shown with escapes for characters that do not print. Cancellation: the question is withdrawn.
         """
         if self._closed or len(self._open) >= MAX_OPEN or len(self.open(chat)) >= MAX_OPEN_PER_CHAT:
             return None
@@ -112,14 +95,11 @@ class Approvals:
         outcome = await self.ask(chat, spec.name, question, context.turn)
         return self._refusal(spec.name, outcome, chat)
 
-    # -- those who answer ------------------------------------------------------------------------------------------
-
     def open(self, chat: ChatId) -> tuple[Approval, ...]:
         """The open questions of a chat, the oldest first."""
         return tuple(approval for approval, _ in self._open.values() if approval.chat == chat)
 
     def find(self, user: UserId, approval_id: str) -> Approval | None:
-        """An open question of the user's."""
         approval, _ = self._open.get(approval_id, (None, None))
         return approval if approval is not None and user_of(approval.chat) == user else None
 
@@ -139,8 +119,6 @@ class Approvals:
         for approval, reply in list(self._open.values()):
             if reply.set(Outcome.WITHDRAWN):
                 self._end(approval, Outcome.WITHDRAWN)
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     def _end(self, approval: Approval, outcome: Outcome) -> None:
         if self._open.pop(approval.id, None) is not None:

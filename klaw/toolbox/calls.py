@@ -22,7 +22,6 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME = 64
 SHOWN_CHARS = 120
 MAX_ARGUMENTS = 1_000_000
-"""Characters of a call's arguments, as JSON."""
 MAX_SHOWN = 8
 """Arguments of a call that are shown."""
 
@@ -32,13 +31,7 @@ TOO_MANY = "Too many calls at once: only {most} are carried out in one round. Ca
 
 @attrs.frozen(kw_only=True)
 class PreparedCall:
-    """A call that can be stored.
-
-    Args:
-        call: its id is unique, its name and arguments are such as every provider takes.
-        arguments: what the model wrote, parsed; empty when there is a problem.
-        problem: why it cannot be carried out, for the model; None when it can be tried.
-    """
+    """A call that can be stored: its id is unique, and its name and arguments are such as every provider takes."""
 
     call: ToolCall
     arguments: Mapping[str, Any] = attrs.Factory(dict)
@@ -48,13 +41,12 @@ class PreparedCall:
 def prepare(
     calls: Sequence[ToolCall], *, taken: Container[str], new_id: Callable[[], str], most: int
 ) -> tuple[PreparedCall, ...]:
-    """Put the calls of one round right.
+    """Correct the calls of one round.
 
     Args:
-        calls: as the provider handed them on.
-        taken: ids of earlier rounds; a provider that counts from 0 in each answer gets new ones here.
-        new_id: makes ids of letters and digits.
-        most: calls that are carried out in one round; those after them are told to come again.
+        calls: from the provider.
+        taken: ids of earlier rounds, since some providers count from 0 in each answer.
+        most: calls that are carried out in one round; the model is told to repeat the others.
     """
     prepared: list[PreparedCall] = []
     seen: set[str] = set()

@@ -1,8 +1,6 @@
-"""Carrying out the tool calls of one round: at once, each with its own deadline. A call never fails with an exception.
-
-Whatever is wrong with a call becomes a text that tells the model what to do about it. Results are data: they are
-cleaned of control characters, and what is too long goes to a file.
-"""
+"""Carry out the tool calls of one round at once, each with its own deadline. A call never fails with an exception:
+whatever is wrong becomes a text that tells the model what to do. Results are cleaned of control characters, and what is
+too long goes to a file."""
 
 import json
 import os
@@ -26,12 +24,21 @@ from klaw.domain.text import clean_output
 from klaw.errors import BadValue, KlawError
 from klaw.llm.types import Image, ToolCall
 from klaw.toolbox.calls import PreparedCall
-from klaw.toolbox.spec import Arguments, Permission, Pictured, Toolbox, ToolContext, ToolFailure, ToolSpec, call_text
+from klaw.toolbox.spec import (
+    Arguments,
+    Permission,
+    PicturedText,
+    Toolbox,
+    ToolContext,
+    ToolFailure,
+    ToolSpec,
+    call_text,
+)
 
 MAX_CALLS = 32
 """Calls of one round that are carried out."""
 MAX_AT_ONCE = 8
-"""Of them at the same time; the others wait for their start, and their deadline begins with it."""
+"""At the same time; the deadline of the others begins when they start."""
 MAX_NAMES_SHOWN = 40
 MAX_CHARS = 50_000_000
 """A longer result is cut here at once, before any work is done on it."""
@@ -39,7 +46,7 @@ MAX_CHARS = 50_000_000
 log = structlog.get_logger("klaw.tools")
 
 FOLDER = "tool-output"
-"""Of the user's workspace: here goes what is too long for the model; the file tools can read it."""
+"""In the user's workspace: outputs that are too long for the model. The file tools can read it."""
 MAX_FILE_BYTES = 1_000_000
 """The file tools read files up to 1 MB."""
 MAX_FILES = 200
@@ -50,24 +57,15 @@ MAX_LOOKED_AT = 20_000
 
 @attrs.frozen
 class Overflow:
-    """Writes such files.
-
-    Args:
-        files: threads for it.
-        workspace: the workspaces' folder.
-        new_id: makes file names.
-    """
+    """Writes such files."""
 
     files: Threads
     workspace: Path
     new_id: Callable[[], str]
 
     async def keep(self, context: ToolContext, name: str, text: str) -> tuple[str, bool] | None:
-        """Write an output to a new file. Returns its path in the user's workspace, and whether all of it is there; None
-        when that failed (a full disk): the rest of the output is lost then.
-
-        Cancellation: the file may be there.
-        """
+        """Write an output to a new file. Returns its path in the user's workspace and whether all of it fitted; None
+        when that failed (a full disk)."""
         file = f"{name}-{self.new_id()}.txt"
         try:
             whole = await self.files.run(_write, self.workspace, context.user, file, text)
@@ -102,22 +100,19 @@ def _prune(folder: int) -> None:
 
 
 Approve: TypeAlias = Callable[[ToolContext, ToolSpec, Arguments], Awaitable[str | None]]
-"""Asks the user for a call of a tool that needs it. None when they agree; else why not, for the model. It has a
-deadline of its own; that of the tool begins after it."""
+"""Asks the user for permission. Returns None when they agree, else why not, for the model. It has a deadline of its
+own; that of the tool begins after it."""
 
 
 @attrs.frozen(kw_only=True)
 class CallResult:
-    """What a call brought.
+    """The result of a call, for the model.
 
     Args:
-        call: which.
-        text: for the model: cleaned, and at most about ``max_output_chars`` long.
-        pictures: for the model, beside the text; they are not stored.
-        failed: whether it is an error text.
+        pictures: beside the text; they are not stored.
         origin: see ``ToolSpec.origin``.
         chars: length of the whole output.
-        duration_ms: from its start, with the user's approval.
+        duration_ms: with the user's approval.
     """
 
     call: ToolCall
@@ -140,10 +135,8 @@ class Executor:
     """Carries out calls for everybody; it holds no state of its own.
 
     Args:
-        toolbox: where the tools are.
         overflow: where too long outputs go; None cuts them.
-        max_output_chars: ``tools.maxOutputChars``.
-        timeout_s: ``tools.timeoutSeconds``, for tools without their own.
+        timeout_s: for tools without their own.
         approve: asks the user; None refuses tools that need it.
     """
 
@@ -161,17 +154,12 @@ class Executor:
         on_start: OnStart | None = None,
         on_result: OnResult | None = None,
     ) -> tuple[CallResult, ...]:
-        """Carry out the calls of one round.
+        """Carry out the calls of one round. Returns the results in their order.
 
         Args:
-            calls: see ``calls.prepare``.
-            context: for whom; its ``call`` is filled in for each.
-            on_start: called when a call begins. Must not raise.
-            on_result: called as each call ends, in the order in which they end, so that its result can be stored. What
-                it raises ends the round.
-
-        Returns:
-            The results in the order of the calls.
+            context: its ``call`` is filled in for each.
+            on_start: must not raise.
+            on_result: called as each call ends, so that its result can be stored. What it raises ends the round.
 
         Cancellation: the tools are cancelled; results that ``on_result`` was not called with are lost.
         """
@@ -199,8 +187,6 @@ class Executor:
             raise failures[0]
         return tuple(results[number] for number in range(len(calls)))
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _result(self, prepared: PreparedCall, context: ToolContext) -> CallResult:
         begin = trio.current_time()
         outcome = await self._attempt(prepared, context)
@@ -210,15 +196,14 @@ class Executor:
         return CallResult(
             call=prepared.call,
             text=await self._fit(context, prepared.call.name, whole),
-            pictures=outcome.pictures if isinstance(outcome, Pictured) and context.sees else (),
+            pictures=outcome.pictures if isinstance(outcome, PicturedText) and context.sees else (),
             failed=failed,
             origin=spec.origin if spec is not None else "tool",
             chars=len(whole),
             duration_ms=(trio.current_time() - begin) * 1000,
         )
 
-    async def _attempt(self, prepared: PreparedCall, context: ToolContext) -> str | Pictured | ToolFailure:
-        """The cleaned output of a call, or what went wrong."""
+    async def _attempt(self, prepared: PreparedCall, context: ToolContext) -> str | PicturedText | ToolFailure:
         name = prepared.call.name
         spec = self.toolbox.find(name, context)
         if spec is None:
@@ -242,11 +227,13 @@ class Executor:
                 _failed(spec, failure)
             raise (rest or group) from None
 
-    async def _invoke(self, spec: ToolSpec, context: ToolContext, arguments: Arguments) -> str | Pictured | ToolFailure:
+    async def _invoke(
+        self, spec: ToolSpec, context: ToolContext, arguments: Arguments
+    ) -> str | PicturedText | ToolFailure:
         asked = await permission_asked(spec, context, arguments)
         if asked is not None:
             if self.approve is None:
-                return ToolFailure(f"{spec.name} was not run: nobody is there who could allow it.")
+                return ToolFailure(f"{spec.name} was not run: nobody can permit it here.")
             refusal = await self.approve(context, asked, arguments)
             if refusal is not None:
                 return ToolFailure(refusal)
@@ -263,7 +250,7 @@ class Executor:
         text = _text(spec, output)
         if not isinstance(text, ToolFailure):
             context.trail.succeeded(spec.name, changes=spec.permission is not Permission.READ)
-            if isinstance(output, Pictured):
+            if isinstance(output, PicturedText):
                 unseen = "" if context.sees else f"\n{NOT_SEEN}"
                 return attrs.evolve(output, text=f"{text}{unseen}")
         return text
@@ -274,7 +261,7 @@ class Executor:
         return ToolFailure(f"There is no tool {name} here. " + (f"There are: {names}." if names else "There are none."))
 
     async def _fit(self, context: ToolContext, name: str, text: str) -> str:
-        """Cut a text that is too long and keep all of it in a file; says so in the text."""
+        """Cut a text that is too long, and keep all of it in a file."""
         if len(text) <= self.max_output_chars:
             return text
         shown = text[: self.max_output_chars]
@@ -288,10 +275,9 @@ class Executor:
 
 
 def _text(spec: ToolSpec, output: Any) -> str | ToolFailure:
-    """What a tool returned, as text."""
     if isinstance(output, ToolFailure):
         return ToolFailure(clean_output(output.text[:MAX_CHARS]))
-    if isinstance(output, Pictured):
+    if isinstance(output, PicturedText):
         output = output.text
     if isinstance(output, str):
         text = clean_output(output[:MAX_CHARS])
@@ -317,11 +303,10 @@ WHY = "after reading from outside; it would stand in later conversations"
 
 
 async def permission_asked(spec: ToolSpec, context: ToolContext, arguments: Arguments) -> ToolSpec | None:
-    """The tool with the question that the user has to answer before this call; None when there is none to ask.
+    """The tool with the question for the user before this call; None when there is none.
 
-    Once a turn, or a run, has let in anything from outside (the web, an MCP server, a program), what a page said may
-    be what the model writes. So a call that writes what later prompts are made of (``ToolSpec.lasting``) is put to the
-    user first, and refused where nobody can be asked.
+    Once a turn or a run has read anything from outside (the web, an MCP server, a program), that may be what the model
+    writes. So a call that changes what later prompts are made of (``ToolSpec.lasting``) needs the user's permission.
     """
     if spec.permission is Permission.APPROVAL:
         return spec

@@ -34,34 +34,30 @@ _NO_SAVING = frozenset({"send_message", "web_fetch", "web_search"})
 
 @attrs.define(eq=False)
 class Trail:
-    """What the tools of one turn, or of one run, have done so far: what was let in from outside, and what was written.
-
-    One object for all calls of a turn; the executor adds to it. Origin labels and the save-claim guard go by it.
-    """
+    """What the tools of one turn or run have done so far. The executor adds to it; origin labels and the save-claim
+    guard read it."""
 
     outside: bool = False
-    """Something from outside (the web, an MCP server, a program) was read, or may have been: what the model writes from
-    then on may be that one's words."""
+    """Something from outside (the web, an MCP server, a program) was read, or may have been: the model may write its
+    words."""
     wrote: bool = False
     """A tool that keeps or schedules something has succeeded."""
 
     def succeeded(self, name: str, *, changes: bool) -> None:
-        """A tool has done what was asked. Args: its name; whether it may write anything at all."""
+        """``changes``: whether the tool may write at all."""
         self.wrote |= changes and name not in _NO_SAVING
 
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What OpenAI and Anthropic both take as a tool's name."""
 
 _SECTION = re.compile(r"\n\s*(Args|Returns|Raises|Yields|\*?Cancellation\*?):", re.IGNORECASE)
 
 
 ARGUMENTS = Converter(forbid_unknown=True, lenient=True)
-"""Reads what a model wrote as a tool's arguments."""
 
 
 class Permission(enum.StrEnum):
-    """The most that a tool may do. Each caller's policy says which of these it lets happen."""
+    """The most that a tool may do."""
 
     READ = "read"
     """It reads what belongs to the user."""
@@ -91,35 +87,33 @@ class ToolContext:
     depth: int = 0
     """0 in a chat's turn and in a task's run, one more for each subagent above."""
     model: str = ""
-    """``provider/model`` that asks."""
+    """``provider/model``."""
     sees: bool = False
     """Whether it takes pictures."""
     call: str = ""
-    """Id of the call, unique in its turn or run; the executor fills it in."""
+    """The executor fills it in."""
     before_seq: int | None = None
-    """The first message of the chat that the turn answers: a search need not find the question itself."""
+    """The first message that the turn answers: a search leaves it out."""
     trail: Trail = attrs.field(factory=Trail, repr=False)
-    """What the tools of this turn or run have done so far; one object for all its calls."""
     allowed: bool = False
-    """The user has said yes to this very call; the executor fills it in."""
+    """The user has permitted this very call; the executor fills it in."""
 
 
 @attrs.frozen
 class ToolFailure:
-    """A tool's way to say that it could not do what was asked: for the model, what was wrong and what to do."""
+    """What was wrong and what to do, for the model."""
 
     text: str
 
     @classmethod
     def of(cls, why: object) -> "ToolFailure":
-        """With its text as a sentence."""
         text = str(why)
         return cls(text if text.endswith((".", "?", "!")) else f"{text}.")
 
 
 @attrs.frozen(kw_only=True)
-class Pictured:
-    """What a tool found, with pictures for models that see. The text says that they are there."""
+class PicturedText:
+    """A text for models, with pictures for those that see. The text mentions them."""
 
     text: str
     pictures: tuple[Image, ...]
@@ -127,26 +121,23 @@ class Pictured:
 
 Arguments: TypeAlias = Mapping[str, Any]
 ToolResult: TypeAlias = Any
-"""A text, a Pictured, a ToolFailure, or anything that JSON can hold (it is shown to the model as JSON)."""
+"""A text, a PicturedText, a ToolFailure, or anything that JSON can hold (it is shown to the model as JSON)."""
 Invoke: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[ToolResult]]
 Bind: TypeAlias = Callable[[Arguments], Arguments]
 When: TypeAlias = Callable[[ToolContext], bool]
 Question: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[str | None]]
-"""What the user is asked before a call; None if this one needs no permission. Raises ToolRefused: it cannot be carried
-out."""
+"""What the user is asked before a call; None if this one needs no permission. Raises ToolRefused."""
 
 Lasting: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[bool]]
-"""Whether a call writes what later prompts are made of: facts, core memory, tasks, prompt files, other chats. Then it
-needs the user's yes once something from outside was read (``executor.permission_asked``)."""
+"""Whether a call changes what later prompts are made of: facts, core memory, tasks, prompt files, other chats. Then it
+needs the user's permission once something from outside was read (``executor.permission_asked``)."""
 
 
 async def always(_context: ToolContext, _arguments: Arguments) -> bool:
-    """Every call of the tool does."""
     return True
 
 
 async def never(_context: ToolContext, _arguments: Arguments) -> bool:
-    """No call of the tool does, or what it writes stays marked."""
     return False
 
 
@@ -155,18 +146,15 @@ class ToolSpec:
     """A tool.
 
     Args:
-        name: ``[A-Za-z0-9_-]{1,64}``, unique.
-        description: for the model: what it does and when to use it.
+        name: unique.
         parameters: JSON schema of type object.
-        permission: the most that it may do.
-        invoke: carries out a call. It may raise; the model is told the error's class, or its text if it is a KlawError.
+        invoke: carries out a call. It may raise; the model is told the error's class, or the text of a KlawError.
         bind: turns the JSON object that the model wrote into what ``invoke`` gets. Raises BadValue.
-        timeout_s: deadline of one call; None takes ``tools.timeoutSeconds``.
-        when: whether it is offered in a context at all; None for always.
-        question: for the permission ``approval``: what the user is asked; None shows the name and the arguments.
-        origin: where the text that it returns is from; stored with each result. Never a fact about the user.
-        foreign: what it returns is somebody else's text, whatever the permission.
-        lasting: see ``Lasting``.
+        timeout_s: of one call; None takes ``tools.timeoutSeconds``.
+        when: whether it is offered in a context; None for always.
+        question: for ``APPROVAL``: what the user is asked; None shows the name and the arguments.
+        origin: of the text that it returns; stored with each result. Never a fact about the user.
+        foreign: its text is somebody else's, whatever the permission.
         ends: makes the end of the description, which may change from turn to turn.
     """
 
@@ -191,13 +179,10 @@ class ToolSpec:
 
     @property
     def told(self) -> ToolDescription:
-        """As the model is told of it."""
         return ToolDescription(name=self.name, description=self.description + self.ends(), parameters=self.parameters)
 
 
 def call_text(spec: ToolSpec, arguments: Arguments) -> str:
-    """A call as the user is shown it."""
-
     def plain(value: Any) -> object:
         return attrs.asdict(value) if attrs.has(type(value)) else str(value)
 
@@ -274,18 +259,14 @@ def _arguments(tool_name: str, function: Callable[..., Any]) -> type[attrs.Attrs
 
 
 class Toolbox:
-    """Tools by name.
-
-    Args:
-        disabled: ``tools.disabled``: names, or patterns such as ``github__*``, that are never offered.
-    """
+    """Tools by name; ``disabled`` are patterns such as ``github__*`` that are never offered."""
 
     def __init__(self, disabled: Iterable[str] = ()) -> None:
         self._disabled = tuple(disabled)
         self._specs: dict[str, ToolSpec] = {}
 
     def register(self, *specs: ToolSpec) -> None:
-        """Add tools. Raises ValueError when a name is taken: then none is added."""
+        """Raises ValueError when a name is taken: then none is added."""
         names = [spec.name for spec in specs]
         taken = next((name for name in names if name in self._specs or names.count(name) > 1), None)
         if taken is not None:
@@ -293,17 +274,15 @@ class Toolbox:
         self._specs |= {spec.name: spec for spec in specs}
 
     def remove(self, *names: str) -> None:
-        """Take tools away; calls that run go on. Names that are not there are ignored."""
+        """Calls that run go on. Unknown names are ignored."""
         for name in names:
             self._specs.pop(name, None)
 
     def find(self, name: str, context: ToolContext) -> ToolSpec | None:
-        """The tool of that name, if it is offered here."""
         spec = self._specs.get(name)
         return spec if spec is not None and self._is_offered(spec, context) else None
 
     def offered(self, context: ToolContext) -> tuple[ToolSpec, ...]:
-        """The tools that a caller may use, in the order of their names."""
         return tuple(spec for _, spec in sorted(self._specs.items()) if self._is_offered(spec, context))
 
     def describe(self, context: ToolContext) -> tuple[ToolDescription, ...]:
@@ -311,11 +290,10 @@ class Toolbox:
         return tuple(spec.told for spec in self.offered(context))
 
     def all(self) -> tuple[ToolSpec, ...]:
-        """All tools, also disabled ones, in the order of their names."""
+        """Also disabled ones, in the order of their names."""
         return tuple(spec for _, spec in sorted(self._specs.items()))
 
     def is_disabled(self, name: str) -> bool:
-        """Whether the configuration switches it off."""
         return any(fnmatchcase(name, pattern) for pattern in self._disabled)
 
     def _is_offered(self, spec: ToolSpec, context: ToolContext) -> bool:

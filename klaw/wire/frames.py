@@ -11,7 +11,7 @@ import attrs
 
 from klaw.convert import Bounds
 from klaw.domain import context_used
-from klaw.domain.attachment import MAX_FILES, Named, files_of
+from klaw.domain.attachment import MAX_FILES, NamedFile, files_of
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Kind, Message
 from klaw.errors import ProtocolError
@@ -51,7 +51,7 @@ class Send:
     chat: ChatName
     text: str
     """Not blank, unless there are files."""
-    files: Annotated[tuple[Named, ...], Bounds(at_most=MAX_FILES)] | None = None
+    files: Annotated[tuple[NamedFile, ...], Bounds(at_most=MAX_FILES)] | None = None
     """That were uploaded before. A message with files is never a command."""
 
     def __attrs_post_init__(self) -> None:

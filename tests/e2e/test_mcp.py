@@ -125,7 +125,7 @@ async def test_a_killed_klaw_leaves_no_server_behind(tmp_path):
 
 async def test_without_servers_nothing_of_the_sdk_is_loaded(tmp_path):
     code = (
-        "import sys, klaw.app.serve, klaw.toolbox.mcp.servers; "
+        "import sys, klaw.app.serve, klaw.toolbox.tools; "
         "sys.exit(any(name.partition('.')[0] in ('mcp', 'mcp_types', 'pydantic') for name in sys.modules))"
     )
     done = await trio.run_process([sys.executable, "-c", code], check=False)

@@ -135,7 +135,7 @@ def test_a_version_that_does_not_work_is_taken_back_with_its_database(
     bad = newer(wheel, tmp_path, **{"klaw/app/serve.py": "raise SystemExit('broken')\n"})
     done = klaw(python, home, "update", "apply", str(bad), "--wheels", str(tmp_path))
     assert done.returncode == 1, done.stdout
-    assert f"Klaw {NEW} ended when it was started (broken); Klaw {__version__} is in place again" in done.stderr
+    assert f"Klaw {NEW} ended when it was started (broken); Klaw {__version__} is restored" in done.stderr
     assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
     assert schema(home) == latest()
     assert "Аня живёт в Риге" in serving(python, home, "facts", "list")
@@ -175,7 +175,7 @@ def test_a_model_that_was_missing_before_does_not_stop_an_update_but_a_new_probl
 def test_what_is_wrong_with_the_data_is_mended_first(python: Path, home: Path, wheel: Path, tmp_path: Path) -> None:
     Paths.resolve(home).database.write_bytes(b"x" * 10_000)
     done = klaw(python, home, "update", "apply", str(newer(wheel, tmp_path)), "--wheels", str(tmp_path))
-    assert (done.returncode, "mend them first (klaw doctor): database: " in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "fix them first (klaw doctor): database: " in done.stderr) == (1, True), done.stderr
     assert klaw(python, home, "--version").stdout == f"klaw {__version__}\n"
     assert not (home / "backups").exists()
 

@@ -18,7 +18,7 @@ from klaw.api.server import HttpServer
 from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
-from klaw.domain.events import Noticed, TurnEnded
+from klaw.domain.events import HealthChanged, TurnEnded
 from klaw.domain.names import UserId, chat_id
 from klaw.gateway.hub import ChatEvent, StoredOnce
 from klaw.gateway.services import Services
@@ -112,7 +112,7 @@ class Watcher:
         if isinstance(event, TurnEnded):
             self.over.set()
 
-    def noticed(self, event: Noticed) -> None:
+    def noticed(self, event: HealthChanged) -> None:
         pass
 
 

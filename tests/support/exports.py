@@ -16,16 +16,16 @@ from klaw.actor.threads import Threads
 from klaw.config.paths import Paths
 from klaw.config.schema import AttachmentsConfig
 from klaw.imports import chatgpt
-from klaw.imports.events import Event, Message
-from klaw.imports.feed import OF_IMPORT, Report, feed
-from klaw.imports.files import Export, opened
+from klaw.imports.events import Event, ExportedMessage
+from klaw.imports.export_files import OpenedExport, opened
+from klaw.imports.feed import OF_IMPORT, ImportReport, feed
 from klaw.operations.handler import OPERATOR
 from klaw.operations.perform import operations, perform, read
 from klaw.store.attachments import Attachments
 from klaw.store.originals import Originals
 from klaw.store.store import Store
 
-Read = Callable[[Export], Iterator[Event]]
+Read = Callable[[OpenedExport], Iterator[Event]]
 FIRST, SECOND, THIRD = (f"source-20261123-06133{n}-512" for n in range(3))
 """Ids of imports."""
 CASES = Path(__file__).parents[1] / "data" / "cases" / "imports"
@@ -50,7 +50,7 @@ def events(path: Path, reader: Read) -> list[Event]:
 
 
 def texts(path: Path, reader: Read) -> list[str]:
-    return [f"{each.role}: {each.text}" for each in events(path, reader) if isinstance(each, Message)]
+    return [f"{each.role}: {each.text}" for each in events(path, reader) if isinstance(each, ExportedMessage)]
 
 
 async def imported(
@@ -62,7 +62,7 @@ async def imported(
     reader: Read | None = None,
     user: str = "local",
     topics: bool = False,
-) -> Report:
+) -> ImportReport:
     """Import an export as the command does."""
     data = store.journal._root
     core = SimpleNamespace(
@@ -81,7 +81,7 @@ async def imported(
         given |= {"user": user, **({"origin": origin} if name in OF_IMPORT else {})}
         return trio.from_thread.run(perform, read(operations()[name], given), OPERATOR, parts)
 
-    def work() -> Report:
+    def work() -> ImportReport:
         with opened(str(path)) as export:
             return feed((reader or READERS[source])(export), source, ask, lambda _done: None, topics=topics)
 

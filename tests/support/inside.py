@@ -11,7 +11,7 @@ from klaw.actor.clock import new_id
 from klaw.app.app import App, recover_chats, running
 from klaw.config.load import load
 from klaw.config.paths import Paths
-from klaw.domain.events import Noticed
+from klaw.domain.events import HealthChanged
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.gateway.answers import StoredOnce
@@ -26,7 +26,7 @@ class Inside:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.notices: list[Noticed] = []
+        self.notices: list[HealthChanged] = []
         self._news = trio.Event()
         app.hub.join(self)
 
@@ -36,7 +36,7 @@ class Inside:
     def happened(self, event: ChatEvent) -> None:
         self._wake()
 
-    def noticed(self, event: Noticed) -> None:
+    def noticed(self, event: HealthChanged) -> None:
         self.notices.append(event)
         self._wake()
 

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Vitals
-from klaw.domain.events import Event, Noticed
+from klaw.domain.events import Event, HealthChanged
 from klaw.health import WATCH_S, recovered, watch
 
 
@@ -17,13 +17,13 @@ class Parts:
 
     def __init__(self) -> None:
         self.now: dict[str, str] = {}
-        self.told: list[Noticed] = []
+        self.told: list[HealthChanged] = []
 
     def problems(self) -> Mapping[str, str]:
         return self.now
 
     def emit(self, event: Event) -> None:
-        assert isinstance(event, Noticed)
+        assert isinstance(event, HealthChanged)
         self.told.append(event)
 
 
@@ -38,7 +38,7 @@ class Parts:
     ],
 )
 def test_a_recovery_names_what_works(code: str, text: str) -> None:
-    assert recovered(code, "it broke", {"uncovered": "x"}) == Noticed(
+    assert recovered(code, "it broke", {"uncovered": "x"}) == HealthChanged(
         code=code, text=text, details={"state": "recovered"}
     )
 

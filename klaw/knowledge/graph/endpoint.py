@@ -7,23 +7,24 @@ endpoint of ``kb.endpoints``, whose credentials go to its own address only: what
 import base64
 import ssl
 from collections.abc import AsyncIterator, Callable, Container, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from urllib.parse import urlencode
 
 import attrs
 import httpcore2
 
-from klaw import __version__
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.knowledge import EndpointConfig
 from klaw.errors import ConfigError, GraphError, ToolRefused
-from klaw.knowledge.graph.graph import MAX_ANSWER_BYTES, GraphSession
-from klaw.knowledge.graph.terms import ResultRows, read_answer
-from klaw.toolbox.web.address import (
+from klaw.guarded_http import (
+    BoundedBody,
+    ExchangeFailed,
     Forbidden,
-    GuardedBackend,
+    GuardedConnections,
+    GuardedHttp,
+    GuardedResponse,
     Resolve,
     WebTarget,
     forbidden,
@@ -31,6 +32,8 @@ from klaw.toolbox.web.address import (
     parse,
     resolve_name,
 )
+from klaw.knowledge.graph.graph import MAX_ANSWER_BYTES, GraphSession
+from klaw.knowledge.graph.terms import ResultRows, read_answer
 
 MAX_REDIRECTS = 3
 CONNECT_S = 5.0
@@ -64,17 +67,10 @@ class EndpointNetwork:
         tls: Callable[[], ssl.SSLContext] = httpcore2.default_ssl_context,
     ) -> None:
         self.ports = ports
-        self.public = GuardedBackend(resolve, forbidden)
-        self.private = GuardedBackend(resolve, forbidden_to_operator)
+        self.http = GuardedHttp(idle_s=IDLE_S, connect_s=CONNECT_S, resolve=resolve, tls=tls)
+        self.forbidden = forbidden
+        self.forbidden_to_operator = forbidden_to_operator
         self.threads = Threads("graph answers", 2)
-        self._make_tls = tls
-        self._tls: ssl.SSLContext | None = None
-
-    async def tls(self) -> ssl.SSLContext:
-        """The TLS settings."""
-        if self._tls is None:
-            self._tls = await self.threads.run(self._make_tls)
-        return self._tls
 
 
 @attrs.frozen
@@ -89,16 +85,16 @@ class EndpointGraph:
 
     network: EndpointNetwork
     target: WebTarget
-    headers: Mapping[bytes | str, bytes | str] = attrs.field(factory=dict, repr=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     named: bool = False
     private: bool = False
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[GraphSession]:
         """See ``Graph.session``."""
-        backend = self.network.private if self.private else self.network.public
-        async with httpcore2.AsyncConnectionPool(ssl_context=await self.network.tls(), network_backend=backend) as pool:
-            yield _EndpointSession(self, pool)
+        forbidden = self.network.forbidden_to_operator if self.private else self.network.forbidden
+        async with self.network.http.opened(forbidden, keep=True) as connections:
+            yield _EndpointSession(self, connections)
 
 
 def public_endpoint(network: EndpointNetwork, url: str) -> EndpointGraph:
@@ -113,9 +109,7 @@ def named_endpoint(network: EndpointNetwork, name: str, config: EndpointConfig) 
     """An endpoint of ``kb.endpoints``. Raises GraphError: it cannot be used as it is configured."""
     path = join_path("kb.endpoints", name)
     try:
-        headers: dict[bytes | str, bytes | str] = {
-            each: secret.reveal(join_path(f"{path}.headers", each)) for each, secret in config.headers.items()
-        }
+        headers = {each: secret.reveal(join_path(f"{path}.headers", each)) for each, secret in config.headers.items()}
         if config.user is not None and config.password is not None:
             pair = f"{config.user}:{config.password.reveal(f'{path}.password')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
@@ -130,9 +124,9 @@ class _EndpointSession:
 
     indexed = False
 
-    def __init__(self, graph: EndpointGraph, pool: httpcore2.AsyncConnectionPool) -> None:
+    def __init__(self, graph: EndpointGraph, connections: GuardedConnections) -> None:
         self._graph = graph
-        self._pool = pool
+        self._connections = connections
         self._target = graph.target
 
     async def ask(self, sparql: str, most: int) -> ResultRows:
@@ -140,6 +134,8 @@ class _EndpointSession:
         for _ in range(MAX_REDIRECTS + 1):
             try:
                 answer = await self._post(body)
+            except ExchangeFailed as error:
+                raise GraphError("timeout" if error.timed_out else "unreachable", str(error)) from None
             except ToolRefused as error:
                 raise GraphError("bad_address", str(error)) from None
             if not isinstance(answer, str):
@@ -164,40 +160,25 @@ class _EndpointSession:
 
     async def _post(self, body: bytes) -> tuple[bytes, str] | str:
         """The answer and its media type, or where it redirects to."""
-        target = self._target
-        host = f"[{target.host}]" if ":" in target.host else target.host
-        url = httpcore2.URL(scheme=target.scheme, host=host, port=target.port, target=target.path)
-        headers: Mapping[bytes | str, bytes | str] = {
-            "User-Agent": f"klaw/{__version__}",
+        headers = {
             "Accept": _RESULTS,
             "Accept-Encoding": "identity",
             "Content-Type": "application/x-www-form-urlencoded",
             **self._graph.headers,
         }
-        timeouts = {"connect": CONNECT_S, "read": IDLE_S, "write": IDLE_S, "pool": IDLE_S}
-        try:
-            async with self._pool.stream(
-                "POST", url, headers=headers, content=body, extensions={"timeout": timeouts}
-            ) as response:
-                fields = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-                if response.status in _REDIRECTS and "location" in fields:
-                    return fields["location"]
-                _check(response.status, fields)
-                return await _body(response), fields.get("content-type", "").partition(";")[0].strip().lower()
-        except httpcore2.ConnectTimeout:
-            raise GraphError("unreachable", "the endpoint cannot be reached: it does not answer") from None
-        except httpcore2.TimeoutException:
-            raise GraphError("timeout", f"the endpoint was silent for {IDLE_S:g} s") from None
-        except httpcore2.ConnectError:
-            text = "the endpoint cannot be reached, or its certificate is not valid"
-            raise GraphError("unreachable", text) from None
-        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol):
-            # Not "from error": its text may quote a header.
-            raise GraphError("unreachable", "the connection broke, or the endpoint does not speak HTTP") from None
+        async with self._connections.exchange("POST", self._target, headers, body) as response:
+            if response.status in _REDIRECTS and "location" in response.headers:
+                return response.headers["location"]
+            _check(response)
+            answer = BoundedBody(MAX_ANSWER_BYTES)
+            if not await answer.read(response.chunks):
+                raise GraphError("too_large", f"the answer is longer than {MAX_ANSWER_BYTES // 1_000_000} MB")
+            return bytes(answer.data), response.content_type
 
 
-def _check(status: int, headers: Mapping[str, str]) -> None:
+def _check(response: GuardedResponse) -> None:
     """Raise GraphError for an answer that is not read. Its own text is not trusted and shown to nobody."""
+    status = response.status
     if status == HTTPStatus.BAD_REQUEST:
         raise GraphError("bad_query", "the endpoint does not accept the query (HTTP status 400)")
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
@@ -206,15 +187,5 @@ def _check(status: int, headers: Mapping[str, str]) -> None:
         raise GraphError("busy", f"the endpoint is busy (HTTP status {status})")
     if status != HTTPStatus.OK:
         raise GraphError("refused", f"the endpoint answers with HTTP status {status}")
-    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+    if response.encoding != "identity":
         raise GraphError("malformed", "the answer is compressed, which was not requested")
-
-
-async def _body(response: httpcore2.Response) -> bytes:
-    body = bytearray()
-    async with aclosing(response.aiter_stream()) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > MAX_ANSWER_BYTES:
-                raise GraphError("too_large", f"the answer is longer than {MAX_ANSWER_BYTES // 1_000_000} MB")
-    return bytes(body)

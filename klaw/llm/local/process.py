@@ -1,7 +1,7 @@
 """Actor ``llm.local``: owns the child process of the embedded model.
 
-It has no mailbox: nobody sends it anything; what it knows is in ``LocalModel``. Waiting for a model that is not
-installed is part of its work, a crash of the child is a crash of the actor, which the supervisor restarts.
+It has no mailbox; its state is in ``LocalModel``. It waits for a model that is not installed. A crash of the child is a
+crash of the actor, which the supervisor restarts.
 """
 
 import importlib.util
@@ -20,13 +20,13 @@ from klaw.actor.supervisor import ActorSpec, Restart, TaskStarted, Vitals
 from klaw.config.llm import LocalModelConfig
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.llm.local import server
-from klaw.llm.local.provider import Endpoint, LocalModel, LocalState
+from klaw.llm.local.provider import LocalAddress, LocalModel, LocalState
 
 ACTOR_NAME = "llm.local"
 RECHECK_S = 30.0
 """How often a missing model or package is looked for."""
 STOP_BUDGET_S = 2.0
-"""How long the child may take to end after its stdin closed, before it is killed."""
+"""For the child to end after its stdin closed, before it is killed."""
 MAX_LINE_BYTES = 4096
 
 _ENVIRONMENT = (
@@ -40,20 +40,13 @@ _ENVIRONMENT = (
     "PYTHONHOME",
     "VIRTUAL_ENV",
 )
-"""All that the child inherits: Klaw's environment may hold keys that are none of its business."""
+"""All that the child inherits: Klaw's own environment may hold keys."""
 
 log = structlog.get_logger("klaw.llm.local")
 
 
 class LocalProcess:
-    """Runs the child for the supervisor.
-
-    Args:
-        config: ``localModel``.
-        models_dir: folder of the pulled models.
-        model: the cell that it writes.
-        program: the child's Python file; tests of failures put their own here.
-    """
+    """Runs the child for the supervisor. ``program`` is its Python file."""
 
     def __init__(
         self, config: LocalModelConfig, models_dir: Path, model: LocalModel, *, program: Path = Path(server.__file__)
@@ -64,13 +57,12 @@ class LocalProcess:
         self._program = program
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(
             name=ACTOR_NAME, run=self.run, restart=Restart.TRANSIENT, stop_budget_s=STOP_BUDGET_S + 3, parent="llm"
         )
 
     async def run(self, vitals: Vitals, task_status: TaskStarted) -> None:
-        """Run one incarnation. ``started()`` comes before the model is loaded, which may take a minute.
+        """``started()`` comes before the model is loaded, which may take a minute.
 
         Raises:
             ModelError: the child failed to start in time, or ended.
@@ -87,8 +79,6 @@ class LocalProcess:
             if split_cancelled(error)[0] is None:
                 self._model.not_ready(LocalState.STOPPED, "the local model is stopped")
             raise
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _wait_until_installed(self, vitals: Vitals) -> None:
         while (missing := self._missing()) is not None:
@@ -109,13 +99,13 @@ class LocalProcess:
         return None
 
     async def _run_child(self, vitals: Vitals) -> None:
-        endpoint: Endpoint | None = None
+        endpoint: LocalAddress | None = None
         key = secrets.token_urlsafe(32)
         began = trio.current_time()
         try:
             async with trio.open_nursery() as nursery:
                 process: trio.Process = await nursery.start(self._child, key)
-                endpoint = Endpoint(base_url=f"http://127.0.0.1:{await self._port(process)}/v1", key=key)
+                endpoint = LocalAddress(base_url=f"http://127.0.0.1:{await self._port(process)}/v1", key=key)
                 took_s = trio.current_time() - began
                 log.info("local_model_ready", model=self._settings.model, pid=process.pid, seconds=round(took_s, 2))
                 self._model.ready(endpoint)
@@ -130,7 +120,7 @@ class LocalProcess:
             raise ModelError(f"the process of the local model {code}") from group
 
     async def _child(self, key: str, task_status: trio.TaskStatus[trio.Process]) -> None:
-        """The child's whole life: ends in cancellation or ModelError, since it is not meant to end."""
+        """Ends in cancellation or ModelError."""
         settings = self._settings
         command = [sys.executable, "-P", str(self._program), "--model", str(self._file), "--name", settings.model]
         command += ["--context", str(settings.context_tokens), "--parallel", str(settings.parallel)]
@@ -174,7 +164,7 @@ class LocalProcess:
 
 
 def _describe(error: BaseException) -> str:
-    """The text of the first ModelError in a group, which is ours; of other errors the class only."""
+    """The text of the first ModelError in a group; of other errors the class only."""
     if isinstance(error, BaseExceptionGroup):
         chosen = error.subgroup(ModelError) or error
         return _describe(chosen.exceptions[0])
@@ -182,7 +172,7 @@ def _describe(error: BaseException) -> str:
 
 
 async def _stop(process: trio.Process) -> None:
-    """End the child: ask by closing its stdin, wait for a bounded time, kill. Trio calls this under its own shield."""
+    """Close the child's stdin, wait for a bounded time, kill it. Trio calls this under its own shield."""
     assert process.stdin is not None
     with trio.move_on_after(STOP_BUDGET_S):
         await process.stdin.aclose()

@@ -1,8 +1,5 @@
-"""The provider ``local``: the OpenAI client against whatever port the embedded model listens on now, and
-``LocalModel``, the cell with what is known of that. The model's process writes it, the provider reads it and waits.
-
-The cell is no actor: every change is one assignment without an await.
-"""
+"""The provider ``local``: the OpenAI client for the port that the embedded model listens on now, and ``LocalModel``,
+its state, which the model's process writes. Every change of it is one assignment without an await."""
 
 import enum
 
@@ -19,8 +16,6 @@ from klaw.llm.types import Completion, Delta, OnDelta, Request, TakenBack, TextD
 
 
 class LocalState(enum.StrEnum):
-    """Where the embedded model stands."""
-
     STARTING = "starting"
     READY = "ready"
     MISSING = "missing"
@@ -31,7 +26,7 @@ class LocalState(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Endpoint:
+class LocalAddress:
     """Where the child process listens. Each start has its own port and key."""
 
     base_url: str
@@ -39,64 +34,54 @@ class Endpoint:
 
 
 class LocalModel:
-    """The cell. Starts as STARTING."""
+    """The state of the embedded model."""
 
     def __init__(self) -> None:
         self.state = LocalState.STARTING
         self.reason = "the local model has not been started yet"
-        """What is wrong and what to do, for people; empty when ready."""
-        self.endpoint: Endpoint | None = None
-        """Where it listens; None unless READY."""
+        self.endpoint: LocalAddress | None = None
+        """None unless READY."""
         self._changed = trio.Event()
 
     def report(self) -> dict[str, str]:
-        """What status shows."""
         return {"state": self.state, "reason": self.reason}
 
     def problems(self, *, only: bool) -> dict[str, str]:
-        """Why it cannot answer now, for users. ``only``: chats have no other model first."""
         code = "no_llm" if only else "no_local_llm"
         return {} if self.state is LocalState.READY else {code: self.reason}
 
-    def ready(self, endpoint: Endpoint) -> None:
-        """Record that it listens."""
+    def ready(self, endpoint: LocalAddress) -> None:
         self._change(LocalState.READY, "", endpoint)
 
     def not_ready(self, state: LocalState, reason: str) -> None:
-        """Record why it does not listen."""
         self._change(state, reason, None)
 
-    async def wait_settled(self) -> Endpoint | None:
-        """Wait while it is starting.
-
-        Returns:
-            Where it listens, or None when it will not soon (see ``reason``).
-        """
+    async def wait_settled(self) -> LocalAddress | None:
+        """Wait while it is starting. Returns None when it will not listen soon (see ``reason``)."""
         await trio.lowlevel.checkpoint()
         while self.state is LocalState.STARTING:
             await self._changed.wait()
         return self.endpoint
 
-    async def wait_gone(self, endpoint: Endpoint) -> None:
-        """Wait until it is known not to listen there any more."""
+    async def wait_gone(self, endpoint: LocalAddress) -> None:
         await trio.lowlevel.checkpoint()
         while self.endpoint is endpoint:
             await self._changed.wait()
 
-    def _change(self, state: LocalState, reason: str, endpoint: Endpoint | None) -> None:
+    def _change(self, state: LocalState, reason: str, endpoint: LocalAddress | None) -> None:
         self.state, self.reason, self.endpoint = state, reason, endpoint
         self._changed.set()
         self._changed = trio.Event()
 
 
 SILENCE_S = 300.0
-"""A small machine may chew on a long prompt for minutes before the first byte."""
+"""A small machine may read a long prompt for minutes before the first byte."""
 
 ANSWER_S = 3600.0
-"""A whole answer: prompt and text at less than a token a second."""
+"""Prompt and text at less than a token a second."""
 
 NOTICE_S = 2.0
-"""A broken connection usually means that the process died; this long it may take until its end is noticed."""
+"""A broken connection usually means that the process died; until that is noticed."""
 
 SAMPLING = {"top_p": 0.9, "frequency_penalty": 0.2, "repeat_last_n": 256}
 """llama.cpp's own members. Without a penalty a model of this size says the same until the reply is full. This one grows
@@ -109,22 +94,17 @@ log = structlog.get_logger("klaw.llm.local")
 
 
 class LocalProvider:
-    """See ``klaw.llm.types.Provider``.
-
-    Args:
-        model: the cell that the process writes.
-        ready_within_s: how long a call waits for a model that is loading or restarting.
-    """
+    """``ready_within_s``: how long a call waits for a model that is loading or restarting."""
 
     def __init__(self, model: LocalModel, *, ready_within_s: float) -> None:
         self._model = model
         self._ready_within_s = ready_within_s
-        self._endpoint: Endpoint | None = None
+        self._endpoint: LocalAddress | None = None
         self._client: HttpProvider | None = None
         self._closed = False
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. If the process died since the last call, the call goes to its successor.
+        """If the process died since the last call, the call goes to its successor.
 
         Raises:
             ProviderError: there is no local model, or it does not start; the text says what to do.
@@ -132,7 +112,7 @@ class LocalProvider:
         if request.temperature is None:
             request = attrs.evolve(request, temperature=TEMPERATURE)
         endpoint = await self._ready()
-        answer = _Answer(on_delta)
+        answer = _LocalAnswer(on_delta)
         try:
             return await answer.stream(await self._client_of(endpoint), request)
         except ProviderNetworkError:
@@ -141,18 +121,15 @@ class LocalProvider:
             log.info("local_model_call_repeated", model=request.model)
         with trio.move_on_after(NOTICE_S):
             await self._model.wait_gone(endpoint)
-        return await _Answer(on_delta).stream(await self._client_of(await self._ready()), request)
+        return await _LocalAnswer(on_delta).stream(await self._client_of(await self._ready()), request)
 
     async def aclose(self) -> None:
-        """See ``Provider.aclose``."""
         self._closed = True
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    async def _ready(self) -> Endpoint:
+    async def _ready(self) -> LocalAddress:
         with trio.move_on_after(self._ready_within_s):
             endpoint = await self._model.wait_settled()
             if endpoint is None:
@@ -160,8 +137,8 @@ class LocalProvider:
             return endpoint
         raise ProviderTimeout(self._model.reason)
 
-    async def _client_of(self, endpoint: Endpoint) -> HttpProvider:
-        """The client for this start of the process. An earlier one's connections died with their process."""
+    async def _client_of(self, endpoint: LocalAddress) -> HttpProvider:
+        """For this start of the process; the connections of an earlier one died with it."""
         if self._closed:
             raise ProviderNetworkError("the local model's client is closed")
         if self._client is not None and self._endpoint is endpoint:
@@ -183,8 +160,8 @@ class LocalProvider:
         return client
 
 
-class _Answer:
-    """One answer as it arrives; it ends where it begins to repeat itself."""
+class _LocalAnswer:
+    """One answer; it ends where it begins to repeat itself."""
 
     def __init__(self, on_delta: OnDelta) -> None:
         self.begun = False
@@ -194,7 +171,6 @@ class _Answer:
         self._scope = trio.CancelScope()
 
     async def stream(self, client: HttpProvider, request: Request) -> Completion:
-        """See ``Provider.stream``."""
         if request.json_schema is not None:  # half of a JSON value is worth nothing; its length is bounded
             return await client.stream(request, self._pass_on)
         completion = Completion(text="", model=f"{LOCAL_PROVIDER}/{request.model}")

@@ -68,7 +68,6 @@ def parameters(options: argparse.Namespace, key: str) -> Any:
 
 
 def main(arguments: list[str]) -> int:
-    """Entry point: see the module."""
     parser = argparse.ArgumentParser(description="Klaw's embedded language model")
     parser.add_argument("--model", required=True, help="GGUF file")
     parser.add_argument("--name", default="local", help="name that the API shows")
@@ -109,11 +108,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _first_error(said: int) -> str:
-    """The first error of llama.cpp's log, which is the cause of those that follow; without its time.
-
-    Args:
-        said: the file that the log goes to. A thread of llama.cpp writes it, often only after the load has failed.
-    """
+    """The first error of llama.cpp's log, which is the cause of the others; without its time. A thread of llama.cpp
+    writes it, often only after the load has failed."""
     until = time.monotonic() + _LOGGED_WITHIN_S
     while True:
         found = re.search(rb"^\S+ E +(.+)\n", os.pread(said, _SAID_BYTES, 0), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""How large a request is, and making it fit for another model than it was made for. Pure."""
+"""The size of a request, and adapting it to another model. Pure."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +13,13 @@ from klaw.llm.errors import ContextTooLong
 from klaw.llm.types import ChatMessage, Echo, Model, Request, ToolCall, ToolDescription
 
 IMAGE_TOKENS = 1_600
-"""What the largest image costs with the providers that say so; smaller ones cost less."""
+"""The largest images of the providers that say so; smaller ones cost less."""
 SCHEMA_WANTED = "Answer with one JSON value and nothing else. It must fit this JSON schema:"
 NO_IMAGE = "[an image that this model cannot see]"
 
 
 def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
-    """The request as a model of its route can take it.
-
-    Args:
-        request: made for the route's first model.
-        model: who is asked.
-        stands_in: it is another one.
+    """The request as a model of its route can take it. ``stands_in``: it is not the route's first model.
 
     Raises:
         ContextTooLong: it surely does not fit into a model that stands in.
@@ -54,12 +49,7 @@ def without_tools(request: Request) -> Request:
 def rounds_as_text(
     messages: Sequence[ChatMessage], keep: Callable[[ChatMessage], bool] = lambda _message: False
 ) -> tuple[ChatMessage, ...]:
-    """The messages with calls and results as plain text, each a part of what the model, or the user, says.
-
-    Args:
-        messages: of a request.
-        keep: whether the calls of a message stay calls, with their results.
-    """
+    """The messages with calls and results as plain text. ``keep``: whether the calls of a message stay calls."""
     plain: list[ChatMessage] = []
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     kept = {call.id for message in messages if message.tool_calls and keep(message) for call in message.tool_calls}
@@ -87,7 +77,7 @@ def _join(plain: list[ChatMessage], told: ChatMessage) -> None:
 
 
 def system_as_user(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """The messages for a template without system messages: they stand at the beginning of what the user says."""
+    """The messages for a template without system messages: they become the beginning of the first user message."""
     told = [message.content for message in messages if message.role == "system"]
     others = [message for message in messages if message.role != "system"]
     if not others or others[0].role != "user":
@@ -111,7 +101,7 @@ def images_as_text(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
 
 
 def schema_in_prompt(request: Request) -> Request:
-    """The request for an API that takes no JSON schema: the prompt's end asks for it."""
+    """The request for an API that takes no JSON schema: the prompt asks for it."""
     if request.json_schema is None:
         return request
     wanted = f"{SCHEMA_WANTED}\n{json.dumps(dict(request.json_schema.schema), ensure_ascii=False)}"
@@ -121,12 +111,11 @@ def schema_in_prompt(request: Request) -> Request:
 
 
 def call_tokens(calls: Sequence[ToolCall]) -> int:
-    """Estimated tokens of tool calls: their names and arguments are part of the prompt."""
     return sum(tokens.estimate(call.name + call.arguments) + tokens.PER_MESSAGE for call in calls)
 
 
 def echo_of(metadata: Mapping[str, Any]) -> Echo | None:
-    """What goes back with a stored message; None: nothing, or nothing that can be read."""
+    """What goes back with a stored message."""
     kept = metadata.get(ECHO)
     if not isinstance(kept, dict):
         return None
@@ -137,7 +126,6 @@ def echo_of(metadata: Mapping[str, Any]) -> Echo | None:
 
 
 def echo_tokens(echo: Echo | None) -> int:
-    """Estimated tokens of what goes back to a provider."""
     if echo is None:
         return 0
     return tokens.estimate(json.dumps([echo.message, echo.calls], ensure_ascii=False))
@@ -149,16 +137,13 @@ def message_tokens(message: ChatMessage) -> int:
 
 
 def request_tokens(messages: Sequence[ChatMessage]) -> int:
-    """Estimated tokens of a request's messages."""
     return sum(map(message_tokens, messages))
 
 
 PER_TOOL = 8
-"""Estimated tokens of what a chat template puts around a tool."""
 
 
 def tools_tokens(tools: Sequence[ToolDescription]) -> int:
-    """Estimated tokens of a request's tool list."""
     return sum(
         tokens.estimate(tool.name + tool.description + json.dumps(tool.parameters, ensure_ascii=False)) + PER_TOOL
         for tool in tools

@@ -1,4 +1,4 @@
-"""Anthropic's messages API: request bodies out, events in. Pure; knows neither HTTP nor Trio."""
+"""Anthropic's messages API. Pure; knows neither HTTP nor Trio."""
 
 import base64
 import json
@@ -13,18 +13,18 @@ from klaw.llm.types import ChatMessage, Delta, Echo, Request, Usage
 BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
 MAX_TOKENS = 4096
-"""The API wants a limit; this one where the caller has none."""
+"""Where the caller has no limit: the API wants one."""
 HIGHEST_TEMPERATURE = 1.0
 
 THINKING = "thinking_blocks"
 """In ``Echo.message``: the blocks of thinking, in their order."""
 _OF_CALL = ("type", "id", "name", "input", "cache_control")
 NO_BEGINNING = "(Earlier messages are left out.)"
-"""The API wants a user to begin; a window may begin with an answer."""
+"""The API wants a user to begin."""
 
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 _BREAK = "\n\n"
-"""What parts the stable beginning of the system prompt from the rest."""
+"""Between the stable beginning of the system prompt and the rest."""
 _REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -44,12 +44,9 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""What the status would have been of an error that comes in the stream."""
 
 
 class AnthropicDialect:
-    """See ``klaw.llm.providers.dialect.Dialect``."""
-
     def url(self, base_url: str | None) -> str:
         base = (base_url or BASE_URL).rstrip("/")
         return f"{base if base.endswith('/v1') else f'{base}/v1'}/messages"
@@ -104,7 +101,7 @@ def _system(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
 
 
 def _dialogue(messages: Sequence[ChatMessage], stable: int) -> list[dict[str, Any]]:
-    """All but the system messages. Neighbours of one role become one message, as the API wants of tool results."""
+    """Neighbours of one role become one message, as the API wants of tool results."""
     dialogue: list[dict[str, Any]] = []
     for place, message in enumerate(messages):
         if message.role == "system":
@@ -123,7 +120,7 @@ def _dialogue(messages: Sequence[ChatMessage], stable: int) -> list[dict[str, An
 
 
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
-    """The content of a message. A text of white space is left out, because the API refuses it."""
+    """A text of white space is left out, because the API refuses it."""
     text = [{"type": "text", "text": message.content}] if message.content.strip() else []
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": text}]
@@ -151,7 +148,7 @@ def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """The arguments of an earlier call. The API wants an object; what is none was answered with an error then."""
+    """The API wants an object; a call with anything else was answered with an error."""
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
@@ -160,13 +157,10 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 class AnthropicAssembly(Assembly):
-    """See ``klaw.llm.providers.dialect.Assembly``."""
-
     def __init__(self, new_id: Callable[[], str]) -> None:
         super().__init__(new_id)
         self._calls: dict[int, CallInProgress] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        """Of thinking."""
         self._pieces: dict[tuple[int, str], list[str]] = {}
         """What was added to them, by block and member."""
         self._inputs: dict[int, str] = {}
@@ -187,7 +181,7 @@ class AnthropicAssembly(Assembly):
         self.done = True
 
     def feed(self, event: object) -> Iterator[Delta]:
-        """See ``Assembly.feed``. Events of unknown types are skipped, as the API asks."""
+        """Events of unknown types are skipped, as the API asks."""
         event = _object(event, "event")
         match event.get("type"):
             case "error":
@@ -203,8 +197,6 @@ class AnthropicAssembly(Assembly):
                 self._take_usage(event.get("usage"))
             case "message_stop":
                 self.done = True
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     def _called(self) -> list[CallInProgress]:
         for (place, key), pieces in self._pieces.items():

@@ -1,4 +1,4 @@
-"""What differs between the APIs that providers speak, and what their readers share. Pure."""
+"""What differs between the APIs of providers, and what their readers share. Pure."""
 
 import json
 from abc import ABC, abstractmethod
@@ -13,9 +13,9 @@ from klaw.llm.types import Completion, Delta, Echo, ReasoningDelta, Request, Tak
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 """Text, thinking and tool arguments of one answer together. The largest models write less than 1 MiB."""
 MAX_TOOL_CALLS = 128
-"""What OpenAI allows in tools of one request; a model that asks for more at once is in a loop: they are left out."""
+"""As OpenAI allows in tools of one request; a model that asks for more at once is in a loop."""
 MAX_ECHO_BYTES = 256 * 1024
-"""Of what a provider wants back with one message; of more nothing is kept."""
+"""More is not kept."""
 
 
 class CallInProgress:
@@ -26,15 +26,13 @@ class CallInProgress:
         self.name = ""
         self.arguments: list[str] = []
         self.echo: dict[str, Any] = {}
-        """See ``Echo.calls``."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether its arguments are JSON, so that nothing more can belong to them."""
         return is_json("".join(self.arguments))
 
     def is_other(self, arguments: object) -> bool:
-        """Whether these are whole, too, and not the same: of another call. It came in one piece, then."""
+        """Whether these are the whole arguments of another call."""
         if len(self.arguments) != 1:
             return False
         old, new = (parsed(each) if isinstance(each, str) else each for each in (self.arguments[0], arguments))
@@ -42,7 +40,7 @@ class CallInProgress:
 
 
 class EmptyAnswer(ProviderMalformed):
-    """An answer with neither text nor tool calls. It costs like any other; ``usage`` says what, if it was counted."""
+    """An answer with neither text nor tool calls. It costs like any other."""
 
     def __init__(self, message: str, usage: Usage | None, finish_reason: str = "stop") -> None:
         super().__init__(message)
@@ -51,46 +49,37 @@ class EmptyAnswer(ProviderMalformed):
 
 
 class Assembly(ABC):
-    """Reads one answer: gives deltas as they come and the completion at the end.
-
-    Args:
-        new_id: makes ids for tool calls that have none of their own.
-    """
+    """Reads one answer. ``new_id`` makes ids for tool calls without one."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.size = 0
-        """Bytes of content so far: text, thinking and tool calls."""
+        """Bytes of text, thinking and tool calls."""
         self.done = False
-        """Whether nothing can follow."""
+        """Nothing can follow."""
         self._new_id = new_id
         self._splitter = ThinkSplitter()
         self._text: list[str] = []
         self._thought = False
         self._finish_reason: str | None = None
         self._echo: dict[str, Any] = {}
-        """See ``Echo.message``."""
         self._images: list[bytes] = []
 
     @property
     def complete(self) -> bool:
-        """Whether the provider said that the answer is over, in either way."""
+        """Whether the provider said that the answer is over."""
         return self.done or self._finish_reason is not None
 
     @property
     def unopened(self) -> bool:
-        """Whether the model left out the tag that opens its thinking."""
+        """The model left out the tag that opens its thinking."""
         return self._splitter.unopened
 
     def hold(self) -> None:
-        """It is known to do so; see ``ThinkSplitter``. Before anything is fed."""
+        """The model is known to leave it out; see ``ThinkSplitter``. Called before anything is fed."""
         self._splitter.holds = True
 
     def feed_event(self, data: str, name: str = "") -> Iterator[Delta]:
         """Take the data of one event. The result must be exhausted.
-
-        Args:
-            data: as it came.
-            name: of the event.
 
         Raises:
             ProviderMalformed: not what the API promises, or too much.
@@ -112,11 +101,8 @@ class Assembly(ABC):
         """Take an answer that came in one piece. Raises like ``feed_event``."""
 
     def finish(self, rest: str = "") -> Iterator[Delta]:
-        """The response is over; give what was held back. Call ``completion`` next.
-
-        Args:
-            rest: what came outside of events. It may say why there is no more.
-        """
+        """The response is over; give what was held back. ``rest`` came outside of events, and may say why there is no
+        more."""
         if rest and not self.complete:
             reason = parsed(rest)
             if not isinstance(reason, str) and error_text(reason):
@@ -125,7 +111,7 @@ class Assembly(ABC):
             yield self._note(delta)
 
     def completion(self) -> Completion:
-        """The whole answer, without the name of who gave it.
+        """The whole answer.
 
         Raises:
             ProviderNetworkError: the response ended too early.
@@ -140,7 +126,7 @@ class Assembly(ABC):
         reason = self._finish_reason or ("tool_calls" if calls else "stop")
         if not text.strip() and not calls and not self._images:
             if "function_call" in reason:
-                raise BadCall("what the model wrote as a tool call cannot be read")
+                raise BadCall("the model's tool call cannot be read")
             what = "only thinking and no answer" if self._thought else "an empty answer"
             raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage, reason)
         return Completion(
@@ -154,11 +140,10 @@ class Assembly(ABC):
 
     @abstractmethod
     def _called(self) -> list[CallInProgress]:
-        """The tool calls in order."""
+        """In order."""
 
     @abstractmethod
-    def _counted(self) -> Usage | None:
-        """What the provider counted."""
+    def _counted(self) -> Usage | None: ...
 
     def _say(self, text: str) -> Iterator[Delta]:
         """A piece of the text, which may hold thinking."""
@@ -166,7 +151,7 @@ class Assembly(ABC):
             yield self._note(delta)
 
     def _think(self, thought: str) -> Iterator[Delta]:
-        """A piece of thinking that the provider sends as such, so that the text holds none."""
+        """Thinking that the provider sends as such, so that the text holds none."""
         if thought:
             self._splitter.holds = False
             yield self._note(ReasoningDelta(self._clean(thought)))
@@ -203,32 +188,27 @@ class Assembly(ABC):
 class Dialect(Protocol):
     """One API."""
 
-    def url(self, base_url: str | None) -> str:
-        """Where requests go."""
-        ...
+    def url(self, base_url: str | None) -> str: ...
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
-        """What the API wants besides the usual headers."""
+        """Besides the usual headers."""
         ...
 
     def body(self, request: Request, extra: Mapping[str, Any]) -> bytes:
         """Encode a request as JSON. ``extra`` members are added or replace ours; a null one removes ours."""
         ...
 
-    def assembly(self, new_id: Callable[[], str]) -> Assembly:
-        """Begin to read an answer. ``new_id`` makes ids for tool calls that have none of their own."""
-        ...
+    def assembly(self, new_id: Callable[[], str]) -> Assembly: ...
 
 
 def encode(body: dict[str, Any], extra: Mapping[str, Any]) -> bytes:
-    """A request body as JSON, see ``Dialect.body``."""
     kept = {key: value for key, value in {**body, **extra}.items() if value is not None}
     # Lone surrogates cannot be encoded; a question mark in a prompt beats a turn that fails for ever.
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def parse(text: str) -> object:
-    """Decode JSON of a provider. Raises ProviderMalformed."""
+    """Raises ProviderMalformed."""
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -238,13 +218,12 @@ def parse(text: str) -> object:
 
 
 def count(value: object) -> int | None:
-    """A number of tokens, if it is one."""
     return value if type(value) is int and value >= 0 else None
 
 
 def _finished(calls: list[CallInProgress], new_id: Callable[[], str]) -> tuple[ToolCall, ...]:
-    """The calls when the answer is over; each with an id of its own, or results could not be told apart. What is wrong
-    with one is told to the model when it is carried out."""
+    """The calls when the answer is over, each with an id of its own. What is wrong with one is told to the model when
+    it is carried out."""
     finished: list[ToolCall] = []
     taken: set[str] = set()
     for call in calls:
@@ -256,7 +235,7 @@ def _finished(calls: list[CallInProgress], new_id: Callable[[], str]) -> tuple[T
 
 
 def _whole(parts: list[str]) -> str:
-    """The arguments of a call. Some servers begin with an empty object before the parts, or repeat all at the end."""
+    """Some servers begin with an empty object before the parts, or repeat all at the end."""
     whole = "".join(parts)
     others = ("".join(parts[1:]), parts[-1] if parts else "")
     if not whole.strip() or is_json(whole):

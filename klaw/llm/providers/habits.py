@@ -1,7 +1,7 @@
-"""What a model refuses, as its answers showed, and a request that does without it. Pure.
+"""What a model refuses, and a request that does without it. Pure.
 
-Servers that speak one API take different parts of it. The configuration need not know: a refusal names what is wrong,
-the request is sent again without it, and if that is answered, the next ones are made so from the beginning.
+Servers that speak one API take different parts of it. A refusal names what is wrong, the request is sent again without
+it, and if that is answered, the next ones are made so from the beginning.
 """
 
 import re
@@ -16,7 +16,7 @@ from klaw.llm.types import Echo, Request
 MAX_TRIES = 6
 """Changes of one request."""
 LEAST_TOKENS = 16
-"""A number in a refusal below it is not meant as the length of an answer."""
+"""A smaller number in a refusal is not meant as the length of an answer."""
 
 _REFUSALS = frozenset({400, 404, 405, 422, 424, 500, 501, 503})
 _NAMES_FIELDS = frozenset({400, 422})
@@ -56,13 +56,11 @@ class Habits:
     """What is known of one model.
 
     Args:
-        without: members that are left out of the body.
+        without: members of the body that are left out.
         renamed: the longest answer is called ``max_completion_tokens``.
-        most_tokens: longest answer that it takes.
-        tools, schema, system: whether it takes tools, a JSON schema, system messages.
         echoes: whether it takes back what it sent beside its calls.
-        rounds: earlier calls and results that stand as text: 1 those of other models, 2 all.
-        unopened: whether it leaves out the tag that opens its thinking; None: not known.
+        rounds: earlier calls and results that become text: 1 those of other models, 2 all.
+        unopened: it leaves out the tag that opens its thinking; None: unknown.
     """
 
     without: frozenset[str] = frozenset()
@@ -76,12 +74,10 @@ class Habits:
     unopened: bool | None = None
 
     def holds(self, model: str) -> bool:
-        """Whether the text of an answer is held back until its thinking has ended: where nothing is known of a model,
-        its name tells."""
+        """Whether its answers are held back until the thinking has ended; if unknown, by its name."""
         return bool(_THINKS.search(model)) if self.unopened is None else self.unopened
 
     def fitted(self, request: Request) -> Request:
-        """The request as this model takes it."""
         if not self.echoes:
             request = attrs.evolve(request, messages=tuple(attrs.evolve(each, echo=None) for each in request.messages))
         if not self.tools:
@@ -106,7 +102,7 @@ class Habits:
         return gone
 
     def told(self) -> tuple[str, ...]:
-        """What the model is asked without, and in another form; for status and receipts."""
+        """What the model is asked without, for status and receipts."""
         named = {"tools": self.tools, "json_schema": self.schema, "system": self.system, "reasoning": self.echoes}
         changed = {*self.without, *(name for name, takes in named.items() if not takes)}
         changed |= {"max_tokens"} if self.renamed or self.most_tokens is not None else set()
@@ -114,13 +110,12 @@ class Habits:
 
 
 def learned(known: Habits, request: Request, *, status: int, text: str, fields: frozenset[str]) -> Habits | None:
-    """What to try after a refusal; None: there is no more to be made of it.
+    """What to try after a refusal; None: nothing.
 
     Args:
         known: how the request was made.
         request: before it was made so.
-        status: HTTP status code.
-        text: what the provider said, with its code and the parameter that it names.
+        text: of the provider, with its code and the parameter that it names.
         fields: members of the body that are Klaw's own.
     """
     if status not in _REFUSALS:
@@ -146,7 +141,7 @@ def learned(known: Habits, request: Request, *, status: int, text: str, fields: 
 
 
 def is_about_length(text: str) -> bool:
-    """Whether not the prompt is too long, but the answer that is asked for."""
+    """The asked length of the answer is too large, not the prompt."""
     return bool(_TOO_LONG_ANSWER.search(text))
 
 

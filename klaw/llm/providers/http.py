@@ -1,8 +1,7 @@
 """A provider over HTTP, whatever API it speaks (see ``klaw.llm.providers.dialect``).
 
-This is the boundary where httpx2's exceptions become Klaw's, and where an error gets to know whom it is of. Of what a
-provider wrote, an error's text and a log line hold only status codes, short machine-readable codes, and words that can
-hold nobody's message (see ``klaw.llm.providers.refusals``).
+Here httpx2's exceptions become Klaw's. Of a provider's words, an error's text and a log line hold only status codes,
+short machine-readable codes, and those that can hold nobody's message (see ``klaw.llm.providers.refusals``).
 """
 
 import ipaddress
@@ -27,6 +26,7 @@ from klaw.actor.clock import new_id
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER
+from klaw.guarded_http import BoundedBody
 from klaw.llm.errors import (
     ContextTooLong,
     OverQuota,
@@ -41,7 +41,7 @@ from klaw.llm.errors import (
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, encode, parse
 from klaw.llm.providers.habits import MAX_TRIES, Habits, is_about_length, learned
 from klaw.llm.providers.refusals import loggable, masked, readable, refused, shown
-from klaw.llm.providers.response import Answer, read_capped
+from klaw.llm.providers.response import AnswerReader
 from klaw.llm.service import parse_retry_after, pause_before_retry
 from klaw.llm.types import Completion, OnDelta, Request
 
@@ -51,7 +51,7 @@ ERROR_BODY_BUDGET_S = 5.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
 MAX_CAUSES = 30
 MAX_REMEMBERED = 256
-"""Models of which is remembered what they refuse."""
+"""Models with habits."""
 IDLE_S = 600.0
 """Models that think in silence take minutes; their servers send comments meanwhile."""
 
@@ -65,16 +65,13 @@ class HttpSettings:
     """Where and how to ask.
 
     Args:
-        name: the provider's name in the configuration, for logs and ``Completion.model``.
-        base_url: up to and with the version part, usually ending in ``/v1``; None for the dialect's own.
-        api_key: the key, or None.
-        headers: further request headers.
-        extra_body: members added to every request body (see ``Dialect.body``).
+        name: the provider's name in the configuration.
+        base_url: usually ending in ``/v1``; None for the dialect's own.
+        extra_body: see ``Dialect.body``.
         timeout_s: no byte for this long is a time-out.
-        idle_s: no content for this long is one too, whatever else comes.
-        max_s: one attempt, from the request to the end of the answer, may take this long. Far more than any answer
-            needs: it ends streams that would hold an LLM slot for ever at a byte a second.
-        max_retries: repetitions before the first delta.
+        idle_s: no content for this long is one too.
+        max_s: of one attempt. It ends streams that would hold an LLM slot for ever at a byte a second.
+        max_retries: before the first delta.
     """
 
     name: str
@@ -89,12 +86,10 @@ class HttpSettings:
 
 
 class HttpClient:
-    """What all calls of one provider share. The connections are made at the first call.
+    """What all calls of one provider share.
 
     Args:
-        settings: where and how.
-        dialect: in which language.
-        url: where requests go; None for where the dialect sends chats.
+        url: None for the dialect's.
         chance: uniform in [0, 1), for the retry pauses.
     """
 
@@ -114,19 +109,17 @@ class HttpClient:
         self._closed = False
 
     async def aclose(self) -> None:
-        """See ``Provider.aclose``. Later calls raise ProviderNetworkError."""
+        """Later calls raise ProviderNetworkError."""
         self._closed = True
         client, self._client = self._client, None
         if client is not None:
             with trio.move_on_after(CLOSE_BUDGET_S, shield=True):
                 await client.aclose()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _repeating(
         self, model: str, attempt: Callable[[], Awaitable[T]], begun: Callable[[], bool] = lambda: False
     ) -> T:
-        """The outcome of the first attempt that succeeds. What may pass is tried again, unless an answer has begun."""
+        """Try again what may pass, unless an answer has begun."""
         failed = 0
         while True:
             try:
@@ -153,7 +146,7 @@ class HttpClient:
         if response.status_code != 200:
             raise await self._refusal(response)
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise ProviderMalformed("the LLM provider compressed its answer though it was asked not to")
+            raise ProviderMalformed("the LLM provider compressed its answer, which was not requested")
         return str(response.headers.get("content-type", "").partition(";")[0].strip().lower())
 
     @asynccontextmanager
@@ -204,15 +197,15 @@ class HttpClient:
         return self._client
 
     async def _refusal(self, response: httpx2.Response) -> ProviderError:
-        body = bytearray()
+        body = BoundedBody(MAX_ERROR_BODY_BYTES)
         with trio.move_on_after(ERROR_BODY_BUDGET_S):
-            await read_capped(response, body, MAX_ERROR_BODY_BYTES)
-        payload = readable(bytes(body))
+            await body.read(response.aiter_raw())
+        payload = readable(bytes(body.data))
         after = parse_retry_after(response.headers.get("retry-after"), time.time())
         return refused(response.status_code, payload, after)
 
     def _explain(self, error: ProviderError, model: str) -> None:
-        """Say whose error it is and what to look at, and make what the provider said fit to be shown."""
+        """Add whose error it is and what to look at, and hide secrets in the provider's words."""
         settings = self._settings
         secrets = [*filter(None, (settings.api_key, *settings.headers.values()))]
         error.said = shown(error.said, secrets)
@@ -229,24 +222,22 @@ class HttpClient:
         elif isinstance(error, ProviderRefused) and error.status == 404:
             error.hint = f"are the model's name and {keys}.baseUrl right?"
         elif isinstance(error, ProviderUnreachable):
-            error.hint = f"does it run, and is {keys}.baseUrl right?"
+            error.hint = f"is it running, and is {keys}.baseUrl right?"
 
 
 class HttpProvider(HttpClient):
-    """See ``klaw.llm.types.Provider``."""
-
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._habits: dict[str, Habits] = {}
 
     @property
     def adapted(self) -> Mapping[str, tuple[str, ...]]:
-        """What models turned out to refuse, by their own names."""
+        """What models refuse, by their own names."""
         return {model: told for model, habits in self._habits.items() if (told := habits.told())}
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. Retries what may pass, but never after the first delta. What the model refuses is
-        left out, and remembered when it answers then."""
+        """See ``Provider.stream``. Never retried after the first delta. What the model refuses is left out, and
+        remembered when it answers then."""
         trial, completion = _Trial(request, self._habits.get(request.model, Habits())), None
         for left in reversed(range(MAX_TRIES)):
             try:
@@ -276,7 +267,7 @@ class HttpProvider(HttpClient):
         assembly = self._dialect.assembly(new_id)
         if trial.habits.holds(request.model):
             assembly.hold()
-        trial.answer = Answer(assembly, on_delta, self._settings.idle_s)
+        trial.answer = AnswerReader(assembly, on_delta, self._settings.idle_s)
         try:
             return await self._attempt(body, trial.answer)
         except ProviderRefused as error:
@@ -289,12 +280,12 @@ class HttpProvider(HttpClient):
                     error.retryable = False
             raise
 
-    async def _attempt(self, body: bytes, answer: Answer) -> Completion:
+    async def _attempt(self, body: bytes, answer: AnswerReader) -> Completion:
         with trio.move_on_after(self._settings.max_s):
             return await self._exchange(body, answer)
         raise ProviderTimeout(f"the LLM provider's answer was not complete after {self._settings.max_s:g} s")
 
-    async def _exchange(self, body: bytes, answer: Answer) -> Completion:
+    async def _exchange(self, body: bytes, answer: AnswerReader) -> Completion:
         async with self._response(body) as response:
             content_type = await self._accepted(response)
             if content_type == "text/event-stream":
@@ -312,29 +303,19 @@ class _Trial:
 
     request: Request
     habits: Habits
-    answer: Answer | None = None
+    answer: AnswerReader | None = None
     next: Habits | None = None
-    """What to try when it was refused."""
+    """After a refusal."""
 
     def has_begun(self) -> bool:
-        """Whether anything of the answer was passed on."""
         return self.answer is not None and self.answer.begun
 
 
 class HttpEndpoint(HttpClient):
-    """An address where one JSON object is asked and one is answered."""
-
     async def post(
         self, model: str, members: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T], within_s: float
     ) -> T:
-        """See ``Endpoint.post``.
-
-        Args:
-            model: the provider's own name of it.
-            members: of the request, besides the model; ``extraBody`` changes them as it does those of chats.
-            read: makes the outcome of the answer, in a thread; raises ProviderMalformed.
-            within_s: longest wait, repetitions included.
-        """
+        """See ``ModelEndpoint.post``; ``extraBody`` changes the members as it does those of chats."""
         body = encode({"model": model, **members}, self._settings.extra_body)
         with trio.move_on_after(within_s):
             return await self._repeating(model, lambda: self._exchange(body, read))
@@ -343,13 +324,13 @@ class HttpEndpoint(HttpClient):
         raise late
 
     async def _exchange(self, body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
-        whole = bytearray()
+        whole = BoundedBody(MAX_REPLY_BYTES)
         async with self._response(body) as response:
             if await self._accepted(response) != "application/json":
                 raise ProviderMalformed("the LLM provider sent no JSON; is its baseUrl right?")
-            if not await read_capped(response, whole, MAX_REPLY_BYTES):
+            if not await whole.read(response.aiter_raw()):
                 raise ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
-        return await _READING.run(_read, bytes(whole), read, abandon=True)
+        return await _READING.run(_read, bytes(whole.data), read, abandon=True)
 
 
 _READING = Threads("answers", 2)
@@ -359,12 +340,12 @@ _READING = Threads("answers", 2)
 def _read(body: bytes, read: Callable[[Mapping[str, Any]], T]) -> T:
     answer = parse(body.decode("utf-8", "replace"))
     if not isinstance(answer, dict):
-        raise ProviderMalformed("the LLM provider's answer is no JSON object")
+        raise ProviderMalformed("the LLM provider's answer is not a JSON object")
     return read(answer)
 
 
 def _reason(error: BaseException) -> str:
-    """What the system said about a connection that could not be made. Its words are the system's own."""
+    """The system's words on a connection that could not be made."""
     waiting, seen = [error], 0
     while waiting and seen < MAX_CAUSES:
         cause, seen = waiting.pop(0), seen + 1

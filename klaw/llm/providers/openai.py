@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: request bodies out, chunks in. Pure; knows neither HTTP nor Trio."""
+"""OpenAI's chat completions. Pure; knows neither HTTP nor Trio."""
 
 import base64
 import binascii
@@ -14,9 +14,8 @@ from klaw.llm.providers.refusals import CODE, refused_in_stream
 from klaw.llm.types import ChatMessage, Delta, Echo, Request, ToolCall, Usage
 
 MIN_REPEATED = 3
-"""Characters of a text that is known to be said twice; a shorter one may be meant so."""
+"""Characters; a shorter text may be repeated on purpose."""
 MAX_IMAGES = 4
-"""Pictures of one answer that are kept."""
 _REASONS = {
     **dict.fromkeys(("end_turn", "eos", "stop_sequence", "complete", "completed", "finished", "done"), "stop"),
     **dict.fromkeys(
@@ -27,7 +26,7 @@ _REASONS = {
     **dict.fromkeys(("refusal", "content_filtered", "guardrail_intervened", "image_safety"), "content_filter"),
     **dict.fromkeys(("tool_use", "function_call", "tool_call"), "tool_calls"),
 }
-"""What servers say in place of OpenAI's words."""
+"""In place of OpenAI's words."""
 _THINKING = re.compile(r"think|reason|thought", re.IGNORECASE)
 """In the type of a part of content."""
 _ECHOED = re.compile(r"reason|think|thought|signature|encrypted|extra_content|provider_specific", re.IGNORECASE)
@@ -36,14 +35,13 @@ _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _OF_CALL = ("index", "id", "type", "function", "name", "arguments")
 _OF_FUNCTION = ("name", "arguments")
 _GROWS = frozenset({"text", "summary", "thinking", "data", *_THOUGHTS})
-"""Texts that come in pieces; others come whole."""
+"""Come in pieces; other texts come whole."""
 _PLACES = ("image_url", "url", "b64_json", "data", "source")
-"""Where a picture stands in the object that describes it."""
 _DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,")
 
 
 class OpenAiDialect:
-    """See ``klaw.llm.providers.dialect.Dialect``. What nearly all servers speak, with their small differences."""
+    """Nearly all servers speak it, with small differences."""
 
     def url(self, base_url: str | None) -> str:
         return f"{(base_url or '').rstrip('/')}/chat/completions"
@@ -104,12 +102,10 @@ def _call(call: ToolCall, echo: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class OpenAiAssembly(Assembly):
-    """See ``klaw.llm.providers.dialect.Assembly``."""
-
     def __init__(self, new_id: Callable[[], str]) -> None:
         super().__init__(new_id)
         self._calls: list[tuple[int, CallInProgress]] = []
-        """In the order of arrival, with the index that the provider gave or that was made up."""
+        """In the order of arrival, with their index, made up where there is none."""
         self._open: CallInProgress | None = None
         """The call that got the last part."""
         self._raw: list[str] = []
@@ -147,8 +143,6 @@ class OpenAiAssembly(Assembly):
                 delta = self._unsaid(whole or delta)
             yield from self._take_delta(delta)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     def _called(self) -> list[CallInProgress]:
         return [call for _, call in sorted(self._calls, key=lambda numbered: numbered[0])]
 
@@ -171,7 +165,7 @@ class OpenAiAssembly(Assembly):
         return ends and text == "".join(self._raw)
 
     def _unsaid(self, whole: dict[str, Any]) -> dict[str, Any]:
-        """Of a whole message, which some servers send when they have sent all its parts, what did not come before."""
+        """What did not come before, of a whole message that some servers send after all its parts."""
         text, said = whole.get("content"), "".join(self._raw)
         if said:
             text = text[len(said) :] if isinstance(text, str) and text.startswith(said) else None
@@ -288,7 +282,7 @@ class OpenAiAssembly(Assembly):
         return made
 
     def _keep(self, echo: dict[str, Any], key: str, value: object) -> None:
-        """A member that is to come back. Of too much nothing is kept."""
+        """Keep a member that is to come back."""
         self.size += 1  # a sign of life; what of it is text counts as that
         with suppress(RecursionError):
             self._echo_size += len(value) if isinstance(value, str) else len(json.dumps(value))
@@ -360,8 +354,7 @@ def _grown(known: Any, more: Any, key: str) -> Any:
 
 
 def _goes_on(part: object, more: object) -> bool:
-    """Whether an entry of a list is the next piece of the entry before it: nothing signed that yet, or it has the same
-    place."""
+    """Whether an entry of a list is the next piece of the one before: at the same place, or not signed yet."""
     if not isinstance(part, dict) or not isinstance(more, dict) or part.get("type") != more.get("type"):
         return False
     if "index" in more or "index" in part:

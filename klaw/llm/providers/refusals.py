@@ -1,10 +1,8 @@
-"""What providers say when they refuse: out of what it is wrapped in, which class of error it is, and what of their
-words may be shown and logged. Pure.
+"""The refusals of providers: their class of error, and which of their words may be shown and logged. Pure.
 
-Nothing that a provider wrote gets into an error's text, except short machine-readable codes; its words go to
-``ProviderError.said``, which ``klaw.llm.providers.http`` masks: they may quote the key and the prompt. Keys are masked
-wherever they stand, parts of them too. The caller's user sees the rest; logs, status and other users only see words of
-a fixed vocabulary, which can hold nobody's message.
+Only short machine-readable codes get into an error's text. Its other words may quote the key and the prompt: they go to
+``ProviderError.said``, where keys, and parts of keys, are masked. The caller's user sees the rest; logs, status and
+other users only see words of a fixed vocabulary.
 """
 
 import json
@@ -15,39 +13,39 @@ from typing import Any
 from klaw.llm.errors import BadCall, ContextTooLong, OverQuota, ProviderError, ProviderRefused, RateLimited
 
 CODE = re.compile(r"[a-z0-9_.-]{1,64}")
-"""What counts as a machine-readable code of a provider."""
+"""A machine-readable code."""
 
 _RETRY_LATER = frozenset({408, 425, 429})
 _TOO_LONG_STATUS = frozenset({400, 413, 422, 500})
 _TOO_LONG = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length", "request_too_large", "1261"}
 )
-"""How providers call a prompt that does not fit: OpenAI and its likes, llama.cpp, Anthropic, GLM."""
+"""OpenAI and its likes, llama.cpp, Anthropic, GLM."""
 _TOO_LONG_WORDS = re.compile(
     r"maximum context|context (?:length|window|size|limit)|model token limit"
     r"|(?:prompt|input|request)(?: length)?(?: is)? too (?:long|large)"
     r"|(?:prompt|input)\b.{0,60}\bexceed|range of input length|maximum (?:allowed )?input|reduce the length",
     re.IGNORECASE | re.DOTALL,
 )
-"""The same where there is only a text; most servers that speak OpenAI's API have no code for it."""
+"""Most servers that speak OpenAI's API have no code for it."""
 _SPENT = frozenset(
     {
         "insufficient_quota", "billing_hard_limit_reached", "billing_error", "insufficient_balance", "arrearage",
         "1113",
     }
 )  # fmt: skip
-"""How providers call an empty account; some say so with status 429 or 400. No waiting cures that."""
+"""An empty account; some say so with status 429 or 400."""
 _BAD_CALL = re.compile(
     r"tool_use_failed|malformed_function_call|failed to call a function|error parsing tool call|failed_generation"
     r"|attempted to call tool|tool call validation failed",
     re.IGNORECASE,
 )
-"""How providers say that what the model wrote as a tool call cannot be read."""
+"""The model's tool call cannot be read."""
 _SPENT_WORDS = re.compile(r"credit balance|insufficient (?:balance|credits|funds)|arrearage", re.IGNORECASE)
 
 
 def readable(body: bytes) -> object:
-    """What the body of an error says: JSON, the data of an event, or a text; of a page its title. None for nothing."""
+    """The body of an error: JSON, the data of an event, a text, or the title of a page. None for nothing."""
     text = body.decode("utf-8", "replace").strip()
     if text.startswith(("event:", "data:")):
         text = text.partition("data:")[2].strip()
@@ -58,16 +56,10 @@ def readable(body: bytes) -> object:
 
 
 def refused(status: int, payload: object, retry_after_s: float | None = None) -> ProviderError:
-    """The error for an error status.
-
-    Args:
-        status: HTTP status code.
-        payload: the decoded body; a text if it is no JSON, None if it is for no reader.
-        retry_after_s: what the provider asks for.
-    """
+    """The error for an error status; ``payload`` is the decoded body."""
     code, text = error_code(payload), error_text(payload)
     if _BAD_CALL.search(f"{code} {text}"):
-        bad = BadCall("what the model wrote as a tool call cannot be read")
+        bad = BadCall("the model's tool call cannot be read")
         bad.said = text
         return bad
     kind = _kind(status, code, text)
@@ -86,8 +78,7 @@ def refused(status: int, payload: object, retry_after_s: float | None = None) ->
 
 
 def refused_in_stream(event: object) -> ProviderError:
-    """The error for one that comes as an event. It had begun to answer, so what failed is the provider, unless it says
-    otherwise."""
+    """The error for one that comes as an event: the provider failed, unless it says otherwise."""
     error = _error_object(event)
     named = [str(error.get(key)) for key in ("code", "status", "status_code", "http_code")]
     numbers = [int(each) for each in named if re.fullmatch(r"[45]\d\d", each)]
@@ -95,7 +86,6 @@ def refused_in_stream(event: object) -> ProviderError:
 
 
 def error_code(payload: object) -> str | None:
-    """The machine-readable code of an error object (``{"error": {"code": ...}}``), or None if there is no short one."""
     error = _error_object(payload)
     for key in ("code", "type"):
         value = error.get(key)
@@ -105,7 +95,7 @@ def error_code(payload: object) -> str | None:
 
 
 def _error_object(payload: object) -> Mapping[str, Any]:
-    """The innermost object that tells of the error; providers wrap it in lists and in objects."""
+    """The innermost one; providers wrap it in lists and in objects."""
     for _ in range(3):
         if isinstance(payload, list):
             payload = payload[0] if payload else None
@@ -131,7 +121,7 @@ _TEXT_KEYS = (
 
 
 def error_text(payload: object, depth: int = 0) -> str:
-    """What the provider says for people, as it came, out of whatever it is wrapped in."""
+    """The provider's text for people, out of whatever it is wrapped in."""
     if depth > 5:
         return ""
     if isinstance(payload, str):
@@ -154,7 +144,7 @@ def error_text(payload: object, depth: int = 0) -> str:
 
 
 def parsed(text: str) -> object:
-    """What a text is the JSON of; itself if it is none."""
+    """The value of a JSON text; else the text."""
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -171,7 +161,7 @@ MAX_LOOKED_AT = 2000
 MASK = "***"
 
 _PART = 4
-"""So many characters in a row of a key are masked; services show the last four."""
+"""This many characters in a row of a key are masked; services show the last four."""
 _SCHEMES = frozenset({"bearer", "basic", "token"})
 _WORD = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
 _MASKED = re.compile(r"[*•.…]*\0[\0*•.…]*")

@@ -1,10 +1,7 @@
-"""Reads one HTTP response into an answer, and gives up on one that costs more than it says.
+"""Reads one HTTP response, which is bounded in bytes, lines and time, also since the last piece of content: a provider
+may be broken or hostile. Comments, blank lines and empty deltas are no content.
 
-A provider may be broken or hostile: what it sends is bounded in bytes, lines and time, not only as a whole but also
-since the last piece of content. Comments, blank lines and empty deltas are no content.
-
-httpx2 has an ``EventSource``, but it is a chain of async generators that an over-long event leaves half-way; their
-clean-up then runs in the garbage collector. Bytes that are pushed into a decoder have no such end.
+httpx2's ``EventSource`` is a chain of async generators that an over-long event leaves half-way.
 """
 
 import re
@@ -13,53 +10,47 @@ from collections.abc import Iterator
 import httpx2
 import trio
 
+from klaw.guarded_http import BoundedBody
 from klaw.llm.errors import ProviderMalformed, ProviderTimeout
 from klaw.llm.providers.dialect import Assembly
 from klaw.llm.types import Completion, Delta, OnDelta
 
 AFTER_DONE_S = 0.5
-"""How long the response may stay open behind its end before the connection is given up instead of reused."""
+"""For a response that stays open behind its end; then the connection is not reused."""
 MAX_EVENT_BYTES = 12 * 1024 * 1024
 """A picture is one event."""
 MAX_IDLE_BYTES = MAX_EVENT_BYTES + 1024 * 1024
-"""Between two pieces of content. A provider that shows that it lives sends some bytes every few seconds."""
+"""Between two pieces of content. A living provider sends some bytes every few seconds."""
 MAX_STRAY_BYTES = 8 * 1024
-"""Of what stands outside of events so much is kept: it may be the reason why there are none."""
+"""Kept of what stands outside of events: it may say why there are none."""
 MAX_LINES = 1_000_000
-"""Of one event stream. The longest answers have two or three lines for each of 128,000 tokens."""
+"""The longest answers have two or three lines for each of 128,000 tokens."""
 MAX_STREAM_BYTES = 256 * 1024 * 1024
-"""Of one event stream. Some hundred bytes around each token are usual."""
+"""Some hundred bytes around each token are usual."""
 CHUNK_COST = 256
-"""What a chunk of the response counts besides its bytes: a million chunks of a byte cost more than a megabyte."""
+"""A million chunks of a byte cost more than a megabyte."""
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 
 
-class Answer:
-    """Reads one response into an assembly and passes deltas on.
+class AnswerReader:
+    """Reads one response into an assembly and passes deltas on. Its loop never breaks or raises: see
+    ``BoundedBody.read``.
 
-    httpx2 hands out chunks through nested async generators. Leaving one half-way would run its clean-up whenever the
-    garbage collector likes, so the loops below never break or raise: they cancel the next read, which unwinds the
-    generators in order.
-
-    Args:
-        assembly: what the answer is read into.
-        on_delta: see ``OnDelta``.
-        idle_s: the stream is given up when it brings no content for so long, whatever else it brings.
+    ``idle_s``: without content for this long the stream is given up.
     """
 
     def __init__(self, assembly: Assembly, on_delta: OnDelta, idle_s: float) -> None:
         self.begun = False
-        """Whether a delta was passed on."""
+        """A delta was passed on."""
         self.unopened = False
-        """See ``Assembly.unopened``."""
         self._events = EventDecoder(MAX_EVENT_BYTES, MAX_LINES)
         self._assembly = assembly
         self._on_delta = on_delta
         self._idle_s = idle_s
         self._failure: Exception | None = None
         self._received = 0
-        """Bytes so far, chunks with their cost."""
+        """In bytes, chunks with their cost."""
         self._content_at = 0
         """``_received`` when content came last."""
 
@@ -96,14 +87,14 @@ class Answer:
             self._failure = ProviderMalformed(f"the LLM provider's answer took more than {MAX_STREAM_BYTES} bytes")
 
     async def read_whole(self, response: httpx2.Response) -> None:
-        body = bytearray()
-        if await read_capped(response, body, MAX_EVENT_BYTES):
-            self._take(self._assembly.feed_whole(bytes(body)))
+        body = BoundedBody(MAX_EVENT_BYTES)
+        if await body.read(response.aiter_raw()):
+            self._take(self._assembly.feed_whole(bytes(body.data)))
         else:
             self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_EVENT_BYTES} bytes")
 
     def completion(self) -> Completion:
-        """The finished answer, or the failure that was noted while reading."""
+        """Raises the failure that was noted while reading."""
         self._take(self._assembly.finish(self._events.rest()))
         if self._failure is not None:
             raise self._failure
@@ -125,36 +116,15 @@ class Answer:
             self._failure = error
 
 
-async def read_capped(response: httpx2.Response, body: bytearray, limit: int) -> bool:
-    """Read up to ``limit`` bytes. Returns whether that was all."""
-    complete = True
-    with trio.CancelScope() as reading:
-        async for chunk in response.aiter_raw():
-            if len(body) + len(chunk) > limit:
-                complete = False
-                reading.cancel(reason="the body is too long")
-            if complete:
-                body += chunk
-    return complete
-
-
 class EventDecoder:
-    """Server-sent events: bytes in, name and data of each event out. Feed it chunks, cut anywhere.
-
-    Only ``event`` and ``data`` count; comments and other fields are skipped.
-
-    An event that the end of the stream cuts off is dropped, as the standard says; see ``rest``.
-
-    Args:
-        max_event_bytes: longest event, so that a line without an end cannot fill the memory.
-        max_lines: of the whole stream, blank ones too: a line costs more than its bytes.
-    """
+    """Server-sent events: chunks of bytes in, name and data of each event out. Comments and other fields are skipped.
+    An event that the end of the stream cuts off is dropped, as the standard says; see ``rest``."""
 
     def __init__(self, max_event_bytes: int, max_lines: int) -> None:
         self._max_event_bytes = max_event_bytes
         self._lines_left = max_lines
         self._line: list[bytes] = []
-        """Parts of the line that has not ended."""
+        """The line that has not ended."""
         self._data: list[bytes] = []
         self._name = ""
         self._stray: list[bytes] = []
@@ -164,14 +134,12 @@ class EventDecoder:
         self._first = True
 
     def rest(self) -> str:
-        """When the stream is over: what came outside of whole events, but for comments."""
+        """What came outside of whole events, without comments."""
         last = b"".join(self._line).removeprefix(b"data:")
         return b"\n".join([*self._stray, *self._data, last])[: 2 * MAX_STRAY_BYTES].decode("utf-8", "replace")
 
     def feed(self, chunk: bytes) -> Iterator[tuple[str, str]]:
-        """Take the next bytes and give each event that they complete. The result must be exhausted.
-
-        Bytes that are no UTF-8 become replacement characters.
+        """The result must be exhausted. Bytes that are no UTF-8 become replacement characters.
 
         Raises:
             ProviderMalformed: an event is too long, or there are too many lines.

@@ -17,36 +17,32 @@ _TAGS = {
     "<|channel>thought": "<channel|>",
     "<unused94>thought": "<unused95>",
 }
-"""How thinking begins in the templates of models, and how it ends then."""
+"""The beginnings of thinking in the templates of models, with their ends."""
 _ENDS = tuple(_TAGS.values())
 _SIGNS = frozenset(end[0] for end in _ENDS)
 MAX_TAG = 24
-"""More characters than any end of thinking has."""
+"""No end of thinking is as long."""
 
 _CHANNEL = re.compile(
     r"(?:<\|start\|>assistant[^<]{0,80})?<\|channel\|>\s*(\w+)(?:(?!<\|message\|>).){0,160}<\|message\|>", re.DOTALL
 )
-"""gpt-oss: what comes in the channel ``final`` is the answer, all others are thinking."""
+"""gpt-oss: the channel ``final`` is the answer, all others are thinking."""
 _CHANNEL_BEGINS = ("<|start|>assistant", "<|channel|>")
 _CHANNEL_ENDS = ("<|end|>", "<|return|>", "<|call|>")
 _NEXT = ("<|start|>", *_CHANNEL_BEGINS[1:])
-"""Begins the next channel where the end of one is missing."""
+"""Where the end of a channel is missing."""
 MAX_CHANNEL = 260
-"""Characters of the longest head of a channel."""
+"""Characters of its head."""
 _QUOTES = "`'\"“‘«("
 _SENTENCE = ".!?…:;)]}。！？"
 
 
 class ThinkSplitter:
-    """Feed it text as it arrives. A tag may be cut anywhere; only what could be a part of a tag is held back.
+    """Feed it text as it arrives, cut anywhere. Only what could be a part of a tag is held back.
 
-    Thinking stands at the very start: later tags are what the model says about tags. But the opening tag may be
-    missing, because it stood at the end of the prompt; then all before the first closing one was thinking, and is
-    taken back.
-
-    Args:
-        holds: the model is known to leave out the opening tag: what may be thinking is held back until its end, or
-            that of the text.
+    Thinking stands at the very start. The opening tag may be missing, because it stood at the end of the prompt: then
+    all before the first closing one was thinking, and is taken back. ``holds``: the model is known to leave it out, so
+    what may be thinking is held back.
     """
 
     def __init__(self, *, holds: bool = False) -> None:
@@ -59,13 +55,13 @@ class ThinkSplitter:
         self._answers = False
         self._channels = False
         self._thought = False
-        """Thinking has ended before, so white space in front of the answer is dropped."""
+        """White space in front of the answer is dropped."""
         self._watches = True
-        """Whether the closing tag of thinking that nothing opened may come."""
+        """The closing tag of thinking that nothing opened may come."""
         self._said: list[str] = []
 
     def feed(self, text: str, *, last: bool = False) -> Iterator[Delta]:
-        """Take the next text and give what is certain. The result must be exhausted before the next call."""
+        """The result must be exhausted before the next call."""
         self._held += text
         while self._held:
             before = self._held, self._answers, self._ends
@@ -79,7 +75,7 @@ class ThinkSplitter:
                 return
 
     def end(self) -> Iterator[Delta]:
-        """The text is over: give what was held back."""
+        """Give what was held back."""
         yield from self.feed("", last=True)
         held, self._held = self._held, ""
         if self._ends is not None:
@@ -89,8 +85,6 @@ class ThinkSplitter:
             "" if self._thought and not self._answers else held
         ):
             yield TextDelta(text)
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     def _begin(self, *, last: bool) -> None:
         """Nothing but white space, and perhaps a part of an opening tag, so far."""
@@ -166,7 +160,6 @@ def _may_open(bare: str) -> bool:
 
 
 def _first(text: str, tags: Sequence[str]) -> tuple[int, str] | None:
-    """Where the first of the tags stands, and which it is."""
     return min(((at, tag) for tag in tags if (at := text.find(tag)) >= 0), default=None)
 
 
@@ -178,12 +171,7 @@ def _begun(text: str, tags: Sequence[str]) -> int:
 
 
 def _closes(before: str, after: str) -> bool:
-    """Whether a closing tag ends thinking, and is not spoken of.
-
-    Args:
-        before: all text before it.
-        after: the next character.
-    """
+    """Whether a closing tag ends thinking, and is not only mentioned. ``after`` is the next character."""
     if not before.strip():
         return True
     if any(opening in before for opening in _TAGS) or before.count("`") % 2 or before[-1] in _QUOTES:

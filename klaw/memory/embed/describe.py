@@ -11,7 +11,7 @@ from klaw.memory.embed.tokens import TOKENIZER_FILE
 from klaw.models.manifest import (
     MANIFEST_FILE,
     Calibration,
-    Manifest,
+    ModelManifest,
     Prefixes,
     describe_file,
     find_damage,
@@ -52,7 +52,7 @@ def describe(folder: Path) -> Description:
     return _from_layout(folder)
 
 
-def _from_manifest(folder: Path, manifest: Manifest) -> Description:
+def _from_manifest(folder: Path, manifest: ModelManifest) -> Description:
     entry = manifest.embedding
     if entry is None:
         raise ModelError(f"{folder / MANIFEST_FILE}: {manifest.id} is not an embedding model")

@@ -23,7 +23,7 @@ from klaw.domain import tokens
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import ModelAway, ModelError
 from klaw.llm.client import LlmClient, Meter
-from klaw.llm.endpoint import Endpoint, is_of_the_text, read_vectors
+from klaw.llm.endpoint import ModelEndpoint, is_of_the_text, read_vectors
 from klaw.llm.errors import ProviderError
 from klaw.memory.background_llm import note_spending
 from klaw.memory.embed.calibration import calibrate
@@ -69,7 +69,7 @@ class RemoteModel:
         clock, writer: for notes on what was spent; without a writer there are none.
     """
 
-    endpoint: Endpoint
+    endpoint: ModelEndpoint
     config: EmbeddingConfig
     llm: LlmClient
     folder: Path

@@ -14,7 +14,7 @@ from klaw.actor.threads import Threads
 from klaw.domain import tokens
 from klaw.domain.search import Candidate
 from klaw.llm.client import LlmClient, Meter
-from klaw.llm.endpoint import Endpoint, read_scores
+from klaw.llm.endpoint import ModelEndpoint, read_scores
 from klaw.llm.errors import ProviderError, ProviderTimeout
 from klaw.memory.recall.excerpt import excerpt
 from klaw.memory.recall.pipeline import Account
@@ -35,7 +35,7 @@ class CandidateReranker:
         llm: counts the calls that belong to no turn.
     """
 
-    endpoint: Endpoint
+    endpoint: ModelEndpoint
     candidates: int
     llm: LlmClient
     threads: Threads = attrs.Factory(lambda: Threads("rerank", 1))

@@ -50,8 +50,6 @@ class _Codes(NamedTuple):
 
 
 class _Weights:
-    """Appends tensors to the external data file and remembers them as initializers."""
-
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.initializers: list[onnx.TensorProto] = []
@@ -74,7 +72,7 @@ class _Weights:
 
 
 class _Graph:
-    """The nodes, in order. Methods take and return names of values."""
+    """Methods take and return names of values."""
 
     def __init__(self, source: SourceFile, weights: _Weights) -> None:
         self._source = source
@@ -172,7 +170,6 @@ class _Graph:
         return self.node("Reshape", [value, "tokens"], "x")
 
     def layer(self, value: str, mask: str, at: int) -> str:
-        """One transformer layer (post-norm)."""
         shape = self._shape
         name = f"l{at}"
         states = self._quantise(value, spread=True)
@@ -195,7 +192,6 @@ class _Graph:
         return self._residual_norm(value, narrow, f"{name}.oln", f"{name}.x")
 
     def shared(self, ids: str) -> None:
-        """What all layers share."""
         hidden = self._shape.hidden
         floats = {
             "one": 1,
@@ -219,7 +215,7 @@ class _Graph:
 
 
 def _spread(hidden: int) -> Float32:
-    """By what hidden states are multiplied before a product."""
+    """Factors of hidden states before a product."""
     factors = np.ones(hidden, np.float32)
     for channel, divisor in _OUTLIERS.items():
         factors[channel] /= divisor

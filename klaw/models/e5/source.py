@@ -32,7 +32,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 @attrs.frozen(kw_only=True)
-class Quantised:
+class QuantisedMatrix:
     """A matrix of 4-bit numbers: weight = (nibble - 8) * scale of its block."""
 
     packed: Bytes
@@ -41,7 +41,6 @@ class Quantised:
     """(rows, columns / 32) float32."""
 
     def floats(self) -> Float32:
-        """The matrix itself, (rows, columns)."""
         nibbles = np.stack([self.packed & 0x0F, self.packed >> 4], axis=-1).reshape(*self.scales.shape, BLOCK)
         weights: Float32 = (nibbles.astype(np.float32) - 8) * self.scales[:, :, None]
         return weights.reshape(len(weights), -1)
@@ -73,7 +72,7 @@ class Pieces:
 
 
 class SourceFile:
-    """One mapped file. Arrays are views into it, unless copied."""
+    """Arrays are views into it, unless copied."""
 
     def __init__(self, data: Bytes, name: str) -> None:
         self._data = data
@@ -139,7 +138,7 @@ class SourceFile:
         """The float32 tensor ``name``, reshaped; a view."""
         return self._bytes_of(name).view(np.float32).reshape(shape)
 
-    def quantised(self, name: str, rows: int, columns: int) -> Quantised:
+    def quantised(self, name: str, rows: int, columns: int) -> QuantisedMatrix:
         """The Q4_0 matrix ``name`` with its nibbles reordered; a copy of its size.
 
         Q4_0 stores weight j in the low and weight j + 16 in the high nibble of byte j; ONNX Runtime wants neighbours
@@ -152,15 +151,11 @@ class SourceFile:
         half = source.shape[-1] // 2
         packed[:, :, :half] = (source[:, :, 0::2] & 0x0F) | ((source[:, :, 1::2] & 0x0F) << 4)
         packed[:, :, half:] = (source[:, :, 0::2] >> 4) | (source[:, :, 1::2] & 0xF0)
-        return Quantised(packed=packed, scales=scales)
+        return QuantisedMatrix(packed=packed, scales=scales)
 
 
 def open_source(path: Path) -> SourceFile:
-    """Maps ``path`` read-only.
-
-    Raises:
-        ModelError: the file cannot be read or is not a whole E5S1 model.
-    """
+    """Maps ``path`` read-only. Raises ModelError."""
     try:
         data: Bytes = np.memmap(path, np.uint8, "r")
     except (OSError, ValueError) as exc:
@@ -174,13 +169,9 @@ _MASK = "<mask>"
 
 
 def write_pieces(pieces: Pieces, folder: Path) -> None:
-    """Writes ``sentencepiece.model`` into ``folder``.
+    """Writes ``sentencepiece.model`` into ``folder``. Raises ModelError.
 
-    Special tokens become control symbols, which text never matches: a user who writes "</s>" gets ordinary pieces
-    (the source engine would emit the special token).
-
-    Raises:
-        ModelError: the sentencepiece library rejects the result.
+    Special tokens become control symbols, which text never matches: a user who writes "</s>" gets ordinary pieces.
     """
     schema: Any = sentencepiece_model_pb2  # generated at import; its stub does not list the message classes
     model = schema.ModelProto()

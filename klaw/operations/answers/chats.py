@@ -9,7 +9,7 @@ from klaw.actor.supervisor import ActorReport
 from klaw.domain.forget import Thing
 from klaw.domain.summary import Summary
 from klaw.domain.turn import TurnRecord
-from klaw.domain.usage import Spent
+from klaw.domain.usage import UsageSum
 from klaw.llm.budget import BudgetReport
 from klaw.operations.answers.server import DegradedPart
 from klaw.store.kinds.chats import StoredChat
@@ -182,7 +182,7 @@ class TurnReceipt(TurnRecord):
 
 
 @attrs.frozen(kw_only=True)
-class Spending(Spent):
+class Spending(UsageSum):
     """Sums of calls to models."""
 
     cost_usd: float

@@ -200,19 +200,13 @@ def _kind(asked: KbAdd) -> SourceKind:
 
 async def _public(where: str, ports: Container[int]) -> str:
     """A web address that may be fetched. Raises OperationError."""
-    from klaw.toolbox.web import address
+    from klaw.guarded_http import checked_addresses, parse
 
     try:
-        target = address.parse(where, ports)
-        found = await address.resolve_name(target.host, target.port)
+        target = parse(where, ports)
+        await checked_addresses(target.host, target.port)
     except ToolRefused as error:
         raise op.OperationError("bad_args", str(error), field="what") from None
-    except (OSError, UnicodeError):
-        raise op.OperationError("bad_args", "There is no server of this name.", field="what") from None
-    for each in found:
-        if kind := address.forbidden(each):
-            text = f"The address is not on the public internet ({kind}); it is not fetched."
-            raise op.OperationError("bad_args", text, field="what")
     return target.url
 
 

@@ -18,7 +18,7 @@ from klaw.domain.attachment import (
     HEAD_BYTES,
     TEXT,
     Attachment,
-    Named,
+    NamedFile,
     beginning,
     files_of,
     sniff,
@@ -70,7 +70,7 @@ def _refusal(new: NewMessage, most_bytes: int) -> TooMuchToday:
 def append(
     tx: Transaction,
     new: NewMessage,
-    files: Sequence[Named],
+    files: Sequence[NamedFile],
     limits: AttachmentsConfig,
     most_bytes: int = 0,
     turn: TurnRecord | None = None,
@@ -87,7 +87,7 @@ def append(
     return append_plain(tx, made, most_bytes) if turn is None else messages.append(tx, [made], turn)
 
 
-def with_files(tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig) -> NewMessage:
+def with_files(tx: Transaction, new: NewMessage, files: Sequence[NamedFile], limits: AttachmentsConfig) -> NewMessage:
     """A message that refers to files from now on, unless it is stored already; raises as ``append``."""
     if not files or messages.find(tx.connection, new.user, new.id) is not None:
         return new
@@ -98,7 +98,7 @@ def with_files(tx: Transaction, new: NewMessage, files: Sequence[Named], limits:
     return attrs.evolve(new, metadata={**new.metadata, FILES: [JOURNAL.write(each) for each in found]})
 
 
-def _looked_up(data_dir: Path, user: UserId, files: Sequence[Named], limits: AttachmentsConfig) -> list[Attachment]:
+def _looked_up(data_dir: Path, user: UserId, files: Sequence[NamedFile], limits: AttachmentsConfig) -> list[Attachment]:
     found, room, left = [], DOCUMENT_TOKENS, limits.max_message_bytes
     for named in files:
         with attachments.opened(data_dir, user, named.sha256) as file:

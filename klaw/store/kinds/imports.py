@@ -15,7 +15,7 @@ from klaw.config.schema import AttachmentsConfig
 from klaw.domain import tokens
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.forget import FORGOTTEN
-from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportId, Said, numbered
+from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportedMessage, ImportId, numbered
 from klaw.domain.message import Kind, Message, NewMessage
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.person import Person, PersonId, adds_nothing
@@ -56,7 +56,7 @@ def put(
     tx: Transaction,
     user: UserId,
     origin: ImportId,
-    said: Sequence[Said],
+    said: Sequence[ImportedMessage],
     *,
     prefix: str,
     name: str,
@@ -99,7 +99,7 @@ def put(
     return PutCounts(chat=chat, added=found["added"], known=found["known"], elsewhere=found["elsewhere"], logs=logs)
 
 
-def _message(user: UserId, chat: ChatId, origin: ImportId, said: Said, *, topics: bool) -> NewMessage:
+def _message(user: UserId, chat: ChatId, origin: ImportId, said: ImportedMessage, *, topics: bool) -> NewMessage:
     return NewMessage(
         id=said.id,
         chat=chat,
@@ -118,7 +118,7 @@ _BY_PREFIX = "SELECT chat_id FROM messages WHERE user_id = ? AND id >= ? || '.' 
 _BY_IDS = "SELECT chat_id FROM messages WHERE user_id = ? AND id IN (SELECT value FROM json_each(?)) LIMIT 1"
 
 
-def _found(connection: apsw.Connection, user: UserId, prefix: str, said: Sequence[Said]) -> ChatId | None:
+def _found(connection: apsw.Connection, user: UserId, prefix: str, said: Sequence[ImportedMessage]) -> ChatId | None:
     """The chat that an earlier import, or another Klaw's chat itself, has put these messages into."""
     if prefix:
         found = connection.execute(_BY_PREFIX, (user, prefix, prefix)).get

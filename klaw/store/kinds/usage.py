@@ -14,7 +14,7 @@ import attrs
 
 from klaw.convert import JOURNAL, Check, Form, Wire
 from klaw.domain.names import ChatId, UserId, user_of
-from klaw.domain.usage import FIELDS, Spent
+from klaw.domain.usage import FIELDS, UsageSum
 from klaw.store.changes import Change, Kind, RowIds, ranges
 from klaw.store.engine import tables
 from klaw.store.engine.connect import snapshot
@@ -44,7 +44,7 @@ class UsageGroup:
     key: str | None
     """The chat's id, the model, the UTC date, the task's name or the source (turn, run, summary, topics, facts …);
     None for what belongs to no chat or no task."""
-    spent: Spent
+    spent: UsageSum
 
 
 _SUMS = ", ".join(f"coalesce(sum({field}), 0)" for field in FIELDS)
@@ -56,7 +56,7 @@ WHERE ended_at >= coalesce(:since, '') AND ended_at < coalesce(:until, '~')
 _TOTAL = f"SELECT {_SUMS} {_WHERE}"
 
 
-def total(connection: apsw.Connection, filters: UsageFilters) -> Spent:
+def total(connection: apsw.Connection, filters: UsageFilters) -> UsageSum:
     """All that counts, together."""
     return _spent(connection.execute(_TOTAL, attrs.asdict(filters)).get)
 
@@ -76,14 +76,14 @@ def groups(connection: apsw.Connection, filters: UsageFilters, by: By) -> list[U
     return [UsageGroup(key=row[0], spent=_spent(row[1:])) for row in rows]
 
 
-def both(connection: apsw.Connection, filters: UsageFilters, by: By) -> tuple[Spent, list[UsageGroup]]:
+def both(connection: apsw.Connection, filters: UsageFilters, by: By) -> tuple[UsageSum, list[UsageGroup]]:
     """The sum and its parts, of one state of the database."""
     with snapshot(connection):
         return total(connection, filters), groups(connection, filters, by)
 
 
-def _spent(row: tuple[int, ...]) -> Spent:
-    return Spent(**dict(zip(FIELDS, row, strict=True)))
+def _spent(row: tuple[int, ...]) -> UsageSum:
+    return UsageSum(**dict(zip(FIELDS, row, strict=True)))
 
 
 DAYS = 30
@@ -94,9 +94,9 @@ DAYS = 30
 class ChatUsage:
     """What one chat and its user have used."""
 
-    chat: Spent
-    today: Spent
-    lately: Spent
+    chat: UsageSum
+    today: UsageSum
+    lately: UsageSum
     models: tuple[UsageGroup, ...]
     """The user's last ``DAYS`` days by model, the dearest first."""
 

@@ -11,12 +11,6 @@ from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, to
 
 
 def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
-    """The tools that tell the time.
-
-    Args:
-        clock: the wall clock.
-    """
-
     @tool(permission=Permission.READ)
     async def current_time(
         _context: ToolContext,

@@ -42,7 +42,6 @@ def _in_chat(context: ToolContext) -> bool:
 
 
 def memory_tools(core: Core, memory: MemoryParts) -> tuple[ToolSpec, ...]:
-    """The tools on one memory."""
     return *_search_tools(core, memory), _save_tool(memory), *_core_tools(core)
 
 
@@ -205,11 +204,11 @@ def _moment(name: str, text: str | None, read: Callable[[str, float], float], no
 
 
 _OWN_QUESTION = 5
-"""Results more that are asked for: the messages that the turn answers are left out of them."""
+"""More results than wanted are asked for: messages that the turn answers are left out of them."""
 
 
 def _is_asked(context: ToolContext, result: AnyResult) -> bool:
-    """Whether it is what the turn answers, or was said since: of course the question is like the question."""
+    """Whether it is what the turn answers, or was said since."""
     return (
         isinstance(result, SearchResult)
         and result.chat == context.chat

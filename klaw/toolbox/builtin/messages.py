@@ -17,7 +17,7 @@ MAX_TEXT_CHARS = 16_000
 MAX_NAMES_SHOWN = 20
 
 ORIGIN = "tool"
-"""Of the message: written by the model on its way, not said by the user."""
+"""The model wrote the message on its own; the user did not say it."""
 
 Compose: TypeAlias = Callable[[ChatId, Role, Kind, str, dict[str, Any]], NewMessage]
 """``Composer.own``."""
@@ -26,14 +26,7 @@ Compose: TypeAlias = Callable[[ChatId, Role, Kind, str, dict[str, Any]], NewMess
 def message_tools(
     readers: Readers, writer: Writer, compose: Compose, stored: Callable[[], None]
 ) -> tuple[ToolSpec, ...]:
-    """The tools that write to chats.
-
-    Args:
-        readers: for the user's chats.
-        writer: stores the message.
-        compose: makes it.
-        stored: called after that, so that the message is embedded.
-    """
+    """The tools that write to chats. ``stored`` is called after a message was stored, so that it is embedded."""
 
     @tool(permission=Permission.WRITE)
     async def send_message(
@@ -42,8 +35,7 @@ def message_tools(
         text: Annotated[str, "the message", Bounds(at_least=1, at_most=MAX_TEXT_CHARS)],
     ) -> str | ToolFailure:
         """Put a message into another of the user's own chats, where they will see it. Use it only when the user asked
-        for that, or when a scheduled task has something to tell. To answer here, just answer.
-        """
+        for that, or when a scheduled task has something to tell. To answer here, just answer."""
         try:
             target = chat_id(context.user, chat)
         except InvalidName as invalid:

@@ -39,8 +39,6 @@ _LINE = re.compile(r"^([A-Za-z][A-Za-z_-]*):[ \t]*(.*)$")
 
 @attrs.frozen(kw_only=True)
 class Skill:
-    """What a SKILL.md says about itself, and where it is."""
-
     name: str
     description: str
     folder: str
@@ -52,12 +50,8 @@ class Skill:
 def parse(text: str, folder: str) -> tuple[Skill, str]:
     """Read a SKILL.md: what it says of the skill, and its instructions.
 
-    Args:
-        text: of the file.
-        folder: its folder, whose name is the skill's when it gives none.
-
     Raises:
-        ToolRefused: no head, no description, or a name that is none.
+        ToolRefused: no head, no description, or a bad name.
     """
     head, body = _split(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     values = _values(head)
@@ -117,22 +111,18 @@ MAX_DEPTH = 4
 """Skills may be grouped in folders: skills/home/light/SKILL.md."""
 MAX_SKILLS = 200
 MAX_SHOWN_CHARS = 4000
-"""Of the list that every request carries; the rest is found with ``skill_list``."""
 _MAX_LINE_CHARS = 200
 _MAX_FILES_SHOWN = 50
 
 
 @attrs.frozen(kw_only=True)
 class Skills:
-    """All skills at one moment, in the order of their names."""
-
     skills: tuple[Skill, ...] = ()
     problems: tuple[Problem, ...] = ()
     """Folders that are no usable skill, and why."""
 
     @property
     def offered(self) -> tuple[Skill, ...]:
-        """Those that the model is told of."""
         return tuple(skill for skill in self.skills if skill.for_model)
 
 
@@ -141,8 +131,6 @@ _Stamp = tuple[str, float, int]
 
 @attrs.define
 class Catalogue:
-    """Knows the skills of one workspace."""
-
     workspace: Path
     _skills: Skills = Skills()
     _stamps: tuple[_Stamp, ...] = ()
@@ -180,10 +168,6 @@ class Catalogue:
 
     def load(self, name: str, file: str | None = None) -> str:
         """The instructions of a skill, or another file of its folder.
-
-        Args:
-            name: of the skill.
-            file: relative to the skill's folder; None for the instructions.
 
         Raises:
             ToolRefused: there is no such skill or file, or it may not be read.
@@ -256,8 +240,8 @@ class Catalogue:
 
 
 def skill_tools(catalogue: Catalogue, threads: Threads) -> tuple[ToolSpec, ...]:
-    """The tools on one catalogue. They are offered only where there are skills; whoever begins a turn refreshes the
-    catalogue before, in a thread (``agent.workspace`` does)."""
+    """The tools on one catalogue, offered only where there are skills. The caller refreshes the catalogue before each
+    turn."""
 
     def any_skills(_context: ToolContext) -> bool:
         return bool(catalogue.known.offered)

@@ -23,24 +23,22 @@ from klaw.config.tools import ExecToolConfig
 
 HEAD_BYTES = 600_000
 TAIL_BYTES = 300_000
-"""KeptOutput of an output: its beginning and its end."""
+"""How much of the beginning and of the end of an output is kept."""
 FLOOD_BYTES = 64 * 1024 * 1024
 """A program that writes more is killed."""
 TERM_S = 2.0
-"""Between the polite signal and the other one."""
+"""Between SIGTERM and SIGKILL."""
 LATE_S = 0.5
-"""After a program ended, what it left in the pipe is read for this long: a child of it may hold the pipe open."""
+"""How long the pipe is read after the program ended: a child of it may hold it open."""
 CHUNK_BYTES = 64 * 1024
 
 
 @attrs.frozen(kw_only=True)
-class Ended:
-    """How a program ended."""
-
+class ProgramResult:
     code: int
     """The exit code; a negative one is the signal that killed it."""
     output: str
-    """Standard output and error as they came; see ``KeptOutput``."""
+    """Standard output and error, interleaved; see ``KeptOutput``."""
     duration_s: float
     timed_out: bool
     flooded: bool
@@ -57,7 +55,6 @@ class KeptOutput:
         self._tail_limit = tail
         self._tail_size = 0
         self.size = 0
-        """Bytes that came."""
 
     def add(self, data: bytes) -> None:
         self.size += len(data)
@@ -79,14 +76,8 @@ class KeptOutput:
         return f"{head}\n[… {left_out} bytes left out …]\n{end}"
 
 
-async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout_s: float) -> Ended:
-    """Run a program.
-
-    Args:
-        words: the program and its arguments.
-        cwd: where.
-        environment: all of it.
-        timeout_s: it is killed after this.
+async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout_s: float) -> ProgramResult:
+    """Run a program; ``environment`` is all that it gets.
 
     Raises:
         OSError: it could not be started.
@@ -113,7 +104,7 @@ async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
             await _end(process)
         with trio.move_on_after(TERM_S, shield=True):
             await process.stdout.aclose()
-    return Ended(
+    return ProgramResult(
         code=process.returncode if process.returncode is not None else -signal.SIGKILL,
         output=kept.text(),
         duration_s=trio.current_time() - begin,
@@ -123,8 +114,6 @@ async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
 
 
 async def _follow(process: trio.Process, stdout: trio.abc.ReceiveStream, kept: KeptOutput) -> None:
-    """Until it ended, or wrote too much."""
-
     async def read() -> None:
         while data := await stdout.receive_some(CHUNK_BYTES):
             kept.add(bytes(data))
@@ -148,7 +137,6 @@ async def _end(process: trio.Process) -> None:
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """Send a signal to all processes of a group."""
     with suppress(ProcessLookupError, PermissionError):  # nobody is left, or a set-uid program, not ours to end
         os.killpg(group, number)
 
@@ -166,12 +154,7 @@ log = structlog.get_logger("klaw.tools")
 
 
 class Sandbox:
-    """Wraps commands. Whether bubblewrap works is tried once, before the first command.
-
-    Args:
-        config: ``tools.exec``.
-        program: the bubblewrap program; found on the path if left out.
-    """
+    """Wraps commands. Whether bubblewrap works is tried once, before the first command."""
 
     def __init__(self, config: ExecToolConfig, program: str | None = None) -> None:
         self._config = config
@@ -191,13 +174,13 @@ class Sandbox:
     def wrap(
         self, words: Sequence[str], workspace: Path, kept: Sequence[str] = (), hidden: Path | None = None
     ) -> list[str]:
-        """The command that runs ``words`` in the sandbox, in the workspace.
+        """The command that runs ``words`` in the sandbox.
 
         Args:
             words: the command.
-            workspace: the only folder of the machine that is writable inside.
+            workspace: where it runs; the only folder of the machine that is writable inside.
             kept: files and folders in it that are read-only inside. They exist, and are no links.
-            hidden: a folder in it that stays empty inside: other users' workspaces.
+            hidden: a folder in it that is empty inside: other users' workspaces.
         """
         assert self._program is not None
         wrapped = [self._program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]

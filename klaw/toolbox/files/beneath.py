@@ -1,23 +1,20 @@
 """Which paths a model may name, and how one is resolved inside a folder, so that nothing outside of it is ever opened.
 
-Each folder on the way is opened by its name alone, relative to the open folder before it, and never through a link;
-what is open cannot be swapped for something else. Links are read and walked the same way, so a link that stays inside
-works and one that leads out is refused. ``..`` goes back to the folder that was really passed. The kernel's
-``openat2(RESOLVE_BENEATH)`` does the same in one call; containers often forbid it.
+Where links and ``..`` lead is looked up first. What is found is then opened name by name and never through a link
+(``klaw.config.safe_open``), so what is exchanged meanwhile is refused and not followed: a link that stays inside works,
+and one that leads out is refused.
 
 Everything that opens something blocks; run it in a thread.
 """
 
 import errno
 import os
-import posixpath
 import re
 import unicodedata
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import NoReturn
 
 import attrs
 
@@ -29,7 +26,6 @@ from klaw.errors import NotThere, ToolRefused
 
 MAX_PATH_CHARS = 1024
 MAX_NAME_BYTES = 255
-"""What file systems take for one name."""
 MAX_DEPTH = 32
 """Folders inside each other."""
 
@@ -43,10 +39,10 @@ _SECRET = re.compile(
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """The names in a relative path, in order; ``..`` is one of them, ``.`` and empty ones are dropped.
+    """The names in a relative path, in order, with ``..`` and without ``.`` and empty ones.
 
     Raises:
-        ToolRefused: the path is absolute, too long or too deep, or holds what no file name should.
+        ToolRefused: it is absolute, too long or too deep, or holds what no file name should.
     """
     if len(path) > MAX_PATH_CHARS:
         raise ToolRefused(f"path: {len(path)} characters long, the limit is {MAX_PATH_CHARS}")
@@ -74,22 +70,18 @@ def _check_name(name: str) -> None:
 
 
 def is_private(name: str) -> bool:
-    """Whether a file or folder of this name is kept from the model: hidden ones, and names that keys and passwords
-    usually have."""
+    """Whether a file is closed to the model by its name: it is hidden, or usual for keys and passwords."""
     return _SECRET.fullmatch(name) is not None
 
 
 def is_text_name(name: str) -> bool:
-    """Whether a name found on the disk could be named by a model: valid UTF-8, no control characters."""
+    """Whether a model could name a file of this name: valid UTF-8, no control characters."""
     try:
         _check_name(name)
     except ToolRefused:
         return False
     return True
 
-
-MAX_LINKS = 16
-"""Links followed for one path; more are a loop."""
 
 _REASONS = {
     errno.ENOENT: "no such file or folder",
@@ -119,7 +111,6 @@ class FilePlace:
     """Where a path leads: an open folder and a name in it. Valid inside the ``with`` that gave it."""
 
     folder: int
-    """File descriptor of the folder."""
     name: str
     """The name in it, which was no link a moment ago; empty when the path is the folder itself."""
     path: str
@@ -128,8 +119,6 @@ class FilePlace:
 
 @attrs.frozen(kw_only=True)
 class Root:
-    """The folder beneath which paths are resolved."""
-
     folder: Path
     """Chosen by a person; links on the way to it are their choice too."""
     below: tuple[str, ...] = ()
@@ -137,13 +126,13 @@ class Root:
     closed: frozenset[str] = frozenset()
     """Names (case-folded) right beneath the root that do not exist for the model."""
     kept: Callable[[str], bool] = lambda _path: False
-    """Says of a path beneath the root, without links, that it is not to be changed."""
+    """Whether a path beneath the root, without links, must not be changed."""
     show_private: bool = False
     """Let hidden files and those that look like secrets be opened; for Klaw's own copying, which reports them."""
 
     @contextmanager
     def resolve(self, path: str, *, make: bool = False) -> Iterator[FilePlace]:
-        """Walk to a path.
+        """Open the folder that a path leads to.
 
         Args:
             path: relative to the root.
@@ -151,45 +140,42 @@ class Root:
 
         Raises:
             NotThere: a folder on the way is missing.
-            ToolRefused: the path leads out, through something private, or in circles.
+            ToolRefused: the path leads out, or through something private.
         """
-        pending = deque(parts_of(path))
-        for part in pending:
-            self._check_private(part)
-        links = 0
-        with _Walk.begin(self._open(make=make)) as trail:
-            while pending:
-                part = pending.popleft()
-                if part == "..":
-                    trail.back(path)
-                    continue
-                self._check(part, trail)
-                target = _link_target(trail.fd, part, path)
-                if target is not None:
-                    links += 1
-                    if links > MAX_LINKS:
-                        raise ToolRefused(f"{path}: too many links")
-                    pending.extendleft(reversed(self._link_parts(target, trail, path)))
-                elif pending:
-                    trail.enter(part, path, make=make)
-                else:
-                    yield FilePlace(folder=trail.fd, name=part, path="/".join((*trail.names, part)))
-                    return
-            yield FilePlace(folder=trail.fd, name="", path="/".join(trail.names))
+        names = self._names(path)
+        with ExitStack() as stack:
+            try:
+                below = "/".join((*self.below, *names[:-1]))
+                folder = stack.enter_context(safe_open.opened_folder(self.folder, below, make=make))
+            except OSError as error:
+                refuse(path, error)
+            yield FilePlace(folder=folder, name=names[-1] if names else "", path="/".join(names))
 
-    def _open(self, *, make: bool) -> int:
+    def _names(self, path: str) -> tuple[str, ...]:
+        """The names on the way from the root to a path, with links and ``..`` followed."""
+        given = parts_of(path)
+        own = os.path.realpath(self.folder.joinpath(*self.below))
         try:
-            with safe_open.opened_folder(self.folder, "/".join(self.below), make=make) as fd:
-                return os.dup(fd)
-        except OSError as error:
-            refuse(".", error)
+            real = os.path.realpath("/".join((own, *given)))
+        except OSError as error:  # a link was exchanged for something else meanwhile
+            refuse(path, error)
+        lexical = os.path.normpath("/".join(given))
+        if lexical.split("/")[0] == ".." or (real != own and not real.startswith(own.rstrip("/") + "/")):
+            raise ToolRefused(f"{path}: leads out of the workspace")
+        names = parts_of(real[len(own) :].strip("/"))
+        for name in (*given, *names):
+            if name != ".." and is_private(name) and not self.show_private:
+                raise ToolRefused(f"{name}: hidden files and files that look like secrets are closed to tools")
+        if names and self.is_closed(names[0], top=True):
+            raise NotThere(f"{names[0]}: no such file or folder")
+        return names
 
     def is_closed(self, name: str, *, top: bool) -> bool:
         """Whether a name is kept from the model; ``top``: right beneath the root."""
         return (top and name.casefold() in self.closed) or (is_private(name) and not self.show_private)
 
     def check_changeable(self, path: str) -> None:
-        """Refuse to change what is kept. Args: path: of a resolved place."""
+        """Raises ToolRefused for the path of a resolved place that must not be changed."""
         if self.kept(path):
             raise ToolRefused(
                 f"{path}: stands in later conversations, and something from outside was read: it is changed only when"
@@ -197,105 +183,16 @@ class Root:
             )
 
     def where(self, path: str) -> str:
-        """The path without links and ``..``, also of what does not exist yet.
-
-        Raises:
-            ToolRefused: as ``resolve``, but not for what is missing.
-        """
-        parts = parts_of(path)
-        for end in range(len(parts), 0, -1):
-            try:
-                with self.resolve("/".join(parts[:end])) as place:
-                    return posixpath.normpath("/".join((place.path, *parts[end:])).lstrip("/"))
-            except NotThere:
-                continue
-        return posixpath.normpath("/".join(parts))
-
-    def _check(self, part: str, trail: "_Walk") -> None:
-        self._check_private(part)
-        if self.is_closed(part, top=not trail.names):
-            raise NotThere(f"{part}: no such file or folder")
-
-    def _check_private(self, part: str) -> None:
-        if part != ".." and is_private(part) and not self.show_private:
-            raise ToolRefused(f"{part}: hidden files and files that look like secrets are closed to tools")
-
-    def _link_parts(self, target: str, trail: "_Walk", path: str) -> Sequence[str]:
-        if target.startswith("/"):
-            own = os.path.realpath(self.folder.joinpath(*self.below))
-            if target != own and not target.startswith(own.rstrip("/") + "/"):
-                raise ToolRefused(f"{path}: a link in it leads out of the workspace")
-            trail.restart()
-            target = target[len(own) :]
-        return parts_of(target.strip("/"))
-
-
-@attrs.define
-class _Walk:
-    """The open folders from the root down to where the walk is."""
-
-    fds: list[int]
-    names: list[str] = attrs.Factory(list)
-
-    @classmethod
-    @contextmanager
-    def begin(cls, root: int) -> Iterator[Self]:
-        trail = cls([root])
-        try:
-            yield trail
-        finally:
-            for fd in trail.fds:
-                os.close(fd)
-
-    @property
-    def fd(self) -> int:
-        return self.fds[-1]
-
-    def enter(self, name: str, path: str, *, make: bool) -> None:
-        if len(self.names) >= MAX_DEPTH:
-            raise ToolRefused(f"{path}: too many folders inside each other")
-        try:
-            try:
-                fd = os.open(name, FOLDER, dir_fd=self.fd)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                with suppress(FileExistsError):  # somebody else may make the same folder at the same moment
-                    os.mkdir(name, 0o700, dir_fd=self.fd)
-                fd = os.open(name, FOLDER, dir_fd=self.fd)
-        except OSError as error:
-            refuse(path, error)
-        self.fds.append(fd)
-        self.names.append(name)
-
-    def back(self, path: str) -> None:
-        if not self.names:
-            raise ToolRefused(f"{path}: leads out of the workspace")
-        os.close(self.fds.pop())
-        self.names.pop()
-
-    def restart(self) -> None:
-        while self.names:
-            self.back("")
-
-
-def _link_target(folder: int, name: str, path: str) -> str | None:
-    try:
-        return os.readlink(name, dir_fd=folder)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno == errno.EINVAL:
-            return None  # no link
-        refuse(path, error)
+        """The path without links and ``..``, also of what does not exist yet. Raises as ``resolve``."""
+        return "/".join(self._names(path))
 
 
 def open_regular(place: FilePlace) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading, without ever blocking. The caller closes the descriptor.
+    """Open a regular file for reading, without blocking. The caller closes the descriptor.
 
     Raises:
-        NotThere: there is none.
-        ToolRefused: it is a folder, a pipe, a device, a socket or, since a moment ago, a link.
+        NotThere
+        ToolRefused: it is no regular file.
     """
     try:
         if not place.name:

@@ -29,8 +29,6 @@ from klaw.toolbox.files.beneath import (
 
 @attrs.frozen
 class Pattern:
-    """A parsed pattern."""
-
     parts: tuple[str, ...]
 
     @classmethod
@@ -69,17 +67,14 @@ class Pattern:
 
 
 MAX_FILE_BYTES = 1_000_000
-"""Of a file that is read or written by a tool."""
 MAX_LOOKED_AT = 20_000
-"""Names that one listing or search looks at; a bound for its time, not for the answer."""
+"""Names that one listing or search looks at, to bound its time."""
 
 Kind = Literal["file", "folder", "link", "other"]
 
 
 @attrs.frozen(kw_only=True)
 class FolderEntry:
-    """One name in a folder."""
-
     path: str
     """Relative to the root."""
     kind: Kind
@@ -95,9 +90,9 @@ class FoundFiles:
 
     entries: tuple[FolderEntry, ...]
     more: int
-    """Further ones that were left off."""
+    """How many were left off."""
     hidden: int
-    """Names that are closed to tools, or are no text."""
+    """How many names are closed to tools, or are no text."""
     incomplete: bool
     """There were too many names to look at all of them."""
 
@@ -106,7 +101,7 @@ def read_bytes(root: Root, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
     """The whole content of a regular file.
 
     Raises:
-        NotThere: there is none.
+        NotThere
         ToolRefused: it is no regular file, too large, or closed.
     """
     with root.resolve(path) as place:
@@ -114,7 +109,7 @@ def read_bytes(root: Root, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def read_place(place: FilePlace, limit: int) -> tuple[bytes, os.stat_result]:
-    """The content of a resolved file, and what the system knew of it when it was opened."""
+    """The content of a resolved file, and its status when it was opened."""
     fd, info = open_regular(place)
     with os.fdopen(fd, "rb") as file:
         if info.st_size > limit:
@@ -129,20 +124,12 @@ def read_place(place: FilePlace, limit: int) -> tuple[bytes, os.stat_result]:
 
 
 def list_folder(root: Root, path: str, limit: int) -> FoundFiles:
-    """What is in a folder, itself only. A root that was never made is empty.
-
-    Raises:
-        NotThere, ToolRefused: as for ``read_bytes``; a file is no folder.
-    """
+    """The names in a folder. A root that was never made is empty. Raises as ``read_bytes``."""
     return _collect(_folder_entries(root, path), limit)
 
 
 def find(root: Root, pattern: str, limit: int) -> FoundFiles:
-    """Files (not folders) whose path fits a pattern. Links are listed, but not gone through.
-
-    Raises:
-        ToolRefused: the pattern is no pattern.
-    """
+    """Files (not folders) whose path fits a pattern. Links are listed, but not followed. Raises ToolRefused."""
     return _collect(_matching(root, Pattern.parse(pattern)), limit)
 
 

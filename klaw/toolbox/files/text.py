@@ -12,7 +12,7 @@ import attrs
 from klaw.errors import ToolRefused
 
 _LOOK_BYTES = 8192
-"""A NUL among the first bytes tells that a file is no text."""
+"""A file with a NUL among its first bytes is no text."""
 
 
 def is_binary(data: bytes) -> bool:
@@ -20,7 +20,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes, path: str) -> str:
-    """The text of a file that is going to be changed, with its line ends.
+    """The text of a file that is to be changed, with its line ends.
 
     Raises:
         ToolRefused: it is no UTF-8 text; a change would damage it.
@@ -44,14 +44,14 @@ def encode(text: str) -> bytes:
 
 
 def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numbers: bool) -> str:
-    """Lines of a file for reading, and behind them what is not shown.
+    """Lines of a file, and a note on what is not shown.
 
     Args:
         data: the whole file.
         path: for messages.
-        offset: number of the first line wanted, from 1; negative counts from the end (-20: the last 20).
-        limit: at most so many lines.
-        max_chars: at most so many characters; whole lines, unless the first alone is longer.
+        offset: the first line wanted, from 1; -20 for the last 20 lines.
+        limit: of lines.
+        max_chars: whole lines, unless the first alone is longer.
         numbers: put each line's number before it.
 
     Raises:
@@ -89,7 +89,7 @@ def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numb
 
 
 def _fitting(lines: list[str], max_chars: int) -> list[str]:
-    """As many lines from the first on as fit, and at least one."""
+    """The first lines that fit, and at least one."""
     room = max_chars
     for count, line in enumerate(lines):
         room -= len(line) + 1
@@ -100,25 +100,24 @@ def _fitting(lines: list[str], max_chars: int) -> list[str]:
 
 MAX_LINES_COMPARED = 20_000
 MAX_LINE_CHARS = 400
-"""Of each line as many characters are compared; both bound the time that a failed search may take."""
+"""Compared of each line; both bound the time of a failed search."""
 _CONTEXT_LINES = 2
 _SIMILAR = 0.6
 
 
 @attrs.frozen(kw_only=True)
-class Edit:
+class TextEdit:
     """Replace the one place that has ``search``."""
 
     search: Annotated[str, "text that is in the file exactly once; whole lines are best"]
     replace: Annotated[str, "what stands there afterwards"]
 
 
-def apply(text: str, edits: Sequence[Edit]) -> str:
-    """The text after all edits, one after the other. Line ends of the text are kept: in a text with CRLF, the edits'
-    line ends become CRLF too.
+def apply(text: str, edits: Sequence[TextEdit]) -> str:
+    """The text after all edits, one after the other. In a text with CRLF, the edits' line ends become CRLF too.
 
     Raises:
-        ToolRefused: an edit's search text is empty, missing, or there more than once; nothing is changed then.
+        ToolRefused: an edit's search text is empty, missing, or there more than once.
     """
     if not edits:
         raise ToolRefused("edits: the list is empty")
@@ -168,7 +167,6 @@ def _missing(text: str, search: str) -> str:
 
 
 def _nearest(lines: Sequence[str], wanted: str) -> int | None:
-    """The line most like the wanted one."""
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted.strip()[:MAX_LINE_CHARS])
     best, place = _SIMILAR, None

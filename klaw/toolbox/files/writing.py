@@ -1,7 +1,6 @@
 """Write files beneath a root so that a reader, or a power cut, sees the old content or the new one and nothing between.
 
-The content goes into a new file beside the old one, is fsynced, and takes the name by a rename. The file keeps its
-mode; a link is never written through, because the path was resolved to the file itself. Blocks; run it in a thread.
+A file keeps its mode; a link is never written through, because the path was resolved. Blocks; run it in a thread.
 """
 
 import contextlib
@@ -30,11 +29,7 @@ Stamp = tuple[int, int, int]
 def write(root: Root, path: str, data: bytes, mode: Mode) -> str:
     """Write a file; missing folders are made. Returns its path beneath the root.
 
-    Args:
-        root: where.
-        path: of the file.
-        data: its new content, or what is added.
-        mode: ``create`` refuses an existing file, ``replace`` and ``append`` need none.
+    ``create`` refuses an existing file, ``replace`` and ``append`` need none.
 
     Raises:
         ToolRefused: nothing was changed.
@@ -57,8 +52,8 @@ def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> st
     """Replace an existing file's content by a function of it. Returns its path beneath the root.
 
     Raises:
-        NotThere: there is no such file.
-        ToolRefused: it is not to be changed, or was changed by somebody else meanwhile; nothing was written.
+        NotThere
+        ToolRefused: it must not be changed, or somebody else changed it meanwhile; nothing was written.
     """
     with root.resolve(path) as place:
         root.check_changeable(place.path)
@@ -73,11 +68,10 @@ def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> st
 def put(
     place: FilePlace, data: bytes, permissions: int, *, exclusive: bool = False, unchanged: Stamp | None = None
 ) -> None:
-    """Make ``data`` the content of a resolved place, at once and durably.
+    """Make ``data`` the content of a resolved place, durably.
 
     Args:
-        place: where.
-        data: the whole content.
+        place, data: where and what.
         permissions: mode bits; set-uid and the like are dropped.
         exclusive: refuse when the name exists.
         unchanged: refuse when the file is not what it was then.
@@ -125,7 +119,7 @@ def _exists(place: FilePlace) -> bool:
 
 
 def _old(place: FilePlace, *, read: bool) -> tuple[bytes, int, Stamp | None]:
-    """Content (if asked for), mode and stamp of what is there now."""
+    """Content (if asked for), mode and stamp of the existing file."""
     if not place.name:
         raise ToolRefused(f"{place.path or '.'}: is a folder")
     if not _exists(place):
@@ -141,7 +135,7 @@ def _old(place: FilePlace, *, read: bool) -> tuple[bytes, int, Stamp | None]:
 
 
 def _check_writable(path: str, info: os.stat_result) -> None:
-    """A rename would replace a read-only file too; but that it is read-only is what its owner wants to say."""
+    """A rename would replace a read-only file too."""
     if not info.st_mode & 0o200:
         raise ToolRefused(f"{path}: is read-only; its owner does not want it changed")
 

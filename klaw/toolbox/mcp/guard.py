@@ -1,20 +1,25 @@
-"""One connection's end, and a guard between its transport and the SDK's session: what a server can make that do is
-bounded.
+"""A guard between a connection's transport and the SDK's session, which bounds what a server can make that do.
 
 Notifications that nobody reads are dropped, floods are slowed down (the server then waits for its pipe or socket), open
 requests of the server are bounded, and lists of tools are made to fit. Needs the SDK: imported when a server connects.
 """
 
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeAlias
+from urllib.parse import urlsplit
 
 import anyio
+import httpx2
 import structlog
 import trio
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
+from klaw.guarded_http import BoundedStream
 from klaw.toolbox.mcp.listing import fitted, shortened
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
@@ -25,7 +30,7 @@ Writes: TypeAlias = WriteStream[SessionMessage]
 
 
 class Link:
-    """Shared by a connection's transport, guard and session."""
+    """The end of a connection; shared by its transport, guard and session."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
@@ -37,11 +42,11 @@ class Link:
         self._closing = False
 
     def close(self) -> None:
-        """Say that Klaw ends the connection now: what follows from that is no reason."""
+        """Klaw ends the connection now: what follows from that is no reason."""
         self._closing = True
 
     def end(self, reason: str) -> None:
-        """Say that the connection is over; the first reason counts."""
+        """The connection is over; the first reason counts."""
         if not self.ended.is_set() and not self._closing:
             self.reason = reason
             self.ended.set()
@@ -54,36 +59,30 @@ FREE_MESSAGES = 1_000
 """Unasked messages that a server may send at once; then ``PER_SECOND``."""
 PER_SECOND = 1_000.0
 MAX_OPEN_REQUESTS = 16
-"""Requests of the server that wait for the session's answer. More come from one that does not read the answers."""
+"""More come from a server that does not read the answers."""
 
 log = structlog.get_logger("klaw.mcp")
 
 
 class StreamGuard:
-    """Both streams of one connection, as the session is given them.
-
-    Args:
-        link: told when the connection is over.
-        reads: from the transport.
-        writes: to the transport.
-    """
+    """Both streams of one connection, for the session."""
 
     def __init__(self, link: Link, reads: Reads, writes: Writes) -> None:
         self._link = link
         self._reads = reads
         self._writes = writes
         self._lists: set[str | int] = set()
-        """Ids of our requests for a list of tools."""
+        """Our requests for a list of tools."""
         self._open: set[str | int] = set()
-        """Ids of the server's requests that are not answered."""
+        """The server's requests that are not answered."""
         self._credit = float(FREE_MESSAGES)
         self._credit_at = trio.current_time()
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message that the session is to see.
+        """The next message for the session.
 
         Raises:
-            anyio.EndOfStream: the connection is over, also by a server that breaks the rules here.
+            anyio.EndOfStream: the connection is over, also because the server breaks the rules here.
         """
         while True:
             try:
@@ -108,7 +107,6 @@ class StreamGuard:
                 return item
 
     async def send(self, item: SessionMessage) -> None:
-        """Pass on a message of the session."""
         message = item.message
         if isinstance(message, JSONRPCRequest) and message.method == "tools/list":
             self._lists.add(message.id)
@@ -157,3 +155,63 @@ class GuardedStream:
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
+
+
+CONNECT_S = 10.0
+MAX_CONNECTIONS = 24
+
+
+@asynccontextmanager
+async def http_server(url: str, headers: Mapping[str, str], link: Link) -> AsyncIterator[tuple[Reads, Writes]]:
+    """The streams of a server behind streamable HTTP. Proxies of the environment are not used.
+
+    Raises:
+        ExceptionGroup: the connection broke; holds errors of httpx2.
+    """
+    secure = urlsplit(url).scheme == "https"
+    inner = httpx2.AsyncHTTPTransport(
+        verify=secure, limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=4)
+    )
+    async with (
+        httpx2.AsyncClient(
+            headers={"user-agent": "klaw", **headers, "accept-encoding": "identity"},
+            # A call has its own deadline, and the stream of notifications may be silent for ever.
+            timeout=httpx2.Timeout(None, connect=CONNECT_S),
+            transport=BoundedTransport(inner, link),
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
+    ):
+        yield streams
+
+
+class BoundedTransport(httpx2.AsyncBaseTransport):
+    """Passes on answers of up to ``MAX_MESSAGE_BYTES``; event streams are bounded event by event, by the SDK."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, link: Link) -> None:
+        self._inner = inner
+        self._link = link
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        status = response.status_code
+        if status == 404 and MCP_SESSION_ID in request.headers:
+            self._link.end("it has forgotten the session")
+        elif status in (401, 403, 407):
+            self._link.end(f"it refuses Klaw (HTTP status {status})")
+        elif status >= 500:
+            self._link.status = status
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            # A few bytes could become gigabytes.
+            await response.aclose()
+            raise httpx2.RemoteProtocolError("the answer is compressed, which was not requested")
+        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        return httpx2.Response(
+            status_code=status,
+            headers=response.headers,
+            stream=BoundedStream(response.stream, None if is_stream else MAX_MESSAGE_BYTES),
+            extensions=response.extensions,
+        )
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

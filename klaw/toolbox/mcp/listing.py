@@ -27,25 +27,22 @@ from klaw.toolbox.spec import Arguments
 
 MAX_NAME = 200
 MAX_ENTRIES = 2_000
-"""Of a page of tools that are looked at."""
+"""Tools of a page that are looked at."""
 MAX_BLOCKS = 1_000
-"""Of what a tool answers: texts, pictures …"""
+"""Parts of a tool's answer: texts, pictures …"""
 MAX_DESCRIPTION = 1_200
-"""Characters, about 350 tokens: every request to the model carries all descriptions."""
+"""Characters; every request to the model carries all descriptions."""
 
 
 @attrs.frozen(kw_only=True)
 class ListedTool:
-    """A tool as its server describes it."""
-
     name: str
     description: str
     schema: Any
-    """JSON schema of the arguments, unchecked."""
 
 
 def fitted(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of ``tools/list`` with only what Klaw reads of each tool, and without entries that are no tools."""
+    """The result of ``tools/list`` with only what Klaw reads of each tool."""
     entries = result.get("tools")
     looked_at = entries[:MAX_ENTRIES] if isinstance(entries, list) else []
     tools = [_tool(entry) for entry in looked_at if _is_tool(entry)]
@@ -68,7 +65,7 @@ def shortened(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chosen(listed: Sequence[ListedTool], patterns: Sequence[str], most: int) -> tuple[tuple[ListedTool, ...], int]:
-    """The tools that the configuration wants, by name, and how many of them there is no room for."""
+    """The tools that the configuration wants, by name, and how many of them were left out."""
     by_name = {tool.name: tool for tool in reversed(listed)}
     wanted = [by_name[name] for name in sorted(by_name) if any(fnmatchcase(name, pattern) for pattern in patterns)]
     return tuple(wanted[:most]), max(0, len(wanted) - most)
@@ -117,10 +114,8 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def offered_names(server: str, tools: Iterable[str]) -> Mapping[str, str]:
-    """The server's name of each tool -> the name that models see; the same for the same set of names.
-
-    Names that every provider takes stay as they are; others that become the same get a digest.
-    """
+    """The server's name of each tool -> the name that models see. Names that every provider takes stay as they are;
+    others that become the same get a digest."""
     given = list(dict.fromkeys(tools))
     wanted = {tool: _cleaned(server, tool) for tool in given}
     counts: dict[str, int] = {}
@@ -166,22 +161,13 @@ OPEN: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 @attrs.frozen(kw_only=True)
 class Parameters:
-    """A tool's parameters as models see them.
-
-    Args:
-        schema: of type object.
-        original: name that models see -> the server's name, where these differ.
-    """
+    """A tool's parameters as models see them; ``original`` has the server's names, where these differ."""
 
     schema: Mapping[str, Any]
     original: Mapping[str, str] = attrs.Factory(dict)
 
     def bind(self, arguments: Arguments) -> Arguments:
-        """The arguments as the server wants them. Loose: the server checks them itself.
-
-        Raises:
-            BadValue: a required parameter is missing.
-        """
+        """The arguments for the server, which checks them itself. Raises BadValue: a required parameter is missing."""
         properties: Mapping[str, Any] = self.schema.get("properties", {})
         required = self.schema.get("required", ())
         if missing := [Problem(name, "is required") for name in required if name not in arguments]:
@@ -198,13 +184,13 @@ class Parameters:
 def parameters_of(schema: object) -> Parameters:
     """Make a harmless schema out of anything."""
     for describe, depth in ((True, MAX_DEPTH), (False, MAX_DEPTH), (False, 1)):
-        found = _Reader(schema, describe=describe, depth=depth).parameters()
+        found = _SchemaReader(schema, describe=describe, depth=depth).parameters()
         if len(json.dumps(found.schema, ensure_ascii=False)) <= MAX_CHARS:
             return found
     return Parameters(schema=OPEN)
 
 
-class _Reader:
+class _SchemaReader:
     def __init__(self, root: object, *, describe: bool, depth: int) -> None:
         self._root = root if isinstance(root, dict) else {}
         self._describe = describe
@@ -301,7 +287,6 @@ class _Reader:
 
 
 def _scalars_of(value: dict[str, Any]) -> dict[str, Any]:
-    """The keywords that hold plain values."""
     made: dict[str, Any] = {}
     enum = value.get("enum")
     if isinstance(enum, list) and 0 < len(enum) <= MAX_ENUM and all(map(_is_scalar, enum)):
@@ -336,7 +321,6 @@ def _texts(value: object) -> list[str]:
 
 
 def _shown_key(name: str, taken: Mapping[str, Any]) -> str:
-    """A parameter's name as providers take it."""
     shown = name if _KEY.fullmatch(name) else _NOT_IN_KEY.sub("_", name).strip("_")[:50] or "parameter"
     number = 1
     while shown in taken:

@@ -1,10 +1,10 @@
 """Actor ``mcp.NAME``: owns the connection to one MCP server, and reconnects it for ever.
 
-Its tools ask it for calls; nobody else sends it anything. Calls run concurrently within the one connection. When the
-connection is lost, running calls fail with a text for the model, and the tools stay offered until a second attempt to
-reconnect has failed: a server that restarts must not change the list of tools, which providers cache.
+When the connection is lost, running calls fail with a text for the model, and the tools stay offered until a second
+attempt to reconnect has failed: a server that restarts must not change the list of tools, which providers cache.
 """
 
+import enum
 import importlib
 import importlib.util
 import math
@@ -25,41 +25,76 @@ from klaw.actor.threads import Threads
 from klaw.config.tools import McpServerConfig
 from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
 from klaw.toolbox.mcp.listing import ListedTool, chosen, described, offered_names, parameters_of
-from klaw.toolbox.mcp.state import McpReport, McpState
-from klaw.toolbox.spec import Arguments, Permission, Pictured, Toolbox, ToolContext, ToolFailure, ToolSpec
+from klaw.toolbox.spec import Arguments, Permission, PicturedText, Toolbox, ToolContext, ToolFailure, ToolSpec
 
 if TYPE_CHECKING:
     from klaw.toolbox.mcp.session import Address, McpSession
     from klaw.toolbox.mcp.stdio import Program
 
 MAILBOX = 32
-"""Calls that wait for a place; more are refused with a text for the model."""
+"""Waiting calls; more are refused."""
 MAX_AT_ONCE = 16
-"""Calls that run at the same time in one connection."""
 BACKOFF = Backoff(1.0, 300.0)
 STABLE_S = 60.0
-"""A connection that lived this long was a good one: the next pause is the first again."""
+"""After a connection of this length the first pause is short again."""
 KEEP_TOOLS_FAILURES = 2
-"""The tools go when so many attempts in a row have failed."""
+"""So many failed attempts in a row remove the tools."""
 RELIST_PAUSE_S = 1.0
-"""Between two lists of tools, however often a server says that they changed."""
+"""Between two lists of tools."""
 CHECK_S = 60.0
-"""A server behind HTTP is asked for its tools so often: nothing else tells that it is gone."""
+"""How often a server behind HTTP is asked for its tools: nothing else tells that it is gone."""
 CLOSE_S = 2.0
-"""For saying goodbye over HTTP."""
 STOP_BUDGET_S = 10.0
 """More than the transports need to end a process."""
+
+Answer: TypeAlias = str | PicturedText | ToolFailure
 
 log = structlog.get_logger("klaw.mcp")
 
 
-Answer: TypeAlias = str | Pictured | ToolFailure
+class McpState(enum.StrEnum):
+    STARTING = "starting"
+    """It is being connected for the first time."""
+    READY = "ready"
+    WAITING = "waiting"
+    """The connection was lost or could not be made; it is tried again, less and less often."""
+    STOPPED = "stopped"
+
+
+@attrs.frozen(kw_only=True)
+class McpReport:
+    """A snapshot of one server.
+
+    Args:
+        kind: stdio or http.
+        since: Unix seconds.
+        tools: names that models see.
+        left_out: tools over ``maxTools``.
+        users: who may use them; ``*`` for all.
+        protocol: the negotiated version.
+        reason: why it is not ready.
+        said: the last line that its program wrote to standard error; for the operator only.
+        last_error: class of the last error, also when it is ready again.
+        connects: how often it was connected.
+    """
+
+    name: str
+    kind: str
+    state: McpState
+    since: float
+    tools: tuple[str, ...] = ()
+    left_out: int = 0
+    users: tuple[str, ...] = ()
+    protocol: str | None = None
+    reason: str | None = None
+    said: str | None = attrs.field(default=None, repr=False)
+    last_error: str | None = None
+    connects: int = 0
+    retry_in_s: float | None = None
 
 
 @attrs.frozen(kw_only=True)
 class McpCall:
-    """Call a tool by the server's own name for it."""
-
     number: int
     tool: str
     arguments: Mapping[str, Any]
@@ -70,14 +105,9 @@ class McpServer:
     """The handle of one server.
 
     Args:
-        name: in the configuration.
-        config: what it says there.
         target: makes what ``session.opened`` connects to; may read files, and raises McpError.
         toolbox: gets its tools.
-        clock: for times in reports.
         threads: loads the SDK, which takes half a second.
-        backoff: before reconnections.
-        check_s: see ``CHECK_S``; of servers behind HTTP.
     """
 
     def __init__(
@@ -107,13 +137,12 @@ class McpServer:
         self._numbers = count(1)
         self._retry_at: float | None = None
         self._said: list[str] = []
-        """What the program wrote last, when it has ended."""
+        """The program's last line on standard error."""
         kind = "stdio" if config.command is not None else "http"
         state = McpState.STARTING
         self._report = McpReport(name=name, kind=kind, state=state, since=clock.now(), users=config.users)
 
     def spec(self) -> ActorSpec:
-        """How the supervisor is to run it."""
         return ActorSpec(
             name=self.mailbox.name,
             mailbox=self.mailbox,
@@ -124,26 +153,21 @@ class McpServer:
         )
 
     def report(self) -> McpReport:
-        """A snapshot."""
         retry = None if self._retry_at is None else max(0.0, round(self._retry_at - trio.current_time(), 1))
         return attrs.evolve(self._report, tools=tuple(spec.name for spec in self._specs), retry_in_s=retry)
 
     def problem(self) -> str | None:
-        """What users are told when it does not work."""
         if self._report.state is not McpState.WAITING:
             return None
         return f"the MCP server {self.name} is not connected: {self._report.reason}; it is tried again automatically"
 
     async def call(self, tool: str, arguments: Arguments) -> Answer:
-        """Have a tool called. What goes wrong is a ToolFailure.
-
-        Cancellation: the call is cancelled, too, and the server told.
-        """
+        """Call a tool. What goes wrong is a ToolFailure. Cancellation: the call is cancelled at the server, too."""
         reply: Reply[Answer] = Reply()
         call = McpCall(number=next(self._numbers), tool=tool, arguments=arguments, reply=reply)
         try:
             if not self.mailbox.tell(call):
-                return ToolFailure(f"The MCP server {self.name} has too many calls to do. Try again later.")
+                return ToolFailure(f"The MCP server {self.name} is busy with too many calls. Try again later.")
             return await reply.wait()
         except ActorStopped:
             return self._not_connected()
@@ -152,8 +176,6 @@ class McpServer:
                 reply.fail(ActorStopped("the caller is gone"))
                 if scope := self._running.get(call.number):
                     scope.cancel(reason="the caller is gone")
-
-    # -- the actor -------------------------------------------------------------------------------------------------
 
     async def _run(self, vitals: Vitals, task_status: TaskStarted) -> None:
         places = trio.Semaphore(MAX_AT_ONCE)
@@ -193,7 +215,6 @@ class McpServer:
             call.reply.set(self._not_connected() if outcome is None else outcome)
 
     async def _keep_connected(self, vitals: Vitals, stopping: trio.Event) -> None:
-        """Connect, serve until the connection is lost, wait, and so on; until ``stopping``."""
         failures = 0
         while not stopping.is_set():
             self._said.clear()
@@ -218,11 +239,7 @@ class McpServer:
                 await stopping.wait()
 
     async def _connection(self, vitals: Vitals, stopping: trio.Event, ready_at: list[float]) -> None:
-        """One connection, from its start to its end. Returns when stopping.
-
-        Raises:
-            McpError: it could not be made in time, or is over.
-        """
+        """One connection, from its start to its end. Returns when stopping. Raises McpError."""
         config = self.config
         if importlib.util.find_spec("mcp") is None:
             raise McpError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
@@ -250,11 +267,7 @@ class McpServer:
             raise McpError(f"it was not ready within {config.start_timeout_s:g} s")
 
     async def _watch_end(self, session: "McpSession") -> None:
-        """Fail the running calls at once; ending the process may take seconds.
-
-        Raises:
-            McpError: the connection is over.
-        """
+        """Fail the running calls at once; ending the process may take seconds. Raises McpError."""
         reason = await session.wait_ended()
         self._enter(McpState.WAITING, reason)
         self._end_calls()
@@ -266,11 +279,7 @@ class McpServer:
             running.cancel(reason="the connection is over")
 
     async def _refresh(self, session: "McpSession") -> None:
-        """Take over changes of the list of tools.
-
-        Raises:
-            McpError: the server does not answer though it has nothing to do.
-        """
+        """Follow changes of the list of tools. Raises McpError: an idle server does not answer."""
         while True:
             await session.changed.wait_for_news(self._check_s)
             with trio.move_on_after(self.config.start_timeout_s) as asking:
@@ -279,10 +288,7 @@ class McpServer:
                 raise McpError(f"it did not answer for {self.config.start_timeout_s:g} s")
             await trio.sleep(RELIST_PAUSE_S)
 
-    # -- state -----------------------------------------------------------------------------------------------------
-
     def _take(self, listed: tuple[ListedTool, ...]) -> None:
-        """Offer these tools."""
         config = self.config
         wanted, left_out = chosen(listed, config.tools, config.max_tools)
         names = offered_names(self.name, [tool.name for tool in wanted])
@@ -308,7 +314,7 @@ class McpServer:
         )
 
     def _offer(self, specs: tuple[ToolSpec, ...], left_out: int) -> None:
-        """Put these tools into the toolbox in place of those there. No await: nobody sees a state between."""
+        """Replace its tools in the toolbox. Without an await, so that nobody sees a state between."""
         own = {spec.name for spec in self._specs}
         taken = {spec.name for spec in self._toolbox.all()} - own
         new: dict[str, ToolSpec] = {}

@@ -33,11 +33,10 @@ from klaw.actor.mailbox import Nudge
 from klaw.domain.attachment import HEAD_BYTES, MAX_PICTURE_BYTES, PICTURES, sniff
 from klaw.errors import McpError
 from klaw.llm.types import Image
-from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writes
-from klaw.toolbox.mcp.http import http_server
-from klaw.toolbox.mcp.listing import ListedTool
+from klaw.toolbox.mcp.guard import GuardedStream, Link, Reads, StreamGuard, Writes, http_server
+from klaw.toolbox.mcp.listing import ListedTool, shortened
 from klaw.toolbox.mcp.stdio import Program, child_process
-from klaw.toolbox.spec import Pictured, ToolFailure
+from klaw.toolbox.spec import PicturedText, ToolFailure
 
 MAX_PAGES = 20
 MAX_LISTED = 2_000
@@ -66,20 +65,15 @@ class McpSession:
 
     @property
     def protocol(self) -> str:
-        """The version of the protocol that both speak."""
         return self._client.protocol_version
 
     async def wait_ended(self) -> str:
-        """Wait until the connection is over; returns why."""
+        """Returns why the connection ended."""
         await self._link.ended.wait()
         return self._link.reason
 
     async def tools(self) -> tuple[ListedTool, ...]:
-        """All tools of the server.
-
-        Raises:
-            McpError: it does not tell.
-        """
+        """Raises McpError."""
         found: list[ListedTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -98,7 +92,7 @@ class McpSession:
             cursor = page.next_cursor
         return tuple(found[:MAX_LISTED])
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | Pictured | ToolFailure | None:
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | PicturedText | ToolFailure | None:
         """Call a tool. What goes wrong is a ToolFailure; None when the connection ended meanwhile.
 
         Cancellation: the server is told, in at most 5 s.
@@ -116,7 +110,7 @@ class McpSession:
             return ToolFailure("The server answered something that is not the result of a tool.")
 
     async def follow_changes(self) -> None:
-        """Notice changes of the list of tools where the protocol wants them asked for. Ends when that is not so."""
+        """Notice changes of the list of tools, where the protocol wants a subscription; else return."""
         if self._client.session.discover_result is None:
             return  # servers of before 2026 say it unasked
         capability = self._client.server_capabilities.tools
@@ -140,9 +134,9 @@ async def opened(name: str, target: Program | Address, said: list[str]) -> Async
     """Connect to a server for the body.
 
     Args:
-        name: of the server, for the log.
-        target: the program to start, or where it is.
-        said: gets the last line that a program wrote to standard error, before the connection is known to be over.
+        name: for the log.
+        target: the program to start, or an address.
+        said: gets the program's last line on standard error, before the connection is known to be over.
 
     Raises:
         McpError: it cannot be reached, or the connection broke.
@@ -218,26 +212,19 @@ def _why(link: Link, error: MCPError, otherwise: str) -> str:
     return f"{otherwise} (code {error.code})"
 
 
-# -- what a tool answered, as text: pictures, sounds and files are described -------------------------------------------
-
-MAX_BLOCKS = 1_000
 MAX_PICTURES = 4
-"""Of one result that a model is given."""
 MAX_SHORT = 300
 NO_TEXT = "It answered without any text."
 
 
-def text_of(result: Mapping[str, Any]) -> str | Pictured | ToolFailure:
-    """The result of ``tools/call`` as text, with its pictures; a ToolFailure when the server says that it is an
-    error."""
+def text_of(result: Mapping[str, Any]) -> str | PicturedText | ToolFailure:
+    """The result of ``tools/call`` as text, with its pictures."""
     if result.get("resultType") == "input_required":
         return ToolFailure("The tool wants to ask the user something, which is not possible here. Nothing was done.")
-    content = result.get("content")
+    content = shortened(result).get("content")
     blocks = content if isinstance(content, list) else []
     pictures: list[Image] = []
-    parts = list(_parts(blocks[:MAX_BLOCKS], pictures))
-    if len(blocks) > MAX_BLOCKS:
-        parts.append(f"[{len(blocks) - MAX_BLOCKS} more parts are left out]")
+    parts = list(_parts(blocks, pictures))
     structured = result.get("structuredContent")
     if structured is not None and not any(block.get("type") == "text" for block in blocks if isinstance(block, dict)):
         # Servers repeat structured content as text, for clients that know only that.
@@ -245,7 +232,7 @@ def text_of(result: Mapping[str, Any]) -> str | Pictured | ToolFailure:
     text = "\n".join(part for part in parts if part)
     if result.get("isError"):
         return ToolFailure(text or "The tool failed and did not say why.")
-    return Pictured(text=text, pictures=tuple(pictures)) if pictures else text or NO_TEXT
+    return PicturedText(text=text, pictures=tuple(pictures)) if pictures else text or NO_TEXT
 
 
 def _parts(blocks: list[Any], pictures: list[Image]) -> Iterator[str]:

@@ -40,11 +40,7 @@ class TooLong:
 
 
 class BoundedLines:
-    """Cuts a stream of bytes into lines.
-
-    Args:
-        limit: longest line in bytes, without its end.
-    """
+    """Cuts a stream of bytes into lines; ``limit`` is the longest, without its end."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -82,22 +78,22 @@ class BoundedLines:
 
 
 END_S = 2.0
-"""How long a server may take to end by itself after its stdin closed."""
+"""For a server to end by itself after its stdin closed."""
 TERM_S = 1.0
 """The same after SIGTERM."""
 REAP_S = 2.0
 STOP_S = END_S + TERM_S + REAP_S
 CHUNK_BYTES = 65_536
 TAIL_BYTES = 2_048
-"""Of standard error that are kept."""
+"""The end of standard error that is kept."""
 LAST_WORDS_S = 0.5
 SECRET_CHARS = 6
 """A shorter value of the environment is no secret: masking it would mask common words."""
 MAX_GARBAGE = 200
-"""BoundedLines in a row that are no messages. A few are usual: servers print a greeting where they must not."""
+"""Lines in a row that are no messages. A few are usual: servers print a greeting where they must not."""
 
 ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
-"""All that a server inherits: Klaw's own environment may hold keys."""
+"""What a server inherits; Klaw's own environment may hold keys."""
 
 log = structlog.get_logger("klaw.mcp")
 
@@ -119,9 +115,7 @@ async def child_process(
     """Run the server for the body; in the end it and all that it started are gone.
 
     Args:
-        program: what to start.
-        link: told why it ended.
-        name: of the server, for the log.
+        name: for the log.
         said: gets the last line of its standard error when it has ended.
 
     Raises:
@@ -169,13 +163,7 @@ async def _start(program: Program) -> trio.Process:
 
 
 class _LastWords:
-    """What a program writes to standard error, read for its last line.
-
-    Args:
-        process: the program.
-        secrets: what is masked in the line.
-        said: gets it.
-    """
+    """The last line that a program writes to standard error, without its ``secrets``."""
 
     def __init__(self, process: trio.Process, secrets: Iterable[str], said: list[str]) -> None:
         self._process = process
@@ -192,7 +180,7 @@ class _LastWords:
         self._over.set()
 
     async def end(self) -> str:
-        """How the process ended; what it said last is told by then."""
+        """How the process ended; ``said`` is filled then."""
         reason = await _describe_end(self._process)
         with trio.move_on_after(LAST_WORDS_S):  # what it started may hold the pipe
             await self._over.wait()

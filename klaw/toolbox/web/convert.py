@@ -23,13 +23,7 @@ _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECAS
 
 
 def convert(html: str, base: str, *, plain: bool = False) -> dict[str, str]:
-    """``title`` and ``text`` of a page.
-
-    Args:
-        html: the page.
-        base: its address, for links.
-        plain: for searching: without links, emphasis and escapes.
-    """
+    """``title`` and ``text`` of a page. ``plain``: for searching, without links, emphasis and escapes."""
     import warnings
 
     from bs4 import BeautifulSoup

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klaw.domain.attachment import Named
+from klaw.domain.attachment import NamedFile
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import AttachmentRefused
 from tests.support.chats_world import World, world
@@ -20,15 +20,15 @@ CONTRACT = "Договор: сдача квартиры на Лесной.\nThe 
 SEES = {"model": {"images": True, "contextTokens": 100_000}}
 
 
-async def kept(w: World, name: str, data: bytes) -> Named:
+async def kept(w: World, name: str, data: bytes) -> NamedFile:
     async def pieces() -> AsyncIterator[bytes]:
         yield data
 
     file = await w.app.core.attachments.keep(LOCAL_USER, name, pieces())
-    return Named(sha256=file.sha256, name=file.name)
+    return NamedFile(sha256=file.sha256, name=file.name)
 
 
-async def say(w: World, number: int, text: str, *files: Named) -> str:
+async def say(w: World, number: int, text: str, *files: NamedFile) -> str:
     """Send a message; returns the n-th answer."""
     await w.app.chats.send(LOCAL_USER, "main", f"m{number}", text, files)
     return (await w.reply(number)).content
@@ -100,7 +100,7 @@ async def test_a_message_with_files_is_no_command(tmp_path: Path) -> None:
 async def test_a_file_that_is_not_there_refuses_its_message_only(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         with pytest.raises(AttachmentRefused, match="no such file"):
-            await say(w, 1, "see", Named(sha256="0" * 64))
+            await say(w, 1, "see", NamedFile(sha256="0" * 64))
         assert await say(w, 1, "hello") == "ok"
         assert w.contents() == ["hello"]
 

@@ -14,7 +14,7 @@ import trio.testing
 from klaw.actor.supervisor import ActorState
 from klaw.app.app import recover_chats
 from klaw.chats import chat as chat_module
-from klaw.domain.events import Progressed, TextStreamed
+from klaw.domain.events import StepChanged, TextStreamed
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.turn import TurnStatus
@@ -58,7 +58,7 @@ async def test_each_step_before_the_answer_is_told(tmp_path: Path) -> None:
         await w.send("Когда?")
 
         def told(events: list[Any]) -> list[str]:
-            return [event.step.value for event in events if isinstance(event, Progressed) and event.chat == w.chat]
+            return [event.step.value for event in events if isinstance(event, StepChanged) and event.chat == w.chat]
 
         await w.watcher.until(lambda events: "queued" in told(events))
         assert w.app.chats.chat_status(w.chat)["doing"] == "queued"

@@ -14,7 +14,7 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.turn import TurnStatus
 from klaw.llm.providers.habits import Habits, learned
 from klaw.llm.types import ChatMessage, Echo, Image, Request, ToolCall, ToolDescription
-from klaw.toolbox.spec import Permission, Pictured, ToolContext, tool
+from klaw.toolbox.spec import Permission, PicturedText, ToolContext, tool
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Raw, Recorded, Reply, error_reply, event, text_reply
 from tests.support.repository import REPOSITORY
@@ -508,9 +508,9 @@ async def test_pictures_of_tools_are_given_to_models_that_see(tmp_path: Path) ->
     image = Image(data=PIXEL, media_type="image/png")
 
     @tool(permission=Permission.READ)
-    async def look(_context: ToolContext) -> Pictured:
+    async def look(_context: ToolContext) -> PicturedText:
         """Look."""
-        return Pictured(text="[picture 1, image/png]", pictures=(image,))
+        return PicturedText(text="[picture 1, image/png]", pictures=(image,))
 
     models = {"model": {"tools": True, "images": True}, "blind": {"tools": True}}
     async with world(tmp_path, models=models) as w:

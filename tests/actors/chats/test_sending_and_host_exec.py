@@ -11,9 +11,9 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.llm.types import ToolCall
 from klaw.toolbox.calls import prepare
-from klaw.toolbox.exec.tool import RISK
+from klaw.toolbox.exec.host_exec import RISK
 from klaw.toolbox.spec import ToolContext
-from klaw.toolbox.web.tool import web_fetch
+from klaw.toolbox.web.fetch import web_fetch
 from tests.actors.chats.test_tools_in_turns import calls, tool_world
 from tests.support.chats_world import World
 from tests.support.llm_server import text_reply

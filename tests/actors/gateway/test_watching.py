@@ -5,7 +5,7 @@ import pytest
 import trio
 import trio.testing
 
-from klaw.domain.events import MessageStored, Noticed, TextStreamed, ToolUsed, TurnEnded, TurnStarted
+from klaw.domain.events import HealthChanged, MessageStored, TextStreamed, ToolUsed, TurnEnded, TurnStarted
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, ChatId
 from klaw.domain.turn import TurnStatus
@@ -294,7 +294,7 @@ async def test_an_outbox_full_of_answers_drops_the_client_with_4008(tmp_path):
     config = attrs.evolve(QUICK, outbox_frames=16)
     async with world(tmp_path, config) as w, w.client() as c:
         for number in range(40):
-            w.hub.emit(Noticed(code="degraded", text=str(number)))
+            w.hub.emit(HealthChanged(code="degraded", text=str(number)))
         assert await c.closed() == 4008
 
 
@@ -314,7 +314,7 @@ async def test_a_failing_database_ends_the_connection_with_1011(tmp_path):
 
 async def test_notices_reach_everybody(tmp_path):
     async with world(tmp_path) as w, w.client() as one, w.client() as two:
-        w.hub.emit(Noticed(code="embedder_failed", text="full text only", details={"since": "now"}))
+        w.hub.emit(HealthChanged(code="embedder_failed", text="full text only", details={"since": "now"}))
         for c in (one, two):
             assert await c.hear() == {
                 "type": "notice", "code": "embedder_failed", "text": "full text only", "details": {"since": "now"},

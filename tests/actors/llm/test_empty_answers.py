@@ -5,7 +5,7 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from klaw.domain.usage import Spent
+from klaw.domain.usage import UsageSum
 from klaw.llm.client import Meter
 from klaw.llm.errors import ProviderMalformed, ProviderTimeout
 from klaw.llm.providers.dialect import EmptyAnswer
@@ -92,4 +92,4 @@ async def test_all_that_gave_nothing_are_counted_once() -> None:
 @pytest.mark.parametrize("answers", [(late,), (late, late)])
 async def test_what_never_came_costs_nothing(answers: tuple[Answer, ...]) -> None:
     meter, of_day, _ = await spent(*answers)
-    assert (meter.spent, of_day) == (Spent(), 0)
+    assert (meter.spent, of_day) == (UsageSum(), 0)

@@ -7,7 +7,7 @@ import pytest
 
 from klaw.app.app import App
 from klaw.domain import usage
-from klaw.domain.usage import NANO, Spent
+from klaw.domain.usage import NANO, UsageSum
 from klaw.knowledge.source_state import SourceState, problems
 from klaw.operations.operation import OperationError, Scope
 from klaw.operations.perform import operations
@@ -39,7 +39,7 @@ async def work(app: App, user: str, *, chat: str = "main") -> None:
     """A turn that cost something."""
     asked = new("What grows in the garden?", user=user, chat=chat, at=app.core.clock.now())
     (stored,) = await app.core.writer.run(messages.append, [asked])
-    spent = Spent(calls=1, prompt_tokens=70, cost_nano=NANO // 10)
+    spent = UsageSum(calls=1, prompt_tokens=70, cost_nano=NANO // 10)
     turn = attrs.evolve(record(stored.message), usage=usage.record({"cloud/model": spent}))
     await app.core.writer.run(messages.append, [], turn)
     app.llm.budget.charge(spent)

@@ -14,7 +14,7 @@ from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind
-from klaw.domain.usage import NANO, Spent, record
+from klaw.domain.usage import NANO, UsageSum, record
 from klaw.operations.handler import Caller
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import perform, read_call
@@ -45,7 +45,7 @@ def status_command(given: argparse.Namespace) -> int:
     return main(["status", "--home", given.home])
 
 
-async def work(app: App, user: str, chat: str, **by_model: Spent) -> None:
+async def work(app: App, user: str, chat: str, **by_model: UsageSum) -> None:
     """A turn of today with its calls; keys are the providers."""
     asked = new("вопрос", user=user, chat=chat, kind=Kind.COMMAND, at=app.core.clock.now())
     (appended,) = await app.core.writer.run(messages.append, [asked])
@@ -54,8 +54,10 @@ async def work(app: App, user: str, chat: str, **by_model: Spent) -> None:
 
 
 async def two_users(app: App) -> None:
-    await work(app, "anna", "дача", cloud=Spent(calls=2, prompt_tokens=900, completion_tokens=100, cost_nano=NANO // 4))
-    await work(app, "boris", "main", lone=Spent(calls=1, prompt_tokens=50, unpriced_calls=1, unpriced_tokens=50))
+    await work(
+        app, "anna", "дача", cloud=UsageSum(calls=2, prompt_tokens=900, completion_tokens=100, cost_nano=NANO // 4)
+    )
+    await work(app, "boris", "main", lone=UsageSum(calls=1, prompt_tokens=50, unpriced_calls=1, unpriced_tokens=50))
 
 
 async def test_sums_by_every_key(app: App, commands: Commands) -> None:

@@ -231,7 +231,7 @@ async def test_approval_is_asked_for_and_refused_without_anybody(autojump_clock:
         return "ran"
 
     spec = making(shell, permission=Permission.APPROVAL)
-    assert "nobody is there who could allow it" in (await one(executor(spec), "shell")).text
+    assert "nobody can permit it here" in (await one(executor(spec), "shell")).text
 
     async def after_an_hour(_context: ToolContext, _spec: ToolSpec, _arguments: Any) -> str | None:
         await trio.sleep(3600)  # does not count against the tool's deadline

@@ -90,7 +90,7 @@ async def test_a_dry_run_an_import_its_list_and_undo(tmp_path: Path) -> None:
         code, out, err = await run_klaw("import", "chatgpt", str(path), "--dry-run", *where)
         assert code == 0
         assert "2 messages in 1 chat, 2023-11-14 22:13 to 2023-11-14 22:13\nnothing was stored\n" in out
-        assert err == "klaw: NOT read: conversations.json, chat 2: is no chat of ChatGPT (KeyError)\n"
+        assert err == "klaw: NOT read: conversations.json, chat 2: is not a ChatGPT conversation (KeyError)\n"
         assert stored(server.database).total() == 0
         with path.open("rb") as file:  # of somebody whose files the server's user may not read
             done = await trio.run_process(
@@ -101,7 +101,7 @@ async def test_a_dry_run_an_import_its_list_and_undo(tmp_path: Path) -> None:
             )
         assert (done.returncode, b"2 messages in 1 chat" in done.stdout) == (0, True)
         code, out, err = await run_klaw("import", "chatgpt", "-", *where, stdin=path.read_bytes())
-        assert (code, "is no file" in err) == (1, True)
+        assert (code, "is not a file" in err) == (1, True)
         code, out, err = await run_klaw("import", "chatgpt", str(path), *where)
         assert (code, "2 added, 0 were here already" in out) == (0, True), err
         code, out, err = await run_klaw("search", "Kanarienvogel8842", *where)

@@ -11,7 +11,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.config.schema import AttachmentsConfig
-from klaw.domain.attachment import Attachment, Named, files_of
+from klaw.domain.attachment import Attachment, NamedFile, files_of
 from klaw.domain.message import Message, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import StorageError
@@ -38,7 +38,7 @@ async def keep(root: Path, name: str, data: bytes, user: UserId = ANNA) -> Attac
 
 
 async def send(store: Store, text: str, *files: Attachment, user: UserId = ANNA) -> Message:
-    named = [Named(sha256=each.sha256, name=each.name) for each in files]
+    named = [NamedFile(sha256=each.sha256, name=each.name) for each in files]
     (stored,) = await store.writer.run(attachments.append, new(text, user=user), named, AttachmentsConfig())
     return stored.message
 

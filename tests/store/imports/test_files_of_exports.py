@@ -12,8 +12,8 @@ import pytest
 from klaw.domain.attachment import files_of
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.imports import chatgpt, telegram, whatsapp
+from klaw.imports.export_files import opened
 from klaw.imports.feed import feed
-from klaw.imports.files import opened
 from klaw.store import attachments
 from klaw.store.kinds import messages
 from tests.support.exports import FIRST, SECOND, THIRD, Read, conversation, imported, node, zipped

@@ -12,8 +12,8 @@ from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.person import Person, PersonId
 from klaw.errors import KlawError
 from klaw.imports import claude, klaw_export
-from klaw.imports.feed import Report, feed
-from klaw.imports.files import opened
+from klaw.imports.export_files import opened
+from klaw.imports.feed import ImportReport, feed
 from klaw.operations.handler import OPERATOR
 from klaw.operations.perform import operations, perform, read
 from klaw.store.kinds import facts, imports, messages, people
@@ -62,7 +62,7 @@ def export(folder: Path, facts: Any = FACTS, people: Any = PEOPLE, chats: bool =
     return folder
 
 
-async def moved(store: Store, path: Path, origin: str = FIRST, user: str = "local") -> Report:
+async def moved(store: Store, path: Path, origin: str = FIRST, user: str = "local") -> ImportReport:
     return await imported(store, "klaw", path, origin, reader=klaw_export.read, user=user)
 
 
@@ -221,7 +221,7 @@ async def test_what_cannot_be_read_is_named_and_the_rest_comes(tmp_path: Path) -
     assert [f"{each.what}: {each.why}" for each in report.unread] == [
         "facts.json, entry 1: is no object",
         "facts.json, entry 2: text: has control characters, or space around it",
-        "facts.json, entry 3: created_at: is no time that it can have",
+        "facts.json, entry 3: created_at: is not a possible time",
         "facts.json, entry 4: id: has 1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-'",
         "facts.json, entry 5: importance: is a whole number from 0 to 100",
         "facts.json, entry 6: source: must be one of tool, user, archivist, chat",

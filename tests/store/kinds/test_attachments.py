@@ -14,7 +14,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.config.schema import AttachmentsConfig
-from klaw.domain.attachment import Attachment, Named, files_of
+from klaw.domain.attachment import Attachment, NamedFile, files_of
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.errors import AttachmentRefused, StorageFull
@@ -57,7 +57,7 @@ async def keep(root: Path, data: bytes, name: str = "a.txt", user: UserId = LOCA
 
 
 async def send(store: Store, *files: Attachment, user: UserId = LOCAL, text: str = "смотри") -> Message:
-    named = [Named(sha256=each.sha256, name=each.name) for each in files]
+    named = [NamedFile(sha256=each.sha256, name=each.name) for each in files]
     message = new(text, user=user)
     (stored,) = await store.writer.run(attachments.append, message, named, LIMITS)
     return stored.message
@@ -172,7 +172,7 @@ async def test_each_limit_is_named(tmp_path: Path) -> None:
         await limited.keep(LOCAL, "c", Pieces(b""))
     assert len(names(tmp_path / "attachments")) == 1  # no draft is left
     async with running_store(tmp_path) as store:
-        two = [Named(sha256=(await keep(tmp_path, data)).sha256) for data in (PNG, TEXT)]
+        two = [NamedFile(sha256=(await keep(tmp_path, data)).sha256) for data in (PNG, TEXT)]
         few = AttachmentsConfig(max_message_bytes=150)
         with pytest.raises(AttachmentRefused, match=r"150 bytes.*attachments\.maxMessageBytes"):
             await store.writer.run(attachments.append, new("hi"), two, few)
@@ -183,9 +183,9 @@ async def test_a_repeated_message_is_stored_once_whatever_became_of_its_file(tmp
     async with running_store(tmp_path) as store:
         kept = await keep(tmp_path, PNG)
         message = new("смотри", id="m1")
-        (first,) = await store.writer.run(attachments.append, message, [Named(sha256=kept.sha256)], LIMITS)
+        (first,) = await store.writer.run(attachments.append, message, [NamedFile(sha256=kept.sha256)], LIMITS)
         on_disk.remove(tmp_path, LOCAL, kept.sha256)
-        (again,) = await store.writer.run(attachments.append, message, [Named(sha256=kept.sha256)], LIMITS)
+        (again,) = await store.writer.run(attachments.append, message, [NamedFile(sha256=kept.sha256)], LIMITS)
         assert again.repeated
         assert again.message == first.message
 
@@ -252,7 +252,7 @@ async def test_a_kill_between_upload_and_send_loses_nothing(tmp_path: Path) -> N
     assert run.returncode == -signal.SIGKILL
     sha256 = run.stdout.decode().strip()
     async with running_store(tmp_path) as store:
-        stored = await store.writer.run(attachments.append, new("hi"), [Named(sha256=sha256)], LIMITS)
+        stored = await store.writer.run(attachments.append, new("hi"), [NamedFile(sha256=sha256)], LIMITS)
         assert files_of(stored[0].message.metadata)[0].text == "what was uploaded"
     assert len(names(tmp_path / "attachments")) == 2  # with the draft
     assert on_disk.sweep(tmp_path, SystemClock().now() + 1) == 1

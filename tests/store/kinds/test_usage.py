@@ -14,7 +14,7 @@ from klaw.actor.clock import iso
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.domain.usage import FIELDS, Spent, add, record
+from klaw.domain.usage import FIELDS, UsageSum, add, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages, runs, turns, usage
@@ -23,7 +23,7 @@ from tests.support.stores import START, new
 
 DAY_S = 86_400
 SMALL = st.integers(0, 10_000)
-SPENT = st.builds(Spent, **(dict.fromkeys(FIELDS, SMALL) | {"calls": st.integers(1, 9)}))
+SPENT = st.builds(UsageSum, **(dict.fromkeys(FIELDS, SMALL) | {"calls": st.integers(1, 9)}))
 CALLS = st.dictionaries(st.sampled_from(["local/m", "cloud/a", "router/б/в"]), SPENT, max_size=3)
 WORK = st.tuples(st.sampled_from(["ann", "bob"]), st.sampled_from(["main", "дача", None]), st.integers(0, 3), CALLS)
 """Whose; which chat, None for a run; on which day; the calls."""
@@ -62,7 +62,7 @@ def put_chat(connection: apsw.Connection, user: str, name: str) -> ChatId:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(WORK, max_size=12))
-def test_sums_add_up_for_every_question(work: list[tuple[str, str | None, int, dict[str, Spent]]]) -> None:
+def test_sums_add_up_for_every_question(work: list[tuple[str, str | None, int, dict[str, UsageSum]]]) -> None:
     connection = database()
     chats = {(user, name): put_chat(connection, user, name) for user in ("ann", "bob") for name in ("main", "дача")}
     for number, (user, name, day, calls) in enumerate(work):
@@ -73,7 +73,7 @@ def test_sums_add_up_for_every_question(work: list[tuple[str, str | None, int, d
             turns.insert(connection, a_turn(number, chats[user, name], day, record(calls)))
             turns.insert(connection, a_turn(number, chats[user, name], day, record(calls)))  # a repetition
 
-    def expected(keep: Any) -> Spent:
+    def expected(keep: Any) -> UsageSum:
         return add(spent for each in work if keep(each) for spent in each[3].values())
 
     assert usage.total(connection, UsageFilters()) == expected(lambda _each: True)
@@ -89,10 +89,10 @@ def test_sums_add_up_for_every_question(work: list[tuple[str, str | None, int, d
         assert seen.today == expected(lambda each, user=user: each[0] == user and each[2] == 3)
     days = {group.key: group.spent for group in usage.groups(connection, UsageFilters(), "day")}
     assert all(
-        days.get(iso(START + day * DAY_S)[:10], Spent()) == expected(lambda e, d=day: e[2] == d) for day in range(4)
+        days.get(iso(START + day * DAY_S)[:10], UsageSum()) == expected(lambda e, d=day: e[2] == d) for day in range(4)
     )
     connection.execute("DELETE FROM turns; DELETE FROM runs")
-    assert usage.total(connection, UsageFilters()) == Spent()
+    assert usage.total(connection, UsageFilters()) == UsageSum()
     connection.close()
 
 
@@ -140,7 +140,7 @@ def test_a_database_of_an_earlier_schema_gets_its_usage(tmp_path: Path) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema_version', '3')")
     chat = put_chat(connection, "ann", "main")
     turns.insert(connection, a_turn(1, chat, 0, OLD))
-    runs.put(connection, a_run(2, "ann", 0, details={"usage": record({"cloud/b": Spent(calls=1, cost_nano=9)})}))
+    runs.put(connection, a_run(2, "ann", 0, details={"usage": record({"cloud/b": UsageSum(calls=1, cost_nano=9)})}))
     migrations.migrate(connection)
     found = {group.key: group.spent.cost_nano for group in usage.groups(connection, UsageFilters(), "model")}
     assert found == {"cloud/a": 0, "cloud/b": 9}
@@ -185,8 +185,8 @@ def test_fields_of_the_table_are_those_of_the_value() -> None:
     connection = database()
     columns = [name for (name,) in connection.execute("SELECT name FROM pragma_table_info('charges')")]
     assert tuple(columns[7:]) == FIELDS
-    assert json.loads(json.dumps(record({"a/b": Spent(calls=1)})))["models"][0].keys() == {
+    assert json.loads(json.dumps(record({"a/b": UsageSum(calls=1)})))["models"][0].keys() == {
         "model",
-        *attrs.asdict(Spent()),
+        *attrs.asdict(UsageSum()),
     }
     connection.close()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from klaw.errors import ModelError
-from klaw.models.fetch import pip_download
+from klaw.models.build import pip_download
 from klaw.models.manifest import describe_file
 from tests.support.plugins.models import models_dir, spec_of
 

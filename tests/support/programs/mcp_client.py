@@ -20,10 +20,9 @@ from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.llm.types import ToolCall
 from klaw.toolbox.calls import prepare
 from klaw.toolbox.executor import CallResult, Executor
-from klaw.toolbox.mcp.server import McpServer
-from klaw.toolbox.mcp.servers import target_of
-from klaw.toolbox.mcp.state import McpState
+from klaw.toolbox.mcp.server import McpServer, McpState
 from klaw.toolbox.spec import Toolbox, ToolContext
+from klaw.toolbox.tools import target_of
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import until
 

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from klaw.config.tools import WebToolConfig
-from klaw.toolbox.web.address import forbidden, resolve_name
+from klaw.guarded_http import forbidden, resolve_name
 from klaw.toolbox.web.fetch import WebFetcher
 from tests.support.waiting import HANG_S
 

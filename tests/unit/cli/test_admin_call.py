@@ -6,7 +6,7 @@ import pytest
 
 from klaw.cli.admin_call import NoServer, call
 from klaw.config.paths import Paths
-from klaw.service import watch
+from klaw.service import units
 
 
 def test_whoever_finds_no_server_learns_how_to_start_or_where_to_ask_that_of_the_service(
@@ -14,7 +14,7 @@ def test_whoever_finds_no_server_learns_how_to_start_or_where_to_ask_that_of_the
 ) -> None:
     unit = tmp_path / "klaw.service"
     unit.write_text(f"[Service]\nUser=klaw\nEnvironment=KLAW_HOME={tmp_path}/service\n")
-    monkeypatch.setattr(watch, "unit_in", lambda _root: unit)
+    monkeypatch.setattr(units, "unit_in", lambda _root: unit)
     (tmp_path / "own" / "data").mkdir(parents=True)
     for home, said in (
         ("service", "start it with `systemctl start klaw`"),

@@ -7,7 +7,7 @@ import pytest
 
 from klaw.cli import imports
 from klaw.cli.main import main
-from klaw.imports.events import Document
+from klaw.imports.events import ProjectDocument
 from klaw.operations.operation import OperationError
 
 
@@ -38,7 +38,7 @@ def test_documents_of_projects_are_written_where_they_harm_nothing(
     given = [("Garden", "plan.md", "1"), ("Garden", "plan.md", "2"), ("../..", "../../x", "3"), ("/", ".bashrc", "4")]
     given += [("я" * 300, f"{'😀' * 300}.md", "5"), ("Garden", "..", "6"), ("a\0b", "c\n\ud800d", "\ud800")]
     for each in given:
-        imports._keep(folder, Document(*each))
+        imports._keep(folder, ProjectDocument(*each))
     found = {str(each.relative_to(folder)): each.read_text() for each in folder.rglob("*") if each.is_file()}
     assert len(found) == len(given)
     assert (found["Garden/plan.md"], found["Garden/plan 2.md"]) == ("1", "2")

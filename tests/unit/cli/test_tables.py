@@ -4,7 +4,7 @@ from typing import Any
 
 from klaw.cli.output import line, table, written
 from klaw.domain import usage
-from klaw.domain.usage import Spent
+from klaw.domain.usage import UsageSum
 from klaw.operations import actors, server, status
 from klaw.operations.lines import size
 from tests.support.asking import receipt_lines
@@ -212,10 +212,10 @@ def test_a_receipt_shows_layers_window_and_every_candidate(golden: Golden) -> No
 def test_a_receipt_tells_what_was_spent_in_words_and_by_model() -> None:
     record = usage.record(
         {
-            "stub/model": Spent(
+            "stub/model": UsageSum(
                 calls=1, prompt_tokens=900, completion_tokens=20, cached_tokens=700, cost_nano=2_500_000
             ),
-            "stub/chooser": Spent(calls=2, prompt_tokens=100, completion_tokens=7, unpriced_calls=2),
+            "stub/chooser": UsageSum(calls=2, prompt_tokens=100, completion_tokens=7, unpriced_calls=2),
         }
     )
     printed = "\n".join(receipt_lines({**TURN, "usage": record}))

@@ -12,7 +12,7 @@ from klaw.config.schema import AttachmentsConfig
 from klaw.doctor.checkup import check_up
 from klaw.doctor.judge import Finding, Level
 from klaw.doctor.places import Server
-from klaw.domain.attachment import Attachment, Named
+from klaw.domain.attachment import Attachment, NamedFile
 from klaw.domain.names import UserId
 from klaw.store.attachments import Attachments
 from klaw.store.kinds import attachments
@@ -36,7 +36,7 @@ async def send(paths: Paths, store: Store, user: UserId, data: bytes, number: in
     """Returns where the file is."""
     kept = await keep(paths, user, data)
     message = new(user=user, chat=f"chat{number}")
-    named = [Named(sha256=kept.sha256, name=kept.name)]
+    named = [NamedFile(sha256=kept.sha256, name=kept.name)]
     await store.writer.run(attachments.append, message, named, LIMITS)
     (path,) = paths.data_dir.rglob(kept.sha256)
     return path

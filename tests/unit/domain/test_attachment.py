@@ -8,7 +8,7 @@ from klaw.domain.attachment import (
     FILES,
     HEAD_BYTES,
     Attachment,
-    Named,
+    NamedFile,
     beginning,
     clean_name,
     files_of,
@@ -35,7 +35,7 @@ from klaw.domain.attachment import (
 )
 def test_a_name_is_data(given: str, kept: str) -> None:
     assert clean_name(given) == kept
-    assert Named(sha256="0" * 64, name=given).name == kept
+    assert NamedFile(sha256="0" * 64, name=given).name == kept
 
 
 def test_a_long_name_keeps_its_end() -> None:

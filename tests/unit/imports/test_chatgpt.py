@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from klaw.imports import chatgpt
-from klaw.imports.events import Chat, LeftOut, Message, Unread
-from klaw.imports.marks import unmarked
+from klaw.imports.chatgpt import unmarked
+from klaw.imports.events import ExportedChat, ExportedMessage, LeftOut, Unread
 from tests.support.exports import CASES, START, chatgpt_export, conversation, events, node, talk, texts, zipped
 
 
@@ -28,11 +28,11 @@ def test_the_way_to_the_current_node_is_what_was_said(tmp_path: Path) -> None:
     )
     path = chatgpt_export(tmp_path, found)
     assert events(path, chatgpt.read) == [
-        Chat(key="c1", title="Велосипед"),
+        ExportedChat(key="c1", title="Велосипед"),
         LeftOut("hidden"),
-        Message(key="q2", role="user", text="Where is my bicycle?", at="2023-11-14T22:13:21.000Z"),  # type: ignore[arg-type]
-        Message(key="a1", role="assistant", text="In the shed", at="2023-11-14T22:13:22.000Z"),  # type: ignore[arg-type]
-        Message(key="q3", role="user", text="Thanks", at="2023-11-14T22:13:22.000Z"),  # type: ignore[arg-type]
+        ExportedMessage(key="q2", role="user", text="Where is my bicycle?", at="2023-11-14T22:13:21.000Z"),  # type: ignore[arg-type]
+        ExportedMessage(key="a1", role="assistant", text="In the shed", at="2023-11-14T22:13:22.000Z"),  # type: ignore[arg-type]
+        ExportedMessage(key="q3", role="user", text="Thanks", at="2023-11-14T22:13:22.000Z"),  # type: ignore[arg-type]
         LeftOut("replaced by later ones"),
         LeftOut("replaced by later ones"),
     ]
@@ -56,7 +56,7 @@ def test_a_circle_of_nodes_ends(tmp_path: Path) -> None:
 def test_one_bad_chat_does_not_stop_the_rest(tmp_path: Path, bad: Any) -> None:
     path = chatgpt_export(tmp_path, talk("c1", "One", "first"), bad, talk("c2", "Два", "второй"))
     found = events(path, chatgpt.read)
-    assert [each.text for each in found if isinstance(each, Message)] == ["first", "второй"]
+    assert [each.text for each in found if isinstance(each, ExportedMessage)] == ["first", "второй"]
     (unread,) = (each for each in found if isinstance(each, Unread))
     assert unread.what == "conversations.json, chat 2"
 
@@ -116,7 +116,7 @@ def test_what_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
         text = archive.read("conversations.json")
     (tmp_path / "cut.json").write_bytes(b"\xef\xbb\xbf" + text[:-40])
     found = events(tmp_path / "cut.json", chatgpt.read)
-    assert [each.text for each in found if isinstance(each, Message)] == ["one"]
+    assert [each.text for each in found if isinstance(each, ExportedMessage)] == ["one"]
     assert [each.what for each in found if isinstance(each, Unread)] == ["cut.json, after chat 1"]
 
 

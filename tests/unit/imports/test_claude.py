@@ -9,7 +9,15 @@ import pytest
 
 from klaw.domain.fact import Fact, FactSource, Origin, check
 from klaw.imports import claude
-from klaw.imports.events import Chat, Document, ImportRefused, Kept, LeftOut, Message, Unread
+from klaw.imports.events import (
+    ExportedChat,
+    ExportedMessage,
+    ExportedRecord,
+    ImportRefused,
+    LeftOut,
+    ProjectDocument,
+    Unread,
+)
 from tests.support.exports import CASES, events, texts, zipped
 
 AT = "2024-03-05T10:00:00.123456Z"
@@ -40,16 +48,16 @@ def test_what_was_said(tmp_path: Path) -> None:
         ),
     )
     assert events(path, claude.read) == [
-        Chat(key="u1", title="Велосипед"),
-        Message(
+        ExportedChat(key="u1", title="Велосипед"),
+        ExportedMessage(
             key="m1",
             role="user",  # type: ignore[arg-type]
             text="Где мой велосипед?\n[file: счёт.txt]\n42 рубля\n[file: pasted text]\nx\n[file: кот.png]",
             at="2024-03-05T10:00:00.123Z",
         ),
         LeftOut("tools and thoughts"),
-        Message(key="m2", role="assistant", text="In the\nshed", at="2024-03-05T10:00:00.123Z"),  # type: ignore[arg-type]
-        Message(key="m3", role="user", text="old form", at="2024-03-05T10:00:00.123Z"),  # type: ignore[arg-type]
+        ExportedMessage(key="m2", role="assistant", text="In the\nshed", at="2024-03-05T10:00:00.123Z"),  # type: ignore[arg-type]
+        ExportedMessage(key="m3", role="user", text="old form", at="2024-03-05T10:00:00.123Z"),  # type: ignore[arg-type]
         LeftOut("tools and thoughts"),
     ]
 
@@ -74,7 +82,7 @@ def test_one_bad_message_does_not_stop_its_chat(tmp_path: Path, bad: Any) -> Non
 def test_the_way_to_the_newest_answer_is_what_was_said() -> None:
     """26.C3: replaced by later ones are counted, and not imported."""
     found = events(CASES / "claude_replaced_answers_imported", claude.read)
-    assert [each.text for each in found if isinstance(each, Message)] == [
+    assert [each.text for each in found if isinstance(each, ExportedMessage)] == [
         "Plan a trip to Bergen.",
         "By bus, rather.",
         "Thanks.",
@@ -149,8 +157,8 @@ def test_a_conversation_memories_and_projects_of_a_file_each() -> None:
         "assistant: Read it.",
     ]
     found = events(CASES / "claude_memories_and_projects_ignored.zip", claude.read)
-    assert [each.text for each in found if isinstance(each, Message)] == ["Hello.", "Hi."]
-    (fact,) = (each.value for each in found if isinstance(each, Kept))
+    assert [each.text for each in found if isinstance(each, ExportedMessage)] == ["Hello.", "Hi."]
+    (fact,) = (each.value for each in found if isinstance(each, ExportedRecord))
     assert isinstance(fact, Fact)
     check(fact)
     assert (fact.text, fact.origin, fact.source) == (
@@ -160,7 +168,7 @@ def test_a_conversation_memories_and_projects_of_a_file_each() -> None:
     )
     assert found[-2:] == [
         LeftOut("instructions of a project"),
-        Document("Garden", "plan.md", "Plant the apple trees in April."),
+        ProjectDocument("Garden", "plan.md", "Plant the apple trees in April."),
     ]
 
 
@@ -170,7 +178,7 @@ def test_memories_of_every_form(tmp_path: Path) -> None:
     (tmp_path / "memories.json").write_text(
         json.dumps([{"conversations_memory": text, "project_memories": {"p": "Oak"}}])
     )
-    found = [each.value for each in events(tmp_path, claude.read) if isinstance(each, Kept)]
+    found = [each.value for each in events(tmp_path, claude.read) if isinstance(each, ExportedRecord)]
     said = [each.text for each in found if isinstance(each, Fact) and check(each) is None]
     assert said[:3] == ["Builds boats.", "**Anna** is his sister.", "red"]
     assert (" ".join(said[3:-1]), said[-1]) == (long.strip(), "Oak")
@@ -188,7 +196,7 @@ def test_an_export_in_parts(tmp_path: Path) -> None:
     zipped(tmp_path / "conversations-000.zip", conversations__json=[chat(message("a", "human", "one"))])
     for given in (tmp_path, tmp_path / "manifest-0001.json"):
         found = events(given, claude.read)
-        assert [each.text for each in found if isinstance(each, Message)] == ["one"]
+        assert [each.text for each in found if isinstance(each, ExportedMessage)] == ["one"]
         assert [each.what for each in found if isinstance(each, Unread)] == ["memories-000.zip"]
     (tmp_path / "conversations-000.zip").write_bytes(b"PK\3\4 damaged")
     assert len([each for each in events(tmp_path, claude.read) if isinstance(each, Unread)]) == 2

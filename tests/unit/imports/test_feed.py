@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.convert import REQUESTS
-from klaw.domain.imported import Said, chat_prefix, message_id, name_for, numbered
+from klaw.domain.imported import ImportedMessage, chat_prefix, message_id, name_for, numbered
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import chat_name, client_id
-from klaw.imports.events import Chat, Event, LeftOut, Message, Unread, moment
-from klaw.imports.feed import Report, feed
+from klaw.imports.events import Event, ExportedChat, ExportedMessage, LeftOut, Unread, moment
+from klaw.imports.feed import ImportReport, feed
 
 AT = "2024-03-05T10:00:00.000Z"
 
@@ -48,18 +48,18 @@ def test_ids_are_valid_and_the_same_again(key: str, message: str) -> None:
     assert message_id(prefix, message, "100000") != own
 
 
-def said(key: str, text: str = "x", **more: Any) -> Message:
-    return Message(key=key, role=Role.USER, text=text, at=AT, **more)
+def said(key: str, text: str = "x", **more: Any) -> ExportedMessage:
+    return ExportedMessage(key=key, role=Role.USER, text=text, at=AT, **more)
 
 
-def fed(*events: Event) -> tuple[Report, list[dict[str, Any]]]:
+def fed(*events: Event) -> tuple[ImportReport, list[dict[str, Any]]]:
     asked: list[dict[str, Any]] = []
 
     def put(name: str, part: dict[str, Any]) -> dict[str, Any]:
         assert name == "import_put"
         asked.append(part)
         for each in part["said"]:
-            REQUESTS.read(each, Said)
+            REQUESTS.read(each, ImportedMessage)
         return {"chat": part["into"] or part["name"], "added": len(part["said"]), "known": 0, "elsewhere": 0}
 
     return feed(events, "klaw", put, lambda _done: None), asked
@@ -67,7 +67,10 @@ def fed(*events: Event) -> tuple[Report, list[dict[str, Any]]]:
 
 def test_parts_of_a_chat_go_where_the_first_went() -> None:
     report, asked = fed(
-        Chat(key="c", title="Сад"), *(said(f"{n}") for n in range(450)), Chat(key="d", title="B"), said("1")
+        ExportedChat(key="c", title="Сад"),
+        *(said(f"{n}") for n in range(450)),
+        ExportedChat(key="d", title="B"),
+        said("1"),
     )
     assert [(each["name"], each["into"], len(each["said"])) for each in asked] == [
         ("Сад", None, 200),
@@ -79,7 +82,7 @@ def test_parts_of_a_chat_go_where_the_first_went() -> None:
 
 
 def test_emoji_by_the_hundred_thousand_are_stored() -> None:
-    report, asked = fed(Chat(key="c", title="Сад"), said("1", "😀" * 150_000), said("2", "ж" * 150_000))
+    report, asked = fed(ExportedChat(key="c", title="Сад"), said("1", "😀" * 150_000), said("2", "ж" * 150_000))
     assert [len(each["content"]) for part in asked for each in part["said"]] == [50_000] * 3 + [100_000, 50_000]
     assert report.unread == []
 
@@ -88,12 +91,12 @@ def test_what_is_nested_too_deep_is_named() -> None:
     deep: list[object] = []
     for _ in range(5_000):
         deep = [deep]
-    report, asked = fed(Chat(key="c", title="Сад", own_ids=True), said("a", metadata={"a": deep}), said("b"))
+    report, asked = fed(ExportedChat(key="c", title="Сад", own_ids=True), said("a", metadata={"a": deep}), said("b"))
     assert (len(report.unread), [each["id"] for part in asked for each in part["said"]]) == (1, ["b"])
 
 
 def test_large_messages_are_parts_of_their_own() -> None:
-    _, asked = fed(Chat(key="c", title="Сад"), *(said(f"{n}", "ж" * 60_000) for n in range(3)))
+    _, asked = fed(ExportedChat(key="c", title="Сад"), *(said(f"{n}", "ж" * 60_000) for n in range(3)))
     assert [len(each["said"]) for each in asked] == [1, 1, 1]
 
 
@@ -105,8 +108,8 @@ def test_large_messages_are_parts_of_their_own() -> None:
         (said("m1", "ж" * 200_000), "is too large"),
     ],
 )
-def test_what_is_not_valid_is_named_and_the_rest_goes_on(bad: Message, why: str) -> None:
-    report, asked = fed(Chat(key="c", title="Сад", own_ids=True), said("a"), bad, said("b"))
+def test_what_is_not_valid_is_named_and_the_rest_goes_on(bad: ExportedMessage, why: str) -> None:
+    report, asked = fed(ExportedChat(key="c", title="Сад", own_ids=True), said("a"), bad, said("b"))
     assert [each["id"] for part in asked for each in part["said"]] == ["a", "b"]
     (unread,) = report.unread
     assert unread.what == f"Сад, message {bad.key}"
@@ -115,7 +118,7 @@ def test_what_is_not_valid_is_named_and_the_rest_goes_on(bad: Message, why: str)
 
 def test_what_means_something_to_the_store_of_another_klaw_stays_there() -> None:
     own = {"forgotten": AT, "model": "x/y", "topics": True, "turn": "t1"}
-    _, asked = fed(Chat(key="c", title="Сад", own_ids=True), said("a", type=Kind.COMMAND, metadata=own))
+    _, asked = fed(ExportedChat(key="c", title="Сад", own_ids=True), said("a", type=Kind.COMMAND, metadata=own))
     assert asked[0]["said"][0]["metadata"] == {"turn": "t1"}
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from klaw.imports import chatgpt, files, json_stream
-from klaw.imports.events import ImportRefused, Message, Unread
-from klaw.imports.files import opened
+from klaw.imports import chatgpt, export_files, json_stream
+from klaw.imports.events import ExportedMessage, ImportRefused, Unread
+from klaw.imports.export_files import opened
 from tests.support.exports import chatgpt_export, events, talk, texts, zipped
 from tests.support.repository import REPOSITORY
 
@@ -20,7 +20,7 @@ import resource, sys
 from pathlib import Path
 from klaw.imports import {source} as format
 from klaw.imports.feed import feed
-from klaw.imports.files import opened
+from klaw.imports.export_files import opened
 with opened(sys.argv[1]) as export:
     report = feed(format.read(export{more}), "{source}", None, lambda done: None)
 print(report.messages, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
@@ -28,13 +28,13 @@ print(report.messages, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 102
 
 
 def test_a_zip_that_holds_far_more_than_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(export_files, "FREE_BYTES", 1 << 20)
     bomb = json.dumps([talk("c1", "ok", "first")])[:-1] + "," + " " * (64 << 20) + "{}]"
     path = zipped(tmp_path / "bomb.zip", conversations__json=bomb)
     assert path.stat().st_size < 100_000
     assert texts(path, chatgpt.read) == ["user: first"]
     (unread,) = (each for each in events(path, chatgpt.read) if isinstance(each, Unread))
-    assert "far larger unpacked" in unread.why
+    assert "far larger than its ZIP claims" in unread.why
 
 
 def test_a_value_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_a_value_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     assert texts(path, chatgpt.read) == ["user: first", "user: third"]
     (unread,) = (each for each in events(path, chatgpt.read) if isinstance(each, Unread))
-    assert unread == Unread("conversations.json, chat 2", "is too large, or damaged: it is no JSON")
+    assert unread == Unread("conversations.json, chat 2", "is too large, or damaged JSON")
 
 
 def test_a_damaged_zip_is_read_up_to_the_damage(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_damaged_zip_is_read_up_to_the_damage(tmp_path: Path) -> None:
     data[len(data) // 2 : len(data) // 2 + 100] = bytes(100)
     path.write_bytes(data)
     found = events(path, chatgpt.read)
-    assert 50 < sum(isinstance(each, Message) for each in found) < 5_000
+    assert 50 < sum(isinstance(each, ExportedMessage) for each in found) < 5_000
     assert sum(isinstance(each, Unread) for each in found) == 1
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from klaw.imports import chatgpt, claude, json_stream, openclaw, telegram, whatsapp
-from klaw.imports.events import ImportRefused, Message, Unread
-from klaw.imports.files import opened
+from klaw.imports.events import ExportedMessage, ImportRefused, Unread
+from klaw.imports.export_files import opened
 from tests.support.exports import START, chatgpt_export, conversation, events, node, talk, texts, zipped
 
 
@@ -21,7 +21,9 @@ def test_chatgpt_without_times_and_with_parts_that_are_nothing(tmp_path: Path) -
     found = conversation("1", "", node("u", None, "user", "Привет", None), node("a", "u", "assistant", answer, START))
     path = chatgpt_export(tmp_path, found | {"create_time": None, "update_time": None})
     assert texts(path, chatgpt.read) == ["user: Привет", "assistant: Ответ"]
-    assert {each.at for each in events(path, chatgpt.read) if isinstance(each, Message)} == {"2023-11-14T22:13:20.000Z"}
+    assert {each.at for each in events(path, chatgpt.read) if isinstance(each, ExportedMessage)} == {
+        "2023-11-14T22:13:20.000Z"
+    }
 
 
 def test_claude_with_a_block_that_is_nothing(tmp_path: Path) -> None:
@@ -60,7 +62,7 @@ def test_whatsapp_writes_dates_as_the_telephone_does(tmp_path: Path, head: str, 
     path = tmp_path / "Чат WhatsApp с контактом Пётр.txt"
     path.write_text(f"{head}Анна: Привет\nвторая строка: тоже\n{head}Анна изменила тему\n")
     reader = partial(whatsapp.read, me="Анна", order=None, zone=dt.UTC, title=None)
-    said = [each for each in events(path, reader) if isinstance(each, Message)]
+    said = [each for each in events(path, reader) if isinstance(each, ExportedMessage)]
     assert [(each.text, each.at) for each in said] == [("Привет\nвторая строка: тоже", at)]
 
 
@@ -82,7 +84,7 @@ def test_a_message_of_many_megabytes_is_read_in_linear_time(tmp_path: Path) -> N
     path.write_text(json.dumps([talk("c1", "1", "ж" * 6_000_000), talk("c2", "2", "last")]))
     reads: list[int] = []
     with opened(str(path)) as export, export.files("conversations.json")[0].open() as stream:
-        bounded = json_stream._Bounded(stream)
+        bounded = json_stream._BoundedReader(stream)
         while data := bounded.read(json_stream.READ_BYTES):
             reads.append(len(data))
     assert len(reads) < 20
@@ -94,7 +96,7 @@ def test_what_never_ends_is_refused(tmp_path: Path, device: str) -> None:
     path = tmp_path / "export.json" if device == "fifo" else Path(device)
     if device == "fifo":
         os.mkfifo(path)
-    with pytest.raises(ImportRefused, match="is no file"):
+    with pytest.raises(ImportRefused, match="is not a file"):
         events(path, chatgpt.read)
 
 
@@ -120,7 +122,7 @@ def test_openclaw_without_usable_ids(tmp_path: Path, own: Any, parent: Any) -> N
     entry = {"type": "message", "id": own, "parentId": parent, "timestamp": "2024-03-05T10:00:00Z"}
     lines = [{**entry, "message": {"role": "user", "content": text}} for text in ("да", "нет")]
     (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    said = [each for each in events(tmp_path, openclaw.read) if isinstance(each, Message)]
+    said = [each for each in events(tmp_path, openclaw.read) if isinstance(each, ExportedMessage)]
     assert [each.text for each in said] == ["да", "нет"]
     assert len({each.key for each in said}) == (2 if own is None else 1)
 
@@ -154,7 +156,7 @@ def test_whatsapp_in_other_languages_tells_who_is_who(tmp_path: Path, name: str,
     path.write_text(lines.format(pasted))
     reader = partial(whatsapp.read, me=None, order=None, zone=dt.UTC, title=None)
     found = events(path, reader)
-    said = [each for each in found if isinstance(each, Message)]
+    said = [each for each in found if isinstance(each, ExportedMessage)]
     assert [(str(each.role), each.text.endswith(pasted[-20:])) for each in said] == [
         ("assistant", True),
         ("user", False),
@@ -190,9 +192,7 @@ def test_what_is_nested_too_deep_is_not_read(tmp_path: Path, opening: str) -> No
     path = tmp_path / "conversations.json"
     path.write_text(f"{json.dumps([talk('c1', '1', '[{' * 2_000)])[:-1]},{opening * 100_000}")
     found = events(path, chatgpt.read)
-    assert [each.why for each in found if isinstance(each, Unread)] == [
-        "is nested too deep: nothing behind that was read"
-    ]
+    assert [each.why for each in found if isinstance(each, Unread)] == ["is nested too deep: the rest was not read"]
     (tmp_path / "result.json").write_text(f'{{"name": "x", "messages": [{opening * 100_000}')
     assert [type(each) for each in events(tmp_path, partial(telegram.read, me=None, zone=None))] == [Unread]
 
@@ -211,7 +211,7 @@ def test_one_damaged_chat_does_not_cost_those_behind_it(
         damage = "x" * 200_000
     (tmp_path / "conversations.json").write_text(text.replace("BAD", damage))
     found = events(tmp_path, chatgpt.read)
-    texts_ = [each.text for each in found if isinstance(each, Message)]
+    texts_ = [each.text for each in found if isinstance(each, ExportedMessage)]
     unread = [each.what for each in found if isinstance(each, Unread)]
     assert texts_ == [each for each in said if each != "BAD"]
     assert unread == [f"conversations.json, chat {number + 1}"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klaw.imports import openclaw
-from klaw.imports.events import Chat, LeftOut, Message, Unread
+from klaw.imports.events import ExportedChat, ExportedMessage, LeftOut, Unread
 from tests.support.exports import events, texts
 
 AT = "2026-02-06T07:49:03.491Z"
@@ -48,11 +48,11 @@ def test_a_home_with_its_index(tmp_path: Path) -> None:
     index = {"agent:main:main": {"sessionId": "s1"}, "agent:main:telegram:7": named, "x": {}}
     (folder / "sessions.json").write_text(json.dumps(index))
     found = events(tmp_path, openclaw.read)
-    assert [each for each in found if isinstance(each, Chat)] == [
-        Chat(key="s1", title="main main"),
-        Chat(key="s2", title="Анна"),
+    assert [each for each in found if isinstance(each, ExportedChat)] == [
+        ExportedChat(key="s1", title="main main"),
+        ExportedChat(key="s2", title="Анна"),
     ]
-    assert [(each.key, each.text, each.at) for each in found if isinstance(each, Message)] == [
+    assert [(each.key, each.text, each.at) for each in found if isinstance(each, ExportedMessage)] == [
         ("1", "Где велосипед?", AT),
         ("2", "In the shed", AT),
         ("4", "as a text", AT),

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from klaw.imports import telegram
-from klaw.imports.events import Chat, ImportRefused, LeftOut, Message, Unread
+from klaw.imports.events import ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread
 from tests.support.exports import CASES, Read, events, texts
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -62,8 +62,8 @@ def test_texts_in_both_forms_and_what_is_no_text(tmp_path: Path) -> None:
     )
     path = written(tmp_path, found)
     found_events = events(path, reading())
-    assert found_events[:2] == [Chat(key="7", title="Анна", people=True), LeftOut("notices")]
-    said = [each for each in found_events if isinstance(each, Message)]
+    assert found_events[:2] == [ExportedChat(key="7", title="Анна", people=True), LeftOut("notices")]
+    said = [each for each in found_events if isinstance(each, ExportedMessage)]
     assert [f"{each.role}: {each.text}" for each in said] == [
         "assistant: Анна: Привет",
         "user: See https://a.bit (https://c)",
@@ -88,7 +88,7 @@ def test_a_whole_account_knows_whose_it_is(tmp_path: Path) -> None:
     gone = chat(message(1, "x", "bye") | {"from": None}, name=None, of=8)
     path = written(tmp_path, account(group, saved, gone, chat(), left=[news]))
     found = events(path, reading())
-    assert [each.title for each in found if isinstance(each, Chat)] == [
+    assert [each.title for each in found if isinstance(each, ExportedChat)] == [
         "Дача",
         "Saved messages",
         "Deleted account 8",
@@ -136,9 +136,9 @@ def test_one_damaged_message_is_named_and_the_rest_is_read(case: str) -> None:
     """26.C3"""
     found = events(CASES / f"telegram_{case}_loses_the_rest", partial(telegram.read, me=None, zone=BERLIN))
     assert [each.what for each in found if isinstance(each, Unread)] == ["Boris, message 2"]
-    said = [each.text for each in found if isinstance(each, Message)]
+    said = [each.text for each in found if isinstance(each, ExportedMessage)]
     assert said[1] in ("Thanks, I bought it.", "Indeed.")
-    assert (len(said), len([each for each in found if isinstance(each, Chat)])) == (3, 1)
+    assert (len(said), len([each for each in found if isinstance(each, ExportedChat)])) == (3, 1)
 
 
 _DAMAGE: dict[str, Callable[[str], str]] = {
@@ -163,8 +163,8 @@ def test_damage_in_one_chat_of_several(tmp_path: Path, damage: str, number: int)
     path = written(tmp_path, account(*chats[:2], left=[chats[2]]))
     (path / "result.json").write_text(_DAMAGE[damage]((path / "result.json").read_text()))
     found = events(path, reading())
-    assert [each.title for each in found if isinstance(each, Chat)] == ["0", "1", "2"]
-    said = [each.text.removeprefix("Анна: ") for each in found if isinstance(each, Message)]
+    assert [each.title for each in found if isinstance(each, ExportedChat)] == ["0", "1", "2"]
+    said = [each.text.removeprefix("Анна: ") for each in found if isinstance(each, ExportedMessage)]
     assert said == [each for part in texts_ for each in part if each != "BAD"]
     assert [each.what for each in found if isinstance(each, Unread)] == [f"1, message {number}"]
 
@@ -182,7 +182,7 @@ def test_damage_beside_the_messages(tmp_path: Path, damage: Callable[[str], str]
     path = written(tmp_path, account(chat(message(1, "Анна", "one"), message(2, "Пётр", "two", of=1))))
     (path / "result.json").write_text(damage((path / "result.json").read_text()))
     found = events(path, reading())
-    assert [each.role for each in found if isinstance(each, Message)] == ["assistant", "user"]
+    assert [each.role for each in found if isinstance(each, ExportedMessage)] == ["assistant", "user"]
     assert [each.what for each in found if isinstance(each, Unread)] == [named]
 
 
@@ -203,7 +203,7 @@ def test_a_large_damaged_export_is_read_in_linear_time(tmp_path: Path) -> None:
 def test_all_that_is_no_text_is_told_as_text_or_counted() -> None:
     """26.C3"""
     found = events(CASES / "telegram_things_dropped_silently", partial(telegram.read, me=None, zone=BERLIN))
-    assert [each.text for each in found if isinstance(each, Message)] == [
+    assert [each.text for each in found if isinstance(each, ExportedMessage)] == [
         "Boris: [poll: Where do we meet?]\n- At the lake (2, chosen)\n- In town (0)",
         "Boris: [place: Café Osiris, Barona 31, Riga, 56.95, 24.12]",
         "Boris: [contact: Cora Doe +000 1]",

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from klaw.imports import whatsapp
-from klaw.imports.events import Chat, ImportRefused, LeftOut, Message, Unread
-from klaw.imports.whatsapp_time import Order, stamp
+from klaw.imports.events import ExportedChat, ExportedMessage, ImportRefused, LeftOut, Unread
+from klaw.imports.whatsapp_format import Order, stamp
 from tests.support.exports import CASES, Read, events, texts, zipped
 
 ANDROID = """\
@@ -37,8 +37,8 @@ def test_android_in_russian(tmp_path: Path) -> None:
     path = tmp_path / "Чат WhatsApp с Анна.txt"
     path.write_text(ANDROID)
     found = events(path, reading())
-    assert found[:2] == [Chat(key="анна", title="Анна", people=True), LeftOut("notices")]
-    said = [each for each in found if isinstance(each, Message)]
+    assert found[:2] == [ExportedChat(key="анна", title="Анна", people=True), LeftOut("notices")]
+    said = [each for each in found if isinstance(each, ExportedMessage)]
     assert [(f"{each.role}: {each.text}", each.at) for each in said] == [
         ("assistant: Анна: Привет\nкак дела?\n\n13/4 будет праздник", "2024-03-12T13:05:00.000Z"),
         ("user: Хорошо: всё есть", "2024-03-12T13:06:00.000Z"),
@@ -49,8 +49,8 @@ def test_android_in_russian(tmp_path: Path) -> None:
 def test_an_american_iphone(tmp_path: Path) -> None:
     path = zipped(tmp_path / "WhatsApp Chat - Anna (2).zip", _chat__txt=IPHONE)
     found = events(path, reading())
-    assert found[0] == Chat(key="anna", title="Anna", people=True)
-    assert [(f"{each.role}: {each.text}", each.at) for each in found if isinstance(each, Message)] == [
+    assert found[0] == ExportedChat(key="anna", title="Anna", people=True)
+    assert [(f"{each.role}: {each.text}", each.at) for each in found if isinstance(each, ExportedMessage)] == [
         ("assistant: Anna: Hello", "2024-03-12T13:05:33.000Z"),
         ("user: [file: 0001-PHOTO.jpg]", "2024-03-12T23:00:01.000Z"),
         ("assistant: Anna: noon", "2024-03-13T11:30:01.000Z"),
@@ -71,7 +71,7 @@ def test_an_american_iphone(tmp_path: Path) -> None:
 )
 def test_the_order_of_a_date_is_told_by_the_whole_file(tmp_path: Path, lines: tuple[str, ...], at: str) -> None:
     (tmp_path / "_chat.txt").write_text("\n".join(lines))
-    found = [each for each in events(tmp_path / "_chat.txt", reading("A")) if isinstance(each, Message)]
+    found = [each for each in events(tmp_path / "_chat.txt", reading("A")) if isinstance(each, ExportedMessage)]
     assert (found[0].at[:10], len(found)) == (at, len(lines))
 
 
@@ -80,7 +80,11 @@ def test_an_order_that_cannot_be_told_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(ImportRefused, match="give --dates dmy or mdy"):
         events(tmp_path / "_chat.txt", reading("A"))
     found = [
-        [each.at[:10] for each in events(tmp_path / "_chat.txt", reading("A", order)) if isinstance(each, Message)]
+        [
+            each.at[:10]
+            for each in events(tmp_path / "_chat.txt", reading("A", order))
+            if isinstance(each, ExportedMessage)
+        ]
         for order in ("dmy", "mdy")
     ]
     assert found == [["2024-02-01", "2024-04-03"], ["2024-01-02", "2024-03-04"]]
@@ -94,29 +98,29 @@ def test_who_somebody_is_is_asked_for(tmp_path: Path) -> None:
     path.write_text("25.1.24, 10:00 - A: x\n25.1.24, 10:01 - Б: y\n25.1.24, 10:01 - C: y\n")
     with pytest.raises(ImportRefused, match="Give --me NAME; in it are A, Б, C"):
         events(path, reading())
-    with pytest.raises(ImportRefused, match="nobody is called so in it: give --me one of A, Б, C"):
+    with pytest.raises(ImportRefused, match="nobody in it has that name: give --me one of A, Б, C"):
         events(path, reading("D"))
     assert texts(path, reading("б", title="Дача")) == ["assistant: A: x", "user: y", "assistant: C: y"]
-    assert events(path, reading("б", title="Дача"))[0] == Chat(key="дача", title="Дача", people=True)
+    assert events(path, reading("б", title="Дача"))[0] == ExportedChat(key="дача", title="Дача", people=True)
 
 
 def test_the_same_twice_in_a_minute_is_two_messages(tmp_path: Path) -> None:
     (tmp_path / "_chat.txt").write_text("25.1.24, 10:00 - A: да\n25.1.24, 10:00 - A: да\n25.1.24, 10:00 - B: да\n")
-    keys = [each.key for each in events(tmp_path / "_chat.txt", reading("A")) if isinstance(each, Message)]
+    keys = [each.key for each in events(tmp_path / "_chat.txt", reading("A")) if isinstance(each, ExportedMessage)]
     assert len(set(keys)) == 3
 
 
 def test_a_text_that_is_no_chat_is_named(tmp_path: Path) -> None:
     path = zipped(tmp_path / "x.zip", _chat__txt="25.1.24, 10:00 - A: x\n", chat_notes__txt="nothing")
     assert [each for each in events(path, reading("A")) if isinstance(each, Unread)] == [
-        Unread("chat_notes.txt", "has no message of WhatsApp in it")
+        Unread("chat_notes.txt", "contains no WhatsApp message")
     ]
 
 
 def said(path: Path, me: str | None = None) -> list[str]:
     """Times and texts, of a telephone in UTC."""
     read = partial(whatsapp.read, me=me, order=None, zone=ZoneInfo("UTC"), title=None)
-    return [f"{each.at[:19]} {each.text}" for each in events(path, read) if isinstance(each, Message)]
+    return [f"{each.at[:19]} {each.text}" for each in events(path, read) if isinstance(each, ExportedMessage)]
 
 
 @pytest.mark.parametrize("case", sorted(each.name for each in (CASES / "whatsapp_dates_not_read").iterdir()))
@@ -192,7 +196,7 @@ def test_words_of_times_that_are_not_known_are_named(tmp_path: Path) -> None:
     path = tmp_path / "_chat.txt"
     path.write_text("13/01/2026 3:04 UTO - A: x\n13/01/2026 9:05 KIX - A: y\n[13/01/2026 9:05 KIX] A: pasted\n")
     (unread,) = (each for each in events(path, reading("A")) if isinstance(each, Unread))
-    assert unread.why.startswith("1 lines begin with a time that is written in words that are not known")
+    assert unread.why.startswith("1 lines begin with a time in unknown words")
 
 
 def test_notices_are_nobodys_words() -> None:
@@ -200,7 +204,7 @@ def test_notices_are_nobodys_words() -> None:
     path = CASES / "whatsapp_notices_as_words"
     assert [each[20:] for each in said(path, "Anna")] == ["Boris: We meet at nine.", "Good.", "Boris: At ten, rather."]
     found = events(path, reading("Anna"))
-    assert found[0] == Chat(key="hiking club", title="Hiking club", people=True)
+    assert found[0] == ExportedChat(key="hiking club", title="Hiking club", people=True)
     assert len([each for each in found if isinstance(each, LeftOut)]) == 9
     with pytest.raises(ImportRefused, match=r"in it are Boris, Anna$"):
         events(path, reading())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso
-from klaw.domain.usage import NANO, Spent
+from klaw.domain.usage import NANO, UsageSum
 from klaw.llm.budget import DailyBudget
 from klaw.llm.errors import OverBudget
 
@@ -22,19 +22,19 @@ class Hands:
         return from_iso(self.at)
 
 
-def dollars(amount: float) -> Spent:
-    return Spent(calls=1, cost_nano=round(amount * NANO))
+def dollars(amount: float) -> UsageSum:
+    return UsageSum(calls=1, cost_nano=round(amount * NANO))
 
 
-def unpriced(tokens: int) -> Spent:
-    return Spent(calls=1, unpriced_calls=1, unpriced_tokens=tokens)
+def unpriced(tokens: int) -> UsageSum:
+    return UsageSum(calls=1, unpriced_calls=1, unpriced_tokens=tokens)
 
 
 def make(money: float | None = 1.0, tokens: int | None = None, **more: Any) -> DailyBudget:
     return DailyBudget(money, tokens, more.get("warn", 0.8), more.get("clock") or Hands())
 
 
-def spend(budget: DailyBudget, spent: Spent) -> str | None:
+def spend(budget: DailyBudget, spent: UsageSum) -> str | None:
     try:
         with budget.reserved(spent):
             budget.charge(spent)
@@ -54,11 +54,11 @@ def test_calls_under_way_together_never_pass_the_limit(actions: list[tuple[bool,
         if begin or not under_way:
             call = ExitStack()
             with suppress(OverBudget):
-                call.enter_context(budget.reserved(Spent(cost_nano=worst)))
+                call.enter_context(budget.reserved(UsageSum(cost_nano=worst)))
                 under_way.append((worst, call))
         else:
             most, call = under_way.pop(0)
-            budget.charge(Spent(cost_nano=int(most * part)))
+            budget.charge(UsageSum(cost_nano=int(most * part)))
             call.close()
         report = budget.report()
         assert report.spent_nano + report.reserved_nano <= NANO
@@ -91,7 +91,7 @@ def test_models_that_cost_nothing_go_on() -> None:
     assert budget.check(dollars(0.01)) is not None
     assert budget.check(unpriced(1)) is not None
     assert budget.check() is not None
-    assert spend(budget, Spent(calls=1, prompt_tokens=5)) is None
+    assert spend(budget, UsageSum(calls=1, prompt_tokens=5)) is None
 
 
 def test_tokens_of_unknown_price_have_their_own_limit() -> None:

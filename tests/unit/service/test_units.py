@@ -11,8 +11,8 @@ import pytest
 from klaw.service.units import (
     SYSTEM,
     UNITS,
+    ServiceInstallation,
     ServiceRefused,
-    Wanted,
     is_hidden,
     is_untouched,
     marked,
@@ -32,7 +32,7 @@ WORST_EXPOSURE = 16
 def test_the_files_are_those_of_conf() -> None:
     for name in (*UNITS, "klaw.env.example"):
         assert text_of(name) == (REPOSITORY / "conf" / name).read_text(encoding="utf-8")
-        assert Wanted(program=PROGRAM).unit(name) == text_of(name)
+        assert ServiceInstallation(program=PROGRAM).unit(name) == text_of(name)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_files_are_those_of_conf() -> None:
     ],
 )
 def test_another_user_and_home(user: str, home: str, lines: list[str]) -> None:
-    wanted = Wanted(program=PurePosixPath("/usr/lib/klaw/bin/klaw"), user=user, home=PurePosixPath(home))
+    wanted = ServiceInstallation(program=PurePosixPath("/usr/lib/klaw/bin/klaw"), user=user, home=PurePosixPath(home))
     for name in ("klaw.service", "klaw-backup.service"):
         text = wanted.unit(name)
         assert set(lines) <= set(text.splitlines())
@@ -73,7 +73,7 @@ def test_what_is_installed_is_read_back() -> None:
 )
 def test_names_that_a_unit_would_misread_are_refused(named: str, value: object) -> None:
     with pytest.raises(ServiceRefused):
-        Wanted(**{"program": PROGRAM, named: value})
+        ServiceInstallation(**{"program": PROGRAM, named: value})
 
 
 def test_an_edited_file_is_told_from_ours() -> None:
@@ -106,7 +106,7 @@ def test_systemd_accepts_what_is_written(tmp_path: Path, more: dict[str, object]
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("needs systemd-analyze (Debian package systemd)")
-    for path, text in Wanted(program=HERE, **more).files().items():  # type: ignore[arg-type]  # the program need be there
+    for path, text in ServiceInstallation(program=HERE, **more).files().items():  # type: ignore[arg-type]  # the program need be there
         place = tmp_path / path.relative_to(SYSTEM)
         place.parent.mkdir(exist_ok=True)
         place.write_text(marked(path, text), encoding="utf-8")
@@ -126,7 +126,7 @@ def test_the_sandbox_is_as_closed_as_promised(tmp_path: Path) -> None:
     if analyze is None:
         pytest.skip("needs systemd-analyze (Debian package systemd)")
     for name in ("klaw.service", "klaw-backup.service"):
-        (tmp_path / name).write_text(Wanted(program=HERE).unit(name), encoding="utf-8")
+        (tmp_path / name).write_text(ServiceInstallation(program=HERE).unit(name), encoding="utf-8")
         command = [analyze, "security", "--offline=true", "--no-pager", f"--threshold={WORST_EXPOSURE}"]
         done = subprocess.run(
             [*command, str(tmp_path / name)], capture_output=True, text=True, check=False, timeout=HANG_S

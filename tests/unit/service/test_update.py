@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from klaw.config.paths import Paths
-from klaw.service import kept as module
-from klaw.service.kept import KEPT
-from klaw.service.update import Update
-from klaw.service.wheel import Release, UpdateRefused
+from klaw.service import rollback as module
+from klaw.service.rollback import KEPT
+from klaw.service.update import Release, Update, UpdateRefused
 from klaw.store.migrations import latest
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from klaw.service import wheel
-from klaw.service.wheel import UpdateRefused, read_wheel
+from klaw.service import update
+from klaw.service.update import UpdateRefused, read_wheel
 
 NAME = "klaw-9.9.9-py3-none-any.whl"
 ABOUT = "klaw-9.9.9.dist-info/METADATA"
@@ -40,12 +40,12 @@ def test_a_large_description_is_not_unpacked(tmp_path: Path) -> None:
 
 def test_what_unpacks_to_too_much_is_not_unpacked(tmp_path: Path) -> None:
     with pytest.raises(UpdateRefused, match="what it holds has more than 256 MiB"):
-        read_wheel(made(tmp_path, {ABOUT: VERSION, "klaw/big": wheel.MAX_UNPACKED}))
+        read_wheel(made(tmp_path, {ABOUT: VERSION, "klaw/big": update.MAX_UNPACKED}))
 
 
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     path = made(tmp_path, {ABOUT: VERSION})
-    os.truncate(path, wheel.MAX_WHEEL + 1)
+    os.truncate(path, update.MAX_WHEEL + 1)
     with pytest.raises(UpdateRefused, match="the file has more than 64 MiB"):
         read_wheel(path)
 
@@ -63,5 +63,5 @@ def test_a_version_that_is_none_is_refused(tmp_path: Path, about: str) -> None:
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make) -> None:
     make(tmp_path / NAME)
-    with pytest.raises(UpdateRefused, match="is no file"):
+    with pytest.raises(UpdateRefused, match="is not a file"):
         read_wheel(tmp_path / NAME)

@@ -16,7 +16,7 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.text import RECALL_HEADER
 from klaw.domain.tokens import estimate
 from klaw.setup import answers
-from klaw.setup.answers import Model, Names, SetupRefused
+from klaw.setup.answers import ChosenModel, Names, SetupRefused
 from klaw.setup.make import FILES, config_lines, config_text, template
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
@@ -298,7 +298,7 @@ def test_templates_fit_what_klaw_does(language):
 
 
 def test_the_configuration_keeps_odd_names():
-    model = Model(provider="custom", model="a$b:c#d", base_url="http://h/$v1")
+    model = ChosenModel(provider="custom", model="a$b:c#d", base_url="http://h/$v1")
     config, _ = load_text(config_text(model))
     assert config.routing.default == "custom/a$b:c#d"
     assert config.providers["custom"].base_url == "http://h/$v1"
@@ -367,7 +367,7 @@ def test_another_configuration_stays_and_the_command_fails_with_what_to_write(tm
 
 
 def test_the_lines_that_are_to_be_written_make_a_configuration(tmp_path):
-    model = Model(provider="ollama", model="qwen3:8b", base_url="http://127.0.0.1:11434/v1")
+    model = ChosenModel(provider="ollama", model="qwen3:8b", base_url="http://127.0.0.1:11434/v1")
     as_json = "\n".join(config_lines(model, small=False, like='{"a": 1}'))
     as_yaml = "\n".join(config_lines(model, small=True, like="a: 1"))
     for text in (f'{{"context": {{"slidingWindow": 6}},{as_json}}}', f"context: {{slidingWindow: 6}}\n{as_yaml}\n"):

@@ -19,9 +19,9 @@ from klaw.config.knowledge import EndpointConfig
 from klaw.domain.knowledge import Source, SourceKind
 from klaw.domain.names import UserId
 from klaw.errors import GraphError
+from klaw.guarded_http import forbidden
 from klaw.knowledge.graph.endpoint import EndpointNetwork
 from klaw.knowledge.graph.graphs import Graphs, GraphSearch
-from klaw.toolbox.web.address import forbidden
 from tests.support.graphs import file_source, graphs, source
 from tests.support.programs.web_site import Names, Site, answer, read_request, redirect
 from tests.support.waiting import HANG_S

@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from klaw.llm.errors import ProviderError, ProviderNetworkError, ProviderTimeout
-from klaw.llm.local.provider import Endpoint, LocalModel, LocalProvider, LocalState
+from klaw.llm.local.provider import LocalAddress, LocalModel, LocalProvider, LocalState
 from klaw.llm.types import ChatMessage, Completion, Delta, JsonSchema, Request
 from tests.support.llm_server import Cut, Hang, LlmServer, Reply, Text, serve_llm, text_reply
 from tests.support.waiting import HANG_S
@@ -46,7 +46,7 @@ async def test_a_call_waits_until_the_model_is_loaded(
         nursery.start_soon(call, provider)
         await wait_all_tasks_blocked()
         assert not server.requests
-        model.ready(Endpoint(base_url=server.url, key="k1"))
+        model.ready(LocalAddress(base_url=server.url, key="k1"))
     assert server.requests[0].headers["authorization"] == "Bearer k1"
 
 
@@ -77,7 +77,7 @@ async def test_a_call_goes_to_the_successor_of_a_dead_process(
     server: LlmServer, model: LocalModel, provider: LocalProvider
 ) -> None:
     """The connection breaks before the first delta; the new process has another key."""
-    first, second = Endpoint(base_url=server.url, key="k1"), Endpoint(base_url=server.url, key="k2")
+    first, second = LocalAddress(base_url=server.url, key="k1"), LocalAddress(base_url=server.url, key="k2")
     model.ready(first)
     server.replies += [Reply(before_head=(Cut(),)), text_reply("ok")]
     async with trio.open_nursery() as nursery:
@@ -91,7 +91,7 @@ async def test_a_call_goes_to_the_successor_of_a_dead_process(
 async def test_a_broken_connection_to_a_living_process_is_tried_once_more(
     server: LlmServer, model: LocalModel, provider: LocalProvider
 ) -> None:
-    model.ready(Endpoint(base_url=server.url, key="k1"))
+    model.ready(LocalAddress(base_url=server.url, key="k1"))
     server.respond = lambda _request: Reply(before_head=(Cut(),))
     with pytest.raises(ProviderNetworkError):
         await call(provider)
@@ -99,7 +99,7 @@ async def test_a_broken_connection_to_a_living_process_is_tried_once_more(
 
 
 async def test_a_torn_answer_is_not_repeated(server: LlmServer, model: LocalModel, provider: LocalProvider) -> None:
-    model.ready(Endpoint(base_url=server.url, key="k1"))
+    model.ready(LocalAddress(base_url=server.url, key="k1"))
     server.replies.append(Reply(steps=(Text("half"), Cut())))
     with pytest.raises(ProviderNetworkError):
         await call(provider)
@@ -107,7 +107,7 @@ async def test_a_torn_answer_is_not_repeated(server: LlmServer, model: LocalMode
 
 
 async def test_a_closed_provider_refuses(server: LlmServer, model: LocalModel, provider: LocalProvider) -> None:
-    model.ready(Endpoint(base_url=server.url, key="k1"))
+    model.ready(LocalAddress(base_url=server.url, key="k1"))
     await call(provider)
     await provider.aclose()
     with pytest.raises(ProviderNetworkError, match="closed"):
@@ -119,7 +119,7 @@ async def test_an_answer_that_repeats_itself_is_stopped(
     server: LlmServer, model: LocalModel, provider: LocalProvider, piece: str
 ) -> None:
     """The process is told, and what is shown and stored holds the sentence once."""
-    model.ready(Endpoint(base_url=server.url, key="k1"))
+    model.ready(LocalAddress(base_url=server.url, key="k1"))
     words = [Text(f"{word} ") for word in piece.split()]
     server.replies.append(Reply(steps=(Text("Hm. "), *words * 400, Hang())))
     deltas: list[Delta] = []
@@ -134,7 +134,7 @@ async def test_an_answer_that_repeats_itself_is_stopped(
 async def test_an_answer_that_goes_somewhere_is_whole(
     server: LlmServer, model: LocalModel, provider: LocalProvider, text: str
 ) -> None:
-    model.ready(Endpoint(base_url=server.url, key="k1"))
+    model.ready(LocalAddress(base_url=server.url, key="k1"))
     server.replies.append(text_reply(*text))
     deltas: list[Delta] = []
     done = await provider.stream(REQUEST, deltas.append)
@@ -143,7 +143,7 @@ async def test_an_answer_that_goes_somewhere_is_whole(
 
 
 async def test_json_is_never_stopped(server: LlmServer, model: LocalModel, provider: LocalProvider) -> None:
-    model.ready(Endpoint(base_url=server.url, key="k1"))
+    model.ready(LocalAddress(base_url=server.url, key="k1"))
     text = '{"a": ["' + "the same again, " * 200 + '"]}'
     server.replies.append(text_reply(text[:100], text[100:]))
     schema = JsonSchema(name="s", schema={"type": "object"})

@@ -551,7 +551,7 @@ async def test_a_dead_server_is_named_with_the_reason(api: Api, make: Make) -> N
         await call(make(base_url=url))
     assert str(caught.value) == (
         f"test/m at {url}: the LLM provider cannot be reached: Connection refused "
-        "(does it run, and is providers.test.baseUrl right?)"
+        "(is it running, and is providers.test.baseUrl right?)"
     )
 
 

@@ -209,7 +209,7 @@ async def test_the_own_order_stays_when_it_is_late_and_it_is_left_alone_for_a_wh
         said = [(await here.ask(ASKED)).degraded for _ in range(service.FAILURES_TO_OPEN)]
         assert set(said) == {("rerank_late",)}
         (text,) = here.llm.router.problems().values()
-        assert "left alone for a while" in text
+        assert "is paused after several failures" in text
         assert "did not answer within" in text
         await server.requests[-1].gone.wait()
         server.respond = answer

@@ -15,8 +15,8 @@ from klaw.config.tools import ExecToolConfig
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import ToolRefused
 from klaw.toolbox.exec import process
+from klaw.toolbox.exec.host_exec import RISK, HostExec, host_exec
 from klaw.toolbox.exec.process import Sandbox
-from klaw.toolbox.exec.tool import RISK, HostExec, host_exec
 from klaw.toolbox.spec import ToolContext, ToolFailure
 from tests.support.waiting import HANG_S, until
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from klaw.toolbox.mcp import guard
-from klaw.toolbox.mcp.state import McpState
+from klaw.toolbox.mcp.server import McpState
 from tests.support.llm_server import Reply, serve_llm
 from tests.support.programs.mcp_client import SERVER, running
 from tests.support.server import free_port

@@ -13,7 +13,7 @@ from klaw.domain.names import UserId
 from klaw.errors import INSTALL_AGAIN
 from klaw.llm.providers.refusals import MAX_CHARS
 from klaw.toolbox.mcp import guard
-from klaw.toolbox.mcp.state import McpState
+from klaw.toolbox.mcp.server import McpState
 from tests.support.programs.mcp_client import alive, children, context, liar, program, running
 from tests.support.waiting import HANG_S, until
 

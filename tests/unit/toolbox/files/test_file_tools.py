@@ -9,7 +9,7 @@ import pytest
 from klaw.actor.threads import Threads
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.llm.types import ToolCall
-from klaw.toolbox.builtin.files import file_tools
+from klaw.toolbox.builtin.file_tools import file_tools
 from klaw.toolbox.calls import prepare
 from klaw.toolbox.executor import Executor
 from klaw.toolbox.files import writing

@@ -76,7 +76,7 @@ def test_errors_of_tools():
 
 def test_many_parts_are_bounded():
     text = text_of({"content": [{"type": "text", "text": "x"}] * 100_000})
-    assert text.endswith("[99000 more parts are left out]")
+    assert text.endswith("[99001 more parts are left out]")
 
 
 def test_a_list_of_tools_is_chosen_by_pattern_and_cut():

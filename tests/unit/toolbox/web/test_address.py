@@ -4,7 +4,7 @@ import pytest
 
 from klaw.domain.charset import decode
 from klaw.errors import ToolRefused
-from klaw.toolbox.web.address import forbidden, parse
+from klaw.guarded_http import forbidden, parse
 
 PORTS = (80, 443)
 

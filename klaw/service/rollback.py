@@ -1,4 +1,4 @@
-"""What an update keeps until the new version works: the environment, by hard links, and the database. Blocks.
+"""Keeps the environment, by hard links, and the database until the new version works. Blocks.
 
 A kill at any step leaves something that works or can be put back: what is being made has ``.part`` behind its name, the
 environment gets its name last, and going back begins with it.
@@ -13,17 +13,12 @@ import attrs
 from klaw import atomic_file
 
 KEPT = ".before-update"
-"""Behind the names of what is kept."""
 PART = ".part"
-"""Behind these, while it is being made."""
 
 
 @attrs.frozen
-class Kept:
-    """What is kept of one installation."""
-
+class Rollback:
     prefix: Path
-    """The environment."""
     database: Path
 
     @property
@@ -36,16 +31,15 @@ class Kept:
 
     @property
     def copies(self) -> dict[Path, Path]:
-        """The database and what has not got into it yet, with their copies. None of them need be there."""
         wal = self.database.with_name(f"{self.database.name}-wal")
         return {each: each.with_name(each.name + KEPT) for each in (self.database, wal)}
 
     def is_there(self) -> bool:
-        """Whether an update was interrupted."""
+        """An update was interrupted."""
         return os.path.lexists(self.environment) or any(map(os.path.lexists, self.copies.values()))
 
     def keep(self, *, database: bool) -> None:
-        """Keep what is in place; the server is stopped. Raises OSError: nothing is kept."""
+        """The server is stopped. Raises OSError: nothing is kept."""
         try:
             self.drop()
             # pip never writes into a file that is there, it makes new ones: so links keep what was.
@@ -63,7 +57,7 @@ class Kept:
             raise
 
     def drop(self) -> None:
-        """Remove what is kept, and what a kill left of it."""
+        """Also what a kill left."""
         for copy in self.copies.values():
             for each in (copy, _part(copy)):
                 each.unlink(missing_ok=True)
@@ -71,7 +65,7 @@ class Kept:
             shutil.rmtree(folder, ignore_errors=True)
 
     def put_back(self) -> None:
-        """Put in place what is kept, or the rest of it; the server is stopped. Raises OSError: do it again."""
+        """The server is stopped. Raises OSError: do it again."""
         if self.environment.exists():
             shutil.rmtree(self._failed, ignore_errors=True)
             if self.prefix.exists():

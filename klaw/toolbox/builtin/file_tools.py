@@ -19,7 +19,6 @@ from klaw.toolbox.files.beneath import Root, root_of
 from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolSpec, tool
 
 MAX_ENTRIES = 200
-"""Of a folder or a search."""
 MAX_EDITS = 50
 _HEAD_CHARS = 600
 """Room for what is said about the lines, so that the executor never cuts a result of ``file_read``."""
@@ -29,13 +28,6 @@ _Path = Annotated[str, "relative to the workspace: notes/plan.md"]
 
 
 def file_tools(workspace: Path, threads: Threads, max_output_chars: int) -> tuple[ToolSpec, ...]:
-    """The tools on one workspace.
-
-    Args:
-        workspace: its folder; it need not exist.
-        threads: where blocking work is done.
-        max_output_chars: ``tools.maxOutputChars``.
-    """
     files = _Files(workspace, threads)
     return *_reading_tools(files, max_output_chars), *_writing_tools(files)
 
@@ -47,7 +39,7 @@ class _Files:
     workspace: Path
     threads: Threads
     changing: threading.Lock = attrs.Factory(threading.Lock)
-    """Calls of one round run at once: two patches of one file must not both start from its old content."""
+    """Two patches of one file in one round must not both start from its old content."""
 
     async def read(self, context: ToolContext, function: Callable[[Root], str]) -> str:
         return await self.threads.run(function, root_of(self.workspace, context.user), abandon=True)
@@ -64,7 +56,6 @@ class _Files:
         return await self.threads.run(alone, root)
 
     async def lasting(self, context: ToolContext, arguments: Arguments) -> bool:
-        """See ``ToolSpec.lasting``."""
         root = root_of(self.workspace, context.user)
         return await self.threads.run(_stands, root, context.user, arguments["path"], abandon=True)
 
@@ -135,7 +126,9 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
     async def file_patch(
         context: ToolContext,
         path: _Path,
-        edits: Annotated[list[text.Edit], "carried out in order, all or none", Bounds(at_least=1, at_most=MAX_EDITS)],
+        edits: Annotated[
+            list[text.TextEdit], "carried out in order, all or none", Bounds(at_least=1, at_most=MAX_EDITS)
+        ],
     ) -> str:
         """Change parts of a text file of the workspace. Each search text must be in the file exactly once."""
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from klaw.service.kept import Kept
+from klaw.service.rollback import Rollback
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
 
@@ -13,7 +13,7 @@ _KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
 from klaw import atomic_file
-from klaw.service.kept import Kept
+from klaw.service.rollback import Rollback
 
 root, left, done = Path(sys.argv[1]), int(sys.argv[2]), 0
 
@@ -26,7 +26,7 @@ def around(function):
         return function(*args, **kwargs)
     return counted
 
-kept = Kept(root / "env", root / "klaw.db")
+kept = Rollback(root / "env", root / "klaw.db")
 for place, name in ((Path, "rename"), (Path, "replace"), (Path, "unlink"), (shutil, "copy2"), (atomic_file, "sync"),
                     (shutil, "rmtree"), (os, "mkdir"), (os, "link")):
     setattr(place, name, around(getattr(place, name)))
@@ -63,7 +63,7 @@ def test_a_kill_at_any_step_leaves_what_can_be_put_back(tmp_path: Path) -> None:
     for step in range(steps):
         root = tmp_path / str(step)
         assert killed(root, step) == 0
-        kept = Kept(root / "env", root / "klaw.db")
+        kept = Rollback(root / "env", root / "klaw.db")
         if kept.is_there():
             kept.put_back()
         assert ((root / "env/klaw").read_text(), (root / "klaw.db").read_text()) == ("old", "old")

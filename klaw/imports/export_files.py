@@ -1,7 +1,5 @@
-"""The files of an export: of a folder, of a ZIP, or one alone. They are read as streams, and never unpacked to a disk.
-
-A ZIP may claim little and hold very much, so what comes out of it is counted.
-"""
+"""The files of an export: of a folder, of a ZIP, or one alone. They are read as streams and never unpacked to a disk.
+What comes out of a ZIP is counted."""
 
 import codecs
 import io
@@ -17,23 +15,22 @@ from typing import IO
 
 import attrs
 
-from klaw.imports.events import Attached, Broken, ImportRefused
+from klaw.imports.events import Broken, ExportedFile, ImportRefused
 
 MAX_MEMBERS = 500_000
-"""Files in a ZIP: exports have one for each picture."""
+"""Exports have a file for each picture."""
 MAX_BYTES = 16 << 30
-"""Of one file, unpacked."""
 MAX_RATIO = 300
-"""A file in a ZIP has at most so many bytes for each that is stored, and ``FREE_BYTES`` besides. JSON comes to 10 or
-20, DEFLATE can do 1,000."""
+"""A file in a ZIP unpacks to at most this many times its size, and ``FREE_BYTES`` more. JSON comes to 10 or 20, DEFLATE
+can do 1,000."""
 FREE_BYTES = 64 << 20
 BUFFER_BYTES = 1 << 16
 UNREADABLE = (Broken, OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What reading a file or a ZIP raises when it is damaged, or packed in an unknown way."""
+"""Raised for damaged files and ZIPs, and unknown compression."""
 
 
-class _Counted(io.RawIOBase):
-    """A stream that ends with Broken where it has more than its limit."""
+class _CountedStream(io.RawIOBase):
+    """Raises Broken where it has more than its limit."""
 
     def __init__(self, inner: IO[bytes], limit: int) -> None:
         self._inner, self._left = inner, limit
@@ -45,45 +42,41 @@ class _Counted(io.RawIOBase):
         data = self._inner.read(len(buffer))
         self._left -= len(data)
         if self._left < 0:
-            raise Broken("is far larger unpacked than its ZIP tells: nothing behind that was read")
+            raise Broken("is far larger than its ZIP claims: the rest was not read")
         buffer[: len(data)] = data
         return len(data)
 
 
 @attrs.frozen(eq=False)
-class File:
-    """One file of an export."""
-
+class ExportEntry:
     name: str
     """With its folders, separated by ``/``."""
-    _of: "Export"
+    _of: "OpenedExport"
     _source: Path | zipfile.ZipInfo | None
 
     @property
     def stem(self) -> str:
-        """Its name without folders and ending."""
         return PurePosixPath(self.name).stem
 
     @property
     def size(self) -> int:
-        """Bytes. Raises OSError."""
+        """Raises OSError."""
         if isinstance(self._source, zipfile.ZipInfo):
             return self._source.file_size
         return self._source.stat().st_size if self._source is not None else 0
 
-    def beside(self, name: str) -> Attached | None:
-        """A file that this one names by its place: ``photos/1.jpg``; None: the export does not have it."""
+    def beside(self, name: str) -> ExportedFile | None:
+        """A file that this one names by its place, such as ``photos/1.jpg``; None: not in the export."""
         place = PurePosixPath(self.name).parent / name.replace("\\", "/")
         found = self._of.find(place) if name and not {"..", "/"} & {*place.parts} else None
         return None if found is None else found.attached()
 
-    def attached(self) -> Attached:
-        """It as a file of a message."""
-        return Attached(name=PurePosixPath(self.name).name, size=self.size, open=self._open_as_it_is)
+    def attached(self) -> ExportedFile:
+        return ExportedFile(name=PurePosixPath(self.name).name, size=self.size, open=self._open_as_it_is)
 
     @contextmanager
-    def as_export(self) -> Iterator["Export"]:
-        """It as an export of its own: a part that is a ZIP. Raises as ``opened``."""
+    def as_export(self) -> Iterator["OpenedExport"]:
+        """A part that is a ZIP. Raises as ``opened``."""
         if not isinstance(self._source, Path):
             raise ImportRefused("is a ZIP in a ZIP: unpack the outer one, and name the folder")
         with opened(str(self._source)) as inner:
@@ -91,22 +84,18 @@ class File:
 
     @contextmanager
     def _open_as_it_is(self) -> Iterator[IO[bytes]]:
-        """Read a file that is no text; raises as ``open``."""
+        """Without checking for text; raises as ``open``."""
         with self._of.opened(self._source) as stream:
-            yield io.BufferedReader(_Counted(stream, self.size), BUFFER_BYTES)
+            yield io.BufferedReader(_CountedStream(stream, self.size), BUFFER_BYTES)
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Read it from its beginning.
-
-        Raises:
-            OSError, ImportRefused: it cannot be opened.
-        """
+        """Read it from its beginning. Raises OSError, ImportRefused."""
         with self._of.opened(self._source) as stream:
             limit = MAX_BYTES
             if isinstance(self._source, zipfile.ZipInfo):
                 limit = min(limit, MAX_RATIO * self._source.compress_size + FREE_BYTES)
-            buffered = io.BufferedReader(_Counted(stream, limit), BUFFER_BYTES)
+            buffered = io.BufferedReader(_CountedStream(stream, limit), BUFFER_BYTES)
             mark = buffered.peek(3)[:3]  # that Windows programs put there
             if mark == codecs.BOM_UTF8:
                 buffered.read(3)
@@ -114,9 +103,15 @@ class File:
                 raise Broken("is UTF-16: save it as UTF-8")
             yield buffered
 
+    def lines(self, most: int) -> Iterator[bytes]:
+        """Its lines; one of more than ``most`` bytes comes as several. Raises as ``open``."""
+        with self.open() as stream:
+            while line := stream.readline(most):
+                yield line
 
-class Export:
-    """What a person gave. ``stream`` is it, unless it is a folder."""
+
+class OpenedExport:
+    """What the user named. ``stream``: unless it is a folder."""
 
     def __init__(self, path: Path, stream: IO[bytes] | None) -> None:
         self.path = path
@@ -127,15 +122,13 @@ class Export:
 
     @property
     def has_several(self) -> bool:
-        """Whether it is a ZIP or a folder."""
         return self._zip is not None or self._stream is None
 
-    def files(self, wanted: str, called: str = "") -> list[File]:
-        """The files whose names, with their folders, end as a regular expression says, in the order of their names. Of
-        a file that stands alone the name does not matter.
+    def files(self, wanted: str, called: str = "") -> list[ExportEntry]:
+        """The files whose names, with their folders, end as a regular expression says, sorted. The name of a single
+        file does not matter.
 
         Args:
-            wanted: the expression.
             called: how a person knows what must be there; empty: it may be missing.
 
         Raises:
@@ -146,18 +139,18 @@ class Export:
             raise ImportRefused(f"{self.path}: there is no {called} in it")
         return found
 
-    def _files(self, wanted: str) -> list[File]:
+    def _files(self, wanted: str) -> list[ExportEntry]:
         if self._zip is not None:
             found = {each.filename: each for each in self._zip.infolist() if not each.is_dir()}
-            return [File(name, self, found[name]) for name in sorted(found) if _ends(wanted, name)]
+            return [ExportEntry(name, self, found[name]) for name in sorted(found) if _ends(wanted, name)]
         if self._stream is not None:
-            return [File(self.path.name, self, None)]
+            return [ExportEntry(self.path.name, self, None)]
         names = {each.relative_to(self.path).as_posix(): each for each in _below(self.path)}
-        return [File(name, self, names[name]) for name in sorted(names) if _ends(wanted, name)]
+        return [ExportEntry(name, self, names[name]) for name in sorted(names) if _ends(wanted, name)]
 
-    def find(self, place: PurePosixPath) -> File | None:
-        """The ordinary file at a place of the export; of a file that stands alone also what is in a folder beside it. A
-        name alone, which somebody else wrote, could mean what has nothing to do with the export."""
+    def find(self, place: PurePosixPath) -> ExportEntry | None:
+        """The ordinary file at a place of the export, or in a folder beside a single file. A bare name, which somebody
+        else wrote, could mean an unrelated file there."""
         if self._zip is not None:
             try:
                 found: Path | zipfile.ZipInfo = self._zip.getinfo(str(place))
@@ -172,11 +165,10 @@ class Export:
                     return None
             except OSError:  # a name that no file can have
                 return None
-        return File(str(place), self, found)
+        return ExportEntry(str(place), self, found)
 
     @contextmanager
     def opened(self, source: Path | zipfile.ZipInfo | None) -> Iterator[IO[bytes]]:
-        """A file's stream. Only one at a time."""
         if isinstance(source, zipfile.ZipInfo):
             assert self._zip is not None
             if source.flag_bits & 1:
@@ -201,7 +193,6 @@ def _ends(wanted: str, name: str) -> bool:
 
 
 def _below(root: Path) -> Iterator[Path]:
-    """Ordinary files below a folder; links are not followed."""
     for folder, _, names in os.walk(root):
         for name in names:
             path = Path(folder, name)
@@ -210,12 +201,8 @@ def _below(root: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def opened(given: str) -> Iterator[Export]:
-    """Open what a person named: a file, a folder, or ``-`` for standard input, which must be a file then.
-
-    Raises:
-        ImportRefused: it cannot be read.
-    """
+def opened(given: str) -> Iterator[OpenedExport]:
+    """Open a file, a folder, or ``-`` for standard input, which must be a file then. Raises ImportRefused."""
     with ExitStack() as stack:
         try:
             export = _opened(given, stack)
@@ -226,13 +213,13 @@ def opened(given: str) -> Iterator[Export]:
         yield export
 
 
-def _opened(given: str, stack: ExitStack) -> Export:
+def _opened(given: str, stack: ExitStack) -> OpenedExport:
     path = Path(given).expanduser()
     if given != "-" and path.is_dir():
-        return Export(path, None)
+        return OpenedExport(path, None)
     # A pipe would be waited for, where nobody has it open.
     number = os.dup(0) if given == "-" else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     stream = stack.enter_context(os.fdopen(number, "rb"))
     if not stat.S_ISREG(os.fstat(number).st_mode):
-        raise ImportRefused(f"{given}: is no file: save the export first, or redirect it: - < FILE")
-    return Export(path, stream)
+        raise ImportRefused(f"{given}: is not a file: save the export first, or redirect it: - < FILE")
+    return OpenedExport(path, stream)

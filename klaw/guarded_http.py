@@ -1,0 +1,397 @@
+"""The guard of requests that go out: which addresses may be connected to, and how much of an answer is read.
+
+The check of a URL is for a clear answer; what protects is that of the IP address that is connected to: a name is
+resolved here, its addresses are checked, and one of those is what is connected to. Nothing resolves the name again, so
+a name server that answers differently the second time gains nothing; TLS and the Host header keep the name.
+
+What is read of an answer is bounded as it comes, unpacked or not, and never more than the bound is held.
+"""
+
+import ipaddress
+import re
+import ssl
+import zlib
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+from urllib.parse import urljoin, urlsplit
+
+import attrs
+import httpcore2
+import httpx2
+import trio
+
+from klaw import __version__
+from klaw.actor.threads import Threads
+from klaw.errors import ToolRefused
+
+MAX_URL_CHARS = 4096
+
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+_KINDS = {
+    "this network": "0.0.0.0/8",
+    "unspecified": "::/128",
+    "private": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
+    "shared (carrier or cloud)": "100.64.0.0/10",
+    "loopback": "127.0.0.0/8 ::1/128",
+    "a cloud's own service": "168.63.129.16/32",
+    "link-local": "169.254.0.0/16 fe80::/10",
+    "multicast": "224.0.0.0/4 ff00::/8",
+    "an IPv4 address in another form": "::ffff:0:0/96 64:ff9b::/96 64:ff9b:1::/48 2001::/32 2002::/16",
+    "reserved": "192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4"
+    " 2001::/23 2001:db8::/32 3fff::/20",
+}
+"""The first that fits counts."""
+_REFUSED = tuple((ipaddress.ip_network(each), kind) for kind, networks in _KINDS.items() for each in networks.split())
+_PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
+"""All that the registry gives to the public so far."""
+
+
+@attrs.frozen(kw_only=True)
+class WebTarget:
+    """A checked URL in the parts that a request is made of; all ASCII."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    url: str
+    """The whole URL without the fragment."""
+
+
+def forbidden(address: str) -> str | None:
+    """Why an IP address may not be connected to; None for a public unicast address."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "no IP address"
+    for network, kind in _REFUSED:
+        if ip.version == network.version and ip in network:
+            return kind
+    if ip.version == 6 and ip not in _PUBLIC_6:
+        return "reserved"
+    return None
+
+
+def forbidden_to_operator(address: str) -> str | None:
+    """The same for an address that the operator named, which may also be on this machine or its network."""
+    kind = forbidden(address)
+    return None if kind in ("private", "shared (carrier or cloud)", "loopback") else kind
+
+
+def parse(text: str, ports: Container[int], base: str | None = None, *, own: bool = False) -> WebTarget:
+    """Check a URL.
+
+    Args:
+        text: from the model, a user or a redirect.
+        ports: that may be connected to.
+        base: the page that the redirect came from.
+        own: the operator wrote it; it may be on this machine.
+
+    Raises:
+        ToolRefused: it may not be fetched.
+    """
+    text = text.strip()
+    if len(text) > MAX_URL_CHARS:
+        raise ToolRefused(f"The address is longer than {MAX_URL_CHARS} characters.")
+    if any(not character.isprintable() or character in " \\" for character in text):
+        raise ToolRefused("The address holds a space, a backslash or a control character.")
+    try:
+        text = urljoin(base, text) if base is not None else text
+        named = urlsplit(text).netloc
+        url = httpx2.URL(text)
+        scheme, host = url.scheme, url.raw_host.decode("ascii").strip("[]").rstrip(".")
+        port = url.port or {"http": 80, "https": 443}.get(scheme, 0)
+    except (httpx2.InvalidURL, ValueError):
+        raise ToolRefused("This is not a usable web address.") from None
+    if scheme not in ("http", "https"):
+        hint = "" if _SCHEME.match(text) else " Begin the address with https://."
+        raise ToolRefused(f"Only http:// and https:// addresses can be fetched.{hint}")
+    if url.userinfo or "@" in named:
+        raise ToolRefused("An address with a user name or password is not fetched.")
+    if not host:
+        raise ToolRefused("The address has no host.")
+    if port not in ports:
+        raise ToolRefused(f"Port {port} is not allowed (tools.web.ports).")
+    _check_host(host, own=own)
+    return WebTarget(
+        scheme=scheme, host=host, port=port, path=url.raw_path.decode("ascii"), url=str(url).partition("#")[0]
+    )
+
+
+def _check_host(host: str, *, own: bool) -> None:
+    if ":" not in host and _NUMBER.fullmatch(host.rpartition(".")[2]):
+        # Resolvers read 127.1, 0x7f.1 and 2130706433 as addresses too; nobody means well by that.
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            raise ToolRefused("The host is an IP address in an odd notation; write it as four numbers.") from None
+    if not own and (host == "localhost" or host.endswith(".localhost")):
+        raise ToolRefused("This address belongs to the machine that Klaw runs on; it is not fetched.")
+
+
+MAX_ADDRESSES = 4
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The IP addresses of a name, the best first. Raises OSError."""
+Forbidden: TypeAlias = Callable[[str], str | None]
+
+
+async def resolve_name(host: str, port: int) -> Sequence[str]:
+    """Ask the system's resolver. Raises OSError."""
+    found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+async def checked_addresses(
+    host: str, port: int, resolve: Resolve = resolve_name, forbidden: Forbidden = forbidden
+) -> Sequence[str]:
+    """The IP addresses of a host.
+
+    Raises:
+        ToolRefused: there is none, or one of them may not be connected to.
+    """
+    try:
+        addresses = await resolve(host.strip("[]"), port)
+    except (OSError, UnicodeError):
+        addresses = ()
+    if not addresses:
+        raise ToolRefused("There is no server with this name.")
+    for address in addresses:
+        if kind := forbidden(address):
+            raise ToolRefused(f"The address is not on the public internet ({kind}); it is not fetched.")
+    return addresses
+
+
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Connects only to addresses that are not forbidden."""
+
+    def __init__(self, resolve: Resolve = resolve_name, forbidden: Forbidden = forbidden) -> None:
+        self._resolve = resolve
+        self._forbidden = forbidden
+        self._backend = httpcore2.TrioBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Raises ToolRefused, httpcore2.ConnectError, httpcore2.ConnectTimeout."""
+        addresses = await checked_addresses(host, port, self._resolve, self._forbidden)
+        failure: Exception = httpcore2.ConnectError("no address")
+        for address in addresses[:MAX_ADDRESSES]:
+            try:
+                return await self._backend.connect_tcp(address, port, timeout, local_address, socket_options or ())
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def connect_unix_socket(self, path: str, *_args: Any, **_options: Any) -> httpcore2.AsyncNetworkStream:  # noqa: ARG002
+        """Raises ToolRefused: a URL names no socket file."""
+        raise ToolRefused("There is no server with this name.")
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+
+class ExchangeFailed(ToolRefused):
+    """No answer came. ``timed_out``: the other side was silent."""
+
+    def __init__(self, text: str, *, timed_out: bool = False) -> None:
+        super().__init__(text)
+        self.timed_out = timed_out
+
+
+@attrs.frozen(kw_only=True)
+class GuardedResponse:
+    """The head of an answer, and its body while the exchange is open."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterable[bytes]
+
+    @property
+    def content_type(self) -> str:
+        """In lower case, without parameters; empty if the server names none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def encoding(self) -> str:
+        return self.headers.get("content-encoding", "identity").strip().lower()
+
+
+@attrs.frozen
+class GuardedConnections:
+    _pool: httpcore2.AsyncConnectionPool
+    _timeouts: Mapping[str, float]
+
+    @asynccontextmanager
+    async def exchange(
+        self, method: str, target: WebTarget, headers: Mapping[str, str], content: bytes | None = None
+    ) -> AsyncIterator[GuardedResponse]:
+        """Send a request; the body of the answer is read in the ``with``. Raises ToolRefused, ExchangeFailed."""
+        host = f"[{target.host}]" if ":" in target.host else target.host
+        url = httpcore2.URL(scheme=target.scheme, host=host, port=target.port, target=target.path)
+        named: dict[bytes | str, bytes | str] = {"User-Agent": f"klaw/{__version__}"}
+        named.update(headers)
+        more = {"timeout": self._timeouts}
+        try:
+            async with self._pool.stream(method, url, headers=named, content=content, extensions=more) as response:
+                read = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+                yield GuardedResponse(status=response.status, headers=read, chunks=response.aiter_stream())
+        # Not "from error": its text may quote a header.
+        except httpcore2.ConnectTimeout:
+            raise ExchangeFailed("The server cannot be reached: it does not answer.") from None
+        except httpcore2.TimeoutException:
+            silent = f"The server was silent for {self._timeouts['read']:g} s."
+            raise ExchangeFailed(silent, timed_out=True) from None
+        except httpcore2.ConnectError:
+            raise ExchangeFailed("The server could not be reached, or its certificate is not valid.") from None
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol):
+            raise ExchangeFailed("The connection broke, or the server does not speak HTTP.") from None
+
+
+class GuardedHttp:
+    """Requests to addresses that anybody may have named.
+
+    Args:
+        idle_s: no byte for this long ends an exchange.
+        connect_s: the same before there is a connection.
+        resolve: see ``checked_addresses``.
+        tls: makes the TLS settings, once, in a thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        idle_s: float,
+        connect_s: float,
+        resolve: Resolve = resolve_name,
+        tls: Callable[[], ssl.SSLContext] = httpcore2.default_ssl_context,
+    ) -> None:
+        self._timeouts = {"connect": min(idle_s, connect_s), "read": idle_s, "write": idle_s, "pool": idle_s}
+        self._resolve = resolve
+        self._make_tls = tls
+        self._tls: ssl.SSLContext | None = None
+        self._threads = Threads("tls", 1)
+
+    @asynccontextmanager
+    async def opened(self, forbidden: Forbidden, *, keep: bool) -> AsyncIterator[GuardedConnections]:
+        """Connections for some exchanges.
+
+        Args:
+            forbidden: see ``checked_addresses``.
+            keep: use a connection again. With kept ones a redirect could reach a server under another name's check.
+        """
+        if self._tls is None:
+            self._tls = await self._threads.run(self._make_tls)
+        async with httpcore2.AsyncConnectionPool(
+            ssl_context=self._tls,
+            network_backend=GuardedBackend(self._resolve, forbidden),
+            max_keepalive_connections=None if keep else 0,
+        ) as pool:
+            yield GuardedConnections(pool, self._timeouts)
+
+
+class BoundedBody:
+    """Takes a body piece by piece and holds the beginning up to a limit, unpacked.
+
+    Raises:
+        ToolRefused: it has an encoding that was not asked for, or is broken.
+    """
+
+    def __init__(self, limit: int, encoding: str = "identity") -> None:
+        if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise ToolRefused("The server uses a compression that was not requested.")
+        self.data = bytearray()
+        self._limit = limit
+        self._packed = 0
+        self._encoding = encoding
+        self._unzip = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding not in ("", "identity") else None
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take the next piece; False when there is more than the limit, packed or unpacked."""
+        room = self._limit - len(self.data)
+        piece = chunk if self._unzip is None else self._unpack(chunk, room + 1)
+        self.data += piece[:room]
+        self._packed += len(chunk)
+        return len(piece) <= room and self._packed <= self._limit
+
+    async def read(self, chunks: AsyncIterable[bytes]) -> bool:
+        """Take pieces until the limit. Returns whether these were all.
+
+        The HTTP libraries hand them out through nested async generators. Leaving one half-way would run its clean-up
+        whenever the garbage collector likes, so the next read is cancelled instead, which unwinds them in order.
+        """
+        fits, failure = True, None
+        with trio.CancelScope() as reading:
+            async for chunk in chunks:
+                try:
+                    fits = fits and self.feed(chunk)
+                except ToolRefused as error:
+                    fits, failure = False, error
+                if not fits:
+                    reading.cancel(reason="the rest is not read")
+        if failure is not None:
+            raise failure
+        return fits
+
+    def _unpack(self, chunk: bytes, most: int) -> bytes:
+        assert self._unzip is not None
+        try:
+            return self._unzip.decompress(chunk, most)
+        except zlib.error:
+            if self._encoding != "deflate" or self.data:
+                raise ToolRefused("The compressed page is broken.") from None
+        self._unzip = zlib.decompressobj(-zlib.MAX_WBITS)  # what some servers take "deflate" for
+        self._encoding = "raw"
+        return self._unpack(chunk, most)
+
+
+class BoundedStream(httpx2.AsyncByteStream):
+    """The body of an answer that a library reads, up to a limit; None for no limit. See ``BoundedBody.read``."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int | None) -> None:
+        self._inner = inner
+        self._limit = limit
+        self._size = 0
+        self._chunks: AsyncIterator[bytes] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._chunks = aiter(self._inner)
+        return self
+
+    async def __anext__(self) -> bytes:
+        assert self._chunks is not None
+        try:
+            chunk = await anext(self._chunks)
+        except BaseException:  # the end is one, too
+            self._chunks = None
+            raise
+        self._size += len(chunk)
+        if self._limit is not None and self._size > self._limit:
+            await self._unwind()
+            # Of this class, because the SDK of MCP makes it the failure of one request and not of the connection.
+            raise httpx2.StreamError(f"it is longer than {self._limit // 1024 // 1024} MB")
+        return chunk
+
+    async def aclose(self) -> None:
+        await self._unwind()
+        await self._inner.aclose()
+
+    async def _unwind(self) -> None:
+        chunks, self._chunks = self._chunks, None
+        if chunks is None:
+            return
+        with trio.CancelScope() as scope:
+            scope.cancel(reason="nobody reads the rest")
+            while True:  # what is buffered comes without a checkpoint
+                try:
+                    await anext(chunks)
+                except (StopAsyncIteration, httpx2.HTTPError):
+                    return
