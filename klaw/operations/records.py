@@ -186,7 +186,7 @@ class Records:
     def list_lines(self, answer: dict[str, Any]) -> Lines:
         """A page of them."""
         if not answer[self.many]:
-            none = f"no {self.many}: `klaw {self.noun.word} add` adds one"
+            none = f"no {self.many}: `klaw {self.noun.word} add {head(self.cls).upper()}` adds one"
             return [f"no more {self.many}" if answer["count"] else none]
         return [table(self.shown, answer[self.many]), *more(answer)]
 
