@@ -2,6 +2,7 @@
 answers refer to."""
 
 import os
+from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
@@ -140,11 +141,13 @@ def routes(api: Api) -> list[Route]:
         except OSError:
             raise HttpRefusal(404, "the document's file is not there, or cannot be read") from None
 
-        async def read_piece(offset: int, most: int) -> bytes:
-            return await api.core.files.run(_piece, root, name, offset, most)
+        is_pdf = await api.core.files.run(_piece, root, name, 0, 5) == b"%PDF-"
+        kind = PDF if is_pdf else OTHER
 
-        kind = PDF if await read_piece(0, 5) == b"%PDF-" else OTHER
-        answer = download(read_piece, size, kind, document.name.rpartition("/")[2])
+        def piece(first: int, count: int) -> Awaitable[bytes]:
+            return api.core.files.run(_piece, root, name, first, count)
+
+        answer = download(piece, size, kind, document.name.rpartition("/")[2])
         answer.headers["content-security-policy"] = _POLICIES[kind]
         return cast("Response", answer)
 
