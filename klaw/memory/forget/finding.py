@@ -29,8 +29,8 @@ from klaw.store.engine.log_files import record_of
 from klaw.store.forget import quotes
 from klaw.store.forget.trace import FileMade, ForgetTarget, TaskMade, effects_of
 from klaw.store.kinds import chats, facts, imports, messages, pending, people, tasks, topics
+from klaw.store.kinds.forgetting.turn_links import runs_of_tasks
 from klaw.store.kinds.messages import CONVERSATIONS
-from klaw.store.kinds.turn_links import runs_of_tasks
 from klaw.store.search import whereabouts
 from klaw.store.search.whereabouts import Target
 

@@ -28,22 +28,10 @@ from klaw.store.forget.journal_entry import ForgetEntry, Forgetting, LogTexts
 from klaw.store.forget.quotes import Key, QuotesFound
 from klaw.store.forget.reach import ForgetPlan, Reach, reach, renewed
 from klaw.store.forget.trace import ForgetTarget
-from klaw.store.kinds import (
-    attachments,
-    chats,
-    facts,
-    forgotten,
-    former_names,
-    messages,
-    people,
-    summaries,
-    tasks,
-    topic_changes,
-    topics,
-    turns,
-)
+from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, tasks, topic_changes, topics, turns
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
+from klaw.store.kinds.forgetting import forgotten, former_names
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.rows import dumps

@@ -28,9 +28,10 @@ from klaw.store.engine.transaction import StoppedStore
 from klaw.store.forget import execute
 from klaw.store.forget.journal_entry import ForgetEntry, LogTexts
 from klaw.store.forget.quotes import is_said_again
-from klaw.store.kinds import forgotten, messages, runs, summaries, turns
+from klaw.store.kinds import messages, runs, summaries, turns
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.core_memory import CORE
+from klaw.store.kinds.forgetting import forgotten
 from klaw.store.kinds.knowledge.bases import BASE
 from klaw.store.kinds.knowledge.sources import SOURCE
 from klaw.store.kinds.memory_journal import KINDS

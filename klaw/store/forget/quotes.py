@@ -21,9 +21,10 @@ from klaw.domain.person import Finder, PersonId
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Kind
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import former_names, people, tool_notes
+from klaw.store.kinds import people, tool_notes
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.facts import FACT
+from klaw.store.kinds.forgetting import former_names
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.kinds.people import PERSON

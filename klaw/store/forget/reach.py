@@ -22,8 +22,9 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.forget import quotes
 from klaw.store.forget.quotes import QuotesFound
 from klaw.store.forget.trace import ForgetTarget, TaskMade, Trace, tasks_there, trace
-from klaw.store.kinds import messages, turn_links
+from klaw.store.kinds import messages
 from klaw.store.kinds.facts import FACT
+from klaw.store.kinds.forgetting import turn_links
 from klaw.store.kinds.inventory import last_numbers
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.people import PERSON

@@ -26,7 +26,7 @@ from klaw.domain.text import clean_output
 from klaw.errors import InvalidName
 from klaw.store.forget.quotes import PersonTraces
 from klaw.store.kinds import attachments, facts, imports, messages, tasks
-from klaw.store.kinds import turn_links as links
+from klaw.store.kinds.forgetting import turn_links as links
 
 MAX_ROUNDS = 20
 """Limit of following links: a run that spawned a run that sent a message …"""
