@@ -98,14 +98,14 @@ async def test_a_disk_that_does_not_answer_holds_back_neither_turns_nor_others(
     token = trio.lowlevel.current_trio_token()
 
     class Hanging(Workspace):
-        def read(self, user: UserId) -> workspace_module.Fixed:
+        def read(self, user: UserId) -> workspace_module.PromptTexts:
             trio.from_thread.run(hang.wait, trio_token=token)
             return super().read(user)
 
     read = Hanging(home(tmp_path), tmp_path / "data")
     autojump_clock.autojump_threshold = 0.05
     async with trio.open_nursery() as nursery:
-        found: list[workspace_module.Fixed] = []
+        found: list[workspace_module.PromptTexts] = []
 
         async def ask() -> None:
             found.append(await read.fetch(ANNA))
@@ -113,7 +113,7 @@ async def test_a_disk_that_does_not_answer_holds_back_neither_turns_nor_others(
         for _ in range(5):
             nursery.start_soon(ask)
     assert [each.problems for each in found] == [("the workspace does not answer: its files may be older",)] * 5
-    read._last[ANNA] = workspace_module.Fixed(system_prompt="of before", core_memory="", problems=())
+    read._last[ANNA] = workspace_module.PromptTexts(system_prompt="of before", core_memory="", problems=())
     assert (await read.fetch(ANNA)).system_prompt == "of before"
     hang.set()
 
