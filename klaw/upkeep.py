@@ -11,6 +11,7 @@ from klaw.actor.clock import iso
 from klaw.backup import folder as backup_folder
 from klaw.config.paths import Paths
 from klaw.domain.text import listed, plural
+from klaw.store.rebuild.files import size
 
 SHARE_FREE, MOST_FREE = 0.05, 2 << 30
 """Less than this share of the disk free, but no more than so many bytes, is nearly full."""
@@ -41,8 +42,8 @@ def disk_usage(paths: Paths) -> dict[str, int]:
     return {
         "free_bytes": usage.free,
         "total_bytes": usage.total,
-        "database_bytes": paths.database.stat().st_size if paths.database.exists() else 0,
-        "wal_bytes": wal.stat().st_size if wal.exists() else 0,
+        "database_bytes": size(paths.database),
+        "wal_bytes": size(wal),
     }
 
 

@@ -19,7 +19,7 @@ from klaw.api.streams import while_connected
 from klaw.api.transcript import (
     PREFIX,
     ClientTranscript,
-    NamedChat,
+    RequestedChat,
     TranscriptMessage,
     TranscriptPlace,
     named_chat,
@@ -81,7 +81,7 @@ class Exchange:
     api: Api
     user: UserId
     transcript: ClientTranscript
-    named: NamedChat | None
+    named: RequestedChat | None
     message_id: str
     may_come_again: bool
     """The client gave the message's id, so that it can ask for the answer again: its turn goes on when the client goes

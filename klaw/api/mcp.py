@@ -109,4 +109,4 @@ async def _ask(sdk: Any, api: Api, caller: Caller, name: str, given: dict[str, A
             return await perform(call, caller, api.parts)
     except Exception as error:  # noqa: BLE001  the boundary where every error becomes an answer
         told = json.loads(bytes(of_error(error).body))
-    raise sdk.Refused({name: told[name] for name in ("code", "detail", "errors") if name in told})
+    raise sdk.ToolCallRefused({name: told[name] for name in ("code", "detail", "errors") if name in told})

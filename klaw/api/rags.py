@@ -24,7 +24,7 @@ from klaw.convert import MAX_WHOLE, REQUESTS, Bounds
 from klaw.domain import context_used
 from klaw.domain.attachment import OTHER
 from klaw.domain.context_used import ContextUsed
-from klaw.domain.knowledge import BaseId, DocumentId, SourceKind, Used
+from klaw.domain.knowledge import BaseId, DocumentId, SourceKind, UsedPassage
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.errors import HttpRefusal
@@ -60,7 +60,7 @@ class RagAnswer(TypedDict):
     answer: str
     context_used: ContextUsed | None
     """What the model was given, with the texts; a passage's ``number`` is that of its marks."""
-    sources: list[Used]
+    sources: list[UsedPassage]
     """What of it the answer refers to, without the texts."""
     message_id: str
 

@@ -192,7 +192,7 @@ def _called(call: Any) -> Any:
 
 
 @attrs.frozen
-class NamedChat:
+class RequestedChat:
     """The chat that a request names."""
 
     name: str
@@ -200,7 +200,7 @@ class NamedChat:
     """The program that names it so sends all that was said, each time."""
 
 
-def named_chat(headers: Mapping[str, str], user_field: str | None) -> NamedChat | None:
+def named_chat(headers: Mapping[str, str], user_field: str | None) -> RequestedChat | None:
     """None if it names none. What is no name of a chat becomes one."""
     header = next((name for name in CHAT_HEADERS if headers.get(name)), None)
     found = unquote(headers[header]) if header else user_field
@@ -210,7 +210,7 @@ def named_chat(headers: Mapping[str, str], user_field: str | None) -> NamedChat 
         name = chat_name(found)
     except InvalidName:
         name = PREFIX + hashlib.sha256(found.encode("utf-8", "replace")).hexdigest()[:16]
-    return NamedChat(name, resends=header in CHAT_HEADERS[1:])
+    return RequestedChat(name, resends=header in CHAT_HEADERS[1:])
 
 
 # -- which chat --------------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class HeldMessage:
 
 
 async def place_of(
-    transcript: ClientTranscript, chats: ChatDirectory, user: UserId, named: NamedChat | None, new_chat: str
+    transcript: ClientTranscript, chats: ChatDirectory, user: UserId, named: RequestedChat | None, new_chat: str
 ) -> TranscriptPlace:
     """Where the question goes.
 

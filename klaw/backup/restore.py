@@ -20,7 +20,7 @@ from klaw.config.paths import Paths
 
 
 @attrs.frozen
-class Place:
+class RestoreFolder:
     """A folder that is put in place by one rename."""
 
     target: Path
@@ -85,7 +85,7 @@ def restore(paths: Paths, root: Path, manifest: BackupManifest, tell: Tell = lam
     return [each.target for each in places]
 
 
-def _places(paths: Paths, manifest: BackupManifest) -> list[Place]:
+def _places(paths: Paths, manifest: BackupManifest) -> list[RestoreFolder]:
     """The data folder last. A folder within another one is put in place with that."""
     named = {CONFIG: paths.config_dir, WORKSPACE: paths.workspace, DATA: paths.data_dir}
     targets = {part: each.resolve() for part, each in named.items()}  # a link to another disk stays
@@ -97,7 +97,7 @@ def _places(paths: Paths, manifest: BackupManifest) -> list[Place]:
         final = targets[part] / rest
         target = next(each for each in below if final.is_relative_to(each))
         below[target].append((item, final.relative_to(target).as_posix()))
-    return [Place(target, items) for target, items in below.items() if items or target == targets[DATA]]
+    return [RestoreFolder(target, items) for target, items in below.items() if items or target == targets[DATA]]
 
 
 def _copy(root: Path, item: BackupItem, target: Path) -> None:

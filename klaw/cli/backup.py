@@ -14,7 +14,7 @@ from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import JOURNAL, Bounds
 from klaw.domain.text import plural
-from klaw.operations.lines import Lines, Shown, Table, size
+from klaw.operations.lines import Lines, ShownLines, Table, size
 from klaw.operations.operation import Noun, argument
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _holds_forgotten(backup: "Backup", last_forgetting: int) -> bool:
     return made is not None and (made.forgetting or made.last.get("entry", 0) < last_forgetting)
 
 
-def _listed(answer: dict[str, Any]) -> Shown:
+def _listed(answer: dict[str, Any]) -> ShownLines:
     rows = []
     for each in answer["backups"]:
         if each["problem"]:
@@ -97,45 +97,45 @@ def _listed(answer: dict[str, Any]) -> Shown:
         notes += [f"{plural(len(each['left_out']), 'file')} left out"] if each["left_out"] else []
         rows.append([each["name"], size(each["bytes"]), size(each["new_bytes"]), ", ".join(notes)])
     if not rows:
-        return Shown([f"there is no backup in {answer['folder']}: make one with klaw backup create"])
+        return ShownLines([f"there is no backup in {answer['folder']}: make one with klaw backup create"])
     lines: Lines = [Table([["backup", "size", "of its own", ""], *rows], right=frozenset({1, 2}))]
-    return Shown(lines, found=not any(each["problem"] for each in answer["backups"]))
+    return ShownLines(lines, found=not any(each["problem"] for each in answer["backups"]))
 
 
-def _created(answer: dict[str, Any]) -> Shown:
+def _created(answer: dict[str, Any]) -> ShownLines:
     shared = f", {size(answer['new_bytes'])} not shared with the one before"
     lines = [f"{answer['path']}: {plural(answer['files'], 'file')}, {size(answer['bytes'])}{shared}"]
     if not answer["compared"]:
         lines.append("the database could not be looked at in that moment: klaw backup verify compares less")
     notes = [f"NOT in it: {each}" for each in answer["left_out"]]
-    return Shown(lines, notes=notes, found=not notes)
+    return ShownLines(lines, notes=notes, found=not notes)
 
 
-def _verified(answer: dict[str, Any]) -> Shown:
+def _verified(answer: dict[str, Any]) -> ShownLines:
     if answer["problems"]:
         lines = [f"{answer['name']} is BROKEN:", *(f"  {each}" for each in answer["problems"])]
         lines.append("what is broken may be shared with the others: make one with klaw backup create --whole")
-        return Shown(lines, found=False)
+        return ShownLines(lines, found=False)
     made = f"its logs make a database of {plural(answer['messages'], 'message')}"
     same = ", the same as then" if answer["compared"] else "; there is nothing to compare that with"
-    return Shown([f"{answer['name']}: {plural(answer['files'], 'file')} as they were written; {made}{same}"])
+    return ShownLines([f"{answer['name']}: {plural(answer['files'], 'file')} as they were written; {made}{same}"])
 
 
-def _restored(answer: dict[str, Any]) -> Shown:
+def _restored(answer: dict[str, Any]) -> ShownLines:
     lines = [f"{answer['name']} is in place: {plural(answer['files'], 'file')} in {', '.join(answer['folders'])}"]
     lines.append("klaw serve makes the database from it; vectors follow in the background")
     if not answer["secrets"]:
         lines.append("tokens and environment files were not in it: make tokens with klaw token add")
-    return Shown(lines, notes=[f"was NOT in it: {each}" for each in answer["left_out"]])
+    return ShownLines(lines, notes=[f"was NOT in it: {each}" for each in answer["left_out"]])
 
 
-def _pruned(answer: dict[str, Any]) -> Shown:
+def _pruned(answer: dict[str, Any]) -> ShownLines:
     removed, left = answer["removed"], answer["backups"]
     lines = [f"removed {plural(len(removed), 'backup')}, {len(left)} left", *(f"  {each}" for each in removed)]
     holding = [each["name"] for each in left if each.get("holds_forgotten")]
     if holding:
         lines.append(f"{', '.join(holding)}: {FORGOTTEN}; klaw backup prune --forgotten removes them")
-    return Shown(lines)
+    return ShownLines(lines)
 
 
 @command(NOUN, "backup_create", Create, cli="create", show=_created)

@@ -12,7 +12,7 @@ from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Check
 from klaw.errors import ConfigError, KlawError, Problem
-from klaw.operations.lines import Shown
+from klaw.operations.lines import ShownLines
 from klaw.operations.operation import Nothing, Noun, argument
 
 NOUN = Noun("config", "check, show or describe the configuration (docs/configuration.md)", local=True)
@@ -33,12 +33,12 @@ class ConfigKey:
     key: str | None = argument("this key, or a section with all in it (default: all)", positional=True)
 
 
-def _checked(answer: dict[str, Any]) -> Shown:
+def _checked(answer: dict[str, Any]) -> ShownLines:
     lines = [f"error: {Problem(**each)}" for each in answer["problems"]]
     lines += [f"warning: {Problem(**each)}" for each in answer["warnings"]]
     if answer["ok"]:
         lines.append(f"ok: {answer['file']}" + ("" if answer["exists"] else " (no such file; the defaults apply)"))
-    return Shown(lines, found=answer["ok"])
+    return ShownLines(lines, found=answer["ok"])
 
 
 @command(NOUN, "config_check", OfFile, cli="check", show=_checked)

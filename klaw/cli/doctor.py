@@ -8,7 +8,7 @@ from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural
-from klaw.operations.lines import Line, Shown, Table
+from klaw.operations.lines import Line, ShownLines, Table
 from klaw.operations.operation import Noun, argument
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Doctor:
     full: bool = argument("read every log line, index, file of a message and model file; slower", default=False)
 
 
-def _shown(answer: dict[str, Any]) -> Shown:
+def _shown(answer: dict[str, Any]) -> ShownLines:
     """A line for each check, below it what to do, then the chats and the sum."""
     rows = []
     for finding in answer["findings"]:
@@ -39,7 +39,7 @@ def _shown(answer: dict[str, Any]) -> Shown:
         lines += [f"and {plural(more, 'more chat')}; --json has all", ""] if more > 0 else [""]
     problems, warnings = answer["problems"], answer["warnings"]
     total = f"{plural(problems, 'problem')}, {plural(warnings, 'warning')}"
-    return Shown([*lines, total if problems or warnings else "All is well."], found=answer["ok"])
+    return ShownLines([*lines, total if problems or warnings else "All is well."], found=answer["ok"])
 
 
 @command(NOUN, "doctor", Doctor, cli="", show=_shown)

@@ -24,7 +24,7 @@ from klaw.domain import names
 from klaw.domain.attachment import clean_name
 from klaw.domain.text import cut, plural
 from klaw.errors import KlawError
-from klaw.operations.lines import Shown, minute
+from klaw.operations.lines import ShownLines, minute
 from klaw.operations.operation import Noun, OfUser, OperationError, argument, required
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class WhatsApp(ImportPeople):
     title: str | None = argument("what the chat is called (default: by the name of the file)", metavar="TITLE")
 
 
-def _shown(answer: dict[str, Any]) -> Shown:
+def _shown(answer: dict[str, Any]) -> ShownLines:
     lines: list[Any] = [
         f"{plural(answer['messages'], 'message')} in {plural(answer['chats'], 'chat')}"
         + (f", {minute(answer['first_at'])} to {minute(answer['last_at'])}" if answer["messages"] else "")
@@ -110,7 +110,7 @@ def _shown(answer: dict[str, Any]) -> Shown:
         lines.append(f"to take it back: klaw import undo {answer['import']}")
     notes = [f"NOT read: {each['what']}: {each['why']}" for each in answer["unread"]]
     more = answer["unread_count"] - len(notes)
-    return Shown(
+    return ShownLines(
         lines,
         notes=[*notes, *([f"… and {more:,} more"] if more else [])],
         found=any(answer[name] for name in ("messages", "facts", "people", "documents")),

@@ -13,7 +13,7 @@ import attrs
 from klaw.cli.here import Here, command
 from klaw.cli.output import program, warn
 from klaw.config.paths import Paths
-from klaw.operations.lines import Shown
+from klaw.operations.lines import ShownLines
 from klaw.operations.operation import Noun, argument
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Init:
     )
 
 
-def _shown(answer: dict[str, Any]) -> Shown:
-    return Shown((), found=answer["config"]["model"] != "not set")  # what was done was said meanwhile
+def _shown(answer: dict[str, Any]) -> ShownLines:
+    return ShownLines((), found=answer["config"]["model"] != "not set")  # what was done was said meanwhile
 
 
 @command(NOUN, "init", Init, cli="", show=_shown)

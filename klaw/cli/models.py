@@ -12,7 +12,7 @@ from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.errors import ModelError
-from klaw.operations.lines import Shown, size
+from klaw.operations.lines import ShownLines, size
 from klaw.operations.operation import Noun, OperationError, argument
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class Calibrate:
 # -- pull and list ----------------------------------------------------------------------------------------------------
 
 
-def _pulled(answer: dict[str, Any]) -> Shown:
-    return Shown((), found=all(each["state"] not in ("failed", "damaged") for each in answer["models"]))
+def _pulled(answer: dict[str, Any]) -> ShownLines:
+    return ShownLines((), found=all(each["state"] not in ("failed", "damaged") for each in answer["models"]))
 
 
 @command(NOUN, "models_pull", Pull, cli="pull", show=_pulled)
@@ -155,8 +155,8 @@ def _json(
 # -- test -------------------------------------------------------------------------------------------------------------
 
 
-def _tested(answer: dict[str, Any]) -> Shown:
-    return Shown((), found=all(each["checks"][0]["state"] == "works" for each in answer["models"]))
+def _tested(answer: dict[str, Any]) -> ShownLines:
+    return ShownLines((), found=all(each["checks"][0]["state"] == "works" for each in answer["models"]))
 
 
 @command(NOUN, "models_test", ModelArguments, cli="test", show=_tested)

@@ -21,7 +21,7 @@ from klaw.cli.output import ProgressLine, say, warn, write_document, written
 from klaw.config.paths import Paths
 from klaw.config.run_as import enter
 from klaw.operations.handler import OPERATOR
-from klaw.operations.lines import Shown, with_commands
+from klaw.operations.lines import ShownLines, with_commands
 from klaw.operations.operation import Noun, Operation, OperationError, told
 from klaw.operations.perform import Call, perform, plain, read
 from klaw.operations.uploads import PIECE_BYTES
@@ -125,7 +125,7 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
             warn(problem)
         return 2 if error.code in _WRONG_USAGE else 1
     shown = operation.show(answer)
-    shown = shown if isinstance(shown, Shown) else Shown(shown)
+    shown = shown if isinstance(shown, ShownLines) else ShownLines(shown)
     lines, notes = with_commands(shown, partial(again, operation, arguments))
     if getattr(arguments, "json", False):
         print(json.dumps(answer, ensure_ascii=False, indent=2))

@@ -14,7 +14,7 @@ from klaw.client.text_width import harmless, width
 from klaw.config.run_as import belongs_to, name_of
 from klaw.domain.text import span
 from klaw.errors import ConfigError, KlawError, SchemaTooNew, StoreDamaged
-from klaw.operations.lines import Marked, PlainLine, Table
+from klaw.operations.lines import MarkedLine, PlainLine, Table
 from klaw.operations.operation import OperationError
 
 EX_CONFIG = 78
@@ -41,14 +41,14 @@ def written(lines: Sequence[PlainLine], *, bold: bool | None = None) -> list[str
     for each in lines:
         if isinstance(each, Table):
             out += table([[line(cell) for cell in row] for row in each.rows], right=each.right)
-        elif isinstance(each, Marked):
+        elif isinstance(each, MarkedLine):
             out.append(_marked(each) if bold else line(each.text))
         else:
             out.append(line(each))
     return out
 
 
-def _marked(marked: Marked) -> str:
+def _marked(marked: MarkedLine) -> str:
     """Each piece is made harmless by itself: that changes lengths."""
     out, done = [], 0
     for begin, end in marked.marks:

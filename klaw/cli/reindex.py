@@ -14,7 +14,7 @@ from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.domain.text import plural, span
 from klaw.errors import KlawError
-from klaw.operations.lines import Line, Lines, Shown, Table, size
+from klaw.operations.lines import Line, Lines, ShownLines, Table, size
 from klaw.operations.operation import Noun, argument
 from klaw.operations.server import ReindexChoices
 
@@ -53,7 +53,11 @@ class ReindexArguments(ReindexChoices):
 
 
 @command(
-    NOUN, "reindex_command", ReindexArguments, cli="", show=lambda answer: Shown((), found=answer.get("swapped", True))
+    NOUN,
+    "reindex_command",
+    ReindexArguments,
+    cli="",
+    show=lambda answer: ShownLines((), found=answer.get("swapped", True)),
 )
 def reindex(asked: ReindexArguments, here: Here) -> dict[str, Any]:
     """Rebuild the database from the logs, compare the two, and swap them if they are equal. It works with and without a

@@ -10,7 +10,7 @@ from klaw.cli.admin_call import NoServer, RefusedByServer, call
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
 from klaw.convert import Bounds
-from klaw.operations.lines import Shown, Table, size
+from klaw.operations.lines import ShownLines, Table, size
 from klaw.operations.operation import Nothing, Noun, OperationError, argument
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def _lines(step: "MachineStep") -> list[str]:
     return [f"{step.outcome:<8} {step.what}" + (f"  ({step.why})" if step.why else ""), *step.diff]
 
 
-def _done(answer: dict[str, Any]) -> Shown:
-    return Shown((), found=answer["well"])
+def _done(answer: dict[str, Any]) -> ShownLines:
+    return ShownLines((), found=answer["well"])
 
 
 @command(NOUN, "service_install", Install, cli="install", show=_done)
@@ -129,7 +129,7 @@ def uninstall(asked: OfMachine, here: Here) -> dict[str, Any]:
     return {"well": machine.well, "steps": machine.steps, "home": str(home), "user": user}
 
 
-def _status(answer: dict[str, Any]) -> Shown:
+def _status(answer: dict[str, Any]) -> ShownLines:
     from klaw.operations.status import STATUS
 
     unit, timer = answer["service"], answer["backups"]
@@ -146,10 +146,10 @@ def _status(answer: dict[str, Any]) -> Shown:
         ["backups", f"timer {timer['ActiveState']}, the last one: {timer['LastTriggerUSec'] or 'none yet'}"],
     ]
     if answer["server"] is None:
-        return Shown([Table(rows), answer["error"]], found=False)
+        return ShownLines([Table(rows), answer["error"]], found=False)
     shown = STATUS.operations[0].show(answer["server"])
-    lines = shown.lines if isinstance(shown, Shown) else shown
-    return Shown([Table(rows), *lines], found=unit["ActiveState"] == "active")
+    lines = shown.lines if isinstance(shown, ShownLines) else shown
+    return ShownLines([Table(rows), *lines], found=unit["ActiveState"] == "active")
 
 
 @command(NOUN, "service_status", Nothing, cli="status", show=_status)
@@ -165,7 +165,7 @@ def status(_asked: Nothing, here: Here) -> dict[str, Any]:
         return {**found, "server": None, "error": f"the server does not answer ({error}): klaw service logs"}
 
 
-@command(NOUN, "service_logs", Logs, cli="logs", show=lambda answer: Shown((), found=not answer["code"]))
+@command(NOUN, "service_logs", Logs, cli="logs", show=lambda answer: ShownLines((), found=not answer["code"]))
 def logs(asked: Logs, _here: Here) -> dict[str, Any]:
     """Show the service's log. Ctrl-C ends it."""
     from klaw.service.units import logs

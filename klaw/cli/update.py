@@ -13,7 +13,7 @@ import attrs
 from klaw import __version__
 from klaw.cli.here import Here, command
 from klaw.config.paths import Paths
-from klaw.operations.lines import Lines, Shown
+from klaw.operations.lines import Lines, ShownLines
 from klaw.operations.operation import Nothing, Noun, argument, required
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def check(asked: OfWheel, _here: Here) -> dict[str, Any]:
     return {"installed": __version__, **about}
 
 
-@command(NOUN, "update_apply", Apply, cli="apply", show=lambda _answer: Shown(()))
+@command(NOUN, "update_apply", Apply, cli="apply", show=lambda _answer: ShownLines(()))
 def apply(asked: Apply, here: Here) -> dict[str, Any]:
     """Install the new version: doctor, backup, stop, install, start, doctor. When it does not answer within a minute,
     or its doctor finds new problems, the version and the database of before are put in place again, and the exit code
@@ -68,7 +68,7 @@ def apply(asked: Apply, here: Here) -> dict[str, Any]:
     return {"installed": release.version, "before": __version__}
 
 
-@command(NOUN, "update_back", Nothing, cli="back", show=lambda _answer: Shown(()))
+@command(NOUN, "update_back", Nothing, cli="back", show=lambda _answer: ShownLines(()))
 def back(_asked: Nothing, here: Here) -> dict[str, Any]:
     """Undo an update that was interrupted, by a power cut for instance: put the old version and database
     back. If `klaw` does not start, call it as /opt/klaw.before-update/bin/python -m klaw update back, with the folder

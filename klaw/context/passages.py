@@ -8,7 +8,7 @@ import attrs
 from klaw.context.request import shorten
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, place_of
-from klaw.domain.knowledge import Used
+from klaw.domain.knowledge import UsedPassage
 from klaw.domain.text import quoted, tagged
 
 LEAST = 60
@@ -40,7 +40,7 @@ class PackedPassages:
 def pack(found: ContextUsed, max_tokens: int) -> PackedPassages:
     """Number the passages that there is room for, the best first; of the first one at least a part."""
     room = max_tokens - FRAME
-    shown: list[Used] = []
+    shown: list[UsedPassage] = []
     lines: list[str] = []
     for each in found.passages:
         numbered = attrs.evolve(each, number=len(shown) + 1)
@@ -63,7 +63,7 @@ def pack(found: ContextUsed, max_tokens: int) -> PackedPassages:
     return PackedPassages(used=used, text=text, tokens=tokens.estimate(text))
 
 
-def _block(used: Used) -> str:
+def _block(used: UsedPassage) -> str:
     return f"[{used.number}] {place_of(used)}\n{quoted(used.text)}"
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import attrs
 
 from klaw.convert import JOURNAL, OMIT
-from klaw.domain.knowledge import BaseId, Place, SourceId, Used
+from klaw.domain.knowledge import BaseId, Place, SourceId, UsedPassage
 from klaw.domain.text import plural
 
 KEY = "context_used"
@@ -49,7 +49,7 @@ class ContextUsed:
     """Those that were searched."""
     gone: Annotated[tuple[BaseId, ...], OMIT] = ()
     """Bases that the chat is bound to and that were deleted, or are not shared with its user any more."""
-    passages: tuple[Used, ...] = ()
+    passages: tuple[UsedPassage, ...] = ()
     """The best first; before they are given to the model all are numbered 0."""
     sparql: Annotated[tuple[Ran, ...], OMIT] = ()
     nothing: Annotated[str, OMIT] = ""
@@ -105,7 +105,7 @@ def _blank(each: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -
     return {**each, **texts, **also}
 
 
-def place_of(used: Used) -> str:
+def place_of(used: UsedPassage) -> str:
     """Where a passage stands, for people and for the model: its name, pages and headings, in one line."""
     also = [_place(each, "") for each in used.also[:_MOST_TOLD]]
     more = len(used.also) - len(also)

@@ -34,7 +34,7 @@ MAX_WHERE = 2_000
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
-class Role(enum.StrEnum):
+class BaseRole(enum.StrEnum):
     """What a member may do: a viewer asks and reads, an editor also changes sources, the owner everything."""
 
     OWNER = "owner"
@@ -43,7 +43,7 @@ class Role(enum.StrEnum):
 
     @property
     def may_edit(self) -> bool:
-        return self is not Role.VIEWER
+        return self is not BaseRole.VIEWER
 
 
 def base_name(text: str) -> str:
@@ -226,7 +226,7 @@ class Place:
 
 
 @attrs.frozen(kw_only=True)
-class Used(Place):
+class UsedPassage(Place):
     """A passage, or something that a graph says, as it was given to the model: what ``[n]`` in an answer refers to."""
 
     number: int

@@ -90,20 +90,20 @@ class Person:
         str,
         Quotes(),
         Edit("what you call the person; a former name stays as an alias", title="Name", given=PersonName),
-        Column(),
+        Column(wide=True),
     ]
     aliases: Annotated[
         tuple[str, ...],
         Quotes(),
         Edit("another name; may be repeated", option="--alias", title="Other names", given=tuple[PersonName, ...]),
-        Column("also"),
+        Column("also", wide=True),
     ] = ()
     """Other names, none of them the name itself or another's normal form."""
     relation: Annotated[
         str,
         Quotes(),
         Edit("who the person is to the user, for instance sister", title="Who it is to you", given=_Relation),
-        Column(),
+        Column(wide=True),
     ] = ""
     """Who it is to the user, in the user's language."""
     source: Annotated[PersonSource, Column(alone=True)]

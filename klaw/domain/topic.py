@@ -73,7 +73,7 @@ class Fate(enum.StrEnum):
     """It was merged, or forgotten, meanwhile; or it could not be read in time."""
 
 
-class Asked(enum.StrEnum):
+class TopicLookup(enum.StrEnum):
     """Whether topics were looked for."""
 
     SEARCHED = "searched"
@@ -115,7 +115,7 @@ class TopicCandidate:
 class ChosenTopics:
     """Outcome of one search and choice."""
 
-    asked: Asked
+    asked: TopicLookup
     candidates: tuple[TopicCandidate, ...] = ()
     """In the order of the search."""
     reranked: bool = False

@@ -17,7 +17,7 @@ from klaw.actor.metrics import Metrics
 from klaw.config.knowledge import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, Ran, read
-from klaw.domain.knowledge import Source, Used
+from klaw.domain.knowledge import Source, UsedPassage
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId
 from klaw.domain.search import PassageOutcome
@@ -190,9 +190,9 @@ def _with(
     found: ContextUsed, passages: PassageOutcome, said: GraphSearch | None, graphs: Sequence[Source], max_tokens: int
 ) -> ContextUsed:
     """All that was found, in one list: what graphs say between the passages, by rank."""
-    of_graphs: list[Used] = []
+    of_graphs: list[UsedPassage] = []
     used = [
-        Used(
+        UsedPassage(
             **attrs.asdict(each.passage.place),
             number=0,
             also=tuple(other.place for other in each.also),
@@ -208,7 +208,7 @@ def _with(
         if room < 0:
             break
         of_graphs.append(
-            Used(
+            UsedPassage(
                 number=0,
                 base=bases[each.source],
                 source=each.source,

@@ -15,7 +15,7 @@ from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines, Table, minute
 
 if TYPE_CHECKING:
-    from klaw.operations.answers.chats import ChatPage, Forgotten, ForgottenChats, OneChat, PartOfChat, Summaries
+    from klaw.operations.answers.chats import ChatPage, ForgetAnswer, ForgottenChats, OneChat, PartOfChat, Summaries
     from klaw.store.kinds.chats import StoredChat
 
 NOUN = op.Noun("chats", "list chats, give them titles, archive, export and delete them")
@@ -29,7 +29,7 @@ PART_CHARS = 500_000
 
 
 @attrs.frozen(kw_only=True)
-class ChatsList(op.Paged):
+class ChatsList(op.PagedArguments):
     archived: bool = op.argument("those that are archived, instead of the others", default=False)
     chat: op.ChatName | None = op.argument("only this one, whether it is archived or not", metavar="NAME", hidden=True)
 
@@ -246,7 +246,7 @@ async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "Forgotten
     return {**without_messages(forget.proof(done)), "everywhere": everywhere}
 
 
-def without_messages(answer: "Forgotten", of_chats: int | None = None) -> "ForgottenChats":
+def without_messages(answer: "ForgetAnswer", of_chats: int | None = None) -> "ForgottenChats":
     """The messages of a chat, or ``of_chats`` of several, are too many to be told one by one."""
     things = [each for each in answer["things"] if each.kind not in forget.MESSAGES]
     if of_chats is None:

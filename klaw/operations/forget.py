@@ -17,7 +17,7 @@ from klaw.operations.operation import Name, Noun, OfUser, Query, Scope, Slash, a
 
 if TYPE_CHECKING:
     from klaw.memory.forget.forget import Forgetter, Preview, Proof
-    from klaw.operations.answers.chats import Forgotten, NamedMessage, StillHeld
+    from klaw.operations.answers.chats import ForgetAnswer, NamedMessage, StillHeld
     from klaw.store.forget.proof import HoldingFile
     from klaw.store.forget.trace import ForgetTarget
 
@@ -204,7 +204,7 @@ MESSAGES = frozenset({"message", "answer", "tool call", "tool result"})
 """Kinds of things that are messages."""
 
 
-def preview(before: "Preview") -> "Forgotten":
+def preview(before: "Preview") -> "ForgetAnswer":
     """What goes, and where it is."""
     from klaw.store.forget.proof import names_left
 
@@ -240,7 +240,7 @@ def preview(before: "Preview") -> "Forgotten":
     }
 
 
-def proof(done: "Proof") -> "Forgotten":
+def proof(done: "Proof") -> "ForgetAnswer":
     """What went, and what still holds it."""
     return {
         **preview(done.before),
@@ -279,7 +279,7 @@ def _positive(counts: Mapping[str, int]) -> dict[str, int]:
     confirm="This cannot be undone. Forget it?",
     mcp="forget",
 )
-async def forget(asked: Forget, caller: Caller, parts: Parts) -> "Forgotten":
+async def forget(asked: Forget, caller: Caller, parts: Parts) -> "ForgetAnswer":
     """Remove a message, chat, topic, fact, task or person from logs, database and files; show what still holds it.
 
     It cannot be undone. Without dry_run=false nothing is removed and the answer lists what would go (goes: true): show

@@ -16,7 +16,7 @@ class Table:
 
 
 @attrs.frozen
-class Marked:
+class MarkedLine:
     """A line whose parts ``marks`` (begin and end) are set in bold where that can be done."""
 
     text: str
@@ -37,13 +37,13 @@ class Again:
         return f"{self.before}{command(**self.changed)}{self.after}"
 
 
-PlainLine: TypeAlias = str | Table | Marked
+PlainLine: TypeAlias = str | Table | MarkedLine
 Line: TypeAlias = PlainLine | Again
 Lines: TypeAlias = Sequence[Line]
 
 
 @attrs.frozen
-class Shown:
+class ShownLines:
     """Lines with more about them."""
 
     lines: Sequence[Line]
@@ -85,8 +85,8 @@ def size(count: int) -> str:
     return f"{count / 1024:.0f} KiB"
 
 
-def with_commands(shown: Lines | Shown, command: Callable[..., str]) -> tuple[list[PlainLine], list[str]]:
+def with_commands(shown: Lines | ShownLines, command: Callable[..., str]) -> tuple[list[PlainLine], list[str]]:
     """The lines and the notes of what is shown, with each ``Again`` as its text."""
-    shown = shown if isinstance(shown, Shown) else Shown(shown)
+    shown = shown if isinstance(shown, ShownLines) else ShownLines(shown)
     lines = [each.text(command) if isinstance(each, Again) else each for each in shown.lines]
     return lines, [each.text(command) if isinstance(each, Again) else each for each in shown.notes]

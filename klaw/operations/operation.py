@@ -29,7 +29,7 @@ from klaw.convert import Bounds, Check
 from klaw.domain.names import CHAT_FORM, USER_FORM, ChatId, UserId, chat_id, chat_name, user_id, user_of
 from klaw.errors import InvalidName, InvalidValue, KlawError, Problem
 from klaw.operations.handler import Caller, DatabaseParts, Parts
-from klaw.operations.lines import Again, Lines, Shown
+from klaw.operations.lines import Again, Lines, ShownLines
 
 Name: TypeAlias = Annotated[str, Bounds(1, 128)]
 """An id or a name; a chat's id has at most 97 characters."""
@@ -159,7 +159,7 @@ class OfUser:
 
 
 @attrs.frozen(kw_only=True)
-class Paged(OfUser):
+class PagedArguments(OfUser):
     """Arguments of a list that has pages."""
 
     limit: Limit = argument("entries on a page, 1 to 100 (default: 50)", default=50, metavar="N")
@@ -176,13 +176,13 @@ class Paged(OfUser):
 
 
 def more(answer: Mapping[str, Any]) -> list[Again]:
-    """How to see the next page of what a ``Paged`` list answers."""
+    """How to see the next page of what a list of pages answers."""
     found = Again("more: ", {"page": answer["next"]}, f" ({answer['count']} in all)")
     return [found] if answer["next"] is not None else []
 
 
 def also(answer: Mapping[str, Any], found: str, command: str) -> list[str]:
-    """In a chat: how many entries of a ``Paged`` list there are beside those that are ``found`` in the answer."""
+    """In a chat: how many entries of a list of pages there are beside those that are ``found`` in the answer."""
     left = answer["count"] - len(answer[found])
     return [f"  … and {left} more; `{command}` shows all."] if left else []
 
@@ -245,7 +245,7 @@ class Slash:
     """The argument that the name of the chat becomes in which it is given."""
     given: Mapping[str, Any] = attrs.field(factory=dict)
     """Other arguments."""
-    show: Callable[[Any], Lines | Shown] | None = None
+    show: Callable[[Any], Lines | ShownLines] | None = None
     """None: as in the terminal."""
     metadata: Callable[[dict[str, Any]], dict[str, Any]] = lambda _answer: {}
     """What the store reads of the stored answer: the chat's new model, or that it goes with what is forgotten next."""
@@ -282,7 +282,7 @@ class Operation:
     route: str | None = None
     """Method and path of its REST route below the noun's, where these are others than those of its word:
     ``DELETE sources/{source}``."""
-    show: Callable[[Any], Lines | Shown] = lambda _answer: ()
+    show: Callable[[Any], Lines | ShownLines] = lambda _answer: ()
     """What a terminal shows of the result as JSON has it."""
     slash: Slash | None = None
     mcp: str | None = None

@@ -139,7 +139,7 @@ def _table(shown: Mapping[str, Column], rows: Sequence[Sequence[str]], *before: 
 
 def one(cls: type[Any], row: Mapping[str, Any], **more: Column) -> Table:
     """All that is known of one."""
-    found = [(name, note, row.get(name)) for name, note in columns(cls, more, alone=True).items()]
+    found = [(name, note, row.get(name)) for name, note in {**notes(cls, Column), **more}.items()]
     return details(
         [(note.title or name, cell(name, note, value)) for name, note, value in found if value not in (None, "", [])]
     )
@@ -154,10 +154,10 @@ def versions(cls: type[Any], word: str, changes: Sequence[Mapping[str, Any]]) ->
         if not name.endswith("_at") and (name == head(cls) or len({str(each[name]) for each in there}) > 1)
     }
     with_what = any("what" in each for each in changes)
-    rows = []
+    rows, removed = [], [*["-"] * (len(shown) - 1), "(removed)"]
     for each in changes:
         now = each[word]
-        cells = [cell(name, note, now[name]) for name, note in shown.items()] if now is not None else ["(removed)"]
+        cells = [cell(name, note, now[name]) for name, note in shown.items()] if now is not None else removed
         rows.append([str(each["entry"]), minute(each["at"]), *([each["what"]] if with_what else []), *cells])
     return _table(shown, rows, "entry", "at", *(["what"] if with_what else []))
 

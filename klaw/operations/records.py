@@ -23,7 +23,7 @@ import attrs
 from klaw.errors import KlawError
 from klaw.operations.handler import Caller, DatabaseParts, Parts
 from klaw.operations.lines import Line, Lines
-from klaw.operations.operation import Name, Noun, OfUser, OperationError, Paged, Whole, argument, more
+from klaw.operations.operation import Name, Noun, OfUser, OperationError, PagedArguments, Whole, argument, more
 from klaw.operations.record_fields import (
     cell,
     class_of,
@@ -154,7 +154,7 @@ class Records:
         name, word, shown = self._name, self.word, self.shown
         if what == "list":
             page = {"user": str, "count": int, self.many: _list_of(shown), "next": or_none(int)}
-            return Paged, self.list_lines, (f"{name}Page", page)
+            return PagedArguments, self.list_lines, (f"{name}Page", page)
         if what == "add":
             return to_add(self.cls, word, self.adding), self.one_lines, (f"Added{name}", {word: shown})
         if what == "edit":
@@ -186,7 +186,7 @@ class Records:
     def list_lines(self, answer: dict[str, Any]) -> Lines:
         """A page of them."""
         if not answer[self.many]:
-            none = f"no {self.many}: `klaw {self.noun.word} add` adds one"
+            none = f"no {self.many}: `klaw {self.noun.word} add {head(self.cls).upper()}` adds one"
             return [f"no more {self.many}" if answer["count"] else none]
         return [table(self.shown, answer[self.many]), *more(answer)]
 
@@ -224,7 +224,7 @@ class Records:
         named: str = getattr(asked, self.word)
         return named if self.meant is None else await self.meant(named, caller, parts)
 
-    async def _list(self, asked: Paged, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
+    async def _list(self, asked: PagedArguments, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
         from klaw.store.kinds import records
 
         kind = self.kind()

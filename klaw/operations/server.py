@@ -8,7 +8,7 @@ import attrs
 from klaw.convert import Bounds
 from klaw.domain.text import plural, span
 from klaw.operations.handler import OPERATOR, Caller, Parts
-from klaw.operations.lines import Lines, Shown, minute
+from klaw.operations.lines import Lines, ShownLines, minute
 from klaw.operations.operation import Name, Nothing, Noun, OperationError, Scope, argument, required
 from klaw.operations.perform import operations, perform, read
 
@@ -52,13 +52,13 @@ class Log:
     )
 
 
-def _health(answer: dict[str, Any]) -> Shown:
+def _health(answer: dict[str, Any]) -> ShownLines:
     problems = [each["text"] for each in answer["degraded"]]
     problems += [f"the part {name} has failed; see `klaw actors`" for name in answer["failed_actors"]]
     if answer["writer_ping_ms"] is None:
         problems.insert(0, f"the database did not commit within {WRITER_PING_S:g} s")
     lines = [answer["state"], *(f"  {text}" for text in problems)]
-    return Shown(lines, found=answer["state"] != "failing", degraded=answer["state"] == "degraded")
+    return ShownLines(lines, found=answer["state"] != "failing", degraded=answer["state"] == "degraded")
 
 
 def listed(health: "Health") -> "list[DegradedPart]":

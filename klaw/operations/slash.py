@@ -6,7 +6,7 @@ from klaw.chats.commands import SlashAnswer
 from klaw.domain.names import ChatId, name_of, user_of
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.lines import Marked, PlainLine, Table, with_commands
+from klaw.operations.lines import MarkedLine, PlainLine, Table, with_commands
 from klaw.operations.operation import Operation, OperationError
 from klaw.operations.perform import operations, perform, read
 
@@ -54,5 +54,5 @@ def _written(lines: Sequence[PlainLine]) -> list[str]:
         if isinstance(each, Table):
             out += [f"  {'  '.join(cell for cell in row if cell)}" for row in each.rows]
         else:
-            out.append(each.text if isinstance(each, Marked) else each)
+            out.append(each.text if isinstance(each, MarkedLine) else each)
     return [" ".join(line.split("\n")) for line in out]

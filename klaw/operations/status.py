@@ -10,7 +10,7 @@ from klaw import __version__
 from klaw.domain.text import plural, span
 from klaw.domain.usage import dollars
 from klaw.operations.handler import Caller, Parts
-from klaw.operations.lines import Shown, Table, minute, size
+from klaw.operations.lines import ShownLines, Table, minute, size
 from klaw.operations.operation import Nothing, Noun, Scope
 from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_json, budget_text
@@ -24,7 +24,7 @@ STATUS = Noun("status", "show what the server does and what is degraded (docs/op
 # -- how they are shown -----------------------------------------------------------------------------------------------
 
 
-def _status(answer: dict[str, Any]) -> Shown:
+def _status(answer: dict[str, Any]) -> ShownLines:
     counts, llm, embedder, disk = answer["counts"], answer["llm"], answer["embedder"], answer["disk"]
     slots, local = llm["slots"], llm["local"]
     vectors = f"{plural(embedder['embedded'], 'vector')}, {embedder['waiting']} waiting"
@@ -55,7 +55,7 @@ def _status(answer: dict[str, Any]) -> Shown:
         ["disk", f"{size(disk['free_bytes'])} free"],
         *[["degraded" if not place else "", text] for place, text in enumerate(degraded)],
     ]
-    return Shown([Table(rows)], degraded=bool(answer["degraded"]))
+    return ShownLines([Table(rows)], degraded=bool(answer["degraded"]))
 
 
 def _counted(counts: dict[str, int], *nouns: str) -> str:

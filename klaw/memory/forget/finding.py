@@ -29,8 +29,8 @@ from klaw.store.engine.log_files import record_of
 from klaw.store.forget import quotes
 from klaw.store.forget.trace import FileMade, ForgetTarget, TaskMade, effects_of
 from klaw.store.kinds import chats, facts, imports, messages, pending, people, tasks, topics
+from klaw.store.kinds.forgetting.turn_links import runs_of_tasks
 from klaw.store.kinds.messages import CONVERSATIONS
-from klaw.store.kinds.turn_links import runs_of_tasks
 from klaw.store.search import whereabouts
 from klaw.store.search.whereabouts import Target
 
@@ -242,19 +242,18 @@ async def _person(readers: Readers, text: str, user: UserId, *, with_messages: b
         raise NothingToForget("there is no such person")
     if not named.names:
         raise NothingToForget("this person is forgotten already")
-    wanted = ForgetTarget(user=user, facts=tuple(named.facts), people=named.people, named=named)
-    if not with_messages:
-        return wanted
-    others = {kind: number for kind, number in named.others.items() if kind not in ("receipts", "runs", "titles")}
-    return attrs.evolve(
-        wanted,
-        rowids=named.messages,
-        topics=named.topics,
-        summaries=named.summaries,
-        turns=named.turns,
-        runs=named.runs,
-        titles=named.titles,
-        named=attrs.evolve(named, others=others),
+    rowids: tuple[int, ...] = ()
+    if with_messages:
+        rowids, losing = named.messages, ("receipts", "runs", "titles")
+        others = {kind: number for kind, number in named.others.items() if kind not in losing}
+        named = attrs.evolve(named, others=others)
+    return ForgetTarget(
+        user=user,
+        rowids=rowids,
+        facts=tuple(named.facts),
+        people=named.people,
+        named=named,
+        with_messages=with_messages,
     )
 
 

@@ -33,7 +33,8 @@ from klaw.store.forget.proof import HoldingFile
 from klaw.store.forget.quotes import PersonTraces, QuotesFound
 from klaw.store.forget.reach import ForgetPlan, Reach
 from klaw.store.forget.trace import FileMade, ForgetTarget
-from klaw.store.kinds import forgotten, messages, runs
+from klaw.store.kinds import messages, runs
+from klaw.store.kinds.forgetting import forgotten
 
 MOST_LISTED = 100
 """Messages that stay and name a forgotten person, as they are listed."""

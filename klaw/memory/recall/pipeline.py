@@ -104,11 +104,10 @@ class Account:
         if code not in self.degraded:
             self.degraded.append(code)
 
-    def take(self, lists: Lists, embedder: Embedder) -> Lists:
-        """Name what is missing in lists that were found, and have a damaged index of vectors repaired."""
+    def take(self, lists: Lists) -> Lists:
+        """Name what is missing in lists that were found."""
         if lists.vectors_failed:
             self.say("vector_search_failed")
-            embedder.report_damage()
         if lists.text_failed:
             self.say("text_search_failed")
         if not lists.vectors_complete:
@@ -195,7 +194,7 @@ class SearchForPrompt:
             nursery.start_soon(by_words)
             await account.embed(self._embedder, text)
         near = Lists() if account.vector is None else await search(account.vector, (), hits)
-        return account.take(hits.joined(near), self._embedder)
+        return account.take(hits.joined(near))
 
     async def timed(self, account: Account, search: Callable[..., Lists], *args: Any) -> Lists:
         """Run a search that watches its own time: its last arguments are the seconds that it has and the clock. Empty

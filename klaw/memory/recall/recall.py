@@ -144,6 +144,8 @@ class Recall(SearchForPrompt):
 
         with account.step("search"):
             lists = await self.lists(text, query.words, search, account)
+        if lists.vectors_failed:
+            self._embedder.report_damage()
         if account.vector is not None and self._embedder.is_incomplete:
             account.say("vectors_incomplete")
         with account.step("rank"):

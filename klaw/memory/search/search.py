@@ -165,7 +165,8 @@ class MemorySearch:
             if kinds is None or "message" in kinds:
                 found = await self._readers.run(search_history, account.vector, asked, filters, DEPTH)
             kept = await find_kept(self._readers, account.vector, asked, filters, kinds, random_cosine)
-        account.take(found, self._embedder)
+        if account.take(found).vectors_failed:
+            self._embedder.report_damage()
         with account.step("rank"):
             said = await self._threads.run(_rank, found, query, random_cosine)
         entries = mix([kept["fact"], said, kept["note"], kept["file"]])

@@ -19,7 +19,7 @@ from klaw.actor.threads import Threads
 from klaw.domain.message import Message, is_searchable
 from klaw.domain.names import UserId
 from klaw.domain.search import PASSED
-from klaw.domain.topic import Asked, ChosenTopics, Fate, TopicCandidate, TopicId
+from klaw.domain.topic import ChosenTopics, Fate, TopicCandidate, TopicId, TopicLookup
 from klaw.errors import StorageError
 from klaw.llm.client import Meter
 from klaw.memory.background_llm import Asker, CallCharge
@@ -72,13 +72,13 @@ class TopicChooser:
         """
         query = await self.threads.run(read_query, text, self.search.clock.now(), None)
         if not query.words:
-            return ChosenTopics(asked=Asked.NO_CONTENT)
+            return ChosenTopics(asked=TopicLookup.NO_CONTENT)
         account = Account(self.time_budget_s)
         choose_by = account.deadline - min(READ_S, self.time_budget_s * READ_SHARE)
         with account.step("search"):
             found = await self._find(user, text, vector, choose_by, account)
         if found is None:
-            return ChosenTopics(asked=Asked.NO_TOPICS, timings_ms=account.timings_ms)
+            return ChosenTopics(asked=TopicLookup.NO_TOPICS, timings_ms=account.timings_ms)
         begin = trio.current_time()
         judged = await self.threads.run(
             partial(judge, *found, query, threshold=self.threshold, random_cosine=self.search.embedder.random_cosine)
@@ -89,7 +89,7 @@ class TopicChooser:
         picks = _picks([hit for hit, _ in judged], selection)
         read = await self._read(user, picks, query, account)
         return ChosenTopics(
-            asked=Asked.SEARCHED,
+            asked=TopicLookup.SEARCHED,
             candidates=_candidates(judged, selection, picks, read),
             reranked=selection is not None and selection.fallback is None,
             fallback=selection.fallback if selection is not None else None,

@@ -70,7 +70,7 @@ class StillHeld(TypedDict):
     remedy: str
 
 
-class _Forgotten(TypedDict):
+class _ForgetAnswer(TypedDict):
     forgotten: bool
     user: str
     facts: Sequence[str]
@@ -96,14 +96,14 @@ class _Forgotten(TypedDict):
     everywhere: NotRequired[bool]
 
 
-class Forgotten(_Forgotten):
+class ForgetAnswer(_ForgetAnswer):
     """What goes, or has gone, and where it was."""
 
     messages: list[NamedMessage]
 
 
-class ForgottenChats(_Forgotten):
-    """As ``Forgotten``, but messages are only counted."""
+class ForgottenChats(_ForgetAnswer):
+    """As ``ForgetAnswer``, but messages are only counted."""
 
     messages: int
 

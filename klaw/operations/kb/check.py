@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.domain.knowledge import Role, SourceId
+from klaw.domain.knowledge import BaseRole, SourceId
 from klaw.domain.text import plural
 from klaw.errors import NotAllowed
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, Parts
 from klaw.operations.kb.noun import NOUN, meant
-from klaw.operations.lines import Shown
+from klaw.operations.lines import ShownLines
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import CheckedBase, CheckedBases
@@ -26,7 +26,7 @@ class KbCheck(op.OfUser):
     repair: bool = op.argument("read again what differs, and remove what belongs to nothing", default=False)
 
 
-def _lines(answer: dict[str, Any]) -> Shown:
+def _lines(answer: dict[str, Any]) -> ShownLines:
     lines = []
     for each in answer["bases"]:
         flaws, waiting = each["flaws"], each["waiting"]
@@ -37,7 +37,7 @@ def _lines(answer: dict[str, Any]) -> Shown:
     lines += [f"{flaw['text']} ({flaw['remedy']})" for flaw in answer["orphans"]]
     if answer["repairing"]:
         lines.append(f"{plural(answer['repairing'], 'source')} being read again: klaw kb show tells how far that is")
-    return Shown(lines or ["no knowledge bases"], found=not answer["flaws"])
+    return ShownLines(lines or ["no knowledge bases"], found=not answer["flaws"])
 
 
 @NOUN.operation("kb_check", KbCheck, cli="check", show=_lines, changes=True, deadline_s=3600.0, route="POST check")
@@ -57,7 +57,7 @@ async def check(asked: KbCheck, caller: Caller, parts: Parts) -> "CheckedBases":
         if asked.base is None
         else [await meant(readers, caller.user, asked.base)]
     )
-    repairable = {each.base.id for each in mine if each.role is Role.OWNER or caller.operator}
+    repairable = {each.base.id for each in mine if each.role is BaseRole.OWNER or caller.operator}
     if asked.repair and asked.base is not None and not repairable:
         raise NotAllowed("you may read this base, and not repair it: ask its owner to")
     told: list[CheckedBase] = []

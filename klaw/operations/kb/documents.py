@@ -22,7 +22,7 @@ Place = Annotated[int, Bounds(0)]
 
 
 @attrs.frozen(kw_only=True)
-class KbDocuments(op.Paged):
+class KbDocuments(op.PagedArguments):
     base: op.Name = op.required("the base's name or id", id_of="kb")
     source: op.Name | None = op.argument("only those of this source", metavar="ID", id_of="kb_source")
     problems: bool = op.argument("only those of which not all could be read", default=False)

@@ -7,7 +7,7 @@ import attrs
 from klaw.operations import operation as op
 from klaw.operations.handler import Caller, DatabaseParts
 from klaw.operations.kb.noun import NOUN, meant
-from klaw.operations.lines import Again, Line, Shown
+from klaw.operations.lines import Again, Line, ShownLines
 
 if TYPE_CHECKING:
     from klaw.operations.answers.knowledge import PassagesFound
@@ -28,7 +28,7 @@ class KbSearch(op.OfUser):
     all: bool = op.argument("also passages that a chat would not be given", default=False)
 
 
-def _lines(answer: dict[str, Any]) -> Shown:
+def _lines(answer: dict[str, Any]) -> ShownLines:
     lines: list[Line] = []
     for each in answer["passages"]:
         page = f"page {each['first_page']}" if each["first_page"] is not None else ""
@@ -41,7 +41,7 @@ def _lines(answer: dict[str, Any]) -> Shown:
     if answer["nothing"] and answer["candidates"] and not answer["passages"]:
         notes.append(Again("what was found and left out: ", {"all": True}))
     notes += [f"without {code}" for code in answer["degraded"]]
-    return Shown(lines, notes=notes, found=not answer["nothing"])
+    return ShownLines(lines, notes=notes, found=not answer["nothing"])
 
 
 @NOUN.operation(

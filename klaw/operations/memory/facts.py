@@ -33,7 +33,7 @@ MEMORY = op.Noun("memory", "show core memory and the most important facts")
 
 
 @attrs.frozen(kw_only=True)
-class FactList(op.Paged):
+class FactList(op.PagedArguments):
     category: Category | None = op.argument(
         "only this one: identity, preference, person, project, event and so on", metavar="NAME"
     )

@@ -172,7 +172,7 @@ _SLASH = op.Slash(
 
 
 @PEOPLE.handler("list", offline=True, slash=_SLASH, mcp="people")
-async def list_people(asked: op.Paged, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
+async def list_people(asked: op.PagedArguments, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
     """List the people, those named most often first.
 
     Who the user speaks of, with other names and who they are to the user; fetch person:ID shows what is known of one.

@@ -12,7 +12,7 @@ from klaw.domain.text import plural
 from klaw.operations import operation as op
 from klaw.operations.chat import session_of
 from klaw.operations.handler import Caller, DatabaseParts
-from klaw.operations.lines import Again, Line, Marked, Shown, days, minute
+from klaw.operations.lines import Again, Line, MarkedLine, ShownLines, days, minute
 from klaw.operations.memory.people import told
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Search(op.OfUser):
 # -- how it is shown --------------------------------------------------------------------------------------------------
 
 
-def show(answer: dict[str, Any]) -> Shown:
+def show(answer: dict[str, Any]) -> ShownLines:
     """The results, and how to see more."""
     lines: list[Line] = []
     for each in answer.get("people", ()):
@@ -71,13 +71,13 @@ def show(answer: dict[str, Any]) -> Shown:
         marks = [[4 + begin, 4 + end] for begin, end in each["marks"]]
         how = [] if each["words"] else ["by meaning" if each["vector_rank"] is not None else "beside a match"]
         head = [*_label(each, answer["user"]), *how]
-        lines += ["  ".join(head), Marked(f"    {each['snippet']}", marks), ""]
+        lines += ["  ".join(head), MarkedLine(f"    {each['snippet']}", marks), ""]
     if answer["results"]:
         last = answer["first"] + len(answer["results"]) - 1
         lines.append(f"{answer['first']} to {last} of {_results(answer)}")
     if answer["next"] is not None:
         lines.append(Again("more: ", {"page": answer["next"]}))
-    return Shown(lines, notes=notes(answer), found=bool(answer["results"] or answer.get("people")))
+    return ShownLines(lines, notes=notes(answer), found=bool(answer["results"] or answer.get("people")))
 
 
 def notes(answer: dict[str, Any]) -> list[str]:

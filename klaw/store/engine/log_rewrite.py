@@ -88,6 +88,8 @@ class LogRewrite:
             self._sync()
             if not self.changed:
                 return
+            if not os.path.samestat(os.fstat(self._log), self._full.stat()):
+                raise OSError(errno.ESTALE, "somebody replaced the log")
             close()
             self._draft.replace(self._full)
 

@@ -21,29 +21,17 @@ from klaw.domain.person import Finder
 from klaw.errors import CoreUnreadable, StorageError
 from klaw.store.changes import Change, Kind, line, path, record
 from klaw.store.engine import meta
-from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.full_text import index_row
 from klaw.store.engine.transaction import Transaction
 from klaw.store.forget import quotes
 from klaw.store.forget.journal_entry import ForgetEntry, Forgetting, LogTexts
 from klaw.store.forget.quotes import Key, QuotesFound
 from klaw.store.forget.reach import ForgetPlan, Reach, reach, renewed
 from klaw.store.forget.trace import ForgetTarget
-from klaw.store.kinds import (
-    attachments,
-    chats,
-    facts,
-    forgotten,
-    former_names,
-    messages,
-    people,
-    summaries,
-    tasks,
-    topic_changes,
-    topics,
-    turns,
-)
+from klaw.store.kinds import attachments, chats, facts, messages, people, summaries, tasks, topic_changes, topics, turns
 from klaw.store.kinds import core_memory as core_files
 from klaw.store.kinds.core_memory import CORE, CorePut
+from klaw.store.kinds.forgetting import forgotten, former_names
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.rows import dumps
@@ -77,7 +65,6 @@ def forget(tx: Transaction, plan: ForgetPlan, at: str, *, most: int | None = Non
     """Take what a plan reaches out of the database, and remember to clean the logs.
 
     Args:
-        tx: the transaction.
         plan: made a moment ago; what of it is not current is found out again.
         at: the time now, ISO-8601 UTC with milliseconds.
         most: so many of the named messages go now, the ``rest`` by ``forget_rest``; None: all.
@@ -92,7 +79,6 @@ def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -
     """Take further messages of a forgetting out of the database, from which all is gone that was made of them.
 
     Args:
-        tx: the transaction.
         user: whose.
         rowids: of the messages.
         at: the time of the forgetting: by it the entries belong together.
@@ -118,9 +104,7 @@ def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None)
     rowids_going = {*found.rowids} - set(rest)
     going = sorted(rowids_going)
     # Topics of the rest end with it: the archivist must not find messages without one, and make new ones.
-    ended = (
-        found.topics if not rest else tuple(sorted({*wanted.topics, *topic_changes.ever_with(connection, user, going)}))
-    )
+    ended = tuple(sorted({*wanted.traces.topics, *topic_changes.ever_with(connection, user, going)}))
     gone_tasks = {each.name for each in (*wanted.tasks, *(found.tasks if found.with_facts else ()))}
     own_fields = {facts.FACT, people.PERSON, summaries.SUMMARY, topic_changes.TOPIC}
     forgetting = Forgetting(
@@ -133,8 +117,8 @@ def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None)
         ran=traced.runs,
         tasks=tuple(sorted({*found.changed_tasks, *gone_tasks})),
         core=document is not None,
-        turns=wanted.turns,
-        runs=wanted.runs,
+        turns=wanted.traces.turns,
+        runs=wanted.traces.runs,
         past=former_names.past_of_others(connection, user, found.people),
         deleted=wanted.deleted,
         undone=(*wanted.facts, *wanted.people) if wanted.channel else (),
@@ -154,7 +138,7 @@ def _forget(tx: Transaction, plan: ForgetPlan, at: str, most: int | None = None)
     if document is not None:
         tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present), at))
     if wanted.named is not None:
-        chats.take_out_of_titles(tx, user, wanted.titles, Finder(wanted.named.names), at)
+        chats.take_out_of_titles(tx, user, wanted.traces.titles, Finder(wanted.named.names), at)
     attachments.remove(tx, user, traced.attachments)
     # What cannot be written now the next start writes.
     tx.after_commit.append(lambda: core_files.settle(connection, tx.data_dir))
@@ -296,6 +280,11 @@ def _redact(connection: apsw.Connection, entry: ForgetEntry, found: QuotesFound)
     if found.finder:
         for kind, key in quotes.rows_with(connection, entry.user, found, entry.messages, entry.asked):
             _redact_row(connection, entry.user, kind, key, found.finder)
+        for kind in (kind for kind in quotes.redacted() if kind.past):
+            rows = f"SELECT value, entry FROM {kind.past} WHERE user_id = ? AND value IS NOT NULL"  # noqa: S608
+            for value, number in connection.execute(rows, (entry.user,)).fetchall():
+                if (new := _redacted(str(value), found.finder, True)) != value:
+                    connection.execute(f"UPDATE {kind.past} SET value = ? WHERE entry = ?", (new, number))  # noqa: S608
 
 
 def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key: Key, finder: PieceFinder) -> None:
@@ -307,17 +296,15 @@ def _redact_row(connection: apsw.Connection, user: UserId, kind: Kind[Any], key:
     new = [_redacted(value, finder, column in kind.documents) for column, value in zip(columns, values, strict=True)]
     if new == list(values):
         return
-    indexed = kind.full_text and kind.has_text(connection, int(key))
-    if kind is not MESSAGE and (kind.full_text or kind.vectors):
+    if kind is MESSAGE:
+        _drop_vectors(connection, messages.by_rowids(connection, [int(key)]))
+    if kind.full_text or kind.vectors:
         kind.unindex(connection, int(key))
-    elif indexed:
-        unindex_row(connection, kind.table, int(key))
     write = f"UPDATE {kind.table} SET {', '.join(f'{column} = ?' for column in columns)} {which}"  # noqa: S608
     connection.execute(write, (*new, key, user))
     if kind.full_text:
         index_row(connection, kind.table, int(key))
     if kind is MESSAGE:
-        _drop_vectors(connection, messages.by_rowids(connection, [int(key)]))
         forgotten.text_changed(connection, int(key))
 
 

@@ -18,7 +18,8 @@ from klaw.store.engine.transaction import WriteRequest, commit_group
 from klaw.store.forget import execute, logs, quotes
 from klaw.store.forget.journal_entry import ForgetEntry, merged, together
 from klaw.store.forget.logs import Cleaner
-from klaw.store.kinds import attachments, forgotten, memory_journal, messages, tasks
+from klaw.store.kinds import attachments, memory_journal, messages, tasks
+from klaw.store.kinds.forgetting import forgotten
 from klaw.store.kinds.people import PERSON
 from klaw.store.kinds.tasks import TASK
 

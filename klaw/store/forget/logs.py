@@ -28,9 +28,10 @@ from klaw.store.engine.transaction import StoppedStore
 from klaw.store.forget import execute
 from klaw.store.forget.journal_entry import ForgetEntry, LogTexts
 from klaw.store.forget.quotes import is_said_again
-from klaw.store.kinds import forgotten, messages, runs, summaries, turns
+from klaw.store.kinds import messages, runs, summaries, turns
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.core_memory import CORE
+from klaw.store.kinds.forgetting import forgotten
 from klaw.store.kinds.knowledge.bases import BASE
 from klaw.store.kinds.knowledge.sources import SOURCE
 from klaw.store.kinds.memory_journal import KINDS
@@ -184,9 +185,12 @@ class Cleaner:
         what, key, value = str(record.get("what")), record.get("key"), record.get("value")
         if not isinstance(value, dict) or what in (execute.FORGET.what, MENTION.what):
             return record
+        before = record.get("entry", 0) < self.entry.entry
+        if self.own and before and key in self._gone.get(what, ()):
+            return {**{name: each for name, each in record.items() if name != "value"}, "op": "remove"}
         if what in self._keep:
             return self._of_kept(record, what, value) if self.own else record
-        if self.own and record.get("entry", 0) < self.entry.entry:
+        if self.own and before:
             if what == CHAT.what and key in self._deleted:
                 return {**record, "value": {name: each for name, each in value.items() if name != "title"}}
             if what == SUMMARY.what and key in {summaries.summary_key(each) for each in self.entry.summaries}:
@@ -207,8 +211,6 @@ class Cleaner:
             return {**record, "value": self.lines.people[record["entry"]]}
         if record.get("entry", 0) >= self.entry.entry:
             return record
-        if record.get("key") in self._gone.get(what, ()):
-            return {**{name: each for name, each in record.items() if name != "value"}, "op": "remove"}
         value = self._as_now(what, record.get("key"), value)
         if what == CORE.what and self.entry.core:  # later lines say what these are now
             value = {**value, "document": {}, "replaces": ""}

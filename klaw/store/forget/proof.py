@@ -26,9 +26,10 @@ from klaw.store.engine.log_files import record_of
 from klaw.store.forget.logs import is_log, needles
 from klaw.store.forget.reach import Reach
 from klaw.store.forget.trace import Trace
-from klaw.store.kinds import chats, messages, runs, topics, turn_links
+from klaw.store.kinds import chats, messages, runs, topics
 from klaw.store.kinds.core_memory import FILE as CORE_FILE
 from klaw.store.kinds.core_memory import read_core
+from klaw.store.kinds.forgetting import turn_links
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.summaries import COPIES, SUMMARY, summary_key
 

@@ -21,9 +21,10 @@ from klaw.domain.person import Finder, PersonId
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Kind
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import former_names, people, tool_notes
+from klaw.store.kinds import people, tool_notes
 from klaw.store.kinds.chats import CHAT
 from klaw.store.kinds.facts import FACT
+from klaw.store.kinds.forgetting import former_names
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.messages import MESSAGE
 from klaw.store.kinds.people import PERSON
@@ -189,26 +190,26 @@ def _says(finder: PieceFinder, value: str | None, document: bool) -> bool:
 class PersonTraces:
     """What names a person."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     """That were looked for."""
-    people: tuple[PersonId, ...]
+    people: tuple[PersonId, ...] = ()
     """The person, those who were merged into it, and those of its names who were removed."""
-    namesakes: tuple[PersonId, ...]
+    namesakes: tuple[PersonId, ...] = ()
     """Others with one of the names: what names them is found too."""
-    facts: Mapping[FactId, str]
+    facts: Mapping[FactId, str] = attrs.field(factory=dict)
     """With their last texts; also history."""
-    messages: tuple[int, ...]
+    messages: tuple[int, ...] = ()
     """Row ids."""
-    topics: tuple[TopicId, ...]
+    topics: tuple[TopicId, ...] = ()
     """By their summaries, also those that they once had."""
-    summaries: tuple[tuple[ChatId, int], ...]
+    summaries: tuple[tuple[ChatId, int], ...] = ()
     """Also by their notes on tool calls."""
-    turns: tuple[str, ...]
+    turns: tuple[str, ...] = ()
     """By their receipts."""
-    runs: tuple[str, ...]
-    titles: tuple[ChatId, ...]
+    runs: tuple[str, ...] = ()
+    titles: tuple[ChatId, ...] = ()
     """Chats, by their titles."""
-    others: Mapping[str, int]
+    others: Mapping[str, int] = attrs.field(factory=dict)
     """How many rows of anything else."""
 
 

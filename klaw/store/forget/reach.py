@@ -22,8 +22,9 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.forget import quotes
 from klaw.store.forget.quotes import QuotesFound
 from klaw.store.forget.trace import ForgetTarget, TaskMade, Trace, tasks_there, trace
-from klaw.store.kinds import messages, turn_links
+from klaw.store.kinds import messages
 from klaw.store.kinds.facts import FACT
+from klaw.store.kinds.forgetting import turn_links
 from klaw.store.kinds.inventory import last_numbers
 from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.kinds.people import PERSON
@@ -94,8 +95,8 @@ def reach(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool
     named: dict[Kind[Any], tuple[Any, ...]] = {
         FACT: wanted.facts,
         PERSON: wanted.people,
-        TOPIC: wanted.topics,
-        SUMMARY: wanted.summaries,
+        TOPIC: wanted.traces.topics,
+        SUMMARY: wanted.traces.summaries,
     }
     makers: dict[str, Collection[Any]] = {
         "message": messages.ids_of(connection, user, rowids),
@@ -134,7 +135,7 @@ def reach(connection: apsw.Connection, wanted: ForgetTarget, *, with_facts: bool
 
 def _followed() -> list[Kind[Any]]:
     """The kinds that can be made of something; what was made of topics comes behind them."""
-    found = [kind for kind in KINDS if kind.made_of is not None or (kind.on_purpose and kind.made_from)]
+    found = [kind for kind in KINDS if kind.made_of is not None or (kind.made_from and (kind.on_purpose or kind.past))]
     return sorted(found, key=lambda kind: kind.made_of is None)
 
 

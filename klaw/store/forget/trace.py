@@ -23,11 +23,10 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import PersonId
 from klaw.domain.task import TaskName, task_name
 from klaw.domain.text import clean_output
-from klaw.domain.topic import TopicId
 from klaw.errors import InvalidName
 from klaw.store.forget.quotes import PersonTraces
 from klaw.store.kinds import attachments, facts, imports, messages, tasks
-from klaw.store.kinds import turn_links as links
+from klaw.store.kinds.forgetting import turn_links as links
 
 MAX_ROUNDS = 20
 """Limit of following links: a run that spawned a run that sent a message …"""
@@ -197,25 +196,23 @@ class ForgetTarget:
     """Row ids of the messages."""
     facts: tuple[FactId, ...] = ()
     people: tuple[PersonId, ...] = ()
-    topics: tuple[TopicId, ...] = ()
-    """Whose summaries name what is forgotten."""
-    summaries: tuple[tuple[ChatId, int], ...] = ()
-    turns: tuple[str, ...] = ()
-    """Whose receipts name the people."""
-    runs: tuple[str, ...] = ()
-    """That name them."""
-    titles: tuple[ChatId, ...] = ()
-    """Chats whose titles name them."""
     tasks: tuple[TaskMade, ...] = ()
     """All that they ever asked; their runs go too."""
     named: PersonTraces | None = None
     """For a person: everything that names it."""
+    with_messages: bool = False
+    """For a person: the messages, topics and summaries that name it go too, and titles, receipts and runs lose it."""
     deleted: tuple[tuple[ChatId, int], ...] = ()
     """Chats that go as a whole, up to a ``seq``."""
     followed: bool = False
     """What was made of it went already, by another entry of the same forgetting."""
     channel: str = ""
     """For an import, whose messages ``rowids`` are: too many to hold their texts, and no turn answered them."""
+
+    @property
+    def traces(self) -> PersonTraces:
+        """What loses the names of a person."""
+        return self.named if self.named is not None and self.with_messages else PersonTraces()
 
 
 @attrs.frozen(kw_only=True)

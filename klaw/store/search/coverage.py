@@ -229,11 +229,6 @@ def word_count(sizes: bytes) -> int:
     return count
 
 
-def newest_rowid(connection: apsw.Connection) -> int:
-    """The rowid of the newest message; 0 when there is none."""
-    return int(connection.execute("SELECT coalesce(max(rowid), 0) FROM messages").get)
-
-
 _LAST_WINDOW = """
 SELECT coalesce(receipt ->> '$.window.first_seq', first_seq), coalesce(receipt ->> '$.window.held', 0) FROM turns
 WHERE chat_id = ?1 AND segment = ?2 AND receipt ->> '$.window' IS NOT NULL

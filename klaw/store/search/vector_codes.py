@@ -10,6 +10,8 @@ them the same way.
 import itertools
 import json
 import secrets
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 
 import apsw
@@ -21,7 +23,6 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.store.engine import meta
 from klaw.store.search import vector_quantizer as codes
-from klaw.store.search.code_cache import CodeCache
 
 CENTRE_SAMPLE = 1_000
 """Vectors whose mean is the centre. With fewer, an exact search is quick."""
@@ -266,6 +267,89 @@ def _best(
     joined = np.concatenate(scores)
     order = np.argpartition(-joined, wanted)[:wanted] if len(joined) > wanted else np.arange(len(joined))
     return [codes.take(codes.join(kept), order)], [joined[order]]
+
+
+class CodeCache:
+    """The codes of the chats that were used last: fetching those of a long chat takes longer than comparing them.
+    Shared by all readers' threads.
+
+    Records are only ever appended to a chat's blocks, so what is kept stays true, and what came since is added to it.
+    Where records are overwritten (``erase``) or made again the codes get another generation, and nothing of the old one
+    is used or kept.
+
+    Args:
+        max_bytes: in all; a chat that alone takes more is not kept.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._generation = ""
+        self._chats: OrderedDict[int, npt.NDArray[np.uint8]] = OrderedDict()
+
+    def records(
+        self, connection: apsw.Connection, generation: str, chat_key: int, kind: np.dtype[np.void]
+    ) -> codes.Records | None:
+        """A chat's records as the connection's snapshot has them; None when they are too many to be kept.
+
+        Args:
+            connection: a read-only one, within a transaction in which ``generation`` was read.
+            generation: of the codes.
+            chat_key: the chat.
+            kind: of a record.
+
+        Raises:
+            apsw.Error: a block is damaged.
+        """
+        blocks = [(block, used * kind.itemsize) for block, used in connection.execute(_BLOCKS, (chat_key,))]
+        size = sum(used for _, used in blocks)
+        if size > self._max_bytes:
+            return None
+        kept = self._kept(generation, chat_key)
+        if len(kept) < size:
+            own = np.empty(size - len(kept), np.uint8)
+            _read_records(connection, blocks, len(kept), own)
+            kept = np.concatenate([kept, own])
+            self._put(generation, chat_key, kept)
+        return kept[:size].view(kind)
+
+    def _kept(self, generation: str, chat_key: int) -> npt.NDArray[np.uint8]:
+        with self._lock:
+            if generation != self._generation:
+                self._generation = generation
+                self._chats.clear()
+            if chat_key in self._chats:
+                self._chats.move_to_end(chat_key)
+            return self._chats.get(chat_key, np.empty(0, np.uint8))
+
+    def _put(self, generation: str, chat_key: int, chat: npt.NDArray[np.uint8]) -> None:
+        with self._lock:
+            # Another thread may have put more meanwhile, which a newer snapshot has.
+            if generation == self._generation and len(chat) > len(self._chats.get(chat_key, ())):
+                self._chats[chat_key] = chat
+                self._chats.move_to_end(chat_key)
+                while sum(map(len, self._chats.values())) > self._max_bytes:
+                    self._chats.popitem(last=False)
+
+
+_BLOCKS = "SELECT block, used FROM vec_blocks WHERE chat_key = ? ORDER BY block"
+
+
+def _read_records(
+    connection: apsw.Connection, blocks: list[tuple[int, int]], begin: int, into: npt.NDArray[np.uint8]
+) -> None:
+    """Read what follows the first ``begin`` bytes of a chat's blocks."""
+    done = 0
+    for block, used in blocks:
+        if begin >= used:
+            begin -= used
+            continue
+        with connection.blob_open("main", "vec_block_data", "records", block, False) as blob:
+            if blob.length() < used:
+                raise apsw.CorruptError("a block of vector codes is too short")
+            blob.seek(begin)
+            blob.read_into(into.data, done, used - begin)
+        done, begin = done + used - begin, 0
 
 
 _cache = CodeCache(CACHED_BYTES)

@@ -24,7 +24,7 @@ def request(pieces: int, *headers: tuple[bytes, bytes]) -> Request:
         await trio.lowlevel.checkpoint()
         return {"type": "http.request", "body": b"x" * 100, "more_body": left > 0}
 
-    connection = SimpleNamespace(allowance=UserAllowance(8, 8_192, trio.current_time()))
+    connection = SimpleNamespace(operator=False, allowance=UserAllowance(8, 8_192, trio.current_time()))
     scope = {"type": "http", "headers": list(headers), "state": {"connection": connection}}
     return Request(scope, receive)
 

@@ -204,7 +204,7 @@ async def test_the_command_line(home: Path, capsys: pytest.CaptureFixture[str]) 
         code, out, _ = await klaw("edit", kept["id"], "--text", "Кошку зовут Маркиза\x1b[2J")
         assert (code, "\x1b" in out) == (0, False)
         table = (await klaw("list"))[1].splitlines()
-        assert table[0].split() == ["fact", "imp", "category", "changed", "text"]
+        assert table[0].split() == ["fact", "category", "importance", "changed", "text"]
         assert table[1].endswith("Кошку зовут Маркиза")
         assert f"klaw facts undo {kept['id']}" in (await klaw("delete", kept["id"]))[1]
         assert (await klaw("history", kept["id"]))[1].splitlines()[-1].endswith("(removed)")

@@ -15,7 +15,7 @@ from klaw.context.inputs import Budget
 from klaw.context.passages import pack
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.fact import FactSource
-from klaw.domain.knowledge import BaseId, SourceId, Used
+from klaw.domain.knowledge import BaseId, SourceId, UsedPassage
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
@@ -166,7 +166,7 @@ def _run_of(kind: RunKind, inject_into: str | None, *, with_tools: bool) -> Call
 
 
 async def _knowledge(_root: Path) -> Rendered:
-    used = Used(
+    used = UsedPassage(
         number=0, base=BaseId("b"), source=SourceId("s"), name="аренда.pdf", first_page=2, text="Срок: год.\n[2] нет"
     )
     shown = pack(ContextUsed(passages=(used,)), 1_000).text

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from klaw.convert import OMIT, Wire
+from klaw.domain.forget import MARK
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes
@@ -202,3 +203,23 @@ async def test_what_is_kept_and_quotes_is_reported(tmp_path: Path) -> None:
         proof = await tool.forget(await tool.find("main#1", ANNA))
         assert proof.after.kept["wishes"] == 1
         assert (await store.readers.run(lambda c: c.execute("SELECT mood FROM wishes").get)) == wish.mood
+
+
+async def test_what_was_not_made_on_purpose_is_redacted_with_its_history(tmp_path: Path) -> None:
+    made = attrs.evolve(WISH, on_purpose=False)
+    KINDS.append(made)
+    try:
+        async with running_store(tmp_path) as store:
+            await store.writer.run(lambda tx: tx.connection.execute(_TABLES).fetchall())
+            await store.writer.run(messages.append, [new("I long for the Kanarienvogel of Olga", user="anna")])
+            for mood in ("I long for the Kanarienvogel of Olga", "sad"):
+                wish = Wish(id="w1", user=ANNA, text="She said: I long for the Kanarienvogel of Olga", mood=mood)
+                await store.writer.run(lambda tx, wish=wish: tx.journal(made.put(ANNA, "w1", wish, AT)))
+            tool = forgetter(store, tmp_path)
+            await tool.forget(await tool.find("main#1", ANNA))
+            left = await store.readers.run(lambda connection: connection.execute(_LEFT).fetchall())
+            assert left[0] == ("w1", f"She said: {MARK}", "sad")
+            assert len(left) == 3
+            assert holding(tmp_path, "Kanarienvogel") == {}
+    finally:
+        KINDS.remove(made)

@@ -10,10 +10,10 @@ import pytest
 from klaw.domain.knowledge import (
     Base,
     BaseId,
+    BaseRole,
     Document,
     DocumentState,
     Passage,
-    Role,
     Source,
     SourceId,
     SourceKind,
@@ -70,7 +70,9 @@ async def test_roles_decide_what_a_member_sees_and_changes(tmp_path: Path) -> No
         assert await run(bases.create, mine) == mine
         with pytest.raises(BaseExists):
             await run(bases.create, base(id=BaseId("kb-2")))
-        assert [(each.base.name, each.role) for each in await read(bases.of_user, BORIS)] == [("Договоры", Role.VIEWER)]
+        assert [(each.base.name, each.role) for each in await read(bases.of_user, BORIS)] == [
+            ("Договоры", BaseRole.VIEWER)
+        ]
         assert await read(bases.of_user, EVE) == []
         made = source(mine)
         with pytest.raises(NotAllowed):

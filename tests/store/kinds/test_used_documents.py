@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from klaw.domain.context_used import KEY, ContextUsed
-from klaw.domain.knowledge import BaseId, DocumentId, SourceId, Used
+from klaw.domain.knowledge import BaseId, DocumentId, SourceId, UsedPassage
 from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.store.kinds import messages
@@ -20,8 +20,8 @@ from tests.support.turns import record
 ANNA = UserId("anna")
 
 
-def used(number: int, document: str | None, *, cited: bool) -> Used:
-    return Used(
+def used(number: int, document: str | None, *, cited: bool) -> UsedPassage:
+    return UsedPassage(
         number=number,
         base=BaseId("b"),
         source=SourceId("s"),
@@ -32,7 +32,7 @@ def used(number: int, document: str | None, *, cited: bool) -> Used:
     )
 
 
-async def answered(store: Store, chat: str, *passages: Used) -> None:
+async def answered(store: Store, chat: str, *passages: UsedPassage) -> None:
     (asked,) = await store.writer.run(messages.append, [new("Какой срок?", user="anna", chat=chat)])
     told = ContextUsed(query="q", bases=(BaseId("b"),), passages=passages)
     turn = attrs.evolve(record(asked.message), receipt={"version": 2, KEY: told.written()})

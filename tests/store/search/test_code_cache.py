@@ -12,9 +12,9 @@ from klaw.domain.message import Message, Role
 from klaw.store import migrations
 from klaw.store.engine import connect
 from klaw.store.kinds import messages
-from klaw.store.search import code_cache, vector_codes, vectors
+from klaw.store.search import vector_codes, vectors
 from klaw.store.search import vector_quantizer as codes
-from klaw.store.search.code_cache import CodeCache
+from klaw.store.search.vector_codes import CodeCache
 from tests.support.stores import START, new
 
 DIMENSION = 64
@@ -78,13 +78,13 @@ def test_what_was_stored_since_is_added(
     stored = [each.rowid for each in put(writer, 100)]
     assert rowids(cache, reader) == stored
     read: list[int] = []
-    real = code_cache._read
+    real = vector_codes._read_records
 
     def watched(connection: apsw.Connection, blocks: list[tuple[int, int]], begin: int, into: np.ndarray) -> None:
         read.append(len(into))
         real(connection, blocks, begin, into)
 
-    monkeypatch.setattr(code_cache, "_read", watched)
+    monkeypatch.setattr(vector_codes, "_read_records", watched)
     assert rowids(cache, reader) == stored
     assert read == []
     for count in (1, 40, 7):
@@ -129,8 +129,8 @@ def test_a_chat_too_large_is_not_kept_and_the_oldest_goes_first(
     one = 100 * KIND.itemsize
     now = vector_codes.state(reader)
     assert now is not None
-    assert CodeCache(one).records(reader, now.generation, 1, KIND) is None
-    cache = CodeCache(3 * one)
+    assert CodeCache(one - 1).records(reader, now.generation, 1, KIND) is None
+    cache = CodeCache(2 * one)
     for key in (1, 2, 1, 3):
         assert len(rowids(cache, reader, key)) == 100
     assert sorted(cache._chats) == [1, 3]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.api.transcript import NamedChat, TranscriptMessage, named_chat, read_transcript
+from klaw.api.transcript import RequestedChat, TranscriptMessage, named_chat, read_transcript
 from klaw.errors import BadValue
 
 
@@ -71,9 +71,9 @@ def test_a_request_can_say_that_it_is_not_to_be_stored():
 @pytest.mark.parametrize(
     ("headers", "user", "chat"),
     [
-        ({"x-klaw-chat": "%D0%BE%D0%B3%D0%BE%D1%80%D0%BE%D0%B4"}, None, NamedChat("огород", resends=False)),
-        ({"x-conversation-id": "5c0e"}, "me", NamedChat("5c0e", resends=True)),
-        ({}, "me", NamedChat("me", resends=False)),
+        ({"x-klaw-chat": "%D0%BE%D0%B3%D0%BE%D1%80%D0%BE%D0%B4"}, None, RequestedChat("огород", resends=False)),
+        ({"x-conversation-id": "5c0e"}, "me", RequestedChat("5c0e", resends=True)),
+        ({}, "me", RequestedChat("me", resends=False)),
         ({}, None, None),
     ],
 )

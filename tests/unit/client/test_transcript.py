@@ -14,7 +14,7 @@ from klaw.client.terminal import Interrupts, Press
 from klaw.client.text_width import wrap
 from klaw.client.transcript import ScreenTranscript
 from klaw.domain.context_used import ContextUsed
-from klaw.domain.knowledge import Used
+from klaw.domain.knowledge import UsedPassage
 from klaw.wire.frames import (
     DegradedPart,
     Delta,
@@ -294,7 +294,10 @@ def test_a_problem_that_only_became_another_one_is_not_said_to_be_over() -> None
 def test_the_cited_passages_stand_below_an_answer() -> None:
     place = {"base": "b", "source": "s", "document": "d", "first_page": 3, "last_page": 3, "heading": "Сроки"}
     used = ContextUsed(
-        passages=(Used(number=1, name="a.pdf", **place), Used(number=2, name="b.pdf", cited=True, **place))
+        passages=(
+            UsedPassage(number=1, name="a.pdf", **place),
+            UsedPassage(number=2, name="b.pdf", cited=True, **place),
+        )
     )
     stage = Stage()
     shown = stage.show(delta(0, "Год [2]. Да [7]."), entry("Год [2]. Да.", turn="t1", context_used=used))

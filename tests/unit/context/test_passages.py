@@ -12,14 +12,14 @@ from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.passages import pack
 from klaw.context.window import cost, exchanges
 from klaw.domain.context_used import ContextUsed, read
-from klaw.domain.knowledge import BaseId, DocumentId, SourceId, Used
+from klaw.domain.knowledge import BaseId, DocumentId, SourceId, UsedPassage
 from klaw.domain.message import Message
 from klaw.llm.providers.adapt import request_tokens
 from tests.support.stores import dialogue, stored
 
 
-def used(text: str, name: str = "аренда.pdf", **fields: Any) -> Used:
-    return Used(
+def used(text: str, name: str = "аренда.pdf", **fields: Any) -> UsedPassage:
+    return UsedPassage(
         number=0, base=BaseId("b"), source=SourceId("s"), document=DocumentId("d"), name=name, text=text, **fields
     )
 

@@ -15,7 +15,7 @@ from klaw.domain import tokens
 from klaw.domain.message import Message, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import Decision
-from klaw.domain.topic import Asked, ChosenTopics, Fate, Topic, TopicCandidate, TopicId
+from klaw.domain.topic import ChosenTopics, Fate, Topic, TopicCandidate, TopicId, TopicLookup
 from tests.support.stores import dialogue, stored
 from tests.unit.context.test_assemble import MET, recalled, snapshot
 
@@ -58,7 +58,7 @@ def candidate(
 
 
 def chosen(*candidates: TopicCandidate) -> ChosenTopics:
-    return ChosenTopics(asked=Asked.SEARCHED, candidates=candidates)
+    return ChosenTopics(asked=TopicLookup.SEARCHED, candidates=candidates)
 
 
 def test_a_topic_that_fits_is_shown_whole() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import apsw
 import attrs
 
-from klaw.domain.knowledge import Base, BaseId, Role, check_base
+from klaw.domain.knowledge import Base, BaseId, BaseRole, check_base
 from klaw.domain.names import UserId
 from klaw.errors import BaseExists, NoSuchBase, NotAllowed, StorageError
 from klaw.store import rows
@@ -22,7 +22,7 @@ class Membership:
     """A base as one of its members sees it."""
 
     base: Base
-    role: Role
+    role: BaseRole
 
 
 _OF_USER = f"""
@@ -36,7 +36,7 @@ def of_user(
 ) -> list[Membership]:
     """The bases of which a user is a member, by their names; only those of an id or a name, that of the id first."""
     found = connection.execute(_OF_USER, (user, named, limit))
-    return [Membership(base=_BASES.read(row[:-1]), role=Role(row[-1])) for row in found]
+    return [Membership(base=_BASES.read(row[:-1]), role=BaseRole(row[-1])) for row in found]
 
 
 def get(connection: apsw.Connection, user: UserId, base: BaseId) -> Membership:
@@ -58,7 +58,7 @@ def editable(connection: apsw.Connection, user: UserId, base: BaseId) -> Base:
 def owned(connection: apsw.Connection, user: UserId, base: BaseId) -> Base:
     """A base that a user owns. Raises NoSuchBase or NotAllowed."""
     found = get(connection, user, base)
-    if found.role is not Role.OWNER:
+    if found.role is not BaseRole.OWNER:
         raise NotAllowed("only the owner of a base may do this")
     return found.base
 
@@ -79,7 +79,7 @@ def _apply(connection: apsw.Connection, change: Change[Base]) -> None:
         return
     rowid = connection.execute(_ROWID, (base.id, base.user)).get or change.entry
     connection.execute(_PUT, {**rows.values(base), "rowid": rowid, "entry": change.entry})
-    for member, role in [*base.members.items(), (base.user, Role.OWNER)]:
+    for member, role in [*base.members.items(), (base.user, BaseRole.OWNER)]:
         connection.execute(_MEMBER, (member, base.id, role))
 
 
@@ -140,7 +140,7 @@ def share(
 def leave(tx: Transaction, user: UserId, base: BaseId, at: str) -> None:
     """A member who is not the owner gives the role back. Raises NoSuchBase or NotAllowed."""
     now = get(tx.connection, user, base)
-    if now.role is Role.OWNER:
+    if now.role is BaseRole.OWNER:
         raise NotAllowed("the owner cannot leave a base, only delete it")
     roles = {member: role for member, role in now.base.members.items() if member != user}
     _put(tx, attrs.evolve(now.base, members=roles, updated_at=at))

@@ -1,0 +1,1 @@
+"""What forgetting asks of the nouns, and takes out of their rows."""
