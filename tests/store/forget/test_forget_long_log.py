@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -177,17 +178,20 @@ def test_what_was_taken_back_is_not_taken_in(tmp_path: Path, journal: Journal) -
     assert [each.name for each in (tmp_path / LOG).parent.iterdir()] == [Path(LOG).name]
 
 
-@pytest.mark.parametrize("what", ["shortened", "closed"])
+@pytest.mark.parametrize("what", ["replaced", "shortened", "closed"])
 def test_what_cannot_be_exchanged_stays_as_it_is(tmp_path: Path, journal: Journal, what: str) -> None:
     full = tmp_path / LOG
     rewrite = journal.begin_rewrite(LOG, lambda line: line.upper())
     rewrite.step()
-    if what == "shortened":
+    if what == "replaced":
+        full.rename(tmp_path / "away")
+        shutil.copy(tmp_path / "away", full)
+    elif what == "shortened":
         os.truncate(full, 3)
     else:
         rewrite.close()
     before = full.read_bytes()
-    with pytest.raises(OSError, match=r"Invalid|canceled"):
+    with pytest.raises(OSError, match=r"replaced|Invalid|canceled"):
         journal.exchange(rewrite)
     rewrite.close()
     assert full.read_bytes() == before
