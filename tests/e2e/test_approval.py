@@ -9,7 +9,7 @@ import trio
 from klaw.client.transcript import READ_S
 from klaw.toolbox.exec.host_exec import RISK
 from klaw.wire.frames import ApprovalEndedFrame, ApprovalFrame, Approve, Tool
-from tests.actors.client.test_chat_command import desk
+from tests.client.actors.test_chat_command import desk
 from tests.support import llm_server
 from tests.support.llm_server import serve_llm, text_reply, tool_reply
 from tests.support.server import run_klaw, served, write_home

@@ -10,7 +10,7 @@ from klaw.client.connection import connect
 from klaw.client.streams import messages_of
 from klaw.errors import RequestRefused
 from klaw.gateway.tokens import add_token, tokens_file
-from tests.actors.client.test_chat_command import desk
+from tests.client.actors.test_chat_command import desk
 from tests.e2e.test_http import http
 from tests.support.llm_server import serve_llm
 from tests.support.server import served, write_home

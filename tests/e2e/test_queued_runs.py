@@ -4,7 +4,7 @@ from pathlib import Path
 
 import trio
 
-from tests.e2e.commands.test_schedule_commands import DAILY, Cli
+from tests.cli.e2e.test_schedule_commands import DAILY, Cli
 from tests.support.llm_server import Hang, Reply, serve_llm, text_reply
 from tests.support.server import served, write_home
 from tests.support.waiting import HANG_S

@@ -12,7 +12,7 @@ from klaw.backup.manifest import BackupManifest
 from klaw.backup.verify import verify
 from klaw.config.paths import Paths
 from klaw.store.backup_mark import BackupMark, mark_offline
-from tests.store.forget.test_forget_attachments import keep, send
+from tests.store.files.forget.test_forget_attachments import keep, send
 from tests.support.reindexing import talk
 from tests.support.stores import running_store
 from tests.support.topics import say

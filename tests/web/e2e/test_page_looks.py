@@ -1,0 +1,111 @@
+"""What a person sees on the page: nothing cut off or out of line, nothing that says what is not so."""
+
+import json
+
+import trio
+
+from klaw.domain.fact import CATEGORIES
+from tests.support.browser import in_browser, needs_chromium
+from tests.support.llm_server import Hang, Reply, Text, Tool, serve_llm, text_reply, tool_reply
+from tests.support.server import run_klaw, served, write_home
+from tests.support.talking import talking
+from tests.web.e2e.test_page import base, begin_chat, say
+
+pytestmark = needs_chromium
+
+TABLE = "| Культура | Когда сеять | Для чего |\n|---|---|---|\n| Морковь | апрель | {} |\n"
+LINES = """word => {
+    const cell = [...document.querySelectorAll("td")].find((each) => each.textContent === word);
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return range.getClientRects().length; }"""
+BESIDE = """() => { const [name, badge] = [".name", ".badge"].map((each) =>
+    document.querySelector(`.list li[data-chat=дача] ${each}`).getBoundingClientRect());
+    return badge.top < name.bottom && badge.bottom > name.top; }"""
+
+
+async def test_words_of_a_table_stay_whole_and_the_menu_fits_a_phone(tmp_path):
+    def look(page, wrong):
+        assert "Новый чат" in page.inner_text(".list .hint")
+        begin_chat(page, "огород", "Новый чат")
+        say(page, "Что сажать?")
+        page.wait_for_selector("article.assistant td")
+        assert page.evaluate(LINES, "апрель") == 1
+        assert page.evaluate("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('nav.views'))")
+        assert page.locator("nav.views select").is_hidden()
+        page.click("nav.views .more")
+        page.select_option("nav.views select", "en")
+        page.wait_for_selector("nav.views >> text=Chats")
+        page.evaluate("location.hash = '#/memory'")
+        page.wait_for_selector("#category")
+        assert set(page.locator("#category option").all_inner_texts()) == {"all", *CATEGORIES}
+        assert wrong == []
+
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+        llm.respond = lambda _: text_reply(TABLE.format("долгое объяснение " * 20))
+        await in_browser(look, base(server), locale="ru-RU", viewport={"width": 360, "height": 740})
+
+
+async def test_lists_say_what_is_new_and_answers_what_they_come_from(tmp_path):
+    def look(page, wrong):
+        page.wait_for_selector(".list li[data-chat=main]")
+        assert "pick a chat" in page.evaluate(
+            "getComputedStyle(document.querySelector('.chat-place'), '::before').content"
+        )
+        page.evaluate("localStorage.setItem('klaw.seen.дача', 1)")
+        page.reload()
+        page.wait_for_selector(".list .badge")
+        assert page.evaluate(BESIDE)
+        page.click(".list li[data-chat=main]")
+        assert page.text_content("article.scheduled footer a") == "task water"  # also where it is not painted yet
+        say(page, "count")
+        page.locator(".approval button").first.click()
+        page.keyboard.type("next")  # the field has the focus again
+        assert page.input_value("textarea") == "next"
+        assert wrong == []
+
+    async with serve_llm() as llm:
+        llm.respond = lambda request: (
+            tool_reply(Tool("call_1", "host_exec", json.dumps({"command": "wc -w x"})))
+            if request.messages[-1]["content"] == "count"
+            else text_reply("ok")
+        )
+        provider = {"baseUrl": llm.url, "maxRetries": 0, "models": {"echo": {"tools": True}}}
+        home = write_home(tmp_path, providers={"stub": provider}, tools={"exec": {"enabled": True}})
+        async with served(home) as server:
+            async with talking(server.url) as at:
+                await at.ask("Hello")
+                await at.ask("Привет", chat="дача")
+            where = ("--home", str(server.home))
+            task = ("water", "--every", "1d", "--inject-into", "main", "--message", "What is dry?")
+            assert (await run_klaw("schedule", "add", *task, *where))[0] == 0
+            assert (await run_klaw("schedule", "run", "water", *where))[0] == 0
+            await in_browser(look, base(server))
+
+
+async def test_without_a_server_nothing_is_said_to_go_on(tmp_path):
+    killed, clicked = trio.Event(), trio.Event()
+
+    def look(page, wrong):
+        begin_chat(page, "main", "New chat")
+        say(page, "hello")
+        page.wait_for_selector(".live article >> text=half")
+        trio.from_thread.run_sync(killed.set)
+        page.wait_for_selector("p.offline:visible")
+        assert page.inner_text(".state") == ""
+        assert page.locator("text=Stop").is_hidden()
+        page.click("nav.views >> text=Memory")
+        page.wait_for_selector(".toast")
+        assert page.inner_text("nav.views [aria-current]").endswith("Chats")
+        trio.from_thread.run_sync(clicked.set)
+        page.wait_for_selector("klaw-memory")  # opened by itself as soon as it can be
+        assert page.inner_text("nav.views [aria-current]").endswith("Memory")
+        assert wrong == []
+
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server, trio.open_nursery() as nursery:
+        llm.respond = lambda _: Reply(steps=(Text("half "), Hang()))
+        nursery.start_soon(in_browser, look, base(server))
+        await killed.wait()
+        await server.kill()
+        await clicked.wait()
+        await server.start()
