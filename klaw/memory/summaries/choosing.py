@@ -22,8 +22,8 @@ ROLL_SHARE = 0.6
 LABEL_TOKENS = 8
 """What the label before a message takes in the prompt."""
 CATCH_UP_ROOMS = 4
-"""Of a segment that was never summarised, at most so many prompts' worth of messages are: older ones are found by
-search, and a summary of them would be evicted at once."""
+"""A segment that was never summarised is summarised from its newest messages, at most so many prompts' worth of them:
+older ones are found by search, and a summary of them would be evicted at once."""
 
 
 @attrs.frozen(kw_only=True)

@@ -158,7 +158,7 @@ def _made(
     by_topic = {name: note for name, note in kind.made_from.items() if note.what == "topic" and makers.get("topic")}
     if by_topic:
         made |= _of_topics_only(connection, user, kind, list(by_topic), makers)
-    if "message" in _makers(kind):
+    if kind.on_purpose and "message" in _makers(kind):  # others only lose the words
         made |= set(quotes.quoting(connection, user, kind, traced.finder))
         dead |= set(quotes.once_quoting(connection, user, kind, traced.finder, gone=True))
     return made, dead

@@ -47,6 +47,7 @@ KIND: Kind[Plant] = Kind(
     cls=Plant,
     table="plants",
     past="plant_changes",
+    on_purpose=True,
     ops={"put": Plant, "remove": None},
     beside=("user_id", "id"),
     counted="facts",
