@@ -44,7 +44,7 @@ from klaw.domain.knowledge import (
     Document,
     DocumentId,
     DocumentState,
-    PassageText,
+    Passage,
     Source,
     SourceId,
     SourceKind,
@@ -132,7 +132,7 @@ async def new_base(store: Store, name: str) -> Source:
     return await store.writer.run(sources.put, LOCAL_USER, source)
 
 
-async def add(store: Store, source: Source, name: str, title: str, cut: Sequence[PassageText]) -> DocumentId:
+async def add(store: Store, source: Source, name: str, title: str, cut: Sequence[Passage]) -> DocumentId:
     """Store a document."""
     made = Document(
         id=document_id(source.id, name),
@@ -150,7 +150,7 @@ async def read_folder(store: Store, source: Source, folder: Path) -> dict[str, i
     """Read all documents of a folder. Returns the number of passages of each."""
     counts = {}
     for path in await trio.to_thread.run_sync(lambda: sorted(folder.iterdir())):
-        cutter, cut = Cutter(), list[PassageText]()
+        cutter, cut = Cutter(), list[Passage]()
         async with DocumentReading(path) as reading:
             async for block in reading:
                 cut += cutter.add(block)
@@ -306,7 +306,7 @@ async def articles(store: Store, model: CachedModel, path: Path) -> dict[str, fl
     source, told = await new_base(store, "articles"), _json(path)
     for message in told["messages"]:
         text = message["content"]
-        cut = [PassageText(ordinal=0, text=text, start=0, end=len(text), tokens=tokens.estimate(text))]
+        cut = [Passage(ordinal=0, text=text, start=0, end=len(text), tokens=tokens.estimate(text))]
         await add(store, source, message["id"], "", cut)
     await embed(store, model)
     search = searching(store, ready_embedder(model))
@@ -339,7 +339,7 @@ async def scale(store: Store, model: CachedModel, source: Source, folder: Path, 
         cut = []
         for ordinal in range(min(500, count - start)):
             text = "\n".join(chance.choices(lines, k=max(1, 1_000 // 60)))[:1_000]
-            cut.append(PassageText(ordinal=ordinal, text=text, first_page=ordinal, start=0, end=len(text), tokens=250))
+            cut.append(Passage(ordinal=ordinal, text=text, first_page=ordinal, start=0, end=len(text), tokens=250))
         await add(store, large, f"report-{start}.pdf", "", cut)
         waiting = await store.readers.run(passages.unembedded, name, 500, ("document",))
         made = vectors[noise.integers(len(vectors), size=len(waiting))]
