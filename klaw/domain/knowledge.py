@@ -54,7 +54,7 @@ def base_name(text: str) -> str:
 
 
 _Name = Annotated[str, Check(base_name, Bounds(1, MAX_NAME))]
-_Description = Annotated[str, Check(clean_output, Bounds(0, MAX_DESCRIPTION))]
+_Description = Annotated[str, Bounds(0, MAX_DESCRIPTION), Check(clean_output)]
 _Language = Annotated[str, Bounds(0, 3, r"([a-z]{2,3})?")]
 
 
