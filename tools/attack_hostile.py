@@ -32,11 +32,12 @@ OWN = "chat 0"
 """Of ``VALUES``: an attacker may have made a chat of this name for itself."""
 BEFORE_HELLO, AFTER_HELLO = "127.0.0.2", "127.0.0.3"
 """Where attackers come from."""
-TYPES = ("hello", "send", "history", "chats", "stop", "receipt", "status", "watch", "approve", "message", "", None, 7)
-FIELDS = ("id", "chat", "text", "before", "after", "limit", "ref", "turn", "seq", "allow", "version", "token", "chats")
+TYPES = ("hello", "send", "call", "stop", "upload", "status", "watch", "approve", "message", "", None, 7)
+FIELDS = ("id", "chat", "text", "operation", "args", "ref", "turn", "seq", "allow", "version", "token", "chats", "data")
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 2**53, 2**70, 1e308, -0.0, "", "main", "x" * 65, "../x", "a\0b", "\ud800", [], {}, [[]],
-    {"a": 1}, "h0-1", OWN, "t1", "/stop", "ё", "\u202e", 51, "m1",
+    {"a": 1}, "h0-1", OWN, "t1", "/stop", "ё", "\u202e", 51, "m1", "receipt",
+    "chats_messages", {"chat": OWN, "limit": 9},
 )  # fmt: skip
 
 
@@ -160,7 +161,7 @@ class Hostile:
         return chance.choice(
             (
                 lambda: framed(TEXT, b"\xff\xfe\xfd"),
-                lambda: framed(TEXT, b'{"type":"status","ref":"\xed\xa0\x80"}'),
+                lambda: framed(TEXT, b'{"type":"call","operation":"health","ref":"\xed\xa0\x80"}'),
                 lambda: framed(BINARY, b"x" * 100),
                 lambda: framed(chance.randint(3, 7), b"x"),
                 lambda: framed(chance.randint(11, 15), b"x"),
@@ -237,11 +238,13 @@ class Hostile:
 
     async def _slow_readers(self, until: float) -> None:
         """Ask for much and read nothing."""
-        history = framed(TEXT, b'{"type":"history","chat":"own","limit":200}')
+        history = framed(TEXT, b'{"type":"call","operation":"chats_messages","args":{"chat":"own","limit":200}}')
         await self._logged_in_flood(history, until, pause_s=0.01, count=4)
 
     async def _unread(self, until: float) -> None:
-        await self._logged_in_flood(framed(TEXT, b'{"type":"status"}') * 20, until, pause_s=0.0, count=2)
+        await self._logged_in_flood(
+            framed(TEXT, b'{"type":"call","operation":"health"}') * 20, until, pause_s=0.0, count=2
+        )
 
     async def _pings(self, until: float) -> None:
         await self._logged_in_flood(framed(PING, b"") * 300, until, pause_s=0.0, count=2)
@@ -339,7 +342,7 @@ class Hostile:
                 if b" 101 " not in await reader.readuntil(b"\r\n\r\n"):
                     raise EOFError
             wire = Wire(reader, writer)
-            await wire.say(framed(TEXT, b'{"type":"hello","version":1,"client":"hostile"}'))
+            await wire.say(framed(TEXT, b'{"type":"hello","version":2,"client":"hostile"}'))
             yield wire
         finally:
             writer.transport.abort()

@@ -219,7 +219,7 @@ async def _say(stream: trio.SocketStream, bearer: str, data: bytes, *, greet: bo
             return "closed"
         answer += part
     if greet:
-        await stream.send_all(framed(TEXT, b'{"type":"hello","version":1}'))
+        await stream.send_all(framed(TEXT, b'{"type":"hello","version":2}'))
     await stream.send_all(framed(TEXT, data) + framed(PING, b"answered"))
     while part := await stream.receive_some(65_536):
         answer += part
@@ -267,10 +267,12 @@ class _Prober:
     async def run(self, server: Server, token: str) -> None:
         port = server.config["gateway"]["port"]
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
-            await _say(stream, f"Authorization: Bearer {token}\r\n", b'{"type":"status"}', greet=True)
+            await _say(
+                stream, f"Authorization: Bearer {token}\r\n", b'{"type":"call","operation":"health"}', greet=True
+            )
             while True:
                 self.asked_at = trio.current_time()
-                await stream.send_all(framed(TEXT, b'{"type":"status","ref":"probe"}'))
+                await stream.send_all(framed(TEXT, b'{"type":"call","operation":"health","ref":"probe"}'))
                 answer = b""
                 while b"probe" not in answer:
                     answer = answer[-8:] + await stream.receive_some(65_536)

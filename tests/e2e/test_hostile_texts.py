@@ -64,7 +64,7 @@ def frames(text):
             elif isinstance(value, str) and not (cls is Send and name == "text"):
                 yield {"type": cls.type, **whole, name: text}
             elif name == "args":
-                yield {"type": cls.type, **whole, "args": {text: text}}
+                yield {"type": cls.type, **whole, "args": {text: 1}}
                 yield {"type": cls.type, **whole, "operation": "search", "args": {"query": text}}
     yield {"type": text}
     yield {"type": "watch", "chat": "main", text: 1}
