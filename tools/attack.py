@@ -201,7 +201,7 @@ class Attack:
     def _judge_memory(self) -> None:
         sizes = [size for _, size in self.memory_mb]
         third = len(sizes) // 3
-        if third:
+        if self.memory_mb and self.memory_mb[-1][0] > 2 * ROUND_S:  # in less each third does other things
             before, after = (statistics.median(part) for part in (sizes[third : 2 * third], sizes[-third:]))
             if after > before * GROWTH + GROWTH_MB:
                 self.problems.append(f"the server's memory grew from {before:.0f} to {after:.0f} MB")
