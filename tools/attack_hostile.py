@@ -83,7 +83,8 @@ class Wire:
         """Return when the server has dealt with all that was said before. Raises EOFError when it closes instead."""
         self._marks += 1
         mark = f"mark {self._marks}"
-        await self.say(framed(TEXT, json.dumps({"type": "call", "operation": "chats_list", "ref": mark}).encode()))
+        nothing = {"type": "approve", "id": "no such question", "allow": False, "ref": mark}  # answered at once
+        await self.say(framed(TEXT, json.dumps(nothing).encode()))
         async with asyncio.timeout(ANSWER_S):
             async for text in self.texts():
                 leaked(text)
