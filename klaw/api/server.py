@@ -116,7 +116,10 @@ class _StartedStream:
             raise trio.BrokenResourceError
 
     async def send_eof(self) -> None:
-        await self._stream.send_eof()
+        try:
+            await self._stream.send_eof()
+        except trio.BusyResourceError:  # see send_all
+            raise trio.BrokenResourceError from None
 
     async def aclose(self) -> None:
         await self._stream.aclose()
