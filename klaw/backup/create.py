@@ -195,7 +195,7 @@ class BackupDraft:
         return sum(self._new.get(path, 0) for path in self.items)
 
     def take_all(self, sources: list[CopiedFile], tell: Tell) -> None:
-        """Have the sources, and nothing else. Raises Moved, OSError."""
+        """Have the sources, and nothing else. Raises LogMoved, OSError."""
         self.left_out = []
         wanted = {each.path for each in sources}
         for path in [path for path in self.items if path not in wanted]:
@@ -318,7 +318,7 @@ class BackupDraft:
 
 
 def _copied(descriptor: int, target: Path, size: int, *, whole: bool) -> str:
-    """Copy the first bytes of a file. Returns their SHA-256. Raises Moved, OSError."""
+    """Copy the first bytes of a file. Returns their SHA-256. Raises LogMoved, OSError."""
     digest, left = hashlib.sha256(), size
     with target.open("xb") as new:
         while (left or whole) and (data := os.read(descriptor, CHUNK_BYTES if whole else min(left, CHUNK_BYTES))):

@@ -49,7 +49,7 @@ def call(
 
     Raises:
         NoServer: there is none, or it does not answer.
-        Refused: it answered with an error.
+        RefusedByServer: it answered with an error.
     """
     asked: dict[str, object] = {"operation": operation, "args": {k: v for k, v in args.items() if v is not None}}
     asked |= {"as": asker} if asker is not None else {}

@@ -58,8 +58,8 @@ SHOWN = "forgetting"
 TOLD = "told"
 """In the metadata of an answer: the digest of the words that were streamed, where those are not the words stored."""
 SESSION_PAUSE_S = 3600
-"""After so long a pause two messages of a chat belong to different sessions (``topics.chunkInterval``) and do not
-explain each other."""
+"""After so long a pause two messages of a chat belong to different sessions, as by the default of
+``topics.chunkIntervalSeconds``, and do not explain each other."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,5 +1,6 @@
 """What searches find: recall and knowledge bases, with why it was kept or cut, for receipts; a user's whole history."""
 
+import abc
 import enum
 from collections.abc import Mapping
 from datetime import date
@@ -231,7 +232,7 @@ PASSED = frozenset({Decision.NEAR, Decision.WORDS, Decision.RANKED})
 
 
 @attrs.frozen(kw_only=True)
-class JudgedCandidate(RankDetails):
+class JudgedCandidate(RankDetails, abc.ABC):
     """What a search brought up for a prompt, and what became of it."""
 
     decision: Decision
@@ -243,9 +244,9 @@ class JudgedCandidate(RankDetails):
     """What was left of the budget, if the candidate did not fit."""
 
     @property
+    @abc.abstractmethod
     def content(self) -> str:
         """The whole text."""
-        raise NotImplementedError
 
     @property
     def passed(self) -> bool:

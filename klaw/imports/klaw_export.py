@@ -1,6 +1,6 @@
 """Exports of ``klaw export``: chats as ``klaw chats export --json`` writes them, facts and people.
 
-Topics and summaries are left out: they name messages by numbers that are others here. ``--topics`` makes topics anew.
+Topics and summaries are left out: they name messages by numbers that are others here. ``--topics`` makes new topics.
 """
 
 import json

@@ -132,7 +132,7 @@ class ReasoningDelta:
 
 @attrs.frozen
 class TakenBack:
-    """All text so far was thinking, as only its end showed: the answer begins anew. ``text`` is that text."""
+    """All text so far was thinking, as only its end showed: the answer begins again. ``text`` is that text."""
 
     text: str
 

@@ -191,7 +191,7 @@ class FileGraph:
 
 
 class _FileSession:
-    """See ``Session``. A query that takes too long, or ends the child, costs the child and nothing else."""
+    """A ``GraphSession`` over files. A query that takes too long, or ends the child, costs only the child."""
 
     indexed = True
 

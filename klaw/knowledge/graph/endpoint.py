@@ -120,7 +120,7 @@ def named_endpoint(network: EndpointNetwork, name: str, config: EndpointConfig) 
 
 
 class _EndpointSession:
-    """See ``Session``."""
+    """A ``GraphSession`` with a SPARQL endpoint."""
 
     indexed = False
 

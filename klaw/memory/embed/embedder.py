@@ -203,11 +203,3 @@ async def read_question(
     if code is not None:
         degraded.append(code)
     return None
-
-
-async def query_vector(
-    embedder: Embedder, text: str, deadline: float, degraded: list[str], *, off: str | None = None
-) -> bytes | None:
-    """The vector alone of ``read_question``."""
-    reading = await read_question(embedder, text, deadline, degraded, off=off)
-    return reading.vector if reading is not None else None

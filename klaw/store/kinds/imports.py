@@ -45,7 +45,7 @@ class PutCounts:
 
 
 def texts_of(connection: apsw.Connection, user: UserId, channel: str) -> tuple[list[Message], Iterator[str]]:
-    """Of an import, by its channel: the messages with files, and the texts of all, too many to hold."""
+    """The messages with files of an import, by its channel, and the texts of all its messages, too many to hold."""
     rows = connection.execute(f"SELECT rowid {_LIVE} AND instr(metadata, '\"files\":')", (user, channel))
     with_files = messages.by_rowids(connection, [rowid for (rowid,) in rows])
     contents = connection.execute(f"SELECT content {_LIVE}", (user, channel))

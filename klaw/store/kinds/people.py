@@ -1,6 +1,6 @@
 """People that a user talks about: their rows, names, mentions and history. Every question names the user.
 
-``klaw.memory.people`` is the only one who changes them.
+``klaw.memory.facts.people`` is the only one who changes them.
 """
 
 import json

@@ -27,7 +27,7 @@ LAST_ROWID = (1 << 63) - 1
 NAMED = 1_000
 """Messages of a chat that are kept by number; of more only the count. At least as many as a window can show."""
 BATCH_ROWS = 2_000
-"""Of one step of a whole look."""
+"""Rows of one step of a look at all messages."""
 
 
 @attrs.frozen(kw_only=True)
@@ -355,7 +355,7 @@ class WholeLook:
 
     tallies: Tallies
     window_starts: Mapping[ChatId, int]
-    """Of the chats that have messages which search cannot find."""
+    """The chats that have messages which search cannot find."""
     damage: Damage
     stray_texts: int
     stray_vectors: int

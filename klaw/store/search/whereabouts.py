@@ -52,7 +52,7 @@ class Whereabouts:
     model: str | None
     """Id of the model whose vectors are stored."""
     ended_seq: int | None
-    """Of the ``/new`` that ended the message's segment; None while it is the current one."""
+    """Seq of the ``/new`` that ended the message's segment; None while it is the current one."""
     ended_at: str | None
     turns: Sequence[TurnOfMessage]
     """The chat's newest turns from the message on, the newest first; then those of the user's other chats that showed

@@ -1,6 +1,5 @@
 """Documents of knowledge bases and their passages: made of the files, not of the logs. Reading them."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +32,7 @@ _MY_PASSAGES = "JOIN kb_documents AS d ON d.id = p.document_id " + _MINE
 IDS = """
 SELECT d.id AS id FROM kb_members AS m JOIN kb_documents AS d ON d.base_id = m.base_id WHERE m.user_id = ?1 AND d.id
 """
-"""Of the documents that a user may see, up to the condition of the id."""
+"""Query of the ids of documents that a user may see, up to the condition of the id."""
 _TROUBLED = "AND d.problems <> '[]'"
 
 
@@ -84,17 +83,6 @@ def passages_of_page(
     """The passages of a document on a page; see ``passages``."""
     rest = f"{_MY_PASSAGES} d.id = ?2 AND p.ordinal >= 0 AND ?3 BETWEEN p.first_page AND p.last_page"
     return _PASSAGES.all(connection, f"{rest} ORDER BY p.ordinal LIMIT ?4", user, document, page, limit)
-
-
-_BY_ROWIDS = f"""
-SELECT {_PASSAGES.columns} FROM json_each(?2) AS r CROSS JOIN kb_passages AS p ON p.rowid = r.value
-    {_MY_PASSAGES} TRUE ORDER BY r.key
-"""  # noqa: S608 - constant columns
-
-
-def passages_by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[StoredPassage]:
-    """Passages by their row ids, in that order; what is gone, or in no base of the user's, is left out."""
-    return [_PASSAGES.read(row) for row in connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))]
 
 
 @attrs.frozen(kw_only=True)

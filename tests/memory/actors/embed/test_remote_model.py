@@ -21,7 +21,7 @@ from klaw.llm import service
 from klaw.llm.budget import DailyBudget
 from klaw.llm.client import LlmClient, without_server
 from klaw.memory.embed import backfill, remote, worker
-from klaw.memory.embed.embedder import Embedder, query_vector
+from klaw.memory.embed.embedder import Embedder, read_question
 from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.remote import TEXTS_IN_REQUEST, RemoteModel, remote_of
 from klaw.memory.embed.worker import Worker
@@ -232,7 +232,7 @@ async def test_failures_in_between_lose_nothing_and_end_by_themselves(
         await here.say(*TEXTS[2:])
         await until(lambda: PROBLEM in here.remote.problems())
         degraded: list[str] = []
-        assert await query_vector(here.embedder, TEXTS[3], trio.current_time() + HANG_S, degraded) is None
+        assert await read_question(here.embedder, TEXTS[3], trio.current_time() + HANG_S, degraded) is None
         assert degraded == ["embedding_failed"]
         (text,) = here.remote.problems().values()
         assert "cloud/m/x at http://127.0.0.1" in text
@@ -318,7 +318,7 @@ async def test_a_late_answer_holds_up_neither_the_reply_nor_other_questions(
         server.respond = lambda request: hanging if "поздно" in request.body["input"][0] else answer(request)
         degraded: list[str] = []
         before = len(server.requests)
-        assert await query_vector(here.embedder, "поздно", trio.current_time() + 0.2, degraded) is None
+        assert await read_question(here.embedder, "поздно", trio.current_time() + 0.2, degraded) is None
         assert degraded == ["embedding_late"]
         assert len(await here.vector("Where is the key?")) == DIMENSION
         assert len(server.requests) == before + 2

@@ -129,7 +129,6 @@ async def test_a_document_keeps_the_passages_that_did_not_change_and_loses_the_o
         }
         now = await read(documents.passages, ANNA, first.id)
         assert await read(documents.passages_between, ANNA, first.id, 1_001, 1_002) == [now[1]]
-        assert await read(documents.passages_by_rowids, EVE, [now[0].rowid]) == []
         with pytest.raises(NoSuchDocument):
             await read(documents.get, EVE, first.id)
         assert await run(document_steps.remove, first.id) == 2
