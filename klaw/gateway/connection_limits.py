@@ -41,6 +41,14 @@ class TokenBucket:
             return 0.0
         return (count - self._tokens) / self._rate
 
+    def spend(self, now: float, count: float) -> float:
+        """Take so many tokens, if need be ones that are yet to come, up to ``burst``. Returns in how many seconds the
+        last of them comes."""
+        wait_s = self.take(now, count)
+        if wait_s > 0:
+            self._tokens = max(-self._burst, self._tokens - count)
+        return wait_s
+
     def wait(self, now: float, at_most_s: float) -> float | None:
         """Take one token, if need be one that is yet to come. Returns in how many seconds it comes; None: later than in
         ``at_most_s``, and none was taken."""
@@ -60,6 +68,8 @@ MAX_WAIT_S = 1.0
 """A connection that comes too fast waits so long at most before it is served; one that had to wait longer is closed."""
 FRESH_S = 0.25
 """A connection that is being read, or whose request nobody has judged yet, is left alone for so long."""
+BROKEN_COST = 4.0
+"""A frame that cannot be read counts as so many more: answering it costs the server more than its sender."""
 OWN_PLACES = 4
 """Connections that each user may have even if ``gateway.maxConnections`` is reached."""
 
@@ -105,6 +115,11 @@ class UserAllowance:
     def take(self, size: int, now: float) -> float:
         """Take a frame of so many bytes. Returns 0, or how many seconds to wait for it."""
         return self._frames.take(now) or self._bytes.take(now, size)
+
+    def spend(self, now: float) -> float:
+        """Pay for a frame that could not be read, beyond what was taken for it. Returns 0, or how many seconds to
+        wait."""
+        return self._frames.spend(now, BROKEN_COST)
 
 
 class Admission:

@@ -249,8 +249,9 @@ class ClientSession:
         now = trio.current_time()
         wait_s = self._bucket.take(now) or talk.allowance.take(byte_size(data), now)
         frame = await self._decode(data)
-        if frame is not None:
-            self._carry_out(frame, wait_s, talk)
+        if frame is None:
+            return max(wait_s, talk.allowance.spend(trio.current_time()))
+        self._carry_out(frame, wait_s, talk)
         return wait_s
 
     def _carry_out(self, frame: ClientFrame, wait_s: float, talk: "_Conversation") -> None:
