@@ -17,9 +17,8 @@ from klaw.context.inputs import Snapshot
 from klaw.context.passages import PackedPassages
 from klaw.context.passages import pack as pack_passages
 from klaw.context.repair import repair, spoken
-from klaw.context.request import make_room, shorten
+from klaw.context.request import cost, exchanges, fit, is_tool, make_room, shorten
 from klaw.context.topics import NO_TOPICS, PackedTopics, Present, pack, without
-from klaw.context.window import cost, exchanges, fit, is_tool
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed
 from klaw.domain.message import Message

@@ -18,6 +18,11 @@ Kind: TypeAlias = Literal["message", "fact", "file", "note"]
 """What a result is: a message, a saved fact, a piece of MEMORY.md or memory/*.md, a note on a tool call."""
 
 
+def fields_of(value: object, cls: type[Any]) -> dict[str, Any]:
+    """Those of a value's fields that a class has too, to make one of it."""
+    return {name: getattr(value, name) for name in attrs.fields_dict(cls) if hasattr(value, name)}
+
+
 @attrs.frozen(kw_only=True)
 class Ranks:
     """By what something was found, and how well."""
@@ -31,10 +36,6 @@ class Ranks:
     """Rank by words; of a message its neighbours' shares included."""
     bm25: float | None
     """None when it has none of the words."""
-
-    def ranks(self) -> dict[str, Any]:
-        """These fields, to make another value that has them."""
-        return {field.name: getattr(self, field.name) for field in attrs.fields(Ranks)}
 
 
 @attrs.frozen(kw_only=True)
@@ -51,10 +52,6 @@ class RankDetails(Ranks):
     """Rank by vector among the messages of the days that the query names."""
     token_score: float | None = None
     """How well its words meet the query's, one by one; None without codes of them."""
-
-    def details(self) -> dict[str, Any]:
-        """These fields, to make another value that has them."""
-        return {field.name: getattr(self, field.name) for field in attrs.fields(RankDetails)}
 
 
 @attrs.frozen(kw_only=True)
@@ -342,7 +339,7 @@ class FoundPassage(Passage):
 
     @property
     def place(self) -> Place:
-        return Place(**{field.name: getattr(self, field.name) for field in attrs.fields(Place)})
+        return Place(**fields_of(self, Place))
 
     @property
     def lead(self) -> str:

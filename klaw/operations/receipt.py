@@ -40,7 +40,7 @@ async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> "Turn
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message_outcome import explain_message, with_search
     from klaw.store.kinds import turns
-    from klaw.store.search import stored_recalls
+    from klaw.store.search import whereabouts
 
     if asked.turn is not None and (asked.chat is not None or asked.user is not None):
         raise OperationError("bad_args", "give a turn, or a chat or user whose newest turn is meant", field="turn")
@@ -51,7 +51,7 @@ async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> "Turn
         raise OperationError("unknown_turn", "there is no such turn")
     answer = attrs.asdict(turn)
     if asked.texts:
-        answer["texts"] = await parts.readers.run(stored_recalls.quoted, turn)
+        answer["texts"] = await parts.readers.run(whereabouts.quoted, turn)
     if asked.why is None:
         return cast("TurnReceipt", answer)
     of_chat = turn.chat if asked.why.isdecimal() else None
@@ -59,6 +59,6 @@ async def receipt(asked: Receipt, caller: Caller, parts: DatabaseParts) -> "Turn
     message = await find_message(parts.readers, asked.why, of_chat, of_user, field="why")
     told = explain_message(turn, message)
     if told["as"] == "not_found":  # the receipt itself does not say what became of it
-        stored = await parts.readers.run(stored_recalls.stored_recall, turn)
+        stored = await parts.readers.run(whereabouts.stored_recall, turn)
         told = await with_search(told, message, stored, parts.readers, parts.embedder, parts.config.auto_rag)
     return cast("TurnReceipt", {**answer, "why": told})

@@ -20,8 +20,7 @@ from klaw.domain.names import UserId
 from klaw.domain.notes import MadeFrom, Quotes, notes
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
-from klaw.store.engine.full_text import unindex_row
-from klaw.store.engine.tables import ContentTable
+from klaw.store.engine.tables import ContentTable, unindex_row
 from klaw.store.rows import documents, dumps
 
 MEMORY = "memory"

@@ -16,7 +16,7 @@ from typing import TypeVar
 import attrs
 
 from klaw.domain.message import Message
-from klaw.domain.search import Candidate, Decision
+from klaw.domain.search import Candidate, Decision, RankDetails, fields_of
 from klaw.memory.recall.excerpt import LINE_TOKENS
 from klaw.memory.recall.ranker import RankedEntry
 from klaw.store.engine.tokenizer import stem
@@ -125,7 +125,7 @@ def judge_messages(
     read = [each for each in ranked if each.rowid in by_rowid]
     return [
         Candidate(
-            **each.details(),
+            **fields_of(each, RankDetails),
             message=(message := by_rowid[each.rowid]),
             decision=decision,
             text=message.content,

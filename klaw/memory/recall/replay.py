@@ -11,7 +11,7 @@ from klaw.domain.search import NOTHING, Candidate, RecallOutcome
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
 from klaw.store.engine.database import Readers
-from klaw.store.search.stored_recalls import StoredRecall
+from klaw.store.search.whereabouts import StoredRecall
 
 
 @attrs.frozen(kw_only=True)

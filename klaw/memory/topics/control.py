@@ -17,8 +17,7 @@ from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
 from klaw.errors import ConfigError, NoSuchChange, NoSuchTopic, TopicChanged, TopicRefused
 from klaw.llm.errors import ProviderError
 from klaw.memory.background_llm import Asker
-from klaw.memory.topics.maker import TopicMaker
-from klaw.memory.topics.merger import MAX_MERGED_CHARS
+from klaw.memory.topics.maker import MAX_MERGED_CHARS, TopicMaker
 from klaw.memory.topics.splitter import DraftTopic, divide
 from klaw.memory.topics.texts import part_summary, shorten
 from klaw.store.engine import meta

@@ -20,8 +20,7 @@ from klaw.memory.recall.pipeline import Account
 from klaw.memory.recall.query import read_query, read_search_words
 from klaw.memory.recall.ranker import RRF_K, ranks_of, reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
-from klaw.store.search.history_search import HistoryFilters, history_end, search_history
-from klaw.store.search.topic_search import TopicLists, search_topics
+from klaw.store.search.history_search import HistoryFilters, TopicLists, history_end, search_history, search_topics
 
 MIN_COSINE = 0.60
 MAX_CANDIDATES = 50

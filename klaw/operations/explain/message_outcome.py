@@ -19,7 +19,7 @@ from klaw.memory.recall.reasons import place_of, ranking, reason, remedy
 from klaw.memory.recall.recall import Recall
 from klaw.store.engine.database import Readers
 from klaw.store.kinds.turns import TurnOfMessage
-from klaw.store.search.stored_recalls import StoredRecall
+from klaw.store.search.whereabouts import StoredRecall
 
 SEARCH_BUDGET_MS = 3_000
 """For a search that is done again: nobody waits for a reply, and it looks deeper."""

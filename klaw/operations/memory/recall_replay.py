@@ -117,17 +117,17 @@ def _totals(report: dict[str, Any]) -> list[Line]:
 async def recall_replay(asked: RecallReplay, caller: Caller, parts: DatabaseParts) -> dict[str, Any]:
     """Recall for stored turns again with other settings, and show what they would recall more or less."""
     from klaw.memory.recall.replay import replay, totals
-    from klaw.store.search import stored_recalls
+    from klaw.store.search import whereabouts
 
     changed = read_settings(parts.config, asked.set)
     chat = chat_of(asked.chat, caller.user, any_user=asked.user is None)
     if asked.turn:
-        stored = await parts.readers.run(stored_recalls.recalls_of, asked.turn)
+        stored = await parts.readers.run(whereabouts.recalls_of, asked.turn)
         if unknown := sorted(set(asked.turn) - {each.turn.id for each in stored}):
             raise OperationError("unknown_turn", f"there is no turn {', '.join(unknown)}")
     else:
         stored = await parts.readers.run(
-            stored_recalls.newest_recalls, chat, caller.user if asked.user is not None else None, asked.last
+            whereabouts.newest_recalls, chat, caller.user if asked.user is not None else None, asked.last
         )
     if not stored:
         raise OperationError("unknown_turn", "there are no turns yet")

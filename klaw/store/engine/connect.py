@@ -11,6 +11,7 @@ import apsw
 
 from klaw.config.paths import open_private
 from klaw.store.engine import tokenizer
+from klaw.store.engine.log_files import FAULTS
 
 BUSY_TIMEOUT_MS = 5_000
 """Only ``klaw`` commands on a stopped server can collide with anything; the server has one writer."""
@@ -113,23 +114,10 @@ DAMAGED = "the database file is damaged; `klaw reindex --accept-differences` reb
 BROKEN_FILE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 """Errors that nothing but a damaged file causes."""
 DAMAGE = (
-    apsw.NotADBError,
-    apsw.CorruptError,
-    apsw.FormatError,
-    apsw.SQLError,
-    apsw.IOError,
-    apsw.ConstraintError,
-    apsw.MismatchError,
-    apsw.InternalError,
-    apsw.TooBigError,
+    *BROKEN_FILE,
+    *(apsw.SQLError, apsw.IOError, apsw.ConstraintError, apsw.InternalError),
     apsw.NoFTS5Error,  # how an unreadable schema shows when the tokenizer is registered
-    # Rows with values that Klaw never stores: no JSON, no known word, no text, no number.
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
+    *FAULTS,  # rows with values that Klaw never stores: no JSON, no known word, no text, no number
 )
 """Errors of SQLite, and of code that reads damaged rows."""
 

@@ -61,16 +61,8 @@ def _whole(pieces: list[bytes], size: int, longest: int | None) -> Iterator[byte
         yield b"".join(reversed(pieces))
 
 
-FAULTS = (
-    ValueError,
-    TypeError,
-    LookupError,
-    OverflowError,
-    RecursionError,
-    AttributeError,
-    apsw.MismatchError,
-    apsw.TooBigError,
-)
+_OF_VALUES = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+FAULTS = (*_OF_VALUES, apsw.MismatchError, apsw.TooBigError)
 """Errors that a malformed line may cause."""
 
 

@@ -13,7 +13,7 @@ from klaw.errors import FactExists, InvalidValue, NoSuchFact, StorageError
 from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import tables, vector_model
-from klaw.store.engine.full_text import index_row, unindex_row
+from klaw.store.engine.tables import index_row, unindex_row
 from klaw.store.engine.transaction import Transaction
 
 _FACTS = rows.Rows(Fact, "facts")
