@@ -51,7 +51,6 @@ class Guard(enum.StrEnum):
 
     SEARCH = "search"
     DISABLED = "disabled"
-    """``autoRag.enabled`` is false."""
     ALL_IN_CONTEXT = "all_in_context"
     """Every message of the segment is in the window, itself and not in a summary."""
 
@@ -68,8 +67,6 @@ class Layer:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What is decided before the recall."""
-
     snapshot: Snapshot
     fixed: tuple[Layer, ...]
     """System prompt, core memory and summary; empty ones are left out."""
@@ -82,11 +79,8 @@ class Plan:
     """Estimated tokens that the window may take while what is reserved is kept."""
     guard: Guard
     topics_tokens: int
-    """Reserved for chosen topics: ``topics.maxTokens``, or what there is room for."""
     recall_tokens: int
-    """Reserved for recalled messages: ``autoRag.maxTokens``, or what there is room for."""
     passages_tokens: int = 0
-    """Reserved for passages of knowledge bases: ``kb.maxTokens``, or what there is room for."""
 
     @property
     def reserved(self) -> int:
@@ -102,8 +96,6 @@ class Plan:
 
 @attrs.frozen(kw_only=True)
 class Context:
-    """The finished context."""
-
     messages: tuple[ChatMessage, ...]
     layers: tuple[Layer, ...]
     window: tuple[Message, ...]
@@ -237,7 +229,6 @@ def assemble(
 
 
 def _below(passages: PackedPassages | None, pending: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
-    """The pending messages, with the passages before the last question."""
     last = max((place for place, message in enumerate(pending) if message.role == "user"), default=None)
     if passages is None or not passages.text or last is None:
         return pending
@@ -284,7 +275,6 @@ def _fit(snapshot: Snapshot, max_tokens: int) -> tuple[Message, ...]:
 
 
 def _present(snapshot: Snapshot, window: tuple[Message, ...]) -> Present:
-    """What a prompt with this window shows without topics."""
     shown = (*window, *snapshot.pending, *snapshot.unfinished)
     live = snapshot.summaries
     return Present(
@@ -296,7 +286,6 @@ def _present(snapshot: Snapshot, window: tuple[Message, ...]) -> Present:
 
 
 def _without(recalled: RecallOutcome, window: tuple[Message, ...], topics: PackedTopics) -> RecallOutcome:
-    """Drop recalled items that the window shows, or a topic in full."""
     shown = {message.rowid: Decision.IN_WINDOW for message in window}
     in_topics = dict.fromkeys(topics.whole, Decision.IN_TOPIC)
     where = {**in_topics, **shown}

@@ -16,7 +16,6 @@ from klaw.llm.providers.adapt import IMAGE_TOKENS
 MAX_PICTURES = 8
 """In one request; the newest."""
 MAX_PICTURES_BYTES = 12_000_000
-"""Bytes of all pictures in one request."""
 PICTURES_SHARE = 0.75
 """Pictures may take this share of the room for the pending messages; the rest is for their text."""
 DOCUMENTS_SHARE = 0.5

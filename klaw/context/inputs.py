@@ -14,9 +14,7 @@ class Budget:
     """Token limits of one request, in the provider's tokens."""
 
     context_tokens: int
-    """Context length of the model."""
     reply_reserve_tokens: int
-    """Kept free for the answer."""
     correction: float = 1.0
     """Provider's tokens per estimated token, learned from the usage that it reports."""
 
@@ -34,8 +32,6 @@ SAFETY = 0.9
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """The part of the configuration that decides on the context."""
-
     sliding_window: int
     recall_enabled: bool
     recall_max_tokens: int
@@ -54,9 +50,7 @@ class Snapshot:
     """Everything that the context of one interactive turn is made from."""
 
     system_prompt: str
-    """The workspace's prompt files, joined."""
     core_memory: str
-    """The core memory, rendered; may be empty."""
     history: tuple[Message, ...]
     """The newest messages of the segment's dialogue before the pending ones, oldest first."""
     has_older: bool
@@ -86,5 +80,4 @@ class Snapshot:
 
     @property
     def summary(self) -> str:
-        """The summaries, joined; may be empty."""
         return "\n\n".join(summary.text for summary in self.summaries)

@@ -117,7 +117,6 @@ def _matched(messages: Sequence[ChatMessage]) -> list[_SpokenMessage]:
 
 
 def _add(out: list[ChatMessage], message: ChatMessage) -> None:
-    """Append a message, joined to the one before it where that is of the same role."""
     before = out[-1] if out else None
     if before is None or before.role != message.role:
         out.append(message)

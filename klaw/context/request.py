@@ -78,7 +78,6 @@ them, so that one long result does not push out what was said."""
 
 
 def is_tool(message: Message) -> bool:
-    """Whether a message is a tool call or a tool's result."""
     return message.type in (Kind.TOOL_CALL, Kind.TOOL_RESULT)
 
 
@@ -103,7 +102,6 @@ def exchanges(history: Sequence[Message]) -> list[tuple[Message, ...]]:
 
 
 def cost(messages: Sequence[Message]) -> int:
-    """Estimated tokens of messages in a request."""
     return sum(message.tokens + tokens.PER_MESSAGE for message in messages)
 
 

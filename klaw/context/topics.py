@@ -30,15 +30,12 @@ class Present:
     """What stands in the prompt without topics."""
 
     rowids: frozenset[int]
-    """Messages that are shown as they are."""
     summarised: tuple[ChatId, int, int] | None = None
     """The chat, the first and the last message number that the shown summaries cover."""
 
 
 @attrs.frozen(kw_only=True)
 class TopicInPrompt:
-    """A topic as the prompt shows it."""
-
     candidate: TopicCandidate
     lines: tuple[str, ...]
     kept: tuple[int, ...]
@@ -70,7 +67,6 @@ class TopicInPrompt:
 
     @property
     def left_out(self) -> int:
-        """So many of its messages found no room."""
         return len(self.candidate.messages) - self.present - len(self.kept)
 
     @property
@@ -92,7 +88,6 @@ class PackedTopics:
 
     @property
     def tokens(self) -> int:
-        """Estimated, of the text."""
         return _cost([HEADER]) + sum(each.tokens for each in self.shown) if self.shown else 0
 
     @property
@@ -162,7 +157,6 @@ def _fit(candidate: TopicCandidate, present: Present, left: int, share: int) -> 
 
 
 def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> TopicInPrompt:
-    """A topic with these of its messages."""
     lines = [_head(candidate, present, len(kept))]
     expected = 0
     for at in (*kept, len(candidate.messages)) if kept else ():
@@ -182,7 +176,6 @@ def _shown(candidate: TopicCandidate, present: Present, kept: Sequence[int]) -> 
 
 
 def _head(candidate: TopicCandidate, present: Present, count: int) -> str:
-    """The first line of a topic of which so many messages are shown."""
     topic, wanted = candidate.topic, len(candidate.messages) - _there(candidate, present)
     said = f"{minute(topic.first_at)} to {minute(topic.last_at)}, chat {one_line(name_of(topic.chat))}"
     cut = f", {count} of {wanted} messages" if count < wanted else ""
@@ -190,7 +183,6 @@ def _head(candidate: TopicCandidate, present: Present, count: int) -> str:
 
 
 def _there(candidate: TopicCandidate, present: Present) -> int:
-    """How many of its messages the prompt shows anyway."""
     return sum(message.rowid in present.rowids for message in candidate.messages)
 
 
@@ -230,7 +222,6 @@ def _fitting(candidate: TopicCandidate, places: Sequence[int], room: int) -> lis
 
 
 def _excerpt(text: str, room: int) -> list[str]:
-    """The reranker's excerpt as one line, marked where it is cut; nothing when there is no room for it."""
     if room < MIN_LOG_TOKENS:
         return []
     line = f"  [excerpt] {one_line(shorten(one_line(text), room - 8))}"
@@ -253,5 +244,4 @@ def _said(message: Message) -> str:
 
 
 def _cost(lines: Sequence[str]) -> int:
-    """Estimated tokens of lines, with their line ends."""
     return sum(tokens.estimate(line) + 1 for line in lines)

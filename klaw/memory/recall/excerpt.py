@@ -95,7 +95,6 @@ def _sentences(text: str, part: _Span) -> list[_Span]:
 
 
 def _runs(sentences: Sequence[_Span], size: int) -> list[_Span]:
-    """From each sentence on as many as fit; a single sentence may be too long."""
     runs, last = [], 0
     for at, first in enumerate(sentences):
         last = max(at, last)
@@ -210,7 +209,6 @@ def _matches(text: str, wanted: Collection[str]) -> Iterator[tuple[int, int]]:
 
 
 def _merged(marks: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Marks that overlap or touch as one: the pairs of a run."""
     merged: list[tuple[int, int]] = []
     for begin, end in marks:
         if merged and begin <= merged[-1][1]:
@@ -276,14 +274,12 @@ def pack(
 
 
 def line_tokens(text: str) -> int:
-    """Estimated tokens of a recalled line."""
     return tokens.estimate(text) + LINE_TOKENS
 
 
 def _lengthened(
     packed: list[C], wanted: Collection[str], left: int, overlap_with: Callable[[C], TokenOverlap | None]
 ) -> list[C]:
-    """Let the kept excerpts use what is left of the budget."""
     for at, candidate in enumerate(packed):
         if left < LINE_TOKENS:
             break
@@ -296,7 +292,6 @@ def _lengthened(
 
 
 def _shown(candidate: C, wanted: Collection[str], limit: int, overlap_with: Callable[[C], TokenOverlap | None]) -> C:
-    """A candidate with so much of its text that its line has at most ``limit`` tokens."""
     content = candidate.content
     if limit < _SHORTEST_EXCERPT_TOKENS:
         return candidate

@@ -120,7 +120,6 @@ def judge(entries: Sequence[RankedEntry[T]], gate: Gate, random_cosine: float) -
 def judge_messages(
     ranked: Sequence[RankedEntry[MessagePlace]], found: Sequence[Message], gate: Gate, random_cosine: float
 ) -> list[Candidate]:
-    """Let the gate decide on each message that was read, the best first."""
     by_rowid = {message.rowid: message for message in found}
     read = [each for each in ranked if each.rowid in by_rowid]
     return [
@@ -170,7 +169,6 @@ def prefer_newer(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _find_newer(candidates: list[Candidate]) -> dict[int, int]:
-    """Index of each repeated candidate to that of the newest that says the same."""
     known: dict[int, frozenset[str]] = {}
 
     def stems(at: int) -> frozenset[str]:

@@ -122,12 +122,10 @@ def _by_words(lists: Lists, places: Mapping[int, MessagePlace]) -> tuple[dict[in
 
 
 def _brevity(tokens: int) -> float:
-    """BM25's factor for the length: a word means more in a short message."""
     return (K1 + 1) / (1 + K1 * (1 - B + B * tokens / USUAL_TOKENS))
 
 
 def _is_near(one: MessagePlace, other: MessagePlace) -> bool:
-    """Whether two neighbours belong to one session."""
     return abs(_when(one) - _when(other)) <= timedelta(seconds=SESSION_PAUSE_S)
 
 

@@ -69,7 +69,6 @@ class Account:
 
     @property
     def vector(self) -> bytes | None:
-        """The query's vector, when it came in time."""
         return self.reading.vector if self.reading is not None else None
 
     @property
@@ -94,7 +93,6 @@ class Account:
         return TokenOverlap(query, codes) if query is not None and len(query) and codes else None
 
     def say(self, code: str) -> None:
-        """Name what was missing, once."""
         if code not in self.degraded:
             self.degraded.append(code)
 

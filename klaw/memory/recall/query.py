@@ -58,8 +58,6 @@ MAX_NAMES_CHARACTERS = 2_000
 
 @attrs.frozen(kw_only=True)
 class Query:
-    """A question, read."""
-
     words: tuple[str, ...]
     """Its content words, as written."""
     content_stems: frozenset[str]
@@ -68,7 +66,6 @@ class Query:
     command: bool
     """It tells the model to do something that needs nothing from the conversation."""
     periods: tuple[Period, ...]
-    """The days that it names."""
 
 
 def read_query(text: str, now: float, latest: date | None) -> Query:
@@ -87,7 +84,6 @@ def read_query(text: str, now: float, latest: date | None) -> Query:
 
 
 def _asked(text: str) -> list[str]:
-    """The words that a query asks with; none for small talk."""
     asked = content_words(text, MAX_WORDS)
     if is_sum(text):
         asked = [word for word in asked if not word.isdecimal()]
@@ -177,7 +173,6 @@ def _empty_stems() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _small_talk_at() -> tuple[re.Pattern[str], ...]:
-    """Patterns of the words that a run without content is made of, one for each length."""
     said = set((_SMALL_TALK_RUNS + _FUNCTION_RUNS).split())
     lengths = sorted({len(word) for word in said})
     return tuple(re.compile(_any_of(" ".join(word for word in said if len(word) == length))) for length in lengths)
@@ -203,7 +198,6 @@ def _any_of(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _cuts() -> re.Pattern[str]:
-    """Where runs are cut."""
     hangul, hiragana = "[\uac00-\ud7a3]", f"[{_HIRAGANA}]"
     particle = f"(?<!{hiragana})[{_JAPANESE_PARTICLES}](?!{hiragana})"  # one that stands between other characters
     ending = f"(?<={hangul}{{2}})(?:{'|'.join(_KOREAN_PARTICLES.split())})$"
@@ -320,7 +314,6 @@ _ON_A_TOPIC = re.compile(
 
 
 def is_about_us(text: str, begin: int = 0) -> bool:
-    """Whether a text speaks of the user or of what was said."""
     return _ABOUT_US.search(text, begin) is not None
 
 

@@ -44,7 +44,6 @@ class FeatureSet:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns in their order."""
         return tuple(name for names in self.parts.values() for name in names)
 
     def by_part(self, contributions: Sequence[float]) -> dict[str, float]:
@@ -59,7 +58,6 @@ class Ranker:
     """Weights of the features, by the state of the search they are for."""
 
     made: Mapping[str, Any]
-    """By what, when and from what they were made."""
     words: Mapping[str, float]
     vectors: Mapping[str, float]
     tokens: Mapping[str, float] = attrs.Factory(dict)
@@ -94,7 +92,6 @@ class Pool(Generic[T]):
     """The best of the fused lists and what is known of each."""
 
     found: int = 0
-    """How much the searches found."""
     entries: Sequence[RankedEntry[T]] = ()
     """The best of the fusion first; their score is the fused one."""
     features: Float64 = attrs.Factory(lambda: np.empty((0, 0)))

@@ -68,7 +68,6 @@ def ranking(each: Mapping[str, Any]) -> str:
 
 
 def _threshold(recall: Recall) -> float | None:
-    """The distance up to which one candidate showed relevance by itself."""
     threshold = recall.get("settings", {}).get("relevanceThreshold")
     if threshold is None:
         return None
@@ -130,7 +129,6 @@ def _more_places(recall: Recall, at: int) -> str:
 
 
 def _nearer(recall: Recall, each: Mapping[str, Any]) -> str:
-    """For one that the gate refused."""
     command, asked = bool(recall.get("command")), recall["query_words"]
     counts = range(1, asked + 2)
     wanted = next((count for count in counts if count >= asked * enough_overlap(count, command=command)), asked + 1)

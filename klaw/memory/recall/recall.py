@@ -108,7 +108,6 @@ class MessageRank:
     """From 1; None when the message was not found."""
     ranked: RankedEntry[MessagePlace] | None
     distance: float | None
-    """Calibrated."""
     degraded: tuple[str, ...]
 
 

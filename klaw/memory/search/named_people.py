@@ -11,7 +11,6 @@ from klaw.store.engine.database import Readers
 from klaw.store.kinds import people
 
 MOST = 3
-"""People that a search shows."""
 FACTS_EACH = 3
 MIN_PART = 3
 """Letters of a part of a name that counts for all of it: the first name, the surname."""

@@ -38,7 +38,6 @@ from klaw.store.search.passages import PassageKind
 from klaw.store.search.ranked_lists import Lists
 
 DEPTH = 50
-"""Most results of each list."""
 NEAR = 0.5
 """Calibrated distance up to which a vector alone shows relevance (``autoRag.relevanceThreshold`` is the same)."""
 
@@ -106,7 +105,6 @@ def is_related(distance: float | None, text: str, asked: Sequence[str]) -> bool:
 
 
 def _text(stored: Stored) -> str:
-    """As it is searched."""
     match stored:
         case StoredChunk():
             return f"{stored.heading}\n{stored.text}"

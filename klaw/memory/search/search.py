@@ -48,7 +48,6 @@ NEAR_ENOUGH = 0.6
 """Calibrated distance up to which a message without a word of the query is found. Wider than for a reply (0.5):
 somebody asked, and across languages what is meant lies there ("аллергия на орехи", "allergic to peanuts": 0.51)."""
 TOPICS = 3
-"""Topics that the first page shows."""
 _SWITCHED_OFF = "embedding_off"
 KEPT_LISTS = 16
 """Lists of results that are kept for their next pages, the last used ones; some 200 KB each at most."""
@@ -127,8 +126,6 @@ def read_cursor(text: str) -> Cursor | int:
 
 @attrs.frozen(kw_only=True)
 class ResultList:
-    """All results of a search, with what the page says of it."""
-
     entries: tuple[ResultEntry, ...]
     is_exact: bool
     words: tuple[str, ...]

@@ -140,7 +140,6 @@ class TopicChooser:
 
 
 def _picks(hits: Sequence[TopicCandidate], selection: Selection | None) -> dict[TopicId, str]:
-    """What goes into the prompt, the most useful first, with the reranker's excerpt or none. Pure."""
     if selection is not None and (selection.fallback is None or selection.loaded):
         return {TopicId(each.id): each.excerpt for each in selection.topics}
     return dict.fromkeys([hit.topic.id for hit in hits if hit.fate is Fate.CHOSEN][:FALLBACK_TOPICS], "")
@@ -152,7 +151,6 @@ def _candidates(
     picks: Mapping[TopicId, str],
     read: Mapping[TopicId, tuple[list[Message], list[float]]],
 ) -> tuple[TopicCandidate, ...]:
-    """All that were found, with what became of them. Pure."""
     places = {topic: place for place, topic in enumerate(picks, 1)}
     reranked = selection is not None and selection.fallback is None
     made = []

@@ -174,7 +174,6 @@ def merge_of(answer: MergeAnswer, candidates: int) -> Merge | None:
 
 
 def material(new: Topic, candidates: Sequence[TopicCandidate]) -> str:
-    """What the model is shown. Pure."""
     older = [f"{number}. {_line(like.topic)}" for number, like in enumerate(candidates, 1)]
     return "\n".join(["New topic:", _line(new), "", "Older topics:", *older])
 

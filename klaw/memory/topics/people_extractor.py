@@ -47,15 +47,12 @@ class _RefusedChange(Exception):
 
 @attrs.frozen(kw_only=True)
 class ProposedPerson:
-    """One change of the list of people, as the model is asked for it."""
-
     action: Literal["add", "update", "merge"]
     person: Whole = 0
     """Number of the known person, from 1; 0 with ``add``."""
     into: Whole = 0
     """With ``merge``: the number of the one who it turned out to be; else 0."""
     name: Text = ""
-    """May be empty but with ``add``."""
     aliases: tuple[Text, ...] = ()
     relation: Text = ""
     message: Whole
@@ -223,7 +220,6 @@ def _said(names: Sequence[str], own_words: Words) -> list[str]:
 
 
 def line(number: int, known: KnownPerson) -> str:
-    """A known person as the model is shown it."""
     person = known.person
     also = f" (also {', '.join(person.aliases)})" if person.aliases else ""
     relation = f"; {person.relation}" if person.relation else ""

@@ -48,8 +48,6 @@ log = structlog.get_logger("klaw.reranker")
 
 @attrs.frozen(kw_only=True)
 class TopicChoice:
-    """A topic that the model chose."""
-
     id: Whole
     reason: Text = ""
     excerpt: Text = ""
@@ -64,21 +62,16 @@ class Selection:
     fallback: str | None
     """Why no model chose: ``timeout``, ``bad_answer``, ``llm_…``; None when one did."""
     loaded: tuple[int, ...] = ()
-    """Ids of the topics that it looked into."""
     loads: int = 0
 
 
 @attrs.frozen
 class TopicChoices:
-    """What the model answers."""
-
     topics: tuple[TopicChoice, ...]
 
 
 @attrs.define(kw_only=True)
 class _State:
-    """How far a choice is."""
-
     left: int = 0
     """Tokens that contents may still take."""
     loaded: list[int] = attrs.Factory(list)
@@ -218,7 +211,6 @@ def line(topic: Topic, cosine: float | None) -> str:
 
 
 def content_of(topic: Topic, messages: Sequence[Message], max_tokens: int) -> str:
-    """A topic's messages as the reranker reads them; of a long one as much as fits, each message shortened."""
     shown, count = render(messages, max_tokens)
     rest = f"\n[{len(messages) - count} more messages]" if count < len(messages) else ""
     return f"Topic #{topic.id}:\n{shown}{rest}"

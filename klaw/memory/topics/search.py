@@ -38,8 +38,6 @@ MAX_MESSAGES = 3
 
 
 class TopicMetrics:
-    """The metrics of topics; one for each process."""
-
     def __init__(self, metrics: Metrics) -> None:
         counter, histogram = metrics.counter, metrics.histogram
         self.extracted = counter("klaw_topics_extracted_total", "topics that were stored")

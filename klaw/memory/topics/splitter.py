@@ -172,8 +172,6 @@ class DraftTopic:
 
 @attrs.frozen(kw_only=True)
 class Division:
-    """What a chunk was divided into."""
-
     drafts: tuple[DraftTopic, ...]
     """Every handled message is in one of them."""
     handled: int

@@ -121,7 +121,6 @@ def part_summary(summary: str, number: int, total: int, messages: Sequence[Messa
 
 
 def has_words(text: str) -> bool:
-    """Whether a text says anything at all."""
     return any(character.isalnum() for character in text)
 
 

@@ -110,7 +110,6 @@ def private(path: Path) -> None:
 # -- damage ----------------------------------------------------------------------------------------------------------
 
 DAMAGED = "the database file is damaged; `klaw reindex --accept-differences` rebuilds it from the logs"
-"""The text for people."""
 BROKEN_FILE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 """Errors that nothing but a damaged file causes."""
 DAMAGE = (
@@ -119,7 +118,6 @@ DAMAGE = (
     apsw.NoFTS5Error,  # how an unreadable schema shows when the tokenizer is registered
     *FAULTS,  # rows with values that Klaw never stores: no JSON, no known word, no text, no number
 )
-"""Errors of SQLite, and of code that reads damaged rows."""
 
 
 MAX_COMPLAINTS = 100

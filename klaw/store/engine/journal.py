@@ -109,7 +109,6 @@ class Journal:
             raise
 
     def rollback(self) -> None:
-        """Take the last group back out of all files (its database transaction failed)."""
         for descriptor, size in reversed(self._undo):
             os.ftruncate(descriptor, size)
         self._undo = []
@@ -122,7 +121,6 @@ class Journal:
 
     @property
     def dirty(self) -> int:
-        """How many files and folders a checkpoint has to make durable."""
         return len(self._dirty) + len(self._new_folders)
 
     def note_durable(self, sizes: Mapping[str, int]) -> None:
@@ -141,7 +139,6 @@ class Journal:
         return self._commit.size >= self._checkpoint_bytes
 
     def checkpoint(self) -> None:
-        """Make the logs themselves durable and empty the commit log."""
         if not self.dirty and self._commit.size == 0:
             return
         self._checkpoint_logs()

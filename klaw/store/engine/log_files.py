@@ -83,7 +83,6 @@ def record_of(line: bytes) -> dict[str, Any] | None:
 
 
 KEY = "log_stamps"
-"""Key in ``meta``."""
 
 Stamps: TypeAlias = Mapping[str, Sequence[int]]
 """Size, time of the last change and inode of each log, by its path below the data folder."""
@@ -100,7 +99,6 @@ def files(root: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def stamps(root: Path) -> Stamps:
-    """How the logs are now."""
     return {path: [found.st_size, found.st_mtime_ns, found.st_ino] for path, found in files(root)}
 
 

@@ -38,7 +38,6 @@ class LogRewrite:
         self._log = self._new = -1
         self._closed = False
         self._durable = 0
-        """Bytes of the log that are in the draft for good."""
 
     @property
     def folder(self) -> Path:

@@ -35,19 +35,16 @@ class ContentTable:
     """It may be compared as a whole while everybody waits."""
 
     def rows(self, connection: apsw.Connection, *, after: int | str | None = None) -> Iterator[Row]:
-        """All rows after a key (default: all), page by page."""
         key: int | str = self.first if after is None else after
         while found := connection.execute(self.statement, {"after": key, "limit": PAGE_ROWS}).fetchall():
             yield from found
             key = found[-1][0]  # type: ignore[assignment]
 
     def row(self, connection: apsw.Connection, key: int | str) -> Row | None:
-        """The row of a key, if it is there."""
         statement = self.statement.replace("> :after", "= :after", 1)
         return connection.execute(statement, {"after": key, "limit": 1}).fetchone()
 
     def changed_after(self, connection: apsw.Connection, number: int) -> set[Any]:
-        """Keys of the rows that changed after a number."""
         assert self.changed is not None
         return {key for (key,) in connection.execute(self.changed, (number,))}
 
@@ -78,7 +75,6 @@ def with_history(name: str, what: str, columns: str) -> tuple[ContentTable, Cont
 
 
 def index_row(connection: apsw.Connection, table: str, rowid: int) -> None:
-    """Make the full text of a row."""
     row = f"SELECT rowid, content, scope FROM {table}_search WHERE rowid = ?"  # noqa: S608 - constant names
     connection.execute(f"INSERT INTO {table}_fts (rowid, content, scope) {row}", (rowid,))
 

@@ -34,7 +34,6 @@ INDEXED_CHARACTERS = 200_000
 READ_WHOLE_CHARACTERS = 8_000
 """Longer texts are not read as a whole on the event loop."""
 _PLACES = 8
-"""Places of a long text where a form is looked for."""
 
 _words_with_offsets = cast(
     "Callable[[str], Iterable[tuple[int, int, str]]]",
@@ -220,7 +219,6 @@ def _spans(text: str) -> Iterator[tuple[int, int, bool]]:
 
 
 def _words(text: str) -> Iterator[tuple[int, int]]:
-    """Beginning and end of each word and emoji of a text without runs."""
     for start, end, word in _words_with_offsets(plain_apostrophes(text)):
         if "'" not in word or _ONE_WORD.fullmatch(word):
             yield start, end

@@ -48,7 +48,6 @@ class Transaction:
         return _data_dir(self.connection)
 
     def write(self, path: str, line: str) -> None:
-        """Add a line to a log."""
         line.encode()  # a lone surrogate is refused here, for this request only
         self.entries.append(LogEntry(path, line))
 
@@ -60,7 +59,6 @@ class Transaction:
         return numbered.entry
 
     def forgotten_since(self, user: UserId, as_of: int | None) -> bool:
-        """Whether a user has forgotten something since an entry of the memory journal."""
         return as_of is not None and meta.last_forgetting(self.connection, user) > as_of
 
     def check_nothing_forgotten(self, user: UserId, as_of: int | None) -> None:
@@ -101,8 +99,6 @@ def _data_dir(connection: apsw.Connection) -> Path:
 
 @attrs.frozen(eq=False)
 class WriteRequest:
-    """A function that the writer is asked to run."""
-
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = attrs.field(factory=dict)
@@ -181,7 +177,6 @@ def _commit_group(
 
 
 def _execute(request: WriteRequest, transaction: Transaction) -> RequestOutcome:
-    """Run one request so that its refusal leaves the others of the group alone."""
     refusal: KlawError
     try:
         with transaction.connection:

@@ -26,11 +26,9 @@ T = TypeVar("T")
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
 MAX_GROUP = 256
-"""Requests in one transaction."""
 SLOW_COMMIT_S = 0.006
 """A group that takes longer shows a disk on which it pays to wait for a fuller one."""
 MAX_PATIENCE_S = 0.02
-"""Longest wait for a group to fill."""
 STOP_BUDGET_S = 20.0
 """For what is queued and the last checkpoint, also on a slow card."""
 IDLE_CHECKPOINT_S = 300.0
@@ -66,8 +64,6 @@ Publish = Callable[[Sequence[Message]], None]
 
 
 class Writer:
-    """Handle of the writer actor."""
-
     def __init__(self) -> None:
         self.mailbox: Mailbox[WriteRequest] = Mailbox("store.writer", MAILBOX_CAPACITY)
 
@@ -109,7 +105,6 @@ class Writer:
         return cast("T", await request.reply.wait())
 
     async def ping(self) -> None:
-        """Return when the writer has committed an empty transaction."""
         await self.run(lambda _: None)
 
 

@@ -29,13 +29,10 @@ LAST_ROWID = (1 << 63) - 1
 NAMED = 1_000
 """Messages of a chat that are kept by number; of more only the count. At least as many as a window can show."""
 BATCH_ROWS = 2_000
-"""Rows of one step of a look at all messages."""
 
 
 @attrs.frozen(kw_only=True)
 class IndexRow:
-    """A message as the indexes know it."""
-
     rowid: int
     chat: ChatId
     seq: int
@@ -55,7 +52,6 @@ class IndexRow:
 
     @property
     def lost(self) -> bool:
-        """Whether it should be found and cannot be."""
         return self.searchable and not self.findable and not self.silent
 
 
@@ -92,7 +88,6 @@ class Damage:
 
 
 def damage_of(rows: Iterable[IndexRow]) -> Damage:
-    """What is wrong with the rows that are there."""
     known = list(rows)
     return Damage(
         missing_texts=tuple(row.rowid for row in known if row.searchable and row.words is None),
@@ -155,8 +150,6 @@ def add_rows(tallies: Tallies, rows: Iterable[IndexRow]) -> None:
 
 @attrs.frozen(kw_only=True)
 class Batch:
-    """A range of messages as the indexes know them."""
-
     rows: Sequence[IndexRow]
     damage: Damage
     last_rowid: int
@@ -332,8 +325,6 @@ def stray_vectors(connection: apsw.Connection) -> int:
 
 @attrs.frozen(kw_only=True)
 class WholeLook:
-    """The invariant over the whole database."""
-
     tallies: Tallies
     window_starts: Mapping[ChatId, int]
     """The chats that have messages which search cannot find."""

@@ -70,7 +70,6 @@ class Scores:
     """Whether all words were looked for."""
 
     def best(self, limit: int) -> list[TextHit]:
-        """The best first; of equals, the newest."""
         near = np.arange(len(self.values))
         if len(near) > limit:
             near = np.flatnonzero(self.values <= np.partition(self.values, limit - 1)[limit - 1])
@@ -79,7 +78,6 @@ class Scores:
         return [TextHit(*row) for row in zip(*columns, strict=True)]
 
     def ranked(self) -> list[tuple[int, float]]:
-        """All row ids with their scores, in the same order."""
         order = np.lexsort((-self.rowids, self.values))
         return list(zip(self.rowids[order].tolist(), self.values[order].tolist(), strict=True))
 
@@ -193,8 +191,6 @@ _WINDOWS, _WINDOW_ROWS = 12, 1_000
 
 @attrs.frozen(kw_only=True)
 class WordPlan:
-    """What to search for."""
-
     words: Sequence[str]
     left_out: Sequence[str] = ()
     """Words that are too frequent to be worth their time beside the others."""
@@ -231,7 +227,6 @@ def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowi
 
 
 def _estimate(connection: apsw.Connection, word: str, last_rowid: int) -> float:
-    """About how many messages of all users have a word."""
     expression = match_in([word], None)
     size = min(_WINDOW_ROWS, last_rowid // _WINDOWS + 1)
     starts = [last_rowid * window // _WINDOWS for window in range(_WINDOWS)]

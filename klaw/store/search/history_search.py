@@ -74,8 +74,6 @@ _LAST_USE = f"SELECT max(updated_at) FROM {SESSION.table} WHERE user_id = ?"  # 
 
 @attrs.frozen
 class HistoryEnd:
-    """Where a user's history ends now."""
-
     last_rowid: int
     """Row id of the newest message of all users; 0 in an empty database."""
     latest: date | None
@@ -164,7 +162,6 @@ ORDER BY r.rowid DESC LIMIT ?8
 
 
 def _uncoded(connection: apsw.Connection, coded: int, filters: HistoryFilters) -> list[int]:
-    """Row ids of the newest vectors that have no code yet."""
     return [int(row[0]) for row in connection.execute(_UNCODED, (coded, *_bindings(filters), MAX_UNCODED))]
 
 
@@ -193,7 +190,6 @@ _ALLOWED = f"SELECT m.rowid {_FOUND} WHERE {_FILTER}"
 def _allowed(
     connection: apsw.Connection, ranked: Sequence[tuple[int, float]], filters: HistoryFilters
 ) -> Iterator[fulltext.TextHit]:
-    """The matches that the filters allow, as they come."""
     for start in range(0, len(ranked), _CHECKED_AT_ONCE):
         part = ranked[start : start + _CHECKED_AT_ONCE]
         rowids = json.dumps([rowid for rowid, _score in part])
@@ -206,8 +202,6 @@ _PLACES = place_statements(_FILTER, "n.segment = m.segment", "n.segment = m.segm
 
 @attrs.frozen(kw_only=True)
 class TopicLists:
-    """The lists, the best first, and the topics in them."""
-
     near: Sequence[Near] = ()
     by_words: Sequence[TopicId] = ()
     of_messages: Mapping[int, TopicId] = attrs.Factory(dict)

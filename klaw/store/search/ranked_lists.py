@@ -79,7 +79,6 @@ class Lists:
     newest_only: bool = False
     """All words are so frequent that full text ranked only newer messages."""
     timings_ms: Mapping[str, float] = attrs.Factory(dict)
-    """By step."""
 
     def joined(self, near: "Lists") -> "Lists":
         """This search by words with a search of the same scope by vector."""
@@ -146,7 +145,6 @@ class Steps:
         return None
 
     def lists(self, **found: Any) -> Lists:
-        """What was found, with the account of the steps."""
         return Lists(
             **found,
             cut=tuple(self.cut),
@@ -194,6 +192,5 @@ _ROLES = {role.value: role for role in Role}
 
 
 def _place(row: Sequence[Any]) -> MessagePlace:
-    """A place from a row of its columns in their order."""
     rowid, chat, seq, role, created_at, tokens, head, previous, following = row
     return MessagePlace(rowid, chat, seq, _ROLES[role], created_at, tokens, head, previous, following)

@@ -42,8 +42,6 @@ _KEY = "vector_codes"
 
 @attrs.frozen(kw_only=True)
 class CodesState:
-    """How far the codes are."""
-
     centre: codes.Floats = attrs.field(eq=False)
     coded: int
     """The last row id that was encoded in its turn; larger ones have no code unless ``complete``."""
@@ -67,14 +65,12 @@ class Filters:
     """Unix seconds, not included."""
     role: Role | None = None
     last_rowid: int | None = None
-    """Included."""
 
 
 _CLEAR = "DELETE FROM vec_blocks; DELETE FROM vec_block_data; DELETE FROM meta WHERE key = 'vector_codes'"
 
 
 def clear(connection: apsw.Connection) -> None:
-    """Forget all codes, because the vectors are others now."""
     connection.execute(_CLEAR)
 
 
@@ -195,7 +191,6 @@ def erase(connection: apsw.Connection, chat_key: int, rowids: Sequence[int]) -> 
 
 
 def count(connection: apsw.Connection, chat_key: int) -> int:
-    """How many vectors of a chat have a code."""
     return int(connection.execute("SELECT coalesce(sum(used), 0) FROM vec_blocks WHERE chat_key = ?", (chat_key,)).get)
 
 
@@ -249,7 +244,6 @@ def _near(records: codes.Records, score: codes.Floats, bound: float, filters: Fi
 def _best(
     kept: Sequence[codes.Records], scores: Sequence[codes.Floats], wanted: int
 ) -> tuple[list[codes.Records], list[codes.Floats]]:
-    """The records with the largest scores, and those, as one batch."""
     joined = np.concatenate(scores)
     order = np.argpartition(-joined, wanted)[:wanted] if len(joined) > wanted else np.arange(len(joined))
     return [codes.take(codes.join(kept), order)], [joined[order]]
@@ -313,7 +307,6 @@ _BLOCKS = "SELECT block, used FROM vec_blocks WHERE chat_key = ? ORDER BY block"
 def _read_records(
     connection: apsw.Connection, blocks: list[tuple[int, int]], begin: int, into: npt.NDArray[np.uint8]
 ) -> None:
-    """Read what follows the first ``begin`` bytes of a chat's blocks."""
     done = 0
     for block, used in blocks:
         if begin >= used:

@@ -105,7 +105,6 @@ def _packed(bits: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
 
 
 def encode(items: Sequence[VectorItem], centre: Floats) -> Records:
-    """The records of some vectors."""
     dimension = len(centre)
     residuals = _unit([item.vector for item in items], dimension) - centre
     sizes = np.abs(residuals)

@@ -80,12 +80,10 @@ def _prepare_some_codes(tx: Transaction, coder: str) -> bool:
 
 
 def codes_complete_from(tx: Transaction, rowid: int) -> None:
-    """Remember from which message on all have codes of their tokens."""
     token_codes.looked_through(tx.connection, rowid)
 
 
 def end_reembedding(tx: Transaction) -> None:
-    """Remember that all messages have a vector of the model in use."""
     vectors.end_reembedding(tx.connection)
 
 

@@ -34,8 +34,6 @@ CLEAR_CHUNKS = 16
 
 @attrs.frozen
 class UnembeddedMessage:
-    """A message that waits for its vector."""
-
     rowid: int
     content: str
     previous: str | None
@@ -54,7 +52,6 @@ def reembedding(connection: apsw.Connection) -> int | None:
 
 
 def end_reembedding(connection: apsw.Connection) -> None:
-    """Remember that the new model has its vectors."""
     meta.remove(connection, _REEMBEDDING_KEY)
 
 
@@ -233,7 +230,6 @@ def to_embed(connection: apsw.Connection, rowids: Sequence[int]) -> list[Unembed
 
 
 def count_unembedded(connection: apsw.Connection, min_tokens: int) -> int:
-    """How many messages wait for their vector."""
     return int(connection.execute(_COUNT_UNEMBEDDED, (min_tokens,)).get)
 
 
@@ -299,5 +295,4 @@ def _is_unit(vector: bytes) -> bool:
 
 
 def distance(connection: apsw.Connection, one: bytes, other: bytes) -> float:
-    """Cosine distance of two vectors of the same length."""
     return float(connection.execute("SELECT vec_distance_cosine(?, ?)", (one, other)).get)

@@ -54,12 +54,9 @@ def find_message(connection: apsw.Connection, target: Target) -> list[Message]:
 
 @attrs.frozen(kw_only=True)
 class Whereabouts:
-    """What the database knows of one message and its chat."""
-
     session: messages.ChatRow
     row: IndexRow
     model: str | None
-    """Id of the model whose vectors are stored."""
     ended_seq: int | None
     """Seq of the ``/new`` that ended the message's segment; None while it is the current one."""
     ended_at: str | None
@@ -71,9 +68,7 @@ class Whereabouts:
     next_rows: ChatRows | None
     """What the chat's next turn would read now."""
     topic: Topic | None
-    """The one that it belongs to."""
     unwanted: bool
-    """The user never wants it to be recalled by itself."""
     frequencies: Mapping[str, int]
     """For each word that was asked for: how many messages of the chat hold it, up to ``MANY``."""
 
@@ -120,7 +115,6 @@ def locate(
 
 
 MAX_QUOTED = 500
-"""Characters of a message that is quoted."""
 
 
 def quoted(connection: apsw.Connection, turn: TurnRecord) -> dict[str, dict[str, Any]]:
@@ -161,7 +155,6 @@ class StoredRecall:
 
 
 def stored_recall(connection: apsw.Connection, turn: TurnRecord) -> StoredRecall:
-    """What a turn's recall was asked, and where it looked."""
     pending = turn.receipt.get("pending", [])
     texts = messages.texts(connection, turn.chat, pending)
     return StoredRecall(turn=turn, question="\n".join(texts), scope=_scope(connection, turn) if texts else None)
