@@ -195,7 +195,7 @@ WITHOUT: dict[str, list[tuple[Any, str, Any]]] = {
     "context": [(sys.modules[__name__], "CONTEXT", False)],
     "depth": [(recall_module, "DEPTH", Depth(vectors=20, words=20, spreading=20))],
     "excerpts": [(pack_module, "MIN_SHARE_TOKENS", BUDGET // 2)],
-    "repeats": [(recall_module, "prefer_newer", lambda candidates, _stems_of: candidates)],
+    "repeats": [(recall_module, "prefer_newer", lambda candidates: candidates)],
     "gate": [(Gate, "decide", lambda _gate, candidates: [Decision.RANKED] * len(candidates))],
 }
 """Steps that can be left out, as what has to be set to which value for that."""

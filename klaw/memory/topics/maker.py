@@ -46,11 +46,8 @@ class TopicMaker:
         as_of: int,
         replaces: TopicId | None = None,
     ) -> list[Topic]:
-        """Store topics; those that take the place of another one are a person's. Raises like ``topic_edits.store``.
-
-        Args:
-            drawn: row ids of messages from which facts were drawn already.
-        """
+        """Store topics; those that take the place of another one are a person's. From the messages ``drawn`` (row ids)
+        facts were drawn already. Raises like ``topic_edits.store``."""
         model = await self._model()
         drafts = [
             TopicDraft(
