@@ -44,8 +44,6 @@ from klaw.store.search import vectors
 
 @attrs.frozen(kw_only=True)
 class MemoryParts:
-    """The parts that work together; see ``build``."""
-
     core: Core
     embedder: Embedder
     recall: Recall
@@ -76,12 +74,10 @@ class MemoryParts:
             await core.supervisor.start(self._embedding.spec())
 
     async def start(self) -> None:
-        """Start the actors in the background."""
         for spec in self._background:
             await self.core.supervisor.start(spec)
 
     async def stop(self) -> None:
-        """Stop them."""
         for spec in self._background:
             await self.core.supervisor.stop(spec.name, "shutdown")
 
@@ -112,12 +108,8 @@ def build(
     stop_run: Callable[[UserId, str], Awaitable[None]],
     tasks_changed: Callable[[], None],
 ) -> MemoryParts:
-    """Make the parts; nothing runs yet.
-
-    Args:
-        stop_run: ends a run of a task whose messages are forgotten, and returns when its end is stored.
-        tasks_changed: called when tasks were forgotten.
-    """
+    """Make the parts; nothing runs yet. ``stop_run`` ends a run of a task whose messages are forgotten, and returns
+    when its end is stored; ``tasks_changed`` is called when tasks were forgotten."""
     config, clock, readers, writer = core.config, core.clock, core.readers, core.writer
     embed = Embedder(clock, enabled=config.embedding.enabled)
     remote = remote_of(config, llm, core.paths.models_dir, clock, writer)
