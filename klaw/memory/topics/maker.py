@@ -9,7 +9,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
-from klaw.errors import ActorStopped, EmbeddingUnavailable
+from klaw.errors import EmbeddingUnavailable
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.splitter import DraftTopic
 from klaw.memory.topics.texts import embedding_text
@@ -102,7 +102,7 @@ class TopicMaker:
     async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:
         try:
             return await self.embedder.passage_in_background(embedding_text(summary, own))
-        except (EmbeddingUnavailable, ActorStopped):
+        except EmbeddingUnavailable:
             return None
 
     async def _model(self) -> str | None:
