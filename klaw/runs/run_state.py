@@ -19,7 +19,7 @@ from klaw.actor.clock import iso
 from klaw.convert import REQUESTS
 from klaw.core import Core
 from klaw.domain import tokens
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import MessageKind, NewMessage, Role
 from klaw.domain.names import ChatId, chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, delivery_message, notice_message
 from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
@@ -181,7 +181,7 @@ class LiveRun:
         """Add to what the record tells of the run's course."""
         self.run = attrs.evolve(self.run, details={**self.run.details, **details})
 
-    async def transcribe(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+    async def transcribe(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
         """Add a message to the transcript; durable when it returns. Raises StorageFull: nothing was added."""
         async with self._lock:
             message = self._message(role, kind, text, metadata)
@@ -272,7 +272,7 @@ class LiveRun:
             )
             last = None
             if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or (verdict.error is not None and kept):
-                message = self._message(Role.ASSISTANT, Kind.TEXT, text or kept or "(no final text)", {})
+                message = self._message(Role.ASSISTANT, MessageKind.TEXT, text or kept or "(no final text)", {})
                 last = RunLines(first_seq=self._seq, messages=(message,))
             delivery = said = None
             if verdict.deliver and self.target is not None:
@@ -289,7 +289,7 @@ class LiveRun:
                 self.said()
             return ended
 
-    def _message(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
+    def _message(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> NewMessage:
         return NewMessage(
             id=self.core.new_id(),
             chat=ChatId(""),  # the writer puts the folder's name there
