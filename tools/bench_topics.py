@@ -46,7 +46,6 @@ from klaw.domain.search import NOTHING
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.embed.token_coder import Reading
 from klaw.memory.recall.query import read_query
@@ -60,6 +59,7 @@ from klaw.store.search import vector_writes as stored_vectors
 from klaw.store.search.chat_search import ChatScope
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.store import Store
+from tests.support.memory.ready_embedder import ReadyEmbedder
 from tests.support.scripted import Scripted, TestClock, archiving, client, lines_of, one_topic, split_answer
 from tests.support.stores import START, new, running_store, stored
 from tools.bench_recall import MODEL, CachedModel, load
@@ -70,7 +70,7 @@ SUMMARY_WORDS = 40
 _SESSION = re.compile(r"D(\d+):")
 
 
-class BackgroundEmbedder(OfflineEmbedder):
+class BackgroundEmbedder(ReadyEmbedder):
     """Also makes passages."""
 
     def __init__(self, model: CachedModel) -> None:

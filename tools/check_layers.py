@@ -102,7 +102,6 @@ PURE = (
     "llm/providers/refusals.py",
     "llm/providers/thinking.py",
     "runs/context.py",
-    "runs/cron.py",
     "runs/task_input.py",
     "runs/due.py",
     "runs/limits.py",

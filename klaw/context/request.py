@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from klaw.domain import tokens
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.llm.providers.adapt import message_tokens, request_tokens
 from klaw.llm.types import ChatMessage, ToolCall
 
@@ -78,7 +78,7 @@ them, so that one long result does not push out what was said."""
 
 
 def is_tool(message: Message) -> bool:
-    return message.type in (Kind.TOOL_CALL, Kind.TOOL_RESULT)
+    return message.type in (MessageKind.TOOL_CALL, MessageKind.TOOL_RESULT)
 
 
 def exchanges(history: Sequence[Message]) -> list[tuple[Message, ...]]:

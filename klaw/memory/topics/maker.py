@@ -11,7 +11,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.text import minute, one_line
 from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicCandidate, TopicId
-from klaw.errors import ActorStopped, BadAnswer, EmbeddingUnavailable
+from klaw.errors import BadAnswer, EmbeddingUnavailable
 from klaw.llm.ask_json import Text, Whole
 from klaw.memory.background_llm import Asker
 from klaw.memory.embed.embedder import Embedder
@@ -106,7 +106,7 @@ class TopicMaker:
     async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:
         try:
             return await self.embedder.passage_in_background(embedding_text(summary, own))
-        except (EmbeddingUnavailable, ActorStopped):
+        except EmbeddingUnavailable:
             return None
 
     async def _model(self) -> str | None:

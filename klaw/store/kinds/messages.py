@@ -11,7 +11,7 @@ from klaw.config.paths import encode_name
 from klaw.convert import JOURNAL, Wire
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN
-from klaw.domain.message import Kind, Message, NewMessage, Role, is_searchable
+from klaw.domain.message import Message, MessageKind, NewMessage, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.notes import Quotes
 from klaw.domain.turn import TurnRecord
@@ -69,8 +69,6 @@ def parse_message(record: dict[str, Any]) -> Message:
 
 @attrs.frozen(kw_only=True)
 class ChatRow:
-    """A chat's row."""
-
     key: Annotated[int, Wire("chat_key")]
     chat: Annotated[ChatId, Wire("chat_id")]
     user: Annotated[UserId, Wire("user_id")]
@@ -141,7 +139,7 @@ _INSERT_FTS = "INSERT INTO messages_fts (rowid, content, scope) VALUES (?, ?, ?)
 
 def insert(connection: apsw.Connection, new: NewMessage) -> Message:
     """Store a new message at the end of its chat; the first message creates the chat."""
-    arguments = (new.chat, int(new.type is Kind.SESSION_BREAK), new.created_at)
+    arguments = (new.chat, int(new.type is MessageKind.SESSION_BREAK), new.created_at)
     place = connection.execute(_NEXT_SEQ, arguments).get
     if place is None:
         connection.execute(_ADD_SESSION, (new.chat, new.user, name_of(new.chat), new.created_at))
@@ -195,7 +193,11 @@ UPDATE sessions SET model = ?2 WHERE chat_id = ?1 AND NOT EXISTS (
 
 def _choose_model(connection: apsw.Connection, message: NewMessage, seq: int) -> None:
     """The logs bring messages in any order: the choice with the highest seq counts."""
-    if message.role is not Role.SYSTEM or message.type is not Kind.COMMAND or MODEL_CHOICE not in message.metadata:
+    if (
+        message.role is not Role.SYSTEM
+        or message.type is not MessageKind.COMMAND
+        or MODEL_CHOICE not in message.metadata
+    ):
         return
     chosen = message.metadata[MODEL_CHOICE]
     if chosen is None or isinstance(chosen, str):
@@ -227,12 +229,10 @@ def scope(chat_key: int, user: UserId) -> str:
 
 
 def chat_word(chat_key: int) -> str:
-    """The word of the scope column that all rows of a chat have."""
     return f"c{int(chat_key)}"
 
 
 def user_word(user: UserId) -> str:
-    """The word of the scope column that all rows of a user have."""
     return f"u{user.encode().hex()}"
 
 
@@ -336,7 +336,6 @@ _TEXTS = "SELECT content FROM messages WHERE chat_id = ? AND seq IN (SELECT valu
 
 
 def texts(connection: apsw.Connection, chat: ChatId, seqs: Sequence[int]) -> list[str]:
-    """What messages of a chat say, in order."""
     return [str(text) for (text,) in connection.execute(_TEXTS, (chat, json.dumps(list(seqs))))]
 
 
