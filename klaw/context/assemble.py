@@ -1,10 +1,11 @@
-"""Context assembly in two steps around the recall: ``plan`` fits the window, ``assemble`` makes the request.
+"""Context assembly in two steps around the recall: ``plan`` fits the window, ``assemble`` makes the request. Both are
+pure.
 
 The order keeps a message from falling between window and recall: ``plan`` reserves ``autoRag.maxTokens`` and fits the
 window into what is left; the caller searches before the window; ``assemble`` gives the unused reserve back to the
-window and drops recalled items that the longer window now shows. Likewise with chosen topics and their
-``topics.maxTokens``; a recalled message that a topic shows in full is dropped too. And with passages of knowledge bases
-and their ``kb.maxTokens``, which make room for the window's newest exchange. Both are pure.
+window and drops recalled items that the longer window, or a topic in full, now shows. Likewise with chosen topics
+(``topics.maxTokens``) and passages of knowledge bases (``kb.maxTokens``), which make room for the window's newest
+exchange.
 """
 
 import enum
@@ -251,11 +252,8 @@ def layer(name: str, text: str, max_tokens: int) -> Layer:
 
 
 def _coarse(number: int) -> int:
-    """The number with its three leading bits only.
-
-    The usable budget moves a little with every answer, as the token estimate learns; a text that is cut to a share of
-    it must not, or it would be another text in every turn and no provider's prompt cache would know it again.
-    """
+    """The number with its three leading bits only. The usable budget moves a little with every answer, as the token
+    estimate learns; a text that is cut to a share of it must not, or no provider's prompt cache would know it again."""
     dropped = max(0, number.bit_length() - 3)
     return number >> dropped << dropped
 
@@ -305,10 +303,8 @@ def _without_tools(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _pending(snapshot: Snapshot, limit: int) -> tuple[tuple[ChatMessage, ...], bool]:
-    """What stands behind the window, in at most about so many tokens, and whether it was shortened.
-
-    A turn that goes on after a stop finds what it had done where it was done: behind the messages that it was for.
-    """
+    """What stands behind the window, in at most about so many tokens, and whether it was shortened. A turn that goes on
+    after a stop finds what it had done behind the messages that it was for."""
     groups = [
         list(group)
         for _, group in groupby(sorted((*snapshot.pending, *snapshot.unfinished), key=lambda m: m.seq), is_tool)

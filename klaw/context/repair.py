@@ -74,11 +74,8 @@ class _SpokenMessage:
 
 
 def repair(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """Put a request's dialogue (without system messages) in order.
-
-    Results are moved behind their calls, calls without one get ``INTERRUPTED``, results without a call are dropped, and
-    neighbours of one role are joined.
-    """
+    """Put a request's dialogue (without system messages) in order. Results are moved behind their calls, calls without
+    one get ``INTERRUPTED``, results without a call are dropped, and neighbours of one role are joined."""
     out: list[ChatMessage] = []
     taken: set[str] = set()
     for said in _matched(messages):

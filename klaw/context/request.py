@@ -82,11 +82,8 @@ def is_tool(message: Message) -> bool:
 
 
 def exchanges(history: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """Cut a dialogue into exchanges: user messages with all that answers them.
-
-    Trimming in these units never splits a tool call from its result, nor a question from its answer; also not where a
-    further question came in while tools ran.
-    """
+    """Cut a dialogue into exchanges: user messages with all that answers them. Trimming in these units never splits a
+    tool call from its result, nor a question from its answer, nor a turn in whose tools another question came in."""
     last_of_turn = {message.metadata.get("turn"): index for index, message in enumerate(history)}
     cut: list[list[Message]] = []
     ends = -1

@@ -100,11 +100,9 @@ NO_TOPICS = PackedTopics()
 
 
 def pack(chosen: ChosenTopics | None, present: Present, max_tokens: int) -> PackedTopics:
-    """Put chosen topics into a budget, the most useful first. Each may take half of what is left, the last one all.
-
-    Of a topic that does not fit as a whole, the messages that have most to do with the question are shown, in their
-    order, with a mark where others are missing. Messages that the prompt shows anyway are left out.
-    """
+    """Put chosen topics into a budget, the most useful first. Each may take half of what is left, the last one all. Of
+    one that does not fit as a whole, the messages that have most to do with the question are shown, in their order,
+    with a mark where others are missing. Messages that the prompt shows anyway are left out."""
     mine = chosen.chosen if chosen is not None else ()
     left = max_tokens - _cost([HEADER])
     shown: list[TopicInPrompt] = []

@@ -1,10 +1,6 @@
-"""The part of a long message that a question is about, for a search where in it the matches are, and packing what was
+"""The part of a long message that a question is about, where in it the matches of a search are, and packing what was
 recalled into a token budget. Pure, and linear in the text that is read: a message may be all sentences of one
-character, or one run without a space.
-
-Matches are positions, not markup: how they look is the surface's affair. The speaker's name in front of a text ("Anna:
-…", as group chats and imported logs write it) stays.
-"""
+character, or one run without a space. The speaker's name in front of a text ("Anna: …") stays."""
 
 import math
 import re
@@ -44,11 +40,8 @@ class _Span:
 
 def excerpt(text: str, wanted: Collection[str], max_tokens: int, overlap: TokenOverlap | None = None) -> str:
     """The consecutive sentences of a text, at most ``max_tokens``, that meet a question best: by their meaning, if it
-    is known, and with the most of the wanted words.
-
-    A sentence that is longer itself is cut between words. What is left out is marked by ``…``; the speaker's name in
-    front of the text stays. ``wanted`` are index forms (stems) of the question's content words.
-    """
+    is known, and with the most of the wanted words (index forms). A sentence that is longer itself is cut between
+    words. What is left out is marked by ``…``; the speaker's name in front of the text stays."""
     if tokens.estimate(text) <= max_tokens:
         return text
     name = speaker_prefix(text)
@@ -242,12 +235,9 @@ def pack(
 ) -> list[C]:
     """Decide which of the candidates that passed the gate go into the context, and how much of each.
 
-    First each gets its share of the budget: a message that is longer is cut to an excerpt around the query's words, one
-    that does not fit is skipped and the next is tried. Then what is left of the budget gives the excerpts more room,
-    the best first.
-
-    ``wanted`` are index forms of the query's content words; ``overlap_with`` says where a candidate's text meets the
-    query, if that is known. Returns all candidates in the same order, with the final decision, text and tokens.
+    First each gets its share of the budget: a longer message is cut to an excerpt around the wanted words (index
+    forms), one that does not fit is skipped and the next is tried. Then what is left of the budget gives the excerpts
+    more room, the best first. Returns all candidates in the same order, with the final decision, text and tokens.
     """
     least = max(MIN_SHARE_TOKENS, max_tokens // top_k)
     left, places = max_tokens, top_k

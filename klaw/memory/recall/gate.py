@@ -37,11 +37,9 @@ AS_FAR_AS_CHANCE = 1.0
 
 
 def calibrated(cosine_distance: float | None, random_cosine: float) -> float | None:
-    """Cosine distance on the model's own scale: 0 = identical, 1 = as far as random pairs of this model.
-
-    Cubed, because embeddings of related texts fill the far half of the linear scale: there, the best hits of real
-    questions lie between 0.5 and 0.8 and random pairs at 1. Cubed, 0.5 is where relevance ends. ``random_cosine`` is
-    the mean cosine of unrelated texts, from the model's manifest; below 1.
+    """Cosine distance on the model's own scale: 0 = identical, 1 = as far as random pairs of this model, whose mean
+    cosine its manifest has. Cubed, because embeddings of related texts fill the far half of the linear scale: there,
+    the best hits of real questions lie between 0.5 and 0.8 and random pairs at 1. Cubed, 0.5 is where relevance ends.
     """
     if cosine_distance is None:
         return None
@@ -153,11 +151,9 @@ COMPARED = 20
 
 
 def prefer_newer(candidates: list[Candidate]) -> list[Candidate]:
-    """All candidates, the best first; of those that passed the gate and say the same, the older are ``repeated``.
-
-    The newest of them takes the place of the best of them: it must not be cut where the older one would have been kept.
-    Only messages of one role repeat each other: an answer that quotes the user does not stand for what the user said.
-    """
+    """All candidates, the best first; of those that passed the gate and say the same, the older are ``repeated``. The
+    newest takes the place of the best: it must not be cut where the older one would have been kept. Only messages of
+    one role repeat each other: an answer that quotes the user does not stand for what the user said."""
     newer = _find_newer(candidates)
     if not newer:
         return candidates

@@ -1,7 +1,5 @@
-"""What is known of the messages that a search found, as numbers for the ranking. Pure.
-
-What each feature brings is in docs/benchmarks.md.
-"""
+"""What is known of the messages that a search found, as numbers for the ranking (docs/benchmarks.md: what each brings).
+Pure."""
 
 import math
 from collections import defaultdict

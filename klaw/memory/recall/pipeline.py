@@ -163,10 +163,8 @@ class SearchForPrompt:
         return await self._threads.run(read_query, text, self._clock.now(), latest)
 
     async def lists(self, text: str, words: Sequence[str], search: Search, account: Account) -> Lists:
-        """Search by words while the query is embedded, and then by vector.
-
-        Not both searches at once: much of them is Python's, which takes turns anyway.
-        """
+        """Search by words while the query is embedded, and then by vector: much of both is Python's, which takes turns
+        anyway."""
         hits = Lists()
 
         async def by_words() -> None:

@@ -161,9 +161,6 @@ def fuse(lists: Lists) -> dict[int, Ranks]:
 
 
 def mix(lists: Sequence[Sequence[T]]) -> list[T]:
-    """One list out of several that have nothing in common: the first of each, then the second of each …
-
-    Their scores cannot be compared: a vector's distance means something else for a fact than for a message in a
-    dialogue. So this is Reciprocal Rank Fusion; each list keeps its own order.
-    """
+    """One list out of several that have nothing in common, whose scores cannot be compared: the first of each, then the
+    second of each … So this is Reciprocal Rank Fusion; each list keeps its own order."""
     return [each for row in zip_longest(*lists) for each in row if each is not None]

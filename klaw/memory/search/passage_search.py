@@ -1,8 +1,6 @@
 """Searching what is kept beside the messages: a user's facts, the pieces of their memory files, notes on tool calls.
-
-Both lists by vector and by words, fused. Every fact is some vector's neighbour, and there are few facts: so, unlike
-messages, they have to show that they have something to do with the query: a near vector, or enough of its words.
-"""
+Both lists by vector and by words, fused. Every fact is some vector's neighbour: so, unlike messages, they have to show
+that they have something to do with the query."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias

@@ -3,13 +3,12 @@ facts and in their memory files, page by page.
 
 The pipeline of recall over a user's whole history: the newer of what says the same first; likewise facts and pieces of
 files; the lists fused by rank; one page with snippets. Somebody asked for it, so there is no relevance gate for
-messages, and words that recall leaves out are looked for when there are no others. A part that is missing is named in
-the result.
+messages, and words that recall leaves out are looked for when there are no others.
 
-A list of results is ranked once and kept for its other pages: neither a message that comes meanwhile nor a vector that
-is made meanwhile moves a result from one page to another. A search looks no further than the newest message that there
-was when it was first asked, and counts "yesterday" from that moment. Both are in the name of the next page
-(``3-f4240-6925a3b0``), so that all pages are of one list, also after a restart.
+A list of results is ranked once and kept for its other pages, so that nothing moves from one page to another. A search
+looks no further than the newest message that there was when it was first asked, and counts "yesterday" from that
+moment. Both are in the name of the next page (``3-f4240-6925a3b0``), so that all pages are of one list, also after a
+restart.
 """
 
 import math
@@ -57,10 +56,8 @@ RankedMessage: TypeAlias = RankedEntry[MessagePlace]
 
 
 def matches_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
-    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer. Pure.
-
-    For the context of a reply the answer to a question is worth more than the question; somebody who searches for words
-    wants to see them first.
+    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer:
+    somebody who searches for words wants to see them first; for the context of a reply the answer is worth more. Pure.
     """
     there = {each.rowid: each for each in ranked}
     limits: dict[int, float] = {}
@@ -80,10 +77,8 @@ def _is_nearer(one: RankedMessage, other: RankedMessage) -> bool:
 
 
 def newer_first(ranked: Sequence[RankedMessage]) -> list[RankedMessage]:
-    """Let the messages that say the same change places among themselves, so that the newest of them comes first. Pure.
-
-    Those are of one role, with the same words, as far as the beginning and the length of a longer one tell.
-    """
+    """Let the messages that say the same (of one role, with the same words, as far as the beginning and the length of a
+    longer one tell) change places among themselves, so that the newest of them comes first. Pure."""
     groups: dict[tuple[str, str, int], list[int]] = {}
     for at, each in enumerate(ranked):
         place = each.item

@@ -1,9 +1,7 @@
-"""Before a reply: which topics go into its prompt (``topics.inject`` = ``auto``).
-
-search -> relevance gate -> a model that chooses, if ``routing.tasks.reranker`` names one -> what was said in the chosen
-ones. Every failure degrades to the rest and is named in the result; a reply never waits longer than
-``topics.timeBudgetMs`` for it, but for the step of a thread that cannot be interrupted (some 100 ms).
-"""
+"""Before a reply: which topics go into its prompt (``topics.inject`` = ``auto``): search, relevance gate, a model that
+chooses (if ``routing.tasks.reranker`` names one), what was said in the chosen ones. Every failure degrades to the rest
+and is named in the result; a reply waits no longer than ``topics.timeBudgetMs`` for it, but for the step of a thread
+that cannot be interrupted (some 100 ms)."""
 
 import math
 from collections import Counter
@@ -186,13 +184,9 @@ def worths(said: Sequence[Message], wanted: Collection[str]) -> list[float]:
 def judge(
     hits: Sequence[TopicCandidate], said: Mapping[int, str], query: Query, *, threshold: float, random_cosine: float
 ) -> list[tuple[TopicCandidate, bool]]:
-    """Let the relevance gate of messages decide on topics: those that pass are ``CHOSEN``, the others ``TOO_FAR``.
-    ``said`` are the messages that they were found by, by row id. Pure; reads a lot of text.
-
-    Returns:
-        Each, and whether a model that chooses is shown it: it passed, has a word of the question, or is nearer to it
-        than chance.
-    """
+    """Let the relevance gate of messages decide on topics: those that pass are ``CHOSEN``, the others ``TOO_FAR``; and
+    whether a model that chooses is shown each: it passed, has a word of the question, or is nearer to it than chance.
+    ``said`` are the messages that they were found by, by row id. Pure; reads a lot of text."""
     evidence = [_evidence(hit, said, query, random_cosine) for hit in hits]
     gate = Gate(threshold=threshold, content_words=len(query.content_stems), command=query.command)
     judged = []

@@ -1,8 +1,6 @@
-"""What a person may do to topics: merge them, split one, rebuild them, and take any of that back.
-
-No actor: admin requests call it. Every change is decided on what is read here and checked again in the writer's
-transaction, so the archivist may work on the same chat meanwhile: one of the two learns that something has changed.
-"""
+"""What a person may do to topics: merge them, split one, rebuild them, and take any of that back. Every change is
+decided on what is read here and checked again in the writer's transaction, so the archivist may work on the same chat
+meanwhile: one of the two learns that something has changed."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -43,13 +41,8 @@ class TopicControl:
 
     async def merge(self, user: UserId, ids: Sequence[int], summary: str | None = None) -> Topic:
         """Let the first of some topics, all of one chat, take in the others. Returns what it has become. Without a
-        summary of the whole theirs stand one after the other.
-
-        Raises:
-            TopicRefused: one is unknown or named twice, they are of several chats, or too large together; nothing was
-                changed.
-            StorageError, ActorStopped: see ``topic_edits.merge``.
-        """
+        summary of the whole theirs stand one after the other. Raises TopicRefused if one is unknown or named twice,
+        they are of several chats, or too large together; else like ``topic_edits.merge``."""
         if len(set(ids)) < len(ids):
             twice = next(each for each in ids if list(ids).count(each) > 1)
             raise TopicRefused(f"topic {twice} is named twice", field="topics")
@@ -89,13 +82,8 @@ class TopicControl:
 
     async def split(self, user: UserId, topic_id: int, at: Sequence[str] = ()) -> list[Topic]:
         """Put several topics in the place of one. Messages of ``at`` (ids, ``main#12``, or numbers in the topic's chat)
-        begin a new topic; without any a model divides it.
-
-        Raises:
-            TopicRefused: the topic is unknown, a message is not one of it or is named twice, or no model can divide it;
-                nothing was changed.
-            StorageError, ActorStopped: see ``topic_edits.store``.
-        """
+        begin a new topic; without any a model divides it. Raises TopicRefused if the topic is unknown, a message is not
+        one of it or is named twice, or no model can divide it; else like ``topic_edits.store``."""
         as_of = await self.maker.readers.run(meta.last_entry)
         topic = await self._topic(user, topic_id, "topic")
         own = await self.maker.readers.run(topics.read, user, topic.id)

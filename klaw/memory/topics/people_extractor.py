@@ -127,17 +127,9 @@ class PeopleExtractor:
         self, topic: Topic, changes: PeopleChanges, shown: Sequence[KnownPerson], said: Sequence[Message], as_of: int
     ) -> int:
         """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
-        Cancelled, some of it may be done; the next call goes on.
-
-        Args:
-            shown: the people by whose numbers the model names them.
-            said: the messages that it was shown.
-            as_of: the memory journal's last entry before any of it was read.
-
-        Raises:
-            StorageError: nothing can be written, or (SourceForgotten) something was forgotten meanwhile.
-            ActorStopped: the store is gone.
-        """
+        Cancelled, some of it may be done; the next call goes on. The model was shown ``shown`` and ``said``; ``as_of``
+        is the memory journal's last entry before any of it was read. Raises StorageError, also SourceForgotten if
+        something was forgotten meanwhile."""
         refused = Counter(changes.refused)
         own_words = words_of("\n".join(message.content for message in said if message.role is Role.USER))
         done = 0

@@ -1,9 +1,7 @@
-"""Search over a user's topics, without a model that writes: embed the query, three lists, one ranking.
-
-A topic is found by its vector, by the words of its summary, and by its messages: a summary leaves out what somebody may
-ask for later, and the vector of a long talk is near to everything. So the messages that the search over the history
-finds speak for their topics, each the less the further down it stands; that is what finds most.
-"""
+"""Search over a user's topics, without a model that writes. A topic is found by its vector, by the words of its
+summary, and by its messages: a summary leaves out what somebody may ask for later, and the vector of a long talk is
+near to everything. So the messages that the search over the history finds speak for their topics, each the less the
+further down it stands; that is what finds most."""
 
 from collections.abc import Sequence
 

@@ -120,11 +120,9 @@ class MessageGroup:
 
 
 def place(pieces: Sequence[AnsweredTopic], count: int) -> list[MessageGroup]:
-    """Give each of ``count`` messages its group; the groups are in the order of their first messages.
-
-    Numbers beyond the chunk are clamped to it; a piece that lies wholly outside is left out. Where pieces overlap, the
-    one that begins earlier wins (of two that begin together the one named first), and the other keeps its rest.
-    """
+    """Give each of ``count`` messages its group; the groups are in the order of their first messages. Numbers beyond
+    the chunk are clamped to it; a piece that lies wholly outside is left out. Where pieces overlap, the one that begins
+    earlier wins (of two that begin together the one named first), and the other keeps its rest."""
     inside = []
     for piece in pieces:
         low, high = sorted((piece.start_msg_id, piece.end_msg_id))

@@ -40,11 +40,9 @@ def _common(connection: apsw.Connection) -> None:
 
 
 def prepare_writer(connection: apsw.Connection) -> None:
-    """Set up the one read-write connection.
-
-    ``synchronous = NORMAL``: in WAL mode a commit costs no fsync. The journal's fsync is what makes a message durable;
-    after a power cut the start-up reconciliation puts back what the database lost.
-    """
+    """Set up the one read-write connection. In WAL mode with ``synchronous = NORMAL`` a commit costs no fsync: the
+    journal's fsync makes a message durable; after a power cut the start-up reconciliation puts back what the database
+    lost."""
     _common(connection)
     connection.pragma("page_size", PAGE_BYTES)
     connection.pragma("journal_mode", "wal")
@@ -124,11 +122,8 @@ MAX_COMPLAINTS = 100
 
 
 def complaints(connection: apsw.Connection, *, whole: bool) -> list[str]:
-    """What SQLite finds wrong with the file and with the structure of full text; empty when all is well.
-
-    Args:
-        whole: also compare every index with its table, which reads everything.
-    """
+    """What SQLite finds wrong with the file and with the structure of full text; ``whole``: every index is also
+    compared with its table, which reads everything."""
     check = "integrity_check" if whole else "quick_check"
     found = [str(row[0]) for row in connection.execute(f"PRAGMA {check}({MAX_COMPLAINTS})")]
     return [] if found == ["ok"] else found

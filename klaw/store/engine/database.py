@@ -1,7 +1,5 @@
-"""Connections to klaw.db in apsw's async mode: each a worker thread of its own, entered by one hop per transaction.
-
-The writer has one; readers share a small pool, so that a long search never delays a write.
-"""
+"""Connections to klaw.db in apsw's async mode: each a worker thread of its own, entered by one hop per transaction. The
+writer has one; readers share a small pool, so that a long search never delays a write."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -40,12 +38,8 @@ class Database:
 
     async def run(self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``function(connection, ...)`` in the connection's thread. Cancelled, it is interrupted, and what it wrote
-        may be committed or not.
-
-        Raises:
-            trio.TooSlowError: the caller's deadline passed while SQL was running.
-            apsw.ConnectionClosedError: ``replace`` failed half-way.
-        """
+        may be committed or not. Raises trio.TooSlowError when the caller's deadline passed while SQL was running,
+        apsw.ConnectionClosedError after ``replace`` failed half-way."""
         if self._connection is None:
             raise apsw.ConnectionClosedError
         return await _run(self._connection, function, *args, **kwargs)
@@ -123,12 +117,8 @@ class Readers:
         self._stale: set[Database] = set()
 
     async def run(self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a reading ``function(connection, ...)`` on a free connection; cancelled, the query is interrupted.
-
-        Raises:
-            StorageError: SQLite refused.
-            trio.TooSlowError: the caller's deadline passed while SQL was running.
-        """
+        """Run a reading ``function(connection, ...)`` on a free connection; cancelled, the query is interrupted. Raises
+        StorageError where SQLite refuses, trio.TooSlowError when the caller's deadline passed while SQL was running."""
         async with self._limit:
             database = self._free.popleft()
             try:

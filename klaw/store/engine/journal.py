@@ -31,12 +31,8 @@ log = structlog.get_logger("klaw.journal")
 
 
 class Journal:
-    """Append-only logs below one folder.
-
-    Args:
-        checkpoint_bytes: size of the commit log that makes ``wants_checkpoint`` true.
-        fsync: makes a file durable; tests and benchmarks replace it to imitate a broken or slow disk.
-    """
+    """Append-only logs below one folder. ``checkpoint_bytes`` of the commit log make ``wants_checkpoint`` true. Tests
+    and benchmarks replace ``fsync`` to imitate a broken or slow disk."""
 
     def __init__(self, root: Path, *, checkpoint_bytes: int, fsync: Callable[[int], None] = os.fsync) -> None:
         self._root = root

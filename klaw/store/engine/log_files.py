@@ -23,12 +23,9 @@ TOO_LONG = b""
 
 
 def lines_backwards(path: Path, *, longest: int | None = None, at_most: int | None = None) -> Iterator[bytes]:
-    """The file's lines, last first, without line breaks; empty lines are left out.
-
-    Args:
-        longest: a longer line is not kept in memory; ``TOO_LONG`` comes in its place.
-        at_most: only so many bytes from the file's end are read; a line that begins before them is left out.
-    """
+    """The file's lines, last first, without line breaks; empty lines are left out. For one that is longer than
+    ``longest`` comes ``TOO_LONG``. Only ``at_most`` bytes from the file's end are read; a line that begins before them
+    is left out."""
     with path.open("rb") as file:
         position = file.seek(0, os.SEEK_END)
         end = 0 if at_most is None else max(0, position - at_most)

@@ -163,11 +163,9 @@ def forms(text: str) -> Iterable[tuple[int, int, str]]:
 
 
 def forms_in(text: str, wanted: Collection[str]) -> set[str]:
-    """Which of some index forms a text has: what full text would find in it, counted without the index.
-
-    Of a very long text the head is read, and of the rest what is around the first places that look like a form, because
-    this runs on the event loop: a form may then be missed, but none is seen that is not there.
-    """
+    """Which of some index forms a text has: what full text would find in it, counted without the index. Of a very long
+    text the head is read, and what is around the first places that look like a form, because this runs on the event
+    loop: a form may then be missed, but none is seen that is not there."""
     head = text[:READ_WHOLE_CHARACTERS]
     found = {form for form in map(stem, words(head)) if form in wanted}
     if len(text) > len(head):

@@ -1,7 +1,5 @@
-"""What a function that the writer runs works with, and committing a group of them: one transaction and one fsync.
-
-Runs in the writer's thread; knows nothing of trio.
-"""
+"""What a function that the writer runs works with, and committing a group of them: one transaction and one fsync. Runs
+in the writer's thread; knows nothing of trio."""
 
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,13 +118,9 @@ class RequestOutcome:
 def commit_group(
     connection: apsw.Connection, journal: Journal, requests: Sequence[WriteRequest]
 ) -> list[RequestOutcome]:
-    """Execute the requests in order and make them durable together.
-
-    Raises:
-        StorageFull: no space or a read-only file system; nothing of the group was kept.
-        StoreDamaged: the database file is; the writer must not go on.
-        apsw.Error, OSError: the store is broken; the writer must not go on.
-    """
+    """Execute the requests in order and make them durable together. Raises StorageFull where there is no space or a
+    read-only file system; then nothing of the group was kept. After any other error (StoreDamaged, apsw.Error, OSError)
+    the writer must not go on."""
     transactions: dict[WriteRequest, Transaction] = {}
     try:
         return _commit_group(connection, journal, requests, transactions)

@@ -39,12 +39,10 @@ log = structlog.get_logger("klaw.writer")
 
 @attrs.frozen(kw_only=True)
 class GroupPace:
-    """How long to wait for a group to fill.
-
-    On a slow disk the requesters of one group are busy with its answers while the next group, of the others, is already
-    written: two half groups take turns and each pays a whole fsync. Waiting a little for those who were just answered
-    makes one full group of them. A lone requester never waits, nor does anybody on a quick disk.
-    """
+    """How long to wait for a group to fill. On a slow disk the requesters of one group are busy with its answers while
+    the next group, of the others, is already written: two half groups take turns and each pays a whole fsync. Waiting a
+    little for those who were just answered makes one full group. A lone requester never waits, nor does anybody on a
+    quick disk."""
 
     expected: int = 1
     """How many requests the last round showed to be under way at once."""

@@ -226,13 +226,9 @@ SELECT min(seq) FROM (
 
 
 def window_start(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> int:
-    """The number from which on the messages of a chat stand in the window: what the last turn of the segment showed and
-    what came after it, but never more than ``sliding_window`` messages (tool messages do not count), unless that turn
-    held more until they are summarised.
-
-    Of a chat whose segment had no turn yet the newest ``sliding_window`` messages. After the last message's number when
-    there is nothing in the window.
-    """
+    """The number from which on the messages of a chat stand in the window (after the last one's when it is empty): what
+    the last turn of the segment showed and what came after it, but never more than ``sliding_window`` messages without
+    those of tools, unless that turn held more until they are summarised."""
     session = messages.session(connection, chat)
     if session is None:
         return 0
@@ -257,18 +253,10 @@ _HAS_VECTOR = "SELECT count(*) FROM vec_messages_rowids WHERE rowid = ?"
 
 
 def repair(tx: Transaction, damage: Damage) -> tuple[int, int]:
-    """Put right what of a damage is still there. A damaged index must not end the process at every start: what cannot
-    be repaired is refused and shown.
-
-    Missing rows of full text are made. What should have a vector and has none is unmarked, so that the embedder finds
-    it; a vector without its mark, or without its message, is dropped.
-
-    Returns:
-        How many rows of full text were put right, and how many vectors.
-
-    Raises:
-        StorageError: an index is damaged itself.
-    """
+    """Put right what of a damage is still there. Missing rows of full text are made. What should have a vector and has
+    none is unmarked, so that the embedder finds it; a vector without its mark, or without its message, is dropped.
+    Returns how many rows of full text were put right, and how many vectors. Raises StorageError where an index is
+    damaged itself: that must not end the process at every start."""
     connection = tx.connection
     try:
         missing = (rowid for rowid in damage.missing_texts if not MESSAGE.has_text(connection, rowid))

@@ -102,14 +102,10 @@ def scores(
     every message here would count as rare, and counting the rows of all chats takes four times as long among a million
     messages.
 
-    Args:
-        scope: the word of the scope column that all rows of the collection have, or the words of which each has one;
-            None when they are all rows.
-        rowids: the first row and the end (not included) of what is searched.
-        messages: about how many messages that are.
-        is_late: looked at before each word; those that are left then are not looked for.
-        only: the collection's rows, where the scope has others too.
-        weigh: the weight of a word that so many of so many rows have.
+    All rows of the collection (about so many ``messages``) have the word, or one of the words, in the scope column;
+    None when they are all rows. They are searched from the first of ``rowids`` to the second, which is not included,
+    and only those among ``only``. Words that are left when ``is_late`` are not looked for. ``weigh``: the weight of a
+    word that so many of so many rows have.
     """
     found: list[npt.NDArray[np.int64]] = []
     complete = True
@@ -157,9 +153,7 @@ def ranked(
     connection: apsw.Connection, kind: Kind[Any], text: str, user: UserId, words: Sequence[str], limit: int
 ) -> list[TextHit]:
     """A user's rows with any of the words, the best first; of equals the newest. BM25 with the user's rows as the
-    collection: by all rows the order would tell how often another user's facts have a word.
-
-    ``text`` is SQL of a row's.
+    collection: by all rows the order would tell how often another user's facts have a word. ``text`` is SQL of a row's.
     """
     table = kind.table
     long = f"length({text}) - length(replace({text}, ' ', '')) + 1"
@@ -199,14 +193,10 @@ class WordPlan:
 
 
 def plan(connection: apsw.Connection, words: Sequence[str], rows: int, last_rowid: int) -> WordPlan:
-    """Choose the words for a search.
-
-    Ranking reads every message that has one of the words, at almost a microsecond each. In a million messages "like"
-    alone is in a hundred thousand, and tells nothing when a rarer word is there too. How often a word occurs is
-    estimated from a sample of the index, because counting would read as much as it saves.
-
-    ``rows`` is how many messages the scope has at most, ``last_rowid`` the last of all messages.
-    """
+    """Choose the words for a search among at most so many messages. Ranking reads every message that has one of the
+    words, at almost a microsecond each. In a million messages "like" alone is in a hundred thousand, and tells nothing
+    when a rarer word is there too. How often a word occurs is estimated from a sample of the index, because counting
+    would read as much as it saves."""
     if rows <= MAX_RANKED:
         return WordPlan(words=words)
     share = min(1.0, rows / max(1, last_rowid))

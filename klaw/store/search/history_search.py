@@ -1,11 +1,10 @@
-"""SQL of a search over a user's whole history: both ranked lists and the places of what is in them, in one transaction.
+"""SQL of a search over a user's whole history: both ranked lists and the places of what is in them, in one transaction;
+and over a user's topics: by vector, by the words of summaries, and where found messages belong.
 
 All filters act inside the searches. By vector: the codes are filtered while they are read, and the exact step repeats
 the conditions on the messages themselves. By words: ranked matches are checked against the messages, the best first,
-until enough have passed; nothing is cut before. Dates are compared with ``created_at``, never derived from row ids:
-those grow with time, but messages that were restored from the logs may not follow it.
-
-Also the search over a user's topics: by vector, by the words of summaries, and where found messages belong.
+until enough have passed. Dates are compared with ``created_at``, never derived from row ids: messages that were
+restored from the logs may not follow it.
 """
 
 import itertools

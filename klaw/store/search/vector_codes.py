@@ -250,13 +250,10 @@ def _best(
 
 
 class CodeCache:
-    """The codes of the chats that were used last: fetching those of a long chat takes longer than comparing them.
-    Shared by all readers' threads.
-
-    Records are only ever appended to a chat's blocks, so what is kept stays true, and what came since is added to it.
-    Where records are overwritten (``erase``) or made again the codes get another generation, and nothing of the old one
-    is used or kept. A chat that alone takes more than ``max_bytes`` is not kept.
-    """
+    """The codes of the chats that were used last, of at most so many bytes: fetching those of a long chat takes longer
+    than comparing them. Shared by all readers' threads. Records are only ever appended to a chat's blocks, so what is
+    kept stays true, and what came since is added to it. Where records are overwritten (``erase``) or made again the
+    codes get another generation, and nothing of the old one is used or kept."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

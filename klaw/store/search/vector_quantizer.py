@@ -145,11 +145,9 @@ class CodedQuery:
         """(bytes, 256): the sum of the query's components that are set in each value of each byte."""
 
     def rough(self, records: Records) -> Floats:
-        """How near each record is, up to a constant; larger is nearer. Compares signs with signs: quick.
-
-        A different sign where the query is large costs more: with that, half of a record's bits and a quarter as many
-        records to look at more closely find what took four times as many with the plain count.
-        """
+        """How near each record is, up to a constant; larger is nearer. Compares signs with signs: quick. A different
+        sign where the query is large costs more: with that, half of a record's bits and a quarter as many records to
+        look at more closely find what took four times as many with the plain count."""
         signs = records["signs"]
         different, of_large = np.zeros(len(records), np.uint16), np.zeros(len(records), np.uint16)
         for word in range(signs.shape[1]):

@@ -51,8 +51,8 @@ def nearest_of(
     """Measure the most promising vectors until the nearest are certain enough; nearest first.
 
     An estimated distance is wrong by about 0.005, so up to some hundred have to be measured to be sure of the nearest
-    twenty; how many differs from query to query. They are measured in groups, the most promising first. It ends when
-    the rest cannot reach the list, even if their estimates are as far off as those of the measured ones.
+    twenty. They are measured in groups, the most promising first, until the rest cannot reach the list, even if their
+    estimates are as far off as those of the measured ones.
 
     ``estimates`` are row ids with estimated distances (up to a constant), the nearest first. ``measure`` leaves out
     those that must not be found. ``certain`` of them have to be the nearest (None: all); the others are filled up by

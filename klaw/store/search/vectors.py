@@ -73,10 +73,8 @@ def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
 
 
 def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
-    """Make the vector table fit a model, at once. Returns whether vectors of another model were dropped.
-
-    For a database that nobody waits for; the writer goes by ``prepare_some``.
-    """
+    """Make the vector table fit a model at once, for a database that nobody waits for. Returns whether vectors of
+    another model were dropped."""
     if vector_model.current(connection) == (model_id, dimension):
         return False
     while not (step := prepare_some(connection, model_id, dimension)).done:
@@ -85,11 +83,9 @@ def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
 
 
 def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> PreparationStep:
-    """One bounded step towards a vector table that fits a model; call again until it is done.
-
-    From the first step on no model is known (``model`` is None), so nothing is searched or stored, and a step that
-    never comes because of a crash is taken at the next start.
-    """
+    """One bounded step towards a vector table that fits a model; call again until it is done. From the first step on no
+    model is known, so nothing is searched or stored, and a step that never comes because of a crash is taken at the
+    next start."""
     if vector_model.current(connection) != (model_id, dimension):
         if meta.get(connection, _CLEARED_KEY) is None:
             meta.put(connection, _CLEARED_KEY, "0")
@@ -115,11 +111,9 @@ _BLOB_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLO
 
 
 def _clear_some(connection: apsw.Connection) -> bool:
-    """Drop some of the old vectors; returns whether none is left.
-
-    The blobs go first, from vec0's own tables, because dropping the whole table reads and frees every page of it in one
-    transaction, and deleting row by row through vec0 takes 0.1 ms a row.
-    """
+    """Drop some of the old vectors; returns whether none is left. The blobs go first, from vec0's own tables: dropping
+    the whole table reads and frees every page of it in one transaction, and deleting row by row through vec0 takes 0.1
+    ms a row."""
     first = int(meta.get(connection, _CLEARED_KEY) or 0)
     last = int(connection.execute(_LAST).get)
     upto = min(first + CLEAR_ROWS, last)
@@ -215,12 +209,9 @@ _OF_ROWS = _READ.format(rows="SELECT value AS rowid FROM json_each(?)")
 
 
 def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[UnembeddedMessage]:
-    """Messages that should have a vector and have none, the newest first.
-
-    ``+rowid``: without it SQLite walks back over the whole table to find the few that wait. The previous message is the
-    nearest one of the chat, whatever its segment: segments follow each other, so behind another segment's message there
-    is none of this one, and the look back stays short.
-    """
+    """Messages that should have a vector and have none, the newest first. Without ``+rowid`` SQLite walks back over the
+    whole table to find the few that wait. The previous message is the nearest one of the chat, whatever its segment, so
+    that the look back stays short: behind another segment's message there is none of this one."""
     return [UnembeddedMessage(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
 
 

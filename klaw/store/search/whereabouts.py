@@ -1,8 +1,6 @@
 """Where one message lives, for ``klaw why``: its place in the indexes, in its chat, in turns, topics and summaries. And
-what stored turns recalled: what their receipts quote, and recalls that can be done again.
-
-For operators too, so not every question names a user.
-"""
+what stored turns recalled: what their receipts quote, and recalls that can be done again. For operators too, so not
+every question names a user."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
