@@ -174,8 +174,6 @@ class Recall(SearchForPrompt):
         _, pool = await self._gather(text, scope, DEPTH, account, POOL)
         return pool, account.token_scores()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _gather(
         self, text: str, scope: ChatScope, depth: Depth, account: Account, size: int | None = None
     ) -> tuple[Query, Pool[MessagePlace]]:

@@ -82,8 +82,6 @@ class TopicChooser:
             timings_ms=account.timings_ms,
         )
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     async def _find(
         self, user: UserId, text: str, vector: bytes | None, choose_by: float, account: Account
     ) -> tuple[tuple[TopicCandidate, ...], dict[int, str]] | None:
@@ -113,10 +111,10 @@ class TopicChooser:
         try:
             return await reranker.choose(user, text, shown, within_s=choose_by - trio.current_time())
         except trio.TooSlowError:
-            return Selection(topics=(), fallback="timeout")
+            return Selection(fallback="timeout")
         except StorageError as error:
             log.warning("topics_not_chosen", error=error_class(error))
-            return Selection(topics=(), fallback="storage")
+            return Selection(fallback="storage")
 
     async def _read(
         self, user: UserId, picks: Iterable[TopicId], query: Query, account: Account

@@ -37,8 +37,6 @@ class TopicControl:
     embed_s: float = 20.0
     """Taking back a change waits so long for vectors of what is there again; the archivist makes the others."""
 
-    # -- merging ---------------------------------------------------------------------------------------------------
-
     async def merge(self, user: UserId, ids: Sequence[int], summary: str | None = None) -> Topic:
         """Let the first of some topics, all of one chat, take in the others. Returns what it has become. Without a
         summary of the whole theirs stand one after the other. Raises TopicRefused if one is unknown or named twice,
@@ -77,8 +75,6 @@ class TopicControl:
             raise _meanwhile() from None
         self.changed()
         return merged
-
-    # -- splitting -------------------------------------------------------------------------------------------------
 
     async def split(self, user: UserId, topic_id: int, at: Sequence[str] = ()) -> list[Topic]:
         """Put several topics in the place of one. Messages of ``at`` (ids, ``main#12``, or numbers in the topic's chat)
@@ -121,8 +117,6 @@ class TopicControl:
             )
         return parts
 
-    # -- making again ----------------------------------------------------------------------------------------------
-
     async def in_scope(self, user: UserId, chat: ChatId | None, since: str | None) -> list[Topic]:
         """The topics that ``rebuild`` would drop. Raises TopicRefused when there are none, or topics are off."""
         if not self.config.enabled:
@@ -144,8 +138,6 @@ class TopicControl:
         self.changed()
         return made
 
-    # -- taking back -----------------------------------------------------------------------------------------------
-
     async def undo(self, user: UserId, entry: int | None = None) -> UndoneTopics:
         """Take back a change of a user's topics; None: the newest that a person asked for. That is a change too, and
         can be taken back in the same way. Raises TopicRefused when there is nothing to take back, or a later change is
@@ -159,8 +151,6 @@ class TopicControl:
             for topic in done.topics:  # without the archivist nobody else does; what is not made now its start makes
                 await self.maker.embed(topic.user, topic.id)
         return done
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _topic(self, user: UserId, number: int, field: str) -> Topic:
         topic = await self.maker.readers.run(topics.get, user, TopicId(number))

@@ -49,8 +49,6 @@ class Journal:
         self.rewrites = 0
         """How many logs were rewritten; a backup is made of those that were not."""
 
-    # -- life cycle ------------------------------------------------------------------------------------------------
-
     def lock(self) -> None:
         """Take the folder for this process. Raises BlockingIOError while another one has it."""
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -84,8 +82,6 @@ class Journal:
         if self._commit_log is not None:
             self._commit_log.close()
             self._commit_log = None
-
-    # -- writing ---------------------------------------------------------------------------------------------------
 
     def append(self, entries: Sequence[LogEntry]) -> None:
         """Append a group; when this returns, it is durable. ``rollback`` may still take it back. When it raises
@@ -183,8 +179,6 @@ class Journal:
             rewrite.sync_folder()
         self.rewrites += rewrite.changed > 0
         return True
-
-    # -- inside ----------------------------------------------------------------------------------------------------
 
     @property
     def _commit(self) -> CommitLog:

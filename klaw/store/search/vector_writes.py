@@ -8,7 +8,6 @@ from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
 from klaw.store.search import passages, token_codes, vector_codes, vectors
 from klaw.store.search.passages import PassageVector
-from klaw.store.search.vectors import PreparationStep
 
 
 def store(
@@ -46,12 +45,12 @@ async def prepare(writer: Writer, model_id: str, dimension: int, *, damaged: boo
     """Make the vector table fit a model, in steps between which messages are stored; ``damaged``: drop it, and let
     every message be embedded again. Returns whether another model's vectors were dropped and are not all made again
     yet. Raises VectorsDamaged if not even dropping works. Cancelled, the next call goes on from there."""
-    while not (step := await writer.run(_prepare_some, model_id, dimension, damaged=damaged)).done:
+    while (dropped := await writer.run(_prepare_some, model_id, dimension, damaged=damaged)) is None:
         pass
-    return step.dropped
+    return dropped
 
 
-def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, damaged: bool) -> PreparationStep:
+def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, damaged: bool) -> bool | None:
     with tx.touching_vectors():
         if damaged:
             vectors.make_anew(tx.connection, model_id, dimension)

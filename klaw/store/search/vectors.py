@@ -55,15 +55,6 @@ def end_reembedding(connection: apsw.Connection) -> None:
     meta.remove(connection, _REEMBEDDING_KEY)
 
 
-@attrs.frozen
-class PreparationStep:
-    """Outcome of one step of ``prepare_some``: whether the table fits the model, and whether vectors of another one
-    were dropped, now or earlier, and are not all made again yet."""
-
-    done: bool
-    dropped: bool
-
-
 def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
     return (
         f"CREATE VIRTUAL TABLE vec_messages USING vec0 ("
@@ -77,15 +68,15 @@ def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
     another model were dropped."""
     if vector_model.current(connection) == (model_id, dimension):
         return False
-    while not (step := prepare_some(connection, model_id, dimension)).done:
+    while (dropped := prepare_some(connection, model_id, dimension)) is None:
         pass
-    return step.dropped
+    return dropped
 
 
-def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> PreparationStep:
-    """One bounded step towards a vector table that fits a model; call again until it is done. From the first step on no
-    model is known, so nothing is searched or stored, and a step that never comes because of a crash is taken at the
-    next start."""
+def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> bool | None:
+    """One bounded step towards a vector table that fits a model. Returns whether vectors of another model were dropped
+    and are not all made again yet; None: call again, it is not done. From the first step on no model is known, so
+    nothing is searched or stored, and a step that never comes because of a crash is taken at the next start."""
     if vector_model.current(connection) != (model_id, dimension):
         if meta.get(connection, _CLEARED_KEY) is None:
             meta.put(connection, _CLEARED_KEY, "0")
@@ -95,14 +86,14 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
             meta.remove(connection, vector_model.MODEL_KEY)
             meta.remove(connection, vector_model.DIMENSION_KEY)
         if not _clear_some(connection):
-            return PreparationStep(done=False, dropped=True)
+            return None
         _create(connection, dimension)
         meta.remove(connection, _CLEARED_KEY)
         meta.put(connection, vector_model.MODEL_KEY, model_id)
         meta.put(connection, vector_model.DIMENSION_KEY, str(dimension))
         if not reembedding(connection):
             end_reembedding(connection)
-    return PreparationStep(done=True, dropped=reembedding(connection) is not None)
+    return reembedding(connection) is not None
 
 
 _FORGET = f"UPDATE {MESSAGE.table} SET embedded = 0 WHERE rowid > ?1 AND rowid <= ?2 AND embedded <> 0"  # noqa: S608
