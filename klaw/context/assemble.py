@@ -32,8 +32,7 @@ from klaw.llm.types import ChatMessage
 FIXED_SHARE = 0.2
 """Prompt files, core memory and summary may each take this share of the usable budget; longer ones are shortened."""
 PENDING_SHARE = 0.6
-"""The pending messages together may take this share, less where prompt files and tools leave less, but never less than
-``FIXED_SHARE``; longer ones are shortened in the middle."""
+"""The pending messages may take this share, less where prompt files and tools leave less; longer ones are shortened."""
 TOPICS_SHARE = 0.2
 """Chosen topics may take this share, whatever ``topics.maxTokens`` is."""
 PASSAGES_SHARE = 0.35
@@ -43,8 +42,7 @@ _HEADER_TOKENS = tokens.estimate(RECALL_HEADER) + 2
 ROOM_FOR_BOTH = 160
 """With less room than this recall has all of it, and topics none."""
 ROUNDS_SHARE, ROUNDS_MOST = 0.25, 16_000
-"""Kept free for tool calls and results of the turn, when the model is offered tools: this share, at most so many
-tokens."""
+"""Kept free for tool calls and results of a turn with tools: this share, at most so many tokens."""
 
 
 class Guard(enum.StrEnum):
@@ -185,8 +183,7 @@ def assemble(
     chosen: ChosenTopics | None = None,
     looked_up: ContextUsed | None = None,
 ) -> Context:
-    """Make the request's messages of a plan, what was recalled, which topics were chosen for it, and what was looked up
-    in knowledge bases."""
+    """Make the request's messages, with what was recalled, chosen and looked up for them."""
     snapshot = plan.snapshot
     window = plan.window
     topics = pack(chosen, _present(snapshot, window), plan.topics_tokens)
@@ -244,8 +241,7 @@ def recall_block(recalled: RecallOutcome) -> str:
 
 
 def layer(name: str, text: str, max_tokens: int) -> Layer:
-    """A layer of the system prompt in at most about so many tokens; a line of a person's that looks like one of ours is
-    marked."""
+    """A layer of the system prompt; a line of a person's that looks like one of ours is marked."""
     shown = shorten(text, max_tokens)
     marked = prose(shown) if name == "system_prompt" else shown
     return Layer(name=name, text=marked, tokens=tokens.estimate(marked), cut=shown != text)

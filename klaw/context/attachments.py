@@ -1,5 +1,4 @@
-"""What of the files of messages stands in a request: pictures as they are, text behind the name of its file, of others
-the name. Pure."""
+"""What a request has of messages' files: pictures, text behind the name of its file, of others the name. Pure."""
 
 from collections.abc import Sequence
 
@@ -36,8 +35,7 @@ def pictures(messages: Sequence[Message]) -> list[Attachment]:
 
 
 def with_files(snapshot: Snapshot, limit: int) -> Snapshot:
-    """The snapshot (with the messages as they are stored) with the messages as a model reads them, and the pictures
-    that are given beside them. The pending messages may take ``limit`` estimated tokens."""
+    """The snapshot with its messages as a model reads them; the pending ones may take about ``limit`` tokens."""
     messages = (*snapshot.history, *snapshot.pending)
     most = int(limit * PICTURES_SHARE) // IMAGE_TOKENS
     given = [each.sha256 for each in pictures(messages) if each.sha256 in snapshot.pictures][:most]

@@ -54,18 +54,15 @@ class Snapshot:
     history: tuple[Message, ...]
     """The newest messages of the segment's dialogue before the pending ones, oldest first."""
     has_older: bool
-    """Whether the segment has messages of the dialogue before ``history`` that no summary was made of: its first
-    exchange may be torn."""
+    """Whether ``history`` lacks older messages of the dialogue that no summary has: its first exchange may be torn."""
     pending: tuple[Message, ...]
     """The user messages that the turn is to answer, oldest first; at least one."""
     tools_tokens: int
-    """Estimated tokens of the request's tool list; 0 when the model is offered none. Earlier tool calls and results are
-    shown to models with tools only."""
+    """Estimated; 0 when the model is offered none: then it is shown no earlier tool calls and results either."""
     budget: Budget
     settings: Settings
     unfinished: tuple[Message, ...] = ()
-    """Tool calls and results that an interrupted turn left on the pending messages, oldest first: the turn goes on with
-    them."""
+    """Tool calls and results that an interrupted turn left on the pending messages: it goes on with them."""
     summaries: tuple[Summary, ...] = ()
     """The segment's summaries that stand in the context, oldest first."""
     summarised_to: int = 0

@@ -120,8 +120,7 @@ def pack(chosen: ChosenTopics | None, present: Present, max_tokens: int) -> Pack
 
 
 def without(packed: PackedTopics, present: Present) -> PackedTopics:
-    """What is left when the prompt shows more without the topics than the layer was made for; never more tokens than
-    before."""
+    """What is left when the prompt shows more without the topics than before; it never takes more tokens."""
     fates, shown = dict(packed.fates), []
     for each in packed.shown:
         candidate = each.candidate

@@ -28,8 +28,7 @@ _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'»”)\]]*+\s+|[。！�
 
 
 WORDS_SHARE = 2.0
-"""What having all wanted words counts for a run of sentences; meeting the question by meaning as well as the whole text
-does counts 1."""
+"""What having all wanted words counts, where meeting the question by meaning as well as the whole text counts 1."""
 
 
 @attrs.frozen
@@ -159,8 +158,7 @@ SNIPPET_TOKENS = 80
 
 @attrs.frozen
 class Snippet:
-    """A piece of a message, in one line, with its matches: the first character and the one after the last of each, in
-    order, apart from each other."""
+    """A piece of a message, in one line, with first and end of each match, in order, apart from each other."""
 
     text: str
     marks: tuple[tuple[int, int], ...]
@@ -212,11 +210,9 @@ def _merged(marks: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 MIN_SHARE_TOKENS = 48
-"""A message may always take so many tokens: about two sentences. A longer one is first shown as an excerpt, so that
-one cannot crowd out the others."""
+"""A message may always take so many tokens: about two sentences. None crowds out the others by its length."""
 LONG_SHARE_TOKENS, LONG_PART, LONG_PLACES = 128, 6, 2
-"""A sixth of each of the best two messages may be shown, at most so many tokens: what answers a question out of a long
-one seldom fits into less."""
+"""A sixth of each of the best two messages, at most so many tokens: answers in long ones seldom fit into less."""
 _SHORTEST_EXCERPT_TOKENS = 24
 LINE_TOKENS = 4
 """What ``[assistant] `` and the line break cost."""

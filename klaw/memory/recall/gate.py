@@ -56,8 +56,8 @@ def enough_overlap(shared_words: int, *, command: bool) -> float:
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """What speaks for one candidate: its calibrated distance, None when it was not among the nearest vectors, and how
-    many of the query's content words it has."""
+    """What speaks for a candidate: its calibrated distance (None: not among the nearest), how many content words it
+    has."""
 
     distance: float | None
     shared_words: int
@@ -70,8 +70,7 @@ class Evidence:
 
 @attrs.frozen(kw_only=True)
 class Gate:
-    """Decides on one query's candidates: by ``autoRag.relevanceThreshold``, how many content words the query has, and
-    whether it is a command to the model."""
+    """Decides on one query's candidates. ``threshold`` is ``autoRag.relevanceThreshold``."""
 
     threshold: float
     content_words: int
@@ -143,8 +142,7 @@ def without(candidates: Sequence[Candidate], unwanted: Collection[int]) -> list[
 SAME_SHARE = 0.9
 """Two messages say the same when they have at least so much of their stems in common."""
 SIMILAR_LENGTH = 0.75
-"""The shorter one has at least this share of the other's characters; with very short ones punctuation counts for much.
-Comparing lengths first is what makes it cheap."""
+"""The shorter one has at least this share of the other's characters, unless both are very short. Quick to compare."""
 _SHORT_CHARACTERS = 40
 COMPARED = 20
 """So many of the best that passed are compared: more are hardly ever kept, and this runs on the event loop."""

@@ -34,8 +34,7 @@ TEXT_WEIGHT = 1.0
 DATED_WEIGHT = 1.0
 
 FROM_PREVIOUS = 0.5
-"""Share of a message's full-text score that the next message gets in the list by words: an answer seldom repeats the
-question's words."""
+"""The next message's share of a message's full-text score: an answer seldom repeats the question's words."""
 FROM_NEXT = 0.2
 """The share that the message before it gets."""
 

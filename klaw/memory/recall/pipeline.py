@@ -32,8 +32,7 @@ from klaw.store.search.ranked_lists import Lists
 
 T = TypeVar("T")
 Search: TypeAlias = Callable[[bytes | None, Sequence[str], Lists], Awaitable[Lists]]
-"""Searches by a vector or by words; the other one is None or empty. By vector comes second, and is given what was found
-by words."""
+"""Searches by words, or by vector with what was found by words; the other one is None or empty."""
 
 POOL = 200
 """How many of the fused lists are ranked by all that is known of them."""
@@ -134,8 +133,7 @@ class Account:
 @attrs.define(eq=False, slots=False)
 class SearchForPrompt:
     """What searches for the prompt of a turn have in common: a budget of time, and that no failure of a part is one of
-    the whole. "Yesterday" is counted from the clock's now; ``monotonic`` measures the search's steps, in seconds, in
-    the readers' threads."""
+    the whole. "Yesterday" is counted from the clock's now; ``monotonic`` measures the search's steps."""
 
     _readers: Readers
     _embedder: Embedder
@@ -178,8 +176,7 @@ class SearchForPrompt:
         return account.take(hits.joined(near))
 
     async def timed(self, account: Account, search: Callable[..., Lists], *args: Any) -> Lists:
-        """Run a search that watches its own time: its last arguments are the seconds that it has and the clock. Empty
-        lists when it fails or is late."""
+        """Run a search whose last arguments are its seconds and the clock; empty lists when it fails or is late."""
         seconds = account.soon - trio.current_time()
         # The second limit is for what cannot be interrupted from within.
         with account.degrading("search", "recall_failed"), trio.fail_after(2 * seconds):

@@ -91,8 +91,8 @@ def _asked(text: str) -> list[str]:
 
 
 def read_search_words(text: str) -> list[str]:
-    """The words that a search which somebody asked for looks for, as written, each stem once: content words and emoji,
-    or else whatever words there are."""
+    """The words that a search which somebody asked for looks for, each stem once: content words, or else whatever there
+    is."""
     said: dict[str, str] = {}
     for word in search_words(text[:MAX_READ_CHARACTERS]):
         said.setdefault(stem(word), word)
@@ -179,8 +179,7 @@ def _small_talk_at() -> tuple[re.Pattern[str], ...]:
 
 
 def _is_small_talk(run: str) -> bool:
-    """Whether a run is made of such words. Each place is looked at once: a pattern that repeats them tries every way to
-    cut the run, and so never ends on a long one."""
+    """Whether a run is made of such words, each place looked at once: a repeated pattern never ends on a long one."""
     ends = {0}
     for place in range(len(run)):
         if place > max(ends):

@@ -63,8 +63,7 @@ class Ranker:
     tokens: Mapping[str, float] = attrs.Factory(dict)
 
     def contributions(self, features: Float64, names: Sequence[str], *, vectors: bool, tokens: bool = False) -> Float64:
-        """What each feature adds to each score, against the mean of the candidates. There is a row of features, the
-        columns of ``names``, for each candidate of one question, which had a vector, and the codes of its tokens."""
+        """What each feature (a column of ``names``) adds to each score, against the mean of the candidates."""
         weights = self.tokens if tokens else self.vectors if vectors else self.words
         columns = np.array([weights.get(name, 0.0) for name in names])
         centred: Float64 = (features - features.mean(axis=0)) * columns
@@ -80,8 +79,7 @@ def built_in(package: str) -> Ranker:
 
 @attrs.frozen(kw_only=True)
 class RankedEntry(RankDetails, Generic[T]):
-    """Something that was found, with what the ranking knows of it: the place of a message, or a passage. The BM25 of a
-    message is None when it is in the list by its neighbours alone."""
+    """Something that was found, a message's place or a passage, with what the ranking knows of it."""
 
     rowid: int
     item: T
@@ -100,8 +98,8 @@ class Pool(Generic[T]):
     of: FeatureSet
 
     def matrix(self, token_scores: Mapping[int, float]) -> Float64:
-        """The features with what the tokens say: by how many standard deviations a score differs from the mean. An
-        entry without one counts as the mean."""
+        """The features with what the tokens say, in standard deviations from the mean, which stands for what is
+        unknown."""
         if not token_scores:
             return self.features
         features = self.features.copy()
@@ -111,8 +109,7 @@ class Pool(Generic[T]):
         return features
 
     def rank(self, token_scores: Mapping[int, float] | None = None, limit: int | None = None) -> list[RankedEntry[T]]:
-        """The best of the ranking by the learned model; of equals the newest first. ``token_scores`` are by row id (see
-        ``token_overlap.max_sim``)."""
+        """The best of the ranking by the learned model; of equals the newest first. Token scores are by row id."""
         if not self.entries:
             return []
         known = token_scores or {}
@@ -138,8 +135,7 @@ def ranks_of(rowids: Iterable[int]) -> dict[int, int]:
 
 
 def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[T]]]) -> dict[T, float]:
-    """Score of each item over all rankings (each with its weight, the best first): the sum of weight / (RRF_K + rank),
-    ranks from 1."""
+    """Score of each item over all weighted rankings: the sum of weight / (RRF_K + rank), ranks from 1."""
     scores: dict[T, float] = {}
     for weight, ranking in rankings:
         for rank, item in enumerate(ranking, 1):
@@ -148,8 +144,7 @@ def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[T]]]) -> dic
 
 
 def fuse(lists: Lists) -> dict[int, Ranks]:
-    """What the list by vector and the list by words say of each row id that is in one of them; the score is the fused
-    one."""
+    """What the lists by vector and by words say of each row id in one of them; the score is the fused one."""
     near = {each.rowid: (rank, each.distance) for rank, each in enumerate(lists.neighbours, 1)}
     hits = {hit.rowid: (rank, hit.bm25) for rank, hit in enumerate(lists.hits, 1)}
     made = {}

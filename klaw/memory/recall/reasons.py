@@ -26,7 +26,9 @@ _REMEDIES = {
     "in_window": "The window of that turn shows it.",
     "in_topic": "A topic in that turn's prompt shows it.",
     "unwanted": "`klaw recall again` lets it be recalled again.",
-    "no_content": "No setting: a question without a content word recalls nothing. One that names what it is about does.",
+    "no_content": (
+        "No setting: a question without a content word recalls nothing. One that names what it is about does."
+    ),
 }
 
 

@@ -32,8 +32,7 @@ from klaw.store.search.chat_search import ChatScope, Depth, latest_day, read_wit
 from klaw.store.search.ranked_lists import Lists, MessagePlace
 
 DEPTH = Depth(vectors=200, words=100, spreading=50)
-"""How many results each list gives to the fusion; the best by words share their scores with their neighbours, so there
-are up to twice as many."""
+"""Of each list. The best by words share their scores with neighbours, so there are up to twice as many."""
 DEEPER = Depth(vectors=2_000, words=2_000, spreading=2_000)
 """How far ``rank_of`` looks."""
 EMPTY: Pool[MessagePlace] = Pool(of=MESSAGES)
@@ -57,9 +56,8 @@ class CandidateReranker:
     async def order(
         self, question: str, stems: Collection[str], judged: Sequence[Candidate], account: Account, meter: Meter | None
     ) -> list[Candidate]:
-        """The candidates in the model's order, those with a score first. Never raises for a failure: ``account`` says
-        ``rerank_late`` or ``rerank_failed``, and the order stays. What the gate refused is not sent. ``stems`` are of
-        the question's content words; the account's deadline is this one's too."""
+        """The candidates in the model's order, those with a score first. What the gate refused is not sent. Never
+        raises for a failure: ``account`` says ``rerank_late`` or ``rerank_failed``, and the order stays."""
         asked = [at for at, each in enumerate(judged) if each.passed][: self.candidates]
         if len(asked) < 2:
             return list(judged)
@@ -177,8 +175,8 @@ class Recall(SearchForPrompt):
     async def _gather(
         self, text: str, scope: ChatScope, depth: Depth, account: Account, size: int | None = None
     ) -> tuple[Query, Pool[MessagePlace]]:
-        """Read the query, search, look at the best ``size`` of what is found (all if it is None), and read the codes of
-        their tokens."""
+        """Read the query, search, look at the best ``size`` of what is found (None: all), read the codes of their
+        tokens."""
         with account.step("begin"):
             query = await self.read(text, await self.fetched(account, None, latest_day, scope))
         if scope.end_seq <= scope.first_seq or not query.words:

@@ -21,8 +21,7 @@ _START = 2
 
 
 async def find_people(readers: Readers, text: str, user: UserId, *, limit: int = MOST) -> tuple[PersonResult, ...]:
-    """Those of a user's people whose name or alias stands in a text, whole names first, and those known last first.
-    Raises StorageError."""
+    """Those of a user's people whose name or alias stands in a text, whole names first. Raises StorageError."""
     text = text[:MAX_CHARACTERS]
     if not re.search(r"\w", text):
         return ()

@@ -130,8 +130,7 @@ class ResultList:
 
 
 class MemorySearch:
-    """Searches over a store and an embedder. One reader is used at a time, so that turns find the others free; days are
-    counted from the clock's now."""
+    """Searches over a store and an embedder. One reader is used at a time, so that turns find the others free."""
 
     def __init__(self, readers: Readers, embedder: Embedder, clock: Clock, topics: TopicSearch | None = None) -> None:
         self._readers = readers
@@ -254,8 +253,7 @@ class MemorySearch:
 
 
 def _rank(found: Lists, query: Query, random_cosine: float) -> list[ResultEntry]:
-    """The fused ranking, in the order that suits somebody who looks for something, without what has nothing to do with
-    the query: where there are few messages, each is among the nearest. Pure."""
+    """The fused ranking for somebody who looks for something, without what has nothing to do with the query. Pure."""
     ranked = newer_first(matches_first(gather(found, query, random_cosine=random_cosine).rank()))
     near = (attrs.evolve(each, distance=calibrated(each.distance, random_cosine)) for each in ranked)
     return [

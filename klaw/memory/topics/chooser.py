@@ -172,8 +172,7 @@ def _candidates(
 
 
 def worths(said: Sequence[Message], wanted: Collection[str]) -> list[float]:
-    """How much each of a topic's messages has to do with a question: the question's words that it has, the rarer in the
-    topic the more. ``wanted`` are stems of the question's content words. Pure; reads all of the text."""
+    """How much each of a topic's messages has to do with a question: wanted stems, the rarer the more. Pure."""
     found = [forms_in(message.content, wanted) for message in said]
     holding = Counter(form for forms in found for form in forms)
     return [math.fsum(math.log(1 + len(said) / holding[form]) for form in forms) for forms in found]

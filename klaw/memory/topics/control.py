@@ -129,8 +129,7 @@ class TopicControl:
 
     async def rebuild(self, user: UserId, chat: ChatId | None, since: str | None) -> list[int]:
         """Drop a user's topics, of a chat, and last talked about not before a moment; the archivist makes them again.
-        Facts stay. Returns the changes, one for each chat. Raises TopicRefused like ``in_scope``, and like
-        ``topic_edits.rebuild``."""
+        Facts stay. Returns the changes, one for each chat. Raises like ``in_scope`` and ``topic_edits.rebuild``."""
         await self.in_scope(user, chat, since)
         made = await self.maker.writer.run(topic_edits.rebuild, user, chat, since, self.maker.now())
         if not made:
@@ -139,9 +138,9 @@ class TopicControl:
         return made
 
     async def undo(self, user: UserId, entry: int | None = None) -> UndoneTopics:
-        """Take back a change of a user's topics; None: the newest that a person asked for. That is a change too, and
-        can be taken back in the same way. Raises TopicRefused when there is nothing to take back, or a later change is
-        in the way; else like ``topic_edits.undo``."""
+        """Take back a change of a user's topics; None: the newest that a person asked for. That is a change too. Raises
+        TopicRefused when there is nothing to take back, or a later change is in the way; else like
+        ``topic_edits.undo``."""
         try:
             done = await self.maker.writer.run(topic_edits.undo, user, entry, self.maker.now())
         except (NoSuchChange, TopicChanged) as error:

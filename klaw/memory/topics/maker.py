@@ -1,5 +1,4 @@
-"""Storing topics with their vectors, for the archivist and for a person alike; and whether a new topic goes on with an
-older one: which may be merged, and what the model says."""
+"""Storing topics with their vectors, for archivist and person; and whether a new one goes on with an older."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -28,8 +27,7 @@ from klaw.store.kinds.topics import Author
 
 @attrs.frozen
 class TopicMaker:
-    """Makes topics in one store. A vector that cannot be made now the archivist makes later. ``as_of``: the memory
-    journal's last entry before what a topic is made of was read."""
+    """Makes topics in one store. ``as_of``: the memory journal's last entry before what a topic is made of was read."""
 
     readers: Readers
     writer: Writer
@@ -140,8 +138,7 @@ class Merge:
 
 
 def candidates(new: Topic, found: Sequence[TopicCandidate]) -> list[TopicCandidate]:
-    """The topics that a new one may be merged with, the most alike first: of its user and its chat, near enough, and
-    small enough together. ``found``: by vector, scored by cosine."""
+    """The topics that a new one may be merged with, the most alike first. ``found``: by vector, scored by cosine."""
     fitting = [
         like
         for like in found
@@ -155,8 +152,7 @@ def candidates(new: Topic, found: Sequence[TopicCandidate]) -> list[TopicCandida
 
 
 async def decide(asker: Asker, new: Topic, candidates: Sequence[TopicCandidate]) -> Merge | None:
-    """With which candidate the new topic is to be merged; None when with none, or when no answer could be read. Raises
-    ProviderError or ConfigError when the model cannot be asked now."""
+    """With which candidate the new topic is to be merged; None: with none, or there was no usable answer."""
 
     def read(answer: MergeAnswer) -> Merge | None:
         return merge_of(answer, len(candidates))

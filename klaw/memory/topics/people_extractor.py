@@ -68,8 +68,7 @@ class PeopleChanges:
 
 
 def people_changes(answered: Usable[ProposedPerson], *, known: int, said: Collection[int]) -> PeopleChanges:
-    """The usable entries of an answer, in its order. The model was shown so many known people; ``said`` are the numbers
-    of the user's messages."""
+    """The usable entries of an answer; the model was shown so many known people and the messages ``said``."""
     refused = Counter({"bad_form": answered.refused})
     wanted: list[ProposedPerson] = []
     for entry in answered.entries:
@@ -196,8 +195,7 @@ class PeopleExtractor:
         return became_other
 
     async def _same(self, topic: Topic, change: ProposedPerson) -> Person | None:
-        """The known person that an ``add`` names again. Two of one name are two people only when the model gives each
-        a relation of its own; which of several is meant nobody can tell."""
+        """The known person that an ``add`` names again; others of the name have a relation of their own."""
         named = await self.readers.run(sql.by_names, topic.user, [change.name, *change.aliases])
         relation = normal_name(change.relation)
         fitting = [each for each in named if not relation or normal_name(each.relation) in ("", relation)]

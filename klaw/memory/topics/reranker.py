@@ -84,8 +84,7 @@ class TopicReranker:
     async def choose(
         self, user: UserId, query: str, hits: Sequence[TopicCandidate], *, within_s: float = math.inf
     ) -> Selection:
-        """Choose the user's own of the candidates that help with a query; takes ``WHOLE_S`` at most. After ``within_s``
-        the model is given up and the fallback taken. Raises StorageError."""
+        """Choose those of a user's own topics that help with a query, within ``within_s``. Raises StorageError."""
         own = [hit for hit in hits if hit.topic.user == user]
         if not own:
             return Selection()
@@ -165,8 +164,7 @@ class TopicReranker:
 
 
 def chosen_of(answer: TopicChoices, candidates: Collection[int]) -> list[TopicChoice]:
-    """Topics in the model's order, each once; ids that were no candidates are left out. Empty: it chose none. Raises
-    BadAnswer if all ids are none of the candidates'."""
+    """Candidates in the model's order, each once. Raises BadAnswer if all ids are none of theirs."""
     found = {each.id: each for each in reversed(answer.topics) if each.id in candidates}
     if answer.topics and not found:
         raise BadAnswer("none of the ids is one of the list")

@@ -77,8 +77,7 @@ class TopicSearch:
     async def search(
         self, text: str, filters: HistoryFilters, *, limit: int = MAX_CANDIDATES, vector: bytes | None = None
     ) -> TopicHits:
-        """Find a user's topics that match a query, whose vector is given where it is known; none for a query without
-        any word. Raises StorageError."""
+        """Find a user's topics that match a query, whose vector is given where it is known. Raises StorageError."""
         account, begin = Account(QUERY_S), trio.current_time()
         words = tuple(await self._threads.run(read_search_words, text))
         if not words:
@@ -101,8 +100,7 @@ class TopicSearch:
         *,
         limit: int = MAX_CANDIDATES,
     ) -> list[TopicCandidate]:
-        """Find topics for somebody who has searched the messages already: the first 50 of these row ids, the best
-        first, speak for their topics. Raises StorageError."""
+        """Find topics for somebody who has searched the messages already, the best first. Raises StorageError."""
         best = messages[:MESSAGES]
         found = await self.readers.run(
             search_topics, vector, words, best, filters, min_cosine=MIN_COSINE, depth=MAX_CANDIDATES
@@ -110,8 +108,7 @@ class TopicSearch:
         return rank_topics(best, found)[:limit]
 
     async def _messages(self, text: str, words: Sequence[str], filters: HistoryFilters) -> list[int]:
-        """Row ids of the best messages by words. Those by vector would find one topic in a hundred more, and take three
-        times as long as all the rest."""
+        """Row ids of the best messages by words. Those by vector would find 1 % more topics, in three times as long."""
         end = await self.readers.run(history_end, filters.user)
         query = await self._threads.run(read_query, text, int(self.clock.now()), end.latest)
         wanted = HistoryFilters(user=filters.user, chat=filters.chat)

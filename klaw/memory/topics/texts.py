@@ -26,8 +26,8 @@ _GAP = " […] "
 
 
 def render(messages: Sequence[Message], max_tokens: int) -> tuple[str, int]:
-    """Messages as numbered lines, and how many of them fit. Long messages are shortened first; only when the shortest
-    form of all does not fit are messages left for later."""
+    """Messages as numbered lines, and how many fit: long ones are shortened first, then the last ones are left for
+    later."""
     for cap in CAPS:
         lines = [_line(number, message, cap) for number, message in enumerate(messages, 1)]
         if sum(tokens.estimate(line) + 1 for line in lines) <= max_tokens:

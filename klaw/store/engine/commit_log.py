@@ -109,8 +109,8 @@ class CommitLog:
 
 
 def read_groups(root: Path) -> Iterator[list[tuple[str, bytes]]]:
-    """The whole groups of a commit log: of each line the log's path and the line without its end. What is no line of a
-    log is set aside."""
+    """The whole groups of a commit log: of each line the log's path and the line. What is no line of a log is set
+    aside."""
     aside, odd, torn = SetAside(root), False, False
     group: list[tuple[str, bytes]] = []
     data = (root / COMMIT_LOG).read_bytes()

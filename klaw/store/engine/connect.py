@@ -122,8 +122,7 @@ MAX_COMPLAINTS = 100
 
 
 def complaints(connection: apsw.Connection, *, whole: bool) -> list[str]:
-    """What SQLite finds wrong with the file and with the structure of full text; ``whole``: every index is also
-    compared with its table, which reads everything."""
+    """What SQLite finds wrong; ``whole``: it compares every index with its table, which reads everything."""
     check = "integrity_check" if whole else "quick_check"
     found = [str(row[0]) for row in connection.execute(f"PRAGMA {check}({MAX_COMPLAINTS})")]
     return [] if found == ["ok"] else found

@@ -145,8 +145,7 @@ class Journal:
         self._new_folders.clear()
 
     def rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> int:
-        """Replace lines of a log, all or none of them; nobody can append meanwhile. Returns how many changed. When it
-        raises OSError, the log is as it was."""
+        """Replace lines of a log, all or none, while nobody can append. Returns how many changed. Raises OSError."""
         rewrite = self.begin_rewrite(path, line_of)
         try:
             self.exchange(rewrite)

@@ -67,8 +67,7 @@ class Transaction:
 
     @contextmanager
     def touching_vectors(self) -> Iterator[None]:
-        """Around what touches the vector tables: damage to them, which can be made again, is refused as VectorsDamaged
-        like one request, and does not end the process."""
+        """Around what touches the vector tables, which can be made again: damage is refused as VectorsDamaged."""
         self.touches_vectors = True
         try:
             yield
@@ -196,8 +195,7 @@ def _finish(outcome: RequestOutcome) -> RequestOutcome:
 
 def checkpoint(_connection: apsw.Connection, journal: Journal) -> None:
     """Empty the commit log; on a full disk leave it as it is, for the next time: it keeps all that the logs may lack.
-    Takes the connection only because it has to run in its thread. Raises OSError where the disk failed otherwise; the
-    writer must not go on."""
+    Has to run in the connection's thread. Raises OSError where the disk failed otherwise; the writer must not go on."""
     try:
         journal.checkpoint()
     except OSError as error:

@@ -116,8 +116,8 @@ async def run(
     publish: Publish,
     swapped: Callable[[], None] = lambda: None,
 ) -> None:
-    """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint. ``swapped`` is called when
-    another database has taken the place of the present one."""
+    """The writer's loop, until its mailbox is closed and empty. ``swapped``: another database has taken this one's
+    place."""
     mailbox = writer.mailbox
     pace = GroupPace()
     task_status.started()

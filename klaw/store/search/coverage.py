@@ -124,8 +124,8 @@ class ChatTally:
             self.newest_lost.append(row.seq)
 
     def uncovered(self, window_start: int, summarised: Sequence[tuple[int, int]] = ()) -> int:
-        """How many messages can neither be found nor stand in the window, which begins at a number, or in a live
-        summary, of which the first and last numbers are given."""
+        """How many messages can neither be found nor stand in the window or a live summary, of which the numbers are
+        given."""
         return self.lost - sum(
             seq >= window_start or any(first <= seq <= last for first, last in summarised) for seq in self.newest_lost
         )

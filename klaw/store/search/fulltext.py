@@ -17,8 +17,7 @@ from klaw.store.kinds.messages import MESSAGE, user_word
 
 @attrs.frozen
 class TextHit:
-    """One result of a full-text search: its row, SQLite's bm25 (the more negative, the better), how many of the words
-    it has."""
+    """A result of a full-text search: SQLite's bm25 (negative: good), how many of the words it has."""
 
     rowid: int
     bm25: float
@@ -45,8 +44,7 @@ def phrase(word: str) -> str:
 
 
 def match_in(words: Sequence[str], scope: str | Sequence[str] | None) -> str:
-    """FTS5 expression: any of the words, in the rows with a word, or any of some words, of the scope column; None is
-    everywhere."""
+    """FTS5 expression: any of the words, in rows with one of the scope's words (None: in all)."""
     content = f"{{content}}: ({' OR '.join(map(phrase, words))})"
     # The rarer first: FTS5 takes each of its rows and looks whether the other has it.
     if scope is None:

@@ -218,8 +218,8 @@ def search_topics(
     min_cosine: float,
     depth: int,
 ) -> TopicLists:
-    """Search a user's topics by vector (if there is one), by the words of their summaries, and by messages that a
-    search found. By vector only topics of at least ``min_cosine`` are found. A topic is of a time if some of it is."""
+    """Search a user's topics by vector (of at least ``min_cosine``), by the words of their summaries, and by messages
+    that a search found. A topic is of a time if some of it is."""
     with snapshot(connection):
         near = (
             topic_vectors.nearest(connection, filters.user, vector, min_cosine=min_cosine, limit=depth)

@@ -175,8 +175,7 @@ def places_of(
     spreading: Sequence[int],
     others: Iterable[int],
 ) -> list[MessagePlace]:
-    """Places of some rows, and of the neighbours of those whose score spreads to them; ``others`` are wanted alone.
-    The statements are those of ``place_statements``; ``bindings`` are theirs from ``?2`` on."""
+    """Places of rows, and of the neighbours of those whose score spreads; ``bindings`` are those from ``?2`` on."""
 
     def read(sql: str, rowids: Iterable[int]) -> dict[int, MessagePlace]:
         rows = connection.execute(sql, (json.dumps(list(dict.fromkeys(rowids))), *bindings))

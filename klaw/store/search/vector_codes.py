@@ -205,8 +205,7 @@ _SCAN_USER = _SCAN.format(column="user_id")
 def candidates(
     connection: apsw.Connection, now: CodesState, query: bytes, filters: Filters, rough: int, fine: int
 ) -> list[tuple[int, float]]:
-    """Row ids of the vectors that are probably the nearest, each with its estimated distance, the nearest first: the
-    comparison of signs keeps ``rough`` of them, and the better estimate ``fine`` of those."""
+    """Row ids of the probably nearest vectors with estimated distances: of ``rough`` by signs the best ``fine``."""
     coded = codes.CodedQuery(query, now.centre)
     kept: list[codes.Records] = []
     scores: list[codes.Floats] = []
@@ -264,9 +263,8 @@ class CodeCache:
     def records(
         self, connection: apsw.Connection, generation: str, chat_key: int, kind: np.dtype[np.void]
     ) -> codes.Records | None:
-        """A chat's records as the connection's snapshot has them; None when they are too many to be kept. The
-        connection is a read-only one, in a transaction in which ``generation`` was read. Raises apsw.Error where a
-        block is damaged."""
+        """A chat's records as a reader's snapshot has them, in which ``generation`` was read; None when they are too
+        many."""
         blocks = [(block, used * kind.itemsize) for block, used in connection.execute(_BLOCKS, (chat_key,))]
         size = sum(used for _, used in blocks)
         if size > self._max_bytes:

@@ -47,8 +47,7 @@ class VectorItem:
 
 
 def record_type(dimension: int) -> np.dtype[np.void]:
-    """One vector's record in a block: its code and what filters need. 120 bytes for 384 dimensions,
-    always a multiple of 8."""
+    """One vector's record in a block, always a multiple of 8 bytes; 120 for 384 dimensions."""
     words = (dimension + 63) // 64
     return np.dtype(
         [

@@ -98,8 +98,7 @@ ORDER BY distance
 def nearest(
     connection: apsw.Connection, query: bytes, chat_key: int, first_seq: int, end_seq: int, limit: int
 ) -> Sequence[Neighbour]:
-    """The nearest messages of a chat with first_seq <= seq < end_seq, nearest first. In a long chat the last ones of
-    the list may miss a neighbour that is hardly nearer."""
+    """A chat's nearest messages, nearest first. In a long chat the last ones may miss one that is hardly nearer."""
     now = vector_codes.state(connection)
     if now is None or not now.complete or vector_codes.count(connection, chat_key) <= EXACT_UNTIL:
         return nearest_exact(connection, query, chat_key, first_seq, end_seq, limit)

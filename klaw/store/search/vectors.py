@@ -64,8 +64,7 @@ def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
 
 
 def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
-    """Make the vector table fit a model at once, for a database that nobody waits for. Returns whether vectors of
-    another model were dropped."""
+    """Like ``prepare_some`` until it is done, for a database that nobody waits for."""
     if vector_model.current(connection) == (model_id, dimension):
         return False
     while (dropped := prepare_some(connection, model_id, dimension)) is None:

@@ -59,8 +59,7 @@ class Whereabouts:
     """Seq of the ``/new`` that ended the message's segment; None while it is the current one."""
     ended_at: str | None
     turns: Sequence[TurnOfMessage]
-    """The chat's newest turns from the message on, the newest first; then those of the user's other chats that showed
-    it in a topic."""
+    """The chat's newest turns from the message on, then those of other chats that showed it in a topic."""
     summary: Summary | None
     """The one that holds the message: live or evicted."""
     next_rows: ChatRows | None
@@ -83,9 +82,7 @@ def locate(
     window_rows: int,
     summarised: bool,
 ) -> Whereabouts | None:
-    """Look up everything about a stored message; None when it is gone meanwhile. Of ``words`` the frequency in its chat
-    is counted; ``turns_each`` of its chat's newest turns are looked at; ``window_rows`` messages are what a turn reads;
-    ``summarised``: summaries stand in the place of messages."""
+    """Look up everything about a stored message; None when it is gone. ``words``: whose frequency is counted."""
     with snapshot(connection):
         session = messages.session(connection, message.chat)
         found = coverage.rows(connection, message.rowid - 1, message.rowid, 1)
@@ -116,8 +113,7 @@ MAX_QUOTED = 500
 
 
 def quoted(connection: apsw.Connection, turn: TurnRecord) -> dict[str, dict[str, Any]]:
-    """What the lines of a turn's receipt quote and is still there: messages by their numbers, facts and topics by their
-    ids."""
+    """What a turn's receipt quotes and is still there: messages by their numbers, facts and topics by their ids."""
     receipt = turn.receipt
     seqs = [each["seq"] for each in receipt.get("recall", {}).get("candidates", ())]
     found = (each for seq in seqs for each in messages.after(connection, turn.chat, seq - 1, 1) if each.seq == seq)
