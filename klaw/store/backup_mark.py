@@ -74,11 +74,7 @@ def _mark(connection: apsw.Connection, journal: Journal, root: Path, *, server: 
 
 def mark_offline(database: Path) -> BackupMark:
     """The mark of a store that no server has open, brought up to what its logs have; where the disk is read-only or has
-    no room for that, as it is.
-
-    Raises:
-        StorageError: another process has it.
-    """
+    no room for that, as it is. Raises StorageError: another process has it."""
     root = database.parent
     if (
         os.statvfs(root).f_flag & os.ST_RDONLY

@@ -98,12 +98,8 @@ def add(data_dir: Path, user: UserId, upload: str, offset: int, piece: bytes, mo
 
 
 def keep(data_dir: Path, user: UserId, upload: str, source: SourceId) -> KeptOriginal:
-    """Make a user's upload the bytes of a source, durably.
-
-    Raises:
-        AttachmentRefused: ``unknown_upload``, ``empty_file``.
-        OSError
-    """
+    """Make a user's upload the bytes of a source, durably. Raises AttachmentRefused: ``unknown_upload``,
+    ``empty_file``; OSError."""
     name = _name(user, upload)
     try:
         with (

@@ -151,18 +151,11 @@ def _refusal(path: Path, error: Exception) -> KlawError:
     return StorageError(f"cannot open {path}: {reason}")
 
 
-# -- a server that does not run: commands have nothing else to do and may block -------------------------------------
-
-
 def read_offline(
     path: Path, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Run a reading ``function(connection, ...)`` on a read-only connection of its own. A running server is not
-    disturbed.
-
-    Raises:
-        StorageError: the file is not there, is no database, is damaged, or is of another schema.
-    """
+    disturbed. Raises StorageError: the file is not there, is no database, is damaged, or is of another schema."""
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
@@ -178,11 +171,8 @@ def read_offline(
 
 @asynccontextmanager
 async def offline_readers(path: Path) -> AsyncIterator[Readers]:
-    """One connection that reads the database, for what asks a server's readers otherwise.
-
-    Raises:
-        StorageError: as ``read_offline``.
-    """
+    """One connection that reads the database, for what asks a server's readers otherwise. Raises StorageError: as
+    ``read_offline``."""
     try:
         async with open_readers(path, 1) as readers:
             yield readers

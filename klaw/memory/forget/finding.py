@@ -51,7 +51,6 @@ def find(connection: apsw.Connection, text: str, user: UserId, *, with_messages:
 
     Args:
         text: what was said.
-        user: whose.
         with_messages: of a person, also all messages that name it.
 
     Raises:

@@ -64,7 +64,6 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
 
     Args:
         found: read a moment ago; what of it is not current is read again.
-        at: the time now, ISO-8601 UTC with milliseconds.
         most: so many of the named messages go now, the others by ``forget_rest``; None: all.
 
     Returns:
@@ -127,7 +126,6 @@ def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -
     """Take further messages of a forgetting out of the database, from which all is gone that was made of them before.
 
     Args:
-        user: whose.
         rowids: of the messages.
         at: the time of the forgetting: by it the entries belong together.
 

@@ -99,11 +99,7 @@ class CoreFile:
 
 
 def current(connection: apsw.Connection, data_dir: Path, user: UserId) -> CoreFile:
-    """A user's core memory as the next change finds it.
-
-    Raises:
-        CoreUnreadable: the file is no core memory.
-    """
+    """A user's core memory as the next change finds it. Raises CoreUnreadable: the file is no core memory."""
     row = _ROWS.one(connection, "WHERE user_id = ?", user)
     try:
         data = safe_open.read(data_dir, _name(user), MAX_BYTES)
@@ -154,13 +150,9 @@ def _digest(data: bytes | None) -> str:
 
 def change(tx: Transaction, user: UserId, section: str, key: str | None, value: str | None, at: str) -> Document:
     """Set a value of a user's core memory, or delete one (``value`` None) or a whole section (``key`` None). Returns
-    what it has become. See ``domain.core_memory.updated``.
-
-    Raises:
-        CoreNotChanged: a name or the value breaks its rule, or there is no room.
-        CoreUnreadable: the file is no core memory.
-        StorageError: it is kept, but the file could not be written; the next start does it.
-    """
+    what it has become. See ``domain.core_memory.updated``. Raises CoreNotChanged: a name or the value breaks its rule,
+    or there is no room; CoreUnreadable: the file is no core memory; StorageError: it is kept, but the file could not be
+    written; the next start does it."""
     present = current(tx.connection, tx.data_dir, user)
     try:
         if value is None:

@@ -280,15 +280,13 @@ class ImportContents:
     people: tuple[PersonId, ...]
 
 
-_BROUGHT = """
-SELECT DISTINCT {what}_id FROM {what}_changes WHERE user_id = ? AND value ->> '$.imported' = ? ORDER BY 1
-"""
-
-
 def brought(connection: apsw.Connection, user: UserId, origin: ImportId) -> ImportContents:
+    query = """
+    SELECT DISTINCT {what}_id FROM {what}_changes WHERE user_id = ? AND value ->> '$.imported' = ? ORDER BY 1
+    """
     rows = connection.execute(f"SELECT rowid {_LIVE} ORDER BY rowid", (user, f"{ORIGIN}{origin}"))
     ids = {
-        what: [each for (each,) in connection.execute(_BROUGHT.format(what=what), (user, origin))]
+        what: [each for (each,) in connection.execute(query.format(what=what), (user, origin))]
         for what in ("fact", "person")
     }
     return ImportContents(

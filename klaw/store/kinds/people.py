@@ -229,12 +229,6 @@ def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
         connection.execute(_NAME, (rowid, person.user, normal_name(name)))
 
 
-_NO_MENTIONS_OF = """
-DELETE FROM person_mentions WHERE user_id = ?1 AND (person_id IN (SELECT value FROM json_each(?4))
-    OR topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
-"""
-
-
 def forget_mentions(
     connection: apsw.Connection,
     user: UserId,
@@ -243,7 +237,11 @@ def forget_mentions(
     messages: Sequence[str],
 ) -> None:
     """Remove the mentions of people, in topics, and by messages (ids) that are forgotten."""
-    connection.execute(_NO_MENTIONS_OF, (user, *(json.dumps(list(each)) for each in (topics, messages, people))))
+    query = """
+    DELETE FROM person_mentions WHERE user_id = ?1 AND (person_id IN (SELECT value FROM json_each(?4))
+        OR topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
+    """
+    connection.execute(query, (user, *(json.dumps(list(each)) for each in (topics, messages, people))))
 
 
 # One and the same are all who were merged into somebody, with that one; a removed person stands alone.

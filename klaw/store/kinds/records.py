@@ -58,9 +58,6 @@ def kind_of(what: str) -> Kind[Any] | None:
     return next((kind for kind in KINDS if kind.what == what), None)
 
 
-# -- the memory journal ------------------------------------------------------------------------------------------------
-
-
 def read(record: Mapping[str, Any]) -> Change[Any]:
     """The change of a line. Raises KeyError, TypeError or ValueError for a malformed one."""
     kind = kind_of(record["what"])
@@ -75,9 +72,6 @@ def clear(connection: apsw.Connection) -> None:
         if kind not in _STAYING:
             kind.empty(connection)
     meta.remove(connection, meta.MEMORY_ENTRY)
-
-
-# -- things of kinds that have a column for each field -----------------------------------------------------------------
 
 
 def page(connection: apsw.Connection, kind: Kind[Any], user: UserId, limit: int, offset: int) -> list[Any]:

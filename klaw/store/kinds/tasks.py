@@ -34,8 +34,6 @@ def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]
     return _TASKS.all(connection, "WHERE enabled >= ? ORDER BY user_id, name", enabled_only)
 
 
-# -- writing ----------------------------------------------------------------------------------------------------------
-
 _PUT = rows.insert("tasks", Task).replace("INSERT", "INSERT OR REPLACE", 1)
 
 
@@ -69,12 +67,7 @@ get = TASK.get
 
 
 def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Task:
-    """Store a task.
-
-    Raises:
-        TaskExists: it is not new.
-        NoSuchTask: it does not exist yet.
-    """
+    """Store a task. Raises TaskExists: it is not new; NoSuchTask: it does not exist yet."""
     task_name(task.name)
     if expected == "existing":
         existing(tx.connection, task.user, task.name)

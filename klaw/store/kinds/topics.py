@@ -33,12 +33,6 @@ def by_ids(connection: apsw.Connection, user: UserId, ids: Sequence[int]) -> dic
     return {topic.id: topic for topic in found}
 
 
-_LIST = """
-WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2) AND last_rowid < ?3
-ORDER BY last_rowid DESC, id DESC LIMIT ?4
-"""
-
-
 def of_user(
     connection: apsw.Connection, user: UserId, *, chat: ChatId | None = None, before: int = 1 << 62, limit: int = 100
 ) -> list[Topic]:
@@ -48,7 +42,11 @@ def of_user(
         chat: only of this one.
         before: only those whose last message has a smaller row id: for the next page.
     """
-    return TOPICS.all(connection, _LIST, user, chat, before, limit)
+    query = """
+    WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2) AND last_rowid < ?3
+    ORDER BY last_rowid DESC, id DESC LIMIT ?4
+    """
+    return TOPICS.all(connection, query, user, chat, before, limit)
 
 
 def count(connection: apsw.Connection, user: UserId, chat: ChatId | None = None) -> int:
@@ -140,15 +138,13 @@ def count_unarchived(connection: apsw.Connection) -> int:
     return int(connection.execute(_COUNT_UNARCHIVED).get)
 
 
-_UNFINISHED = """
-INDEXED BY topics_unfinished
-WHERE (consolidated = 0 OR facts = 0) AND (consolidated = 0 OR (?1 AND facts = 0)) AND id > ?2 ORDER BY id LIMIT ?3
-"""
-
-
 def unfinished(connection: apsw.Connection, *, with_facts: bool, after: int, limit: int) -> list[Topic]:
     """Topics of all users that wait for consolidation, or (``with_facts``) for their facts; the oldest first."""
-    return TOPICS.all(connection, _UNFINISHED, with_facts, after, limit)
+    query = """
+    INDEXED BY topics_unfinished
+    WHERE (consolidated = 0 OR facts = 0) AND (consolidated = 0 OR (?1 AND facts = 0)) AND id > ?2 ORDER BY id LIMIT ?3
+    """
+    return TOPICS.all(connection, query, with_facts, after, limit)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -244,11 +240,7 @@ class TopicMark:
 
 def apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -> None:
     """Carry out a change. A vector of another summary, or of other messages, goes; a topic without messages goes as
-    well.
-
-    Raises:
-        apsw.ConstraintError: its value breaks a rule of topics.
-    """
+    well. Raises apsw.ConstraintError: its value breaks a rule of topics."""
     value = change.value
     if value is None:
         end(connection, change, change.key, None)

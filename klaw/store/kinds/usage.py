@@ -115,15 +115,13 @@ def of_chat(connection: apsw.Connection, chat: ChatId, today: str) -> ChatUsage:
         )
 
 
-_CORRECTIONS = """
-SELECT model, receipt ->> '$.budget.correction' FROM turns
-WHERE turn_id IN (SELECT turn_id FROM turns ORDER BY turn_id DESC LIMIT ?) ORDER BY turn_id
-"""
-
-
 def corrections(connection: apsw.Connection, turns: int) -> dict[str, float]:
     """For each model of the newest turns the correction of token estimates that its last one was planned with."""
-    found = connection.execute(_CORRECTIONS, (turns,))
+    query = """
+    SELECT model, receipt ->> '$.budget.correction' FROM turns
+    WHERE turn_id IN (SELECT turn_id FROM turns ORDER BY turn_id DESC LIMIT ?) ORDER BY turn_id
+    """
+    found = connection.execute(query, (turns,))
     return {model: float(ratio) for model, ratio in found if model and isinstance(ratio, int | float)}
 
 

@@ -91,12 +91,8 @@ class Reindexer:
         self.slice_s = SLICE_S
 
     async def start(self, options: ReindexOptions) -> None:
-        """Begin a reindex; how it goes is in ``status``.
-
-        Raises:
-            ReindexRefused: one is running.
-            ActorStopped: the server is stopping.
-        """
+        """Begin a reindex; how it goes is in ``status``. Raises ReindexRefused: one is running; ActorStopped: the
+        server is stopping."""
         await self.mailbox.ask(lambda reply: StartReindex(options, reply))
 
     async def cancel(self) -> bool:
