@@ -293,7 +293,6 @@ def is_whole(data_dir: Path, path: str) -> bool:
 
 
 def path_of(user: UserId, sha256: str) -> str:
-    """Path of a sent file, below the data folder."""
     return below_of_user(user, f"{FOLDER}/{sha256}")
 
 

@@ -42,8 +42,6 @@ log = structlog.get_logger("klaw.originals")
 
 @attrs.frozen(kw_only=True)
 class KeptOriginal:
-    """What is kept of a source."""
-
     sha256: str
     size: int
 

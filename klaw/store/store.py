@@ -34,8 +34,6 @@ log = structlog.get_logger("klaw.store")
 
 @attrs.frozen(kw_only=True)
 class OpeningReport:
-    """What opening found and did."""
-
     schema_before: int
     schema: int
     restored_lines: int

@@ -89,8 +89,6 @@ class CleanedLogs:
 
 @attrs.frozen(kw_only=True)
 class Proof(CleanedLogs):
-    """What a forgetting did."""
-
     before: Preview
     entry: int
     """Its number in the memory journal."""

@@ -117,7 +117,6 @@ async def _rewrite(writer: Writer, files: Threads, cleaner: Cleaner, paths: Sequ
 
 
 def _take_in(rewrites: Sequence[LogRewrite]) -> None:
-    """Take in what is left of logs, and make it durable."""
     for each in rewrites:
         while each.left:
             each.step()

@@ -178,13 +178,11 @@ def _core_without(tx: Transaction, found: Reach) -> tuple[str, Document | None]:
 
 
 def note_forgotten(tx: Transaction, user: UserId, entries: Sequence[int], at: str) -> None:
-    """Remember that forgettings are finished in all logs."""
     for entry in entries:
         tx.journal(FORGET.removed(user, entry, at))
 
 
 def redact_again(tx: Transaction, entry: ForgetEntry, found: QuotesFound) -> None:
-    """Redact quotes in the database again."""
     _redact(tx.connection, entry, found)
     forgotten.blank_receipts(tx.connection, entry.user, entry.knowledge, entry.used)
 

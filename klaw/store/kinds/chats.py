@@ -26,8 +26,6 @@ from klaw.store.kinds.knowledge.bases import Membership
 
 @attrs.frozen(kw_only=True)
 class StoredChat:
-    """One chat of a user."""
-
     chat: Annotated[ChatId, Wire("chat_id")]
     user: Annotated[UserId, Wire("user_id")]
     name: str
@@ -39,7 +37,6 @@ class StoredChat:
     archived: bool
     created_at: str
     updated_at: str
-    """When its last message was stored."""
     bases: tuple[BaseId, ...] = ()
     """Knowledge bases that it is bound to; one may be gone, or not the user's any more (``bound``)."""
 

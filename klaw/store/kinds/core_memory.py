@@ -31,8 +31,6 @@ from klaw.store.engine.transaction import Transaction
 
 @attrs.frozen(kw_only=True)
 class CoreRow:
-    """What is known of a user's file."""
-
     user: Annotated[UserId, Wire("user_id")]
     document: Document
     replaces: str
@@ -53,7 +51,6 @@ class CorePut:
 
     document: Annotated[Document, Quotes()]
     replaces: str
-    """See ``CoreRow``."""
 
 
 def _apply(connection: apsw.Connection, change: Change[CorePut]) -> None:
@@ -91,11 +88,8 @@ log = structlog.get_logger("klaw.store")
 
 @attrs.frozen
 class CoreFile:
-    """A user's core memory now."""
-
     document: Document
     digest: str
-    """SHA-256 of the file; empty when it does not exist."""
 
 
 def current(connection: apsw.Connection, data_dir: Path, user: UserId) -> CoreFile:

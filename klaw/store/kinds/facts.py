@@ -138,8 +138,6 @@ get, history = FACT.get, FACT.history
 
 @attrs.frozen(kw_only=True)
 class FactVector:
-    """The vector of a fact's text."""
-
     model_id: str
     vector: bytes
 

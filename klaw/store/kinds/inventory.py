@@ -54,7 +54,6 @@ def last_numbers(connection: apsw.Connection) -> dict[Bound, int]:
 
 
 def last_seqs(connection: apsw.Connection) -> dict[ChatId, int]:
-    """The number of each chat's newest message."""
     return {ChatId(chat): seq for chat, seq in connection.execute("SELECT chat_id, last_seq FROM sessions")}
 
 
@@ -66,8 +65,6 @@ def newest_time(connection: apsw.Connection) -> str | None:
 
 @attrs.frozen(kw_only=True)
 class LoggedMessage:
-    """A message that a log has."""
-
     chat: ChatId
     user: UserId
     id: str
@@ -141,8 +138,6 @@ def checked() -> list[Kind[Any]]:
 
 @attrs.frozen(kw_only=True)
 class Soundness:
-    """What was found of one kind, of all users at one moment."""
-
     count: int
     faults: Mapping[str, int]
     """How many rows there are with each flaw that there is."""
@@ -155,7 +150,6 @@ def faults(connection: apsw.Connection, kind: Kind[Any]) -> dict[str, int]:
 
 
 def check(connection: apsw.Connection, kind: Kind[Any]) -> Soundness:
-    """Look at all rows of a kind."""
     table = f"{kind.table}_search" if kind.full_text else kind.table
     with snapshot(connection):
         count = int(connection.execute(f"SELECT count(*) FROM {table}").get)  # noqa: S608 - constants

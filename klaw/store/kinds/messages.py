@@ -69,8 +69,6 @@ def parse_message(record: dict[str, Any]) -> Message:
 
 @attrs.frozen(kw_only=True)
 class ChatRow:
-    """A chat's row."""
-
     key: Annotated[int, Wire("chat_key")]
     chat: Annotated[ChatId, Wire("chat_id")]
     user: Annotated[UserId, Wire("user_id")]
@@ -309,7 +307,6 @@ _IDS = "SELECT id FROM messages WHERE +user_id = ?1 AND rowid IN (SELECT value F
 
 
 def ids_of(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[str]:
-    """The ids of a user's messages."""
     return [str(each) for (each,) in connection.execute(_IDS, (user, json.dumps(list(rowids))))]
 
 
@@ -329,7 +326,6 @@ def pending(connection: apsw.Connection, chat: ChatId, segment_start: int, limit
 
 
 def texts(connection: apsw.Connection, chat: ChatId, seqs: Sequence[int]) -> list[str]:
-    """What messages of a chat say, in order."""
     query = "SELECT content FROM messages WHERE chat_id = ? AND seq IN (SELECT value FROM json_each(?)) ORDER BY seq"
     return [str(text) for (text,) in connection.execute(query, (chat, json.dumps(list(seqs))))]
 

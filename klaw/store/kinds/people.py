@@ -53,8 +53,6 @@ def by_names(connection: apsw.Connection, user: UserId, names: Sequence[str]) ->
 
 @attrs.frozen
 class KnownPerson:
-    """A person with how often it is spoken of."""
-
     person: Person
     topics: int
     """That name it, and days of whose talk it was drawn; a topic that is gone does not count."""
@@ -103,7 +101,6 @@ def named_first(connection: apsw.Connection, user: UserId, text: str, limit: int
 
 
 def count(connection: apsw.Connection, user: UserId) -> int:
-    """How many people of a user are known."""
     return int(connection.execute("SELECT count(*) FROM people WHERE user_id = ? AND merged_into IS NULL", (user,)).get)
 
 

@@ -54,7 +54,6 @@ _STAYING = (messages.MESSAGE, messages.SESSION, memory_files.CHUNK)
 
 
 def kind_of(what: str) -> Kind[Any] | None:
-    """The kind of a word."""
     return next((kind for kind in KINDS if kind.what == what), None)
 
 

@@ -70,8 +70,6 @@ def parse_run(record: dict[str, Any]) -> RunState:
 
 @attrs.frozen(kw_only=True)
 class TranscriptLine:
-    """One line of a run's transcript."""
-
     id: str
     user: Annotated[UserId, Wire("user_id")]
     folder: Annotated[str, Wire("chat_id")]
@@ -227,7 +225,6 @@ def running(connection: apsw.Connection) -> list[Run]:
 
 
 def attempts(connection: apsw.Connection, user: UserId, task: TaskName, kind: RunKind, due: str) -> list[Run]:
-    """All attempts at one fire time, in order."""
     query = "WHERE user_id = ? AND task = ? AND kind = ? AND due = ? ORDER BY attempt"
     return _RUNS.all(connection, query, user, task, kind, due)
 

@@ -131,7 +131,6 @@ class SummaryFailure:
 
     chat: Annotated[ChatId, Wire("chat_id")]
     failures: int
-    """How many attempts in a row failed."""
     retry_at: str
     """When the next attempt may begin."""
     code: str
@@ -215,7 +214,6 @@ def _apply(connection: apsw.Connection, entry: Change[SummaryPut]) -> None:
 
 
 def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
-    """Remove a summary with its notes."""
     connection.execute("DELETE FROM summaries WHERE chat_id = ? AND number = ?", (chat, number))
     tool_notes.remove(connection, chat, number)
 

@@ -25,7 +25,6 @@ def existing(connection: apsw.Connection, user: UserId, name: TaskName) -> Task:
 
 
 def of_user(connection: apsw.Connection, user: UserId) -> list[Task]:
-    """A user's tasks by name."""
     return _TASKS.all(connection, "WHERE user_id = ? ORDER BY name", user)
 
 

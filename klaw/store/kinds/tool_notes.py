@@ -12,7 +12,6 @@ from klaw.store.changes import Kind
 from klaw.store.engine.full_text import index_row, unindex_row
 
 MANY = 1_000
-"""Notes of one summary; row ids leave room for so many."""
 
 
 def insert(connection: apsw.Connection, entry: int, summary: Summary, notes: Sequence[ToolNote]) -> None:
@@ -37,8 +36,6 @@ def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
 
 @attrs.frozen(kw_only=True)
 class StoredNote:
-    """A note and where its call is."""
-
     chat: ChatId
     note: ToolNote
     created_at: str

@@ -27,8 +27,6 @@ ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
 
 @attrs.frozen(kw_only=True)
 class TopicChange:
-    """One change."""
-
     entry: int
     """Entry of the memory journal; names the change."""
     at: str

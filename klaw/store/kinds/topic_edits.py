@@ -23,8 +23,6 @@ _MOST = 1 << 62
 
 @attrs.frozen(kw_only=True)
 class TopicDraft:
-    """A topic that is to be."""
-
     summary: str
     general: bool
     members: tuple[int, ...]
@@ -37,8 +35,6 @@ class TopicDraft:
 
 @attrs.frozen(kw_only=True)
 class UndoneTopics:
-    """What taking back a change did."""
-
     undone: int
     """The change that was taken back."""
     entry: int
@@ -46,7 +42,6 @@ class UndoneTopics:
     topics: tuple[Topic, ...]
     """That are as they were, as far as their messages are there."""
     ended: tuple[TopicId, ...]
-    """Topics that it removed."""
 
 
 def store(

@@ -67,8 +67,6 @@ def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> bytes | N
 
 @attrs.frozen
 class Near:
-    """A topic and how near it is."""
-
     topic: TopicId
     cosine: float
 

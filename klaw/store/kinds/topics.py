@@ -50,7 +50,6 @@ def of_user(
 
 
 def count(connection: apsw.Connection, user: UserId, chat: ChatId | None = None) -> int:
-    """How many topics a user has, or those of one chat."""
     query = "SELECT count(*) FROM topics WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2)"
     return int(connection.execute(query, (user, chat)).get)
 
@@ -70,13 +69,11 @@ def resolve(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicI
 
 
 def members(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[int]:
-    """Row ids of a user's topic's messages."""
     query = "SELECT rowid FROM messages WHERE topic_id = ? AND user_id = ? ORDER BY rowid"
     return [rowid for (rowid,) in connection.execute(query, (topic, user))]
 
 
 def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[Message]:
-    """The messages of a user's topic, in their order."""
     return messages.by_rowids(connection, members(connection, user, topic))
 
 
@@ -109,8 +106,6 @@ WHERE {_WAITS} AND user_id = ? AND rowid > ? ORDER BY rowid LIMIT ?
 
 @attrs.frozen
 class UnarchivedMessage:
-    """A message without a topic."""
-
     rowid: int
     chat: ChatId
     created_s: float
@@ -134,7 +129,6 @@ SELECT count(*) FROM messages INDEXED BY messages_unarchived WHERE {_WAITS}
 
 
 def count_unarchived(connection: apsw.Connection) -> int:
-    """How many messages of all users have no topic."""
     return int(connection.execute(_COUNT_UNARCHIVED).get)
 
 
@@ -204,8 +198,6 @@ Author: TypeAlias = Literal["archivist", "person"]
 
 @attrs.frozen(kw_only=True)
 class TopicVersion:
-    """One topic as it becomes."""
-
     id: TopicId
     summary: str
     general: bool

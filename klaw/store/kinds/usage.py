@@ -39,8 +39,6 @@ class UsageFilters:
 
 @attrs.frozen(kw_only=True)
 class UsageGroup:
-    """One row of an answer."""
-
     key: str | None
     """The chat's id, the model, the UTC date, the task's name or the source (turn, run, summary, topics, facts …);
     None for what belongs to no chat or no task."""
@@ -92,8 +90,6 @@ DAYS = 30
 
 @attrs.frozen(kw_only=True)
 class ChatUsage:
-    """What one chat and its user have used."""
-
     chat: UsageSum
     today: UsageSum
     lately: UsageSum

@@ -26,7 +26,6 @@ def scripts() -> dict[int, str]:
 
 
 def latest() -> int:
-    """The schema version that this Klaw writes."""
     return max(scripts())
 
 
@@ -40,8 +39,6 @@ def current(connection: apsw.Connection) -> int:
 
 @attrs.frozen(kw_only=True)
 class Schema:
-    """Version of a database and of this program."""
-
     found: int
     known: int
 

@@ -72,8 +72,6 @@ Msg: TypeAlias = StartReindex | CancelReindex
 
 @attrs.frozen(kw_only=True)
 class ReindexStatus:
-    """What the last reindex is doing, or how it ended."""
-
     state: State = "idle"
     progress: Progress = attrs.Factory(lambda: Progress("scan"))
     report: ReindexReport | None = None
@@ -83,8 +81,6 @@ class ReindexStatus:
 
 
 class Reindexer:
-    """Handle of the reindexer."""
-
     def __init__(self) -> None:
         self.mailbox: Mailbox[Msg] = Mailbox("store.reindexer", CAPACITY)
         self.status = ReindexStatus()
@@ -152,8 +148,6 @@ def _running(progress: Progress) -> str:
 
 @attrs.define(eq=False)
 class _Job:
-    """One reindex."""
-
     vitals: Vitals
     reindexer: Reindexer
     places: Places

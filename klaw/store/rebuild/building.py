@@ -123,11 +123,9 @@ class Building:
         self.close()
 
     def settle(self) -> None:
-        """Bring what is in the write-ahead log into the file."""
         self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def close(self) -> None:
-        """Close the connection; idempotent."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -22,8 +22,6 @@ log = structlog.get_logger("klaw.reindex")
 
 @attrs.frozen
 class Places:
-    """Names of the files of one database."""
-
     database: Path
 
     @property

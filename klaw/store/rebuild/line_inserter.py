@@ -103,8 +103,6 @@ LOG_KINDS = (
 
 
 class LineInserter:
-    """Inserts lines and counts."""
-
     def __init__(self, root: Path) -> None:
         self.tally = Tally()
         self.aside = SetAside(root)

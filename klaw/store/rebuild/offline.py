@@ -110,8 +110,6 @@ def _full(database: Path) -> StorageFull:
 
 @attrs.define(eq=False)
 class _Offline:
-    """One run."""
-
     _places: Places
     _options: ReindexOptions
     _load_model: LoadModel

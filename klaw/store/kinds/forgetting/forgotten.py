@@ -71,7 +71,6 @@ def behind(connection: apsw.Connection, own: Sequence[Message]) -> list[Message]
 
 
 def embed_again(connection: apsw.Connection, rowids: Sequence[int]) -> None:
-    """Let messages be embedded again."""
     connection.executemany("UPDATE messages SET embedded = 0 WHERE rowid = ?", [(rowid,) for rowid in rowids])
 
 
@@ -88,7 +87,6 @@ def left(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> li
 
 
 def log_paths(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> list[str]:
-    """The logs of messages."""
     days = connection.execute(_DAYS, (user, dumps(list(rowids))))
     return [messages.day_path(ChatId(chat), day) for chat, day in days]
 

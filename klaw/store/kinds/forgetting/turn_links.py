@@ -33,7 +33,6 @@ def by_chat(found: Iterable[Message]) -> dict[ChatId, list[Message]]:
 
 
 def turns_of(connection: apsw.Connection, user: UserId, chat: ChatId, seqs: Sequence[int]) -> set[str]:
-    """Turns that dealt with one of the messages."""
     query = """
     SELECT turn_id, first_seq, last_seq FROM turns
     WHERE chat_id = ?1 AND +user_id = ?2 AND last_seq >= ?3 AND first_seq <= ?4

@@ -61,7 +61,6 @@ class Digest:
 
 
 def digest(found: Iterable[Passage]) -> str:
-    """SHA-256 of passages, in order."""
     made = Digest()
     made.add(found)
     return made.hex()
