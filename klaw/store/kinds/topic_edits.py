@@ -109,7 +109,7 @@ def store(
     if model_id is not None:
         pairs = zip(states, drafts, strict=True)
         made = [TopicVector(state.id, at, draft.vector) for state, draft in pairs if draft.vector is not None]
-        topic_vectors.store(tx.connection, model_id, made)
+        topic_vectors.store(tx, model_id, made)
     return [_present(tx, user, state.id) for state in states]
 
 
@@ -170,7 +170,7 @@ def merge(
         )
     )
     if vector is not None and model_id is not None:
-        topic_vectors.store(tx.connection, model_id, [TopicVector(target.id, at, vector)])
+        topic_vectors.store(tx, model_id, [TopicVector(target.id, at, vector)])
     return _present(tx, target.user, target.id)
 
 
@@ -192,12 +192,6 @@ def remove(tx: Transaction, user: UserId, topic: TopicId, at: str) -> Topic:
     present = _present(tx, user, topic)
     tx.journal(TOPIC.removed(user, topic, at))
     return present
-
-
-def store_vectors(tx: Transaction, model_id: str, vectors: Sequence[TopicVector], *, as_of: int | None = None) -> int:
-    """Store vectors of topics; returns how many. Of a topic that changed meanwhile, or whose user has forgotten
-    something since ``as_of``, none is."""
-    return topic_vectors.store(tx.connection, model_id, vectors, as_of)
 
 
 def rebuild(tx: Transaction, user: UserId, chat: ChatId | None, since: str | None, at: str) -> list[int]:
