@@ -206,9 +206,9 @@ class Coverage(Nudge):
         texts = vectors = 0
         try:
             for piece in damage.pieces(REPAIR_ROWS):
-                repaired = await self.writer.run(sql.repair, piece)
-                texts += repaired.texts
-                vectors += repaired.vectors
+                more_texts, more_vectors = await self.writer.run(sql.repair, piece)
+                texts += more_texts
+                vectors += more_vectors
         except StorageError as error:
             log.error("index_not_repaired", error=error_class(error.__cause__ or error))
         for kind, count in (("text", texts), ("vector", vectors)):

@@ -39,7 +39,6 @@ from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.engine import meta
 from klaw.store.rebuild.actor import Reindexer
-from klaw.store.search import vectors
 
 
 @attrs.frozen(kw_only=True)
@@ -87,15 +86,12 @@ class MemoryParts:
             self.embedder.nudge()
             with trio.move_on_after(self.core.config.shutdown.embed_drain_s):
                 await self.embedder.wait_idle()
-        await self.core.supervisor.stop(self.embedder.mailbox.name, "shutdown")
+        await self.core.supervisor.stop(self._embedding.spec().name, "shutdown")
 
     async def recount(self) -> None:
         """Another database is in use: tell the embedder what it has, and look for what is missing there."""
         if self.embedder.status.state is EmbedderState.READY:
-            min_tokens = self.core.config.auto_rag.min_message_tokens
-            embedded = await self.core.readers.run(vectors.count_embedded)
-            waiting = await self.core.readers.run(vectors.count_unembedded, min_tokens)
-            self.embedder.count(embedded=embedded, waiting=waiting)
+            await self.embedder.recount(self.core.readers, self.core.config.auto_rag.min_message_tokens)
             self.embedder.nudge()
         self.files.nudge()  # the new database has no pieces of files
 

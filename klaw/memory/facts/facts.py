@@ -19,7 +19,7 @@ import trio
 from klaw.actor.clock import Clock, iso
 from klaw.domain.fact import Fact, FactId, FactSource, Origin, fact_text
 from klaw.domain.names import UserId
-from klaw.errors import ActorStopped, EmbeddingUnavailable, FactExists, NoSuchFact
+from klaw.errors import EmbeddingUnavailable, FactExists, NoSuchFact
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.stopwords import content_words
 from klaw.store.changes import earlier
@@ -260,6 +260,6 @@ class Facts:
                 vector = await embed(text)
                 model = await self._readers.run(vector_model.current)
                 return FactVector(model_id=model[0], vector=vector) if model is not None else None
-        except (EmbeddingUnavailable, ActorStopped):
+        except EmbeddingUnavailable:
             pass
         return None
