@@ -71,7 +71,6 @@ PURE = (
     "memory/recall/reasons.py",
     "memory/search/search_order.py",
     "memory/summaries/choosing.py",
-    "memory/summaries/rendering.py",
     "doctor/judge.py",
     "client/markdown.py",
     "client/screen.py",
