@@ -15,7 +15,7 @@ from klaw.context.request import shorten
 from klaw.convert import Form
 from klaw.domain import tokens
 from klaw.domain.attachment import names_of
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.summary import MAX_NOTE, ToolNote
 from klaw.domain.text import MARK, hanging, quoted, tagged
 from klaw.errors import BadAnswer
@@ -50,17 +50,17 @@ def transcript(messages: Sequence[Message]) -> str:
 
 
 def _lines(message: Message) -> list[str]:
-    if message.type is Kind.TOOL_CALL:
+    if message.type is MessageKind.TOOL_CALL:
         said = [_line("assistant", message.content)] if message.content.strip() else []
         calls = calls_of(message)
         return said + [
             _line(f"assistant uses the tool {plain_name(call.name)}", shorten(call.arguments, TOOL_TOKENS))
             for call in calls
         ]
-    if message.type is Kind.TOOL_RESULT:
+    if message.type is MessageKind.TOOL_RESULT:
         name = plain_name(str(message.metadata.get("name", "")))
         return [_line(f"text of the tool {name}", shorten(message.content, TOOL_TOKENS))]
-    if message.type is Kind.SCHEDULED:
+    if message.type is MessageKind.SCHEDULED:
         return [_line("assistant, by a scheduled task", message.content)]
     whole = "\n".join([message.content, *names_of(message.metadata)])
     return [_line("user" if message.role is Role.USER else "assistant", whole)]
@@ -148,12 +148,12 @@ def calls(messages: Sequence[Message]) -> list[ToolCallText]:
     results = {
         str(message.metadata.get("call", "")): message.content
         for message in messages
-        if message.type is Kind.TOOL_RESULT and message.content.strip()
+        if message.type is MessageKind.TOOL_RESULT and message.content.strip()
     }
     found = [
         (message.seq, call)
         for message in messages
-        if message.type is Kind.TOOL_CALL
+        if message.type is MessageKind.TOOL_CALL
         for call in calls_of(message)
         if call.id in results
     ]
