@@ -79,7 +79,6 @@ PURE = (
     "knowledge/reading/report.py",
     "memory/embed/passage.py",
     "memory/search/format_results.py",
-    "memory/facts/chunking.py",
     "memory/topics/splitter.py",
     "memory/topics/texts.py",
     "operations/lines.py",
