@@ -141,14 +141,8 @@ def unrecalled(connection: apsw.Connection, chat: ChatId) -> frozenset[int]:
 
 
 def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> StoredChat:
-    """Give a user's chat a title, or with an empty one take it away.
-
-    Args:
-        title: see ``domain.chat.chat_title``.
-
-    Raises:
-        NoSuchChat: the user has no such chat.
-    """
+    """Give a user's chat a title (``domain.chat.chat_title``), or with an empty one take it away. Raises NoSuchChat:
+    the user has no such chat."""
     return _changed(tx, user, chat, at, title=title)
 
 
