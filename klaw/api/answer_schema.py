@@ -24,10 +24,18 @@ import attrs
 from klaw.convert import wire_name
 from klaw.domain.notes import Column, notes
 from klaw.operations import answers
+from klaw.operations.operation import Operation
 
 Schema: TypeAlias = dict[str, Any]
 
 _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null"}
+
+
+def answer_type(operation: Operation) -> Any:
+    """The type of what an operation answers."""
+    if operation.answers is not None:
+        return operation.answers
+    return get_type_hints(operation.handler, localns=vars(answers), include_extras=True).get("return", Any)
 
 
 def schema_of_answer(kind: Any, named: dict[str, Schema], *, written: bool = False) -> Schema:

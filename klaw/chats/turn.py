@@ -19,7 +19,7 @@ from klaw.context.inputs import Budget
 from klaw.domain.attachment import NamedFile
 from klaw.domain.context_used import KEY, ContextUsed
 from klaw.domain.events import Step, StepChanged, TextStreamed, ToolUsed, TurnEnded, TurnStarted
-from klaw.domain.message import CUT, ECHO, TOLD, Kind, Role
+from klaw.domain.message import CUT, ECHO, TOLD, MessageKind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean, digest_of_words, words
 from klaw.domain.turn import TurnRecord, TurnStatus, kept_text
@@ -50,17 +50,14 @@ class Turn:
     over: trio.Event = attrs.Factory(trio.Event)
     stopped: bool = False
     step: Step | None = None
-    """What is being done before the answer begins."""
     _rows: ChatRows | None = None
     _gatherer: Gatherer | None = None
     _slot: AsyncExitStack = attrs.Factory(AsyncExitStack)
-    """Holds the LLM slot."""
     _has_slot: bool = False
     _receipt: dict[str, Any] = attrs.Factory(dict)
     _used: ContextUsed | None = None
     """The passages that the model saw; None if the chat is bound to no knowledge base."""
     _trail: Trail = attrs.Factory(Trail)
-    """What its tools did."""
     _timings: dict[str, float] = attrs.Factory(dict)
     _began: float = 0.0
     _begin_context: float = 0.0
@@ -71,7 +68,6 @@ class Turn:
     _meter: Meter | None = None
     _answered_by: str = ""
     _outcome: ConversationOutcome | None = None
-    """None while the conversation goes on."""
 
     def stop(self, reason: str) -> None:
         """Cancel it on the user's wish: what was streamed is kept, its messages count as dealt with."""
@@ -120,7 +116,6 @@ class Turn:
         return status
 
     async def _answer(self) -> str | None:
-        """Ask the model. None when there is nothing to answer."""
         agent, core = self.agent, self.agent.core
         async with self._slot:
             await self._take_slot()
@@ -163,7 +158,7 @@ class Turn:
     async def _converse(
         self, rows: ChatRows, route: Route, meter: Meter, about: ToolContext, tools: tuple[ToolDescription, ...]
     ) -> str:
-        earlier = sum(message.type is Kind.TOOL_CALL for message in rows.unfinished)
+        earlier = sum(message.type is MessageKind.TOOL_CALL for message in rows.unfinished)
         recorder = ToolCallRecorder(store=self._keep, tell=self._tell_call)
         conversation = Conversation(
             agent=self.agent,
@@ -240,7 +235,6 @@ class Turn:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _take_slot(self) -> None:
-        """Wait for an LLM slot."""
         slots = self.agent.llm.slots
         if slots.full:
             self._tell(Step.QUEUED)
@@ -255,9 +249,9 @@ class Turn:
         used = ToolUsed(chat=self.chat, turn=self.id, call=call.id, name=call.name, state=state, what=what)
         self.agent.core.events.emit(used)
 
-    async def _keep(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+    async def _keep(self, role: Role, kind: MessageKind, text: str, metadata: dict[str, Any]) -> None:
         """Store a message of a round of tools."""
-        calling = kind is Kind.TOOL_CALL
+        calling = kind is MessageKind.TOOL_CALL
         if calling and self._used is not None:
             text = citations.check(text, self._used.texts).text
         if calling:
@@ -294,7 +288,7 @@ class Turn:
                 metadata[CUT] = why
         if self._told and words(told := "".join(self._told)) != words(answer):
             metadata[TOLD] = digest_of_words(told)
-        message = self.agent.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
+        message = self.agent.composer.own(self.chat, Role.ASSISTANT, MessageKind.TEXT, answer, metadata)
         record = self._record(self._rows, status, None)
         core = self.agent.core
         if files:

@@ -18,7 +18,7 @@ from klaw.config.knowledge import KnowledgeConfig
 from klaw.domain import tokens
 from klaw.domain.context_used import ContextUsed, Follows, Ran, read
 from klaw.domain.knowledge import Source, UsedPassage
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import UserId
 from klaw.domain.search import PassageOutcome
 from klaw.errors import BadAnswer, ConfigError, KlawError, StorageError
@@ -177,7 +177,7 @@ def last_pair(history: Sequence[Message]) -> Pair | None:
 
 
 def _says(message: Message, role: Role) -> bool:
-    return message.role is role and message.type is Kind.TEXT and bool(message.content.strip())
+    return message.role is role and message.type is MessageKind.TEXT and bool(message.content.strip())
 
 
 def _rewritten(answer: Rewritten) -> str:
@@ -220,7 +220,7 @@ def _with(
             )
         )
     mixed = [each for pair in zip_longest(used, of_graphs) for each in pair if each is not None]
-    degraded = [*passages.degraded, *(f"graph_{each.code}" for each in (said.failed if said is not None else ()))]
+    degraded = [*passages.degraded, *(f"graph_{code}" for code in (said.failed.values() if said is not None else ()))]
     if graphs and said is None:
         degraded.append("graph_failed")
     nothing = passages.why_nothing or "too_far"

@@ -1,5 +1,5 @@
 """What answers of several modules consist of, and classes of other packages that stand in answers. The command line
-does without this module: annotations name its classes as texts (``Operation.answer``)."""
+does without this module: annotations name its classes as texts (``api.answer_schema``)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
@@ -10,6 +10,7 @@ from klaw.actor.supervisor import ActorReport
 from klaw.domain.forget import Thing
 from klaw.domain.task import Run
 from klaw.knowledge.check import Flaw
+from klaw.knowledge.scan import SourceState
 from klaw.llm.budget import BudgetReport
 from klaw.llm.trial import ModelCheck
 from klaw.operations.record_fields import fields_of
@@ -24,7 +25,7 @@ from klaw.wire.frames import DegradedPart, MessagePage
 
 NAMED = (
     *(ActorReport, BackupMark, BudgetReport, ChatRow, Flaw, ImportSummary, MessagePage, ModelCheck, ReindexStatus),
-    *(StoredChat, Thing),
+    *(SourceState, StoredChat),
 )
 """Classes that only annotations of other modules name."""
 

@@ -240,15 +240,12 @@ async def summaries(asked: OfChat, caller: Caller, parts: DatabaseParts) -> Summ
 )
 async def delete(asked: ChatsDelete, caller: Caller, parts: Parts) -> "ForgottenChats":
     """Forget a chat: its messages, what was made of them, its title; and show what still holds it."""
-    name, everywhere = name_of(op.chat_of(asked.chat, caller.user)), caller.operator
-    forgetter, how = parts.memory.forgetter, {"with_facts": asked.with_facts, "everywhere": everywhere}
+    name, forgetter = name_of(op.chat_of(asked.chat, caller.user)), parts.memory.forgetter
     wanted = await forgetter.find(f"chat:{name}", caller.user)
-    if asked.dry_run:
-        return without_messages(forget.preview(await forgetter.preview(wanted, **how)))
-    if await parts.chats.stop(caller.user, name):
+    if not asked.dry_run and await parts.chats.stop(caller.user, name):
         wanted = await forgetter.find(f"chat:{name}", caller.user)  # with what the turn has written
-    done = await forgetter.forget(wanted, **how)
-    return {**without_messages(forget.proof(done)), "everywhere": everywhere}
+    with_facts, dry_run = asked.with_facts, asked.dry_run
+    return without_messages(await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run))
 
 
 def without_messages(answer: "ForgetAnswer", of_chats: int | None = None) -> "ForgottenChats":

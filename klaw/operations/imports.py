@@ -268,10 +268,8 @@ async def undo(asked: ImportUndo, caller: Caller, parts: Parts) -> "ForgottenCha
 
     When the server is interrupted meanwhile, it goes on with it at its next start.
     """
-    forgetter, how = parts.memory.forgetter, {"with_facts": asked.with_facts, "everywhere": caller.operator}
-    wanted = await forgetter.find(f"import:{asked.origin}", caller.user)
+    wanted = await parts.memory.forgetter.find(f"import:{asked.origin}", caller.user)
     count = await parts.readers.run(stored.imports.count, caller.user, ImportId(asked.origin))
-    if asked.dry_run:
-        return without_messages(forget.preview(await forgetter.preview(wanted, **how)), count)
-    done = await forgetter.forget(wanted, **how)
-    return {**without_messages(forget.proof(done), count), "everywhere": caller.operator}
+    with_facts, dry_run = asked.with_facts, asked.dry_run
+    done = await forget.carried_out(wanted, caller, parts, with_facts=with_facts, dry_run=dry_run)
+    return without_messages(done, count)

@@ -19,7 +19,7 @@ line imports this only for the arguments and ``show``.
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints, overload
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, overload
 
 import attrs
 
@@ -279,15 +279,6 @@ class Operation:
     def help(self) -> str:
         """The first paragraph of the handler's docstring."""
         return " ".join((self.handler.__doc__ or "").split("\n\n")[0].split())
-
-    @property
-    def answer(self) -> Any:
-        """The type of what it answers."""
-        from klaw.operations import answers
-
-        if self.answers is not None:
-            return self.answers
-        return get_type_hints(self.handler, localns=vars(answers), include_extras=True).get("return", Any)
 
 
 @attrs.frozen(kw_only=True)

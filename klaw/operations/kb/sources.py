@@ -13,7 +13,6 @@ from klaw.domain.knowledge import MAX_WHERE, Base, BaseId, Document, Source, Sou
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, normalized, plural
 from klaw.errors import KlawError, ToolRefused
-from klaw.knowledge.source_state import SourceState
 from klaw.operations import operation as op
 from klaw.operations import stored
 from klaw.operations.handler import Caller, Parts
@@ -23,6 +22,7 @@ from klaw.operations.uploads import PIECE_BYTES, UploadedPiece, UploadId, piece
 
 if TYPE_CHECKING:
     from klaw.core import Core
+    from klaw.knowledge.scan import SourceState
 
 MOST_PROBLEMS = 20
 GRAPHS = frozenset({".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".jsonld"})
@@ -73,7 +73,7 @@ class CountedSource(Source):
     with_problems: int = 0
     passages: int = 0
     bytes: int = 0
-    state: SourceState | None
+    state: "SourceState | None"
 
 
 class ShownBase(OneBase):

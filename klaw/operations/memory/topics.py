@@ -269,7 +269,7 @@ async def list_topics(asked: TopicsList, caller: Caller, parts: DatabaseParts) -
 @NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=op.Slash(word="/topics", rest="query"))
 async def search(asked: TopicsSearch, caller: Caller, parts: Parts) -> TopicMatches:
     """Find topics by words and by meaning."""
-    filters = stored.topic_search.TopicFilters(user=caller.user)
+    filters = stored.history_search.HistoryFilters(user=caller.user)
     page = await parts.memory.topic_search.search(asked.query, filters, limit=asked.limit)
     return {"user": caller.user, "topics": [hit.topic for hit in page.hits], "degraded": page.degraded}
 

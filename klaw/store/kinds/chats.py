@@ -143,7 +143,6 @@ CHAT: Kind[ChatMark] = Kind(
     key=Form(chat_name, str),
     check=check,
     apply=_apply,
-    clear=("DELETE FROM chats",),
     tables=(ContentTable(name="chats", first="", statement=_ROWS, small=True),),
 )
 

@@ -75,7 +75,6 @@ CORE: Kind[CorePut] = Kind(
     counted="core",
     ops={"put": CorePut},
     apply=_apply,
-    clear=("DELETE FROM core_memory",),
     tables=(_CONTENT,),
 )
 

@@ -16,7 +16,7 @@ from klaw.domain import tokens
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN, WITH_TOPICS, ImportedMessage, ImportId, numbered
-from klaw.domain.message import Kind, Message, NewMessage
+from klaw.domain.message import Message, MessageKind, NewMessage
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.person import Person, PersonId, adds_nothing
 from klaw.errors import IdConflict
@@ -92,7 +92,7 @@ def put(
             became = "known" if messages.append_one(tx, message).repeated else "added"
         except IdConflict:
             became = "elsewhere"
-        found[became] += each.type is not Kind.SESSION_BREAK
+        found[became] += each.type is not MessageKind.SESSION_BREAK
     if new and title and found["added"]:
         chats.rename(tx, user, chat, title, at)
     logs = frozenset(each.path for each in tx.entries)

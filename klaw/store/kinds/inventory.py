@@ -14,7 +14,7 @@ from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.tables import Bound
 from klaw.store.kinds import messages
-from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.kinds.records import KINDS
 from klaw.store.rows import documents
 
 _COUNTS = {

@@ -11,7 +11,7 @@ from klaw.config.paths import encode_name
 from klaw.convert import JOURNAL, Wire
 from klaw.domain.forget import FORGOTTEN
 from klaw.domain.imported import ORIGIN
-from klaw.domain.message import Kind, Message, NewMessage, Role, is_searchable
+from klaw.domain.message import Message, MessageKind, NewMessage, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.notes import Quotes
 from klaw.domain.turn import TurnRecord
@@ -114,6 +114,10 @@ MESSAGES = rows.Rows(Message, "messages")
 SESSIONS = rows.Rows(ChatRow, "sessions")
 
 
+SEARCHABLE = "role IN ('user', 'assistant') AND type IN ('text', 'scheduled')"
+"""SQL of ``domain.message.is_searchable``; partial indexes have it in these words."""
+
+
 def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message | None:
     return MESSAGES.one(connection, "WHERE user_id = ? AND id = ?", user, message_id)
 
@@ -137,7 +141,7 @@ _INSERT_FTS = "INSERT INTO messages_fts (rowid, content, scope) VALUES (?, ?, ?)
 
 def insert(connection: apsw.Connection, new: NewMessage) -> Message:
     """Store a new message at the end of its chat; the first message creates the chat."""
-    arguments = (new.chat, int(new.type is Kind.SESSION_BREAK), new.created_at)
+    arguments = (new.chat, int(new.type is MessageKind.SESSION_BREAK), new.created_at)
     place = connection.execute(_NEXT_SEQ, arguments).get
     if place is None:
         connection.execute(_ADD_SESSION, (new.chat, new.user, name_of(new.chat), new.created_at))
@@ -191,7 +195,11 @@ UPDATE sessions SET model = ?2 WHERE chat_id = ?1 AND NOT EXISTS (
 
 def _choose_model(connection: apsw.Connection, message: NewMessage, seq: int) -> None:
     """The logs bring messages in any order: the choice with the highest seq counts."""
-    if message.role is not Role.SYSTEM or message.type is not Kind.COMMAND or MODEL_CHOICE not in message.metadata:
+    if (
+        message.role is not Role.SYSTEM
+        or message.type is not MessageKind.COMMAND
+        or MODEL_CHOICE not in message.metadata
+    ):
         return
     chosen = message.metadata[MODEL_CHOICE]
     if chosen is None or isinstance(chosen, str):
@@ -359,8 +367,6 @@ def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_
 
 @attrs.frozen
 class AppendedMessage:
-    """Outcome of one message."""
-
     message: Message
     repeated: bool
     """The id was there already; ``message`` is the stored one and nothing was written."""

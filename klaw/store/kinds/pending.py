@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import apsw
 import attrs
 
-from klaw.domain.message import Kind, Message
+from klaw.domain.message import Message, MessageKind
 from klaw.domain.names import ChatId
 from klaw.domain.summary import Summary
 from klaw.domain.turn import TurnRecord, TurnStatus
@@ -156,7 +156,7 @@ def unanswered(connection: apsw.Connection, chat: ChatId) -> TurnRecord | bool:
     return last if last is not None and last.status is TurnStatus.FAILED else True
 
 
-_TOOL_KINDS = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
+_TOOL_KINDS = (MessageKind.TOOL_CALL, MessageKind.TOOL_RESULT)
 
 
 def _unfinished(

@@ -4,27 +4,27 @@
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 import apsw
 import attrs
 
+from klaw.domain.fact import Fact, Origin
 from klaw.domain.names import UserId
-from klaw.domain.person import Mention, Person, PersonId, check, normal_name, words_of
+from klaw.domain.person import Finder, Mention, Person, PersonId, check, normal_name, words_of
+from klaw.domain.search import NamedFact, PersonResult
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidValue, NoSuchPerson, StorageError
 from klaw.store import rows
-from klaw.store.changes import Change, Kind
+from klaw.store.changes import Change, Kind, keep
 from klaw.store.engine import tables
+from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds import facts
 
 _PEOPLE = rows.Rows(Person, "people", "p")
 _SIZE = len(attrs.fields(Person))
-
-
-def get(connection: apsw.Connection, user: UserId, person: PersonId) -> Person | None:
-    """A user's person by its id, also one that was merged."""
-    return _PEOPLE.one(connection, "WHERE p.user_id = ? AND p.id = ?", user, person)
 
 
 def resolve(connection: apsw.Connection, user: UserId, person: PersonId) -> Person | None:
@@ -166,11 +166,46 @@ def is_mentioned(connection: apsw.Connection, user: UserId, person: PersonId, to
     return connection.execute(query, (user, person, topic)).get is not None
 
 
+_NAMES = """
+SELECT p.id, json_group_array(n.normal) FROM (SELECT person, normal FROM person_names WHERE user_id = ?1 LIMIT ?2) AS n
+JOIN people AS p ON p.rowid = n.person WHERE p.user_id = ?1 GROUP BY p.rowid ORDER BY p.updated_at DESC, p.rowid
+"""
+_MOST_NAMES, _MOST_FACTS = 5_000, 500
+"""Names and aliases of a user, and facts (the most important first), that are looked at."""
+ChoosePeople: TypeAlias = Callable[[Sequence[tuple[PersonId, Sequence[str]]]], Sequence[PersonId]]
+"""Given the ids with the normal forms of their names, those that changed last first."""
+
+
+def find_named(
+    connection: apsw.Connection, user: UserId, choose: ChoosePeople, facts_each: int
+) -> tuple[PersonResult, ...]:
+    """The user's people who are chosen by their names, of one moment, each with the most important facts that name it,
+    without those that may be somebody else's words."""
+    with snapshot(connection):
+        rows = connection.execute(_NAMES, (user, _MOST_NAMES))
+        chosen = choose([(PersonId(person), json.loads(names)) for person, names in rows])
+        known = [person for each in chosen if (person := get(connection, user, each)) is not None]
+        kept = facts.of_user(connection, user, limit=_MOST_FACTS) if known and facts_each else []
+        return tuple(_result(connection, person, kept, facts_each) for person in known)
+
+
+def _result(connection: apsw.Connection, person: Person, kept: Sequence[Fact], facts_each: int) -> PersonResult:
+    finder = Finder(person.names)
+    said = mentions(connection, person.user, person.id, limit=1)
+    naming = [fact for fact in kept if fact.origin is not Origin.TOOL and finder.finds(fact.text)]
+    return PersonResult(
+        id=person.id,
+        name=person.name,
+        aliases=person.aliases,
+        relation=person.relation,
+        last_at=said[0].mention.at if said else None,
+        facts=tuple(NamedFact(id=each.id, text=" ".join(each.text.split())) for each in naming[:facts_each]),
+    )
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 _ROWID = "SELECT rowid FROM people WHERE user_id = ? AND id = ?"
-_PUT = rows.upsert("people", Person, "rowid", "entry")
-_REMOVE = "DELETE FROM people WHERE user_id = ? AND id = ?"
 _NAME = "INSERT OR IGNORE INTO person_names (person, user_id, normal) VALUES (?, ?, ?)"
 _MENTION = """
 INSERT OR IGNORE INTO person_mentions (entry, user_id, person_id, topic, message_id, at) VALUES (?, ?, ?, ?, ?, ?)
@@ -184,13 +219,11 @@ def _apply_mention(connection: apsw.Connection, entry: Change[Mention]) -> None:
 
 
 def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
-    PERSON.note(connection, entry)
+    keep(connection, entry)
     person = entry.value
-    if person is None:
-        connection.execute(_REMOVE, (entry.user, entry.key))  # its names go with it
+    if person is None:  # its names went with it
         return
-    rowid = connection.execute(_ROWID, (entry.user, entry.key)).get or entry.entry
-    connection.execute(_PUT, {**rows.values(person), "rowid": rowid, "entry": entry.entry})
+    rowid = connection.execute(_ROWID, (entry.user, entry.key)).get
     connection.execute("DELETE FROM person_names WHERE person = ?", (rowid,))
     for name in person.names if person.active else ():
         connection.execute(_NAME, (rowid, person.user, normal_name(name)))
@@ -274,10 +307,10 @@ PERSON: Kind[Person] = Kind(
     made_of=only_spoken_of_in,
     check=check,
     apply=_apply,
-    clear=("DELETE FROM person_names", "DELETE FROM people", "DELETE FROM person_changes"),
+    clear=("DELETE FROM person_names",),
     tables=tables.with_history("people", "person", _CONTENT),
 )
-history = PERSON.history
+get, history = PERSON.get, PERSON.history
 MENTION: Kind[Mention] = Kind(
     what="mention",
     plural="mentions",
@@ -287,7 +320,6 @@ MENTION: Kind[Mention] = Kind(
     counted="people",
     ops={"put": Mention},
     apply=_apply_mention,
-    clear=("DELETE FROM person_mentions",),
     tables=(
         tables.entries("mentions of people", "person_mentions", "entry, user_id, person_id, topic, message_id, at"),
     ),

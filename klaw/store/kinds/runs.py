@@ -12,7 +12,7 @@ import apsw
 import attrs
 
 from klaw.convert import JOURNAL, Wire
-from klaw.domain.message import Kind, Message, NewMessage, Role
+from klaw.domain.message import Message, MessageKind, NewMessage, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName, notice_id, run_folder
 from klaw.store import changes, rows
@@ -78,7 +78,7 @@ class TranscriptLine:
     seq: int
     """Place within the run."""
     role: Role
-    type: Kind
+    type: MessageKind
     content: str
     metadata: dict[str, Any]
     tokens: int
@@ -134,17 +134,13 @@ RUN: changes.Kind[Run] = changes.Kind(
     cls=Run,
     table="runs",
     changed="change",
-    clear=("DELETE FROM runs",),
     tables=(table("runs", "runs", "id", _CONTENT, first="", bound="change", changed=_AFTER),),
 )
 _RUNS = rows.Rows(Run, "runs")
+get = RUN.get
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
-
-
-def get(connection: apsw.Connection, user: UserId, run: str) -> Run | None:
-    return _RUNS.one(connection, "WHERE user_id = ? AND id = ?", user, run)
 
 
 def same_start(connection: apsw.Connection, run: Run) -> Run | None:

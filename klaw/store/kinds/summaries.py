@@ -261,7 +261,6 @@ SUMMARY: Kind[SummaryPut] = Kind(
     made_of=covering,
     check=_check,
     apply=_apply,
-    clear=("DELETE FROM summaries", *tool_notes.CLEAR),
     tables=(
         table("summaries", "summaries s", "key", _CONTENT, first="", bound="entry", changed=_CHANGED),
         full_text("full text of tool notes", "tool_notes_fts"),

@@ -16,11 +16,6 @@ from klaw.store.engine.transaction import Transaction
 _TASKS = rows.Rows(Task, "tasks")
 
 
-def get(connection: apsw.Connection, user: UserId, name: TaskName) -> Task | None:
-    """A user's task by its name."""
-    return _TASKS.one(connection, "WHERE user_id = ? AND name = ?", user, name)
-
-
 def existing(connection: apsw.Connection, user: UserId, name: TaskName) -> Task:
     """Like ``get``. Raises NoSuchTask."""
     found = get(connection, user, name)
@@ -68,9 +63,9 @@ TASK: Kind[Task] = Kind(
     key=Form(task_name, str),
     beside=("user_id", "name"),
     apply=_apply,
-    clear=("DELETE FROM tasks",),
     tables=(table("tasks", "tasks", "key", _CONTENT, first="", small=True),),
 )
+get = TASK.get
 
 
 def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Task:
@@ -90,11 +85,7 @@ def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Ta
 
 
 def remove(tx: Transaction, user: UserId, name: TaskName, at: str) -> Task:
-    """Remove a task and return what it was; its runs and transcripts stay.
-
-    Raises:
-        NoSuchTask: the user has none of this name.
-    """
+    """Remove a task and return what it was; its runs and transcripts stay. Raises NoSuchTask."""
     present = existing(tx.connection, user, name)
     tx.journal(TASK.removed(user, name, at))
     return present

@@ -81,9 +81,3 @@ NOTE: Kind[ToolNote] = Kind(
     vectors="vec_tool_notes",
     vector_mark="vector_model",
 )
-CLEAR = (
-    "DELETE FROM vec_tool_notes",
-    "DELETE FROM tool_notes",
-    "INSERT INTO tool_notes_fts (tool_notes_fts) VALUES ('rebuild')",
-)
-"""Statements that remove all; for a database that is being made from the logs."""

@@ -271,7 +271,7 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),
     apply=_apply,
-    clear=(*topics.CLEAR, "DELETE FROM topic_changes"),
+    clear=topics.CLEAR,
     tables=(
         table("topics", "topics AS t", "t.id", f"t.*, {_MEMBERS}", bound="entry", changed=_CHANGED),
         table("ended topics", "topic_ends", "id", "id, entry, user_id, into_id", bound="entry", changed=_CHANGED),

@@ -307,10 +307,6 @@ def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry
 
 CLEAR = (
     "UPDATE messages SET topic_id = NULL WHERE topic_id IS NOT NULL",
-    "DELETE FROM vec_topics",
-    "DELETE FROM topics",
     "DELETE FROM topic_ends",
     "DELETE FROM sqlite_sequence WHERE name = 'topics'",
-    "INSERT INTO topics_fts (topics_fts) VALUES ('rebuild')",
 )
-"""Statements that remove all; for a database that is being made from the logs."""

@@ -47,13 +47,14 @@ TURN: Kind[TurnRecord] = Kind(
     table="turns",
     id="turn_id",
     changed="rowid",
-    clear=("DELETE FROM turns", "DELETE FROM kb_used"),
+    clear=("DELETE FROM kb_used",),
     tables=(
         table("turns", "turns", "turn_id", rows.columns(TurnRecord), first="", bound="turn", changed=_AFTER),
         ContentTable(name="uses of documents", statement=_USED_ROWS, first="", bound="turn", changed=_AFTER),
     ),
 )
 _TURNS = rows.Rows(TurnRecord, "turns")
+get = TURN.get
 _INSERT = rows.insert("turns", TurnRecord).replace("INSERT", "INSERT OR IGNORE", 1)
 
 
@@ -121,10 +122,6 @@ WHERE turn_id IN (SELECT value FROM json_each(?)) AND status IN ('done', 'stoppe
 def over(connection: apsw.Connection, turn_ids: Collection[str]) -> set[str]:
     """Those of the turns that are done or were stopped; the others failed or were interrupted."""
     return {row[0] for row in connection.execute(_OVER, (json.dumps(sorted(turn_ids)),))}
-
-
-def get(connection: apsw.Connection, user: UserId, turn_id: str) -> TurnRecord | None:
-    return _TURNS.one(connection, "WHERE user_id = ? AND turn_id = ?", user, turn_id)
 
 
 _RECEIPTS = """

@@ -17,7 +17,7 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.log_files import files
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.kinds import memory_journal, runs
+from klaw.store.kinds import records, runs
 from klaw.store.kinds.inventory import count_messages
 from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.line_inserter import LOG_KINDS, LineInserter, LogKind
@@ -91,7 +91,7 @@ class Building:
         if migrations.current(self.connection) == migrations.latest() and meta.get(self.connection, STATE_KEY) == state:
             # Few bytes each and quickly made, so not worth a comparison.
             with self.connection:
-                memory_journal.clear(self.connection)
+                records.clear(self.connection)
             log.info("reindex_resumed")
             return True
         return False

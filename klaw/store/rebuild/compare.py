@@ -14,7 +14,7 @@ import apsw
 
 from klaw.store.engine import vector_model
 from klaw.store.engine.tables import Bound, ContentTable, Row
-from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.kinds.records import KINDS
 from klaw.store.rebuild.values import Progress, Side, TableComparison
 from klaw.store.rows import dumps
 from klaw.store.search import vectors

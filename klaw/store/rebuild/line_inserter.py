@@ -21,7 +21,7 @@ from klaw.store.engine import meta
 from klaw.store.engine.log_files import FAULTS, parse
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.forget import execute  # noqa: F401 - it adds the kind of its lines to KINDS
-from klaw.store.kinds import memory_journal, messages, runs, turns
+from klaw.store.kinds import messages, records, runs, turns
 from klaw.store.kinds.inventory import last_numbers
 from klaw.store.kinds.runs import RunState
 from klaw.store.rebuild.values import Phase, Tally
@@ -99,7 +99,7 @@ class LineInserter:
 
     def memory(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
         """Carry out a change of memory. Returns its number, None if there is no use for it."""
-        entry = self._parsed(path, line, memory_journal.read)
+        entry = self._parsed(path, line, records.read)
         if entry is None or not self._near(connection, path, line, MEMORY, entry.entry):
             return None
         applied = self._stored(connection, path, line, lambda: changes.apply(connection, entry))
@@ -203,5 +203,5 @@ LOG_KINDS = (
     LogKind(turns.TURNS, turns.parse, None, "turns", _has_turn, LineInserter.turn),
     LogKind(runs.RUNS, runs.parse_run, "change", "runs", _has_state, LineInserter.run),
     # Last: what was forgotten is taken out of all that is there.
-    LogKind(MEMORY, memory_journal.read, "entry", "tasks", _has_entry, LineInserter.memory),
+    LogKind(MEMORY, records.read, "entry", "tasks", _has_entry, LineInserter.memory),
 )

@@ -18,8 +18,8 @@ from klaw.store import changes, rows
 from klaw.store.engine import set_aside
 from klaw.store.engine.commit_log import COMMIT_LOG
 from klaw.store.engine.log_files import FAULTS, lines_backwards, parse
-from klaw.store.kinds import memory_journal
 from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import records
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import turns as stored_turns
 from klaw.store.kinds.inventory import LoggedMessage, last_numbers, unknown_messages
@@ -167,7 +167,7 @@ def _take(report: LogReport, log: str, line: bytes) -> bool:
             case stored_turns.TURNS:
                 report.turns.append(stored_turns.parse(record).id)
             case changes.MEMORY:
-                report.entries.add(memory_journal.read(record).entry, rows.dumps(record))
+                report.entries.add(records.read(record).entry, rows.dumps(record))
             case stored_runs.RUNS:
                 state = stored_runs.parse_run(record)
                 report.changes.add(state.change, rows.dumps(record))

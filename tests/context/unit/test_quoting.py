@@ -14,7 +14,7 @@ from klaw.context.pinned_facts import standing
 from klaw.context.request import shorten
 from klaw.domain import core_memory
 from klaw.domain.fact import FactId, FactSource, Origin
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message, MessageKind, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.person import PersonId
 from klaw.domain.search import FactResult, FileResult, NamedFact, PersonResult, SearchPage, TopicResult
@@ -109,7 +109,7 @@ def test_no_text_makes_one_in_a_prompt_that_is_too_small(texts: list[str], room:
 @given(texts=st.lists(HOSTILE, min_size=3, max_size=3))
 def test_no_text_makes_one_in_the_prompt_of_a_run(texts: list[str]) -> None:
     def made(a: str, b: str, c: str) -> str:
-        inputs = run_context.Inputs(
+        context = run_context.assemble(
             system_prompt=a,
             instructions="Work.",
             core_memory=core_memory.render({b: {"k": c}}),
@@ -120,7 +120,7 @@ def test_no_text_makes_one_in_the_prompt_of_a_run(texts: list[str]) -> None:
             with_tools=False,
             budget=Budget(context_tokens=50_000, reply_reserve_tokens=1000),
         )
-        return run_context.assemble(inputs).messages[0].content
+        return context.messages[0].content
 
     assert own_lines(made(*texts)) == own_lines(made("x", "x", "x"))
 
@@ -157,14 +157,14 @@ _RECORD = re.compile(
 
 
 def said(a: str, b: str, c: str, d: str) -> list[Message]:
-    call = stored(3, a, role=Role.ASSISTANT, kind=Kind.TOOL_CALL)
-    result = stored(4, d, role=Role.TOOL, kind=Kind.TOOL_RESULT)
+    call = stored(3, a, role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL)
+    result = stored(4, d, role=Role.TOOL, kind=MessageKind.TOOL_RESULT)
     return [
         stored(1, a),
         stored(2, b, role=Role.ASSISTANT),
         attrs.evolve(call, metadata={"calls": [{"id": "c", "name": b, "arguments": c}]}),
         attrs.evolve(result, metadata={"call": "c", "name": c}),
-        stored(5, c, role=Role.ASSISTANT, kind=Kind.SCHEDULED),
+        stored(5, c, role=Role.ASSISTANT, kind=MessageKind.SCHEDULED),
     ]
 
 

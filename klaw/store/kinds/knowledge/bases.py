@@ -10,7 +10,7 @@ from klaw.domain.knowledge import Base, BaseId, BaseRole, check_base
 from klaw.domain.names import UserId
 from klaw.errors import BaseExists, NoSuchBase, NotAllowed, StorageError
 from klaw.store import rows
-from klaw.store.changes import Change, Kind
+from klaw.store.changes import Change, Kind, keep
 from klaw.store.engine.tables import table
 from klaw.store.engine.transaction import Transaction
 
@@ -65,20 +65,16 @@ def owned(connection: apsw.Connection, user: UserId, base: BaseId) -> Base:
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
-_PUT = rows.upsert("kb_bases", Base, "rowid", "entry")
-_ROWID = "SELECT rowid FROM kb_bases WHERE id = ? AND user_id = ?"
 _MEMBER = "INSERT INTO kb_members (user_id, base_id, role) VALUES (?, ?, ?)"
 
 
 def _apply(connection: apsw.Connection, change: Change[Base]) -> None:
     base = change.value
     connection.execute("DELETE FROM kb_members WHERE base_id = ?", (change.key,))
+    keep(connection, change)
     if base is None:
         connection.execute("DELETE FROM kb_sources WHERE base_id = ? AND user_id = ?", (change.key, change.user))
-        connection.execute("DELETE FROM kb_bases WHERE id = ? AND user_id = ?", (change.key, change.user))
         return
-    rowid = connection.execute(_ROWID, (base.id, base.user)).get or change.entry
-    connection.execute(_PUT, {**rows.values(base), "rowid": rowid, "entry": change.entry})
     for member, role in [*base.members.items(), (base.user, BaseRole.OWNER)]:
         connection.execute(_MEMBER, (member, base.id, role))
 
@@ -98,7 +94,7 @@ BASE: Kind[Base] = Kind(
     beside=("user_id", "id"),
     check=check_base,
     apply=_apply,
-    clear=("DELETE FROM kb_members", "DELETE FROM kb_bases"),
+    clear=("DELETE FROM kb_members",),
     tables=(table("knowledge bases", "kb_bases", "id", _CONTENT, first="", small=True),),
 )
 

@@ -75,7 +75,6 @@ SOURCE: Kind[Source] = Kind(
     beside=("user_id", "id"),
     check=check_source,
     apply=_apply,
-    clear=("DELETE FROM kb_sources",),
     tables=(table("sources of knowledge bases", "kb_sources", "id", _CONTENT, first="", small=True),),
 )
 

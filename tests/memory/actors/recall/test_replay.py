@@ -10,10 +10,9 @@ import trio
 from klaw.actor.clock import SystemClock, iso
 from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.config.schema import EngineConfig
-from klaw.domain.message import Kind, Message, NewMessage, Role
+from klaw.domain.message import Message, MessageKind, NewMessage, Role
 from klaw.domain.turn import TurnRecord
-from klaw.memory.embed.embedder import Embedder
-from klaw.memory.embed.offline import OfflineEmbedder
+from klaw.memory.embed.embedder import Embedder, OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.replay import TurnReplay, replay, totals
 from klaw.store.kinds import messages as stored_messages
@@ -53,7 +52,7 @@ async def test_more_places_recall_more_within_the_turns_scope(tmp_path: Path) ->
         await say(store, new("код калитки 1", chat="other"), new("код калитки до беседы"))
         await say(
             store,
-            new("", kind=Kind.SESSION_BREAK, role=Role.SYSTEM),
+            new("", kind=MessageKind.SESSION_BREAK, role=Role.SYSTEM),
             new("Код калитки в саду 4711"),
             new("Калитку покрасили в зелёный, код прежний"),
             new("код калитки в окне"),
@@ -102,7 +101,7 @@ async def test_yesterday_is_the_day_before_the_turn(tmp_path: Path) -> None:
 async def test_the_scope_of_receipts_without_one(tmp_path: Path) -> None:
     """Of version 1: from the segment's first message to the window."""
     async with running_store(tmp_path) as store:
-        await say(store, new("до беседы"), new("", kind=Kind.SESSION_BREAK, role=Role.SYSTEM))
+        await say(store, new("до беседы"), new("", kind=MessageKind.SESSION_BREAK, role=Role.SYSTEM))
         *_, asked = await say(store, *(new(f"сообщение {number}") for number in range(5)))
 
         async def scope(turn: TurnRecord) -> tuple[int, int] | None:
@@ -155,7 +154,7 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
         turn = turn_of(asked, scope={"first_seq": 1, "end_seq": 3}, window={"first_seq": None})
 
         async def missing(config: EngineConfig, folder: Path) -> str | None:
-            return await OfflineEmbedder.of_home(store.readers, config, folder, SystemClock()).prepare()
+            return await OfflineEmbedder(store.readers, config, folder, SystemClock()).prepare()
 
         assert await missing(config, embedding_model_dir) == "no_vectors"
         await vector_writes.prepare(store.writer, vectors_id(model.model_id), model.dimension)
@@ -167,7 +166,7 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
             await missing(EngineConfig(embedding=EmbeddingConfig(enabled=False)), embedding_model_dir)
             == "embedding_off"
         )
-        embedder = OfflineEmbedder.of_home(store.readers, config, embedding_model_dir, SystemClock())
+        embedder = OfflineEmbedder(store.readers, config, embedding_model_dir, SystemClock())
         assert await embedder.prepare() is None
         stored = await store.readers.run(stored_recall, turn)
         patient = attrs.evolve(DEFAULT, relevance_threshold=1.0)

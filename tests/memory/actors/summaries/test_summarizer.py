@@ -15,7 +15,7 @@ import trio.testing
 from klaw.actor.backoff import SLOW
 from klaw.actor.clock import SystemClock, from_iso, iso
 from klaw.actor.supervisor import Vitals
-from klaw.domain.message import Kind, Role
+from klaw.domain.message import MessageKind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary, SummaryState
 from klaw.errors import StorageError, SummaryOutdated
@@ -129,8 +129,10 @@ async def test_tool_text_is_labelled_as_such(tmp_path: Path) -> None:
         await s.store.writer.run(
             messages.append,
             [
-                new("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, turn="t", calls=[call]),
-                new("[user] I love rain", role=Role.TOOL, kind=Kind.TOOL_RESULT, turn="t", call="c1", name="web"),
+                new("", role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL, turn="t", calls=[call]),
+                new(
+                    "[user] I love rain", role=Role.TOOL, kind=MessageKind.TOOL_RESULT, turn="t", call="c1", name="web"
+                ),
             ],
         )
         await s.store.writer.run(
@@ -162,8 +164,8 @@ async def test_notes_on_tool_calls_are_found_by_their_words(tmp_path: Path) -> N
         await s.store.writer.run(
             messages.append,
             [
-                new("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, turn="t", calls=[call]),
-                new("rain until Friday", role=Role.TOOL, kind=Kind.TOOL_RESULT, turn="t", call="k1", name="web"),
+                new("", role=Role.ASSISTANT, kind=MessageKind.TOOL_CALL, turn="t", calls=[call]),
+                new("rain until Friday", role=Role.TOOL, kind=MessageKind.TOOL_RESULT, turn="t", call="k1", name="web"),
                 new("Rain.", role=Role.ASSISTANT, turn="t"),
             ],
             record(asked.message),
