@@ -140,8 +140,6 @@ log = structlog.get_logger("klaw.run")
 
 @attrs.define(kw_only=True, eq=False)
 class LiveRun:
-    """One run under way."""
-
     run: Run
     core: Core
     said: Callable[[], None]
@@ -153,7 +151,6 @@ class LiveRun:
     ending: bool = False
     """Its work is over; only its end is to be stored."""
     _lost: bool = False
-    """A write was given up."""
     _seq: int = 1
     _lock: trio.Lock = attrs.Factory(trio.Lock)
 

@@ -45,8 +45,6 @@ log = structlog.get_logger("klaw.scheduler")
 
 @attrs.frozen(kw_only=True)
 class RunNow:
-    """Run a task now, whatever its trigger says. Answers its run, stored."""
-
     user: UserId
     name: TaskName
     reply: Reply[Run]
@@ -66,8 +64,6 @@ Msg: TypeAlias = Spawn | RunNow | TasksChanged | RunEnded
 
 
 class Scheduler:
-    """Handle of the scheduler."""
-
     def __init__(self) -> None:
         self.mailbox: Mailbox[Msg] = Mailbox("subagents.scheduler", CAPACITY)
         self.live: dict[str, Job] = {}
@@ -256,7 +252,7 @@ class _Actor:
     async def _state(self) -> SchedulerState:
         agent = self.agent
         now = agent.core.clock.now()
-        every = await agent.core.readers.run(partial(tasks.everybodys, enabled_only=True))
+        every = await agent.core.readers.run(tasks.everybodys, enabled_only=True)
         attempts = await agent.core.readers.run(runs.latest_attempts, iso(now))
         for key, run in self.passed.items():
             if key not in attempts or attempts[key][-1].due < run.due <= iso(now):
@@ -326,7 +322,6 @@ class _Actor:
         job.over.set()
 
     def _remember(self, run: Run) -> None:
-        """Note whether a task's last run failed, for the status."""
         if run.status.over and run.kind is not RunKind.SPAWNED:
             if run.error is not None:
                 self.scheduler.failing[run.user, run.task] = run.error

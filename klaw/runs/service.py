@@ -5,7 +5,6 @@ is done for one user, and touches nothing of another.
 """
 
 from collections.abc import Callable, Container, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 import attrs
@@ -86,17 +85,14 @@ class Scheduling:
         return await self.edit(user, name, {"enabled": enabled, **({"now": True} if now else {})})
 
     async def remove(self, user: UserId, name: str) -> Task:
-        """Remove a task; its runs stay, and one that goes on is carried out. Raises NoSuchTask."""
         removed = await self._writer.run(stored_tasks.remove, user, _name(name), iso(self._clock.now()))
         self._scheduler.nudge()
         return removed
 
     async def task(self, user: UserId, name: str) -> Any:
-        """One task. Raises NoSuchTask."""
         return await self._view(await self._readers.run(stored_tasks.existing, user, _name(name)))
 
     async def tasks(self, user: UserId) -> list[Any]:
-        """All tasks of a user, by name."""
         return [await self._view(task) for task in await self._readers.run(stored_tasks.of_user, user)]
 
     def preview(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +132,6 @@ class Scheduling:
 
     @property
     def heartbeat_s(self) -> int:
-        """Pause between heartbeats; 0 when the configuration has them off."""
         return self._config.heartbeat.interval_s
 
     # -- runs ------------------------------------------------------------------------------------------------------
@@ -227,7 +222,7 @@ class Scheduling:
     async def overview(self) -> dict[str, Any]:
         """All users' tasks and runs in figures, for the operator, as JSON. Raises StorageError."""
         now = self._clock.now()
-        every = await self._readers.run(partial(stored_tasks.everybodys, enabled_only=False))
+        every = await self._readers.run(stored_tasks.everybodys, enabled_only=False)
         attempts = await self._readers.run(runs.latest_attempts, iso(now))
         since = iso(now - UNDELIVERED_DAYS * 86_400)
         fires = [

@@ -15,7 +15,6 @@ from klaw.runs.service import Scheduling
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, never, tool
 
 MAX_DELIVERIES = 10
-"""Messages that one run may send."""
 SHOWN_RUNS = 10
 RESULT_CHARS = 2000
 """How much of a result the model sees."""
@@ -171,7 +170,6 @@ def describe_task(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_run(run: Run, scheduling: Scheduling) -> Mapping[str, Any]:
-    """A run as JSON for the model: shorter than for people."""
     told = {"run": run.id, "name": run.task, **_some(scheduling.run_json(run), _OF_RUN)}
     told["tokens"] = run.prompt_tokens + run.completion_tokens
     if run.result:
