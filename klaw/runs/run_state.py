@@ -24,7 +24,7 @@ from klaw.domain.names import ChatId, chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, delivery_message, notice_message
 from klaw.errors import ActorTooSlow, LimitReached, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
-from klaw.runs.limits import RunLimit
+from klaw.runs.limits import Key, RunLimit, TokenCounts
 from klaw.store.kinds import run_edits
 from klaw.store.kinds.run_edits import RunLines
 
@@ -142,9 +142,13 @@ log = structlog.get_logger("klaw.run")
 class LiveRun:
     run: Run
     core: Core
+    limits: TokenCounts
+    timeout_s: float
     said: Callable[[], None]
     """Called when a message of it was stored in a chat."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    over: trio.Event = attrs.Factory(trio.Event)
+    """Set when its end is stored, or will not be."""
     cancelled_because: str | None = None
     undelivered: str | None = None
     """A text for a chat that does not exist."""
@@ -162,6 +166,10 @@ class LiveRun:
             self.cancelled_because = reason
             self.scope.cancel(reason=reason)
         return True
+
+    @property
+    def key(self) -> Key:
+        return self.run.user, self.run.task
 
     @property
     def target(self) -> ChatId | None:

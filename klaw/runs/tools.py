@@ -137,15 +137,15 @@ def _deliver_tool(scheduler: Scheduler) -> ToolSpec:
         context: ToolContext, text: Annotated[str, "The message, as the user shall read it", Bounds(at_least=1)]
     ) -> Any:
         """Send a message to the user's chat now. Your final answer is then not sent."""
-        job = scheduler.live.get(context.run or "")
-        if job is None:
+        live = scheduler.live.get(context.run or "")
+        if live is None:
             return ToolFailure("This run is over.")
         if not text.strip():
             return ToolFailure("The text is empty: nothing was sent.")
-        if job.run.delivered >= MAX_DELIVERIES:
+        if live.run.delivered >= MAX_DELIVERIES:
             return ToolFailure(f"A run may send {MAX_DELIVERIES} messages, and this one has.")
         try:
-            await job.live.deliver(text.strip())
+            await live.deliver(text.strip())
         except NoSuchChat as error:
             return ToolFailure(
                 f"There is no chat {error.chat}: the text was not sent. It is kept in the record of this run."
