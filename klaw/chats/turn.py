@@ -163,7 +163,7 @@ class Turn:
         conversation = Conversation(
             agent=self.agent,
             host=self,
-            hooks=recorder,
+            recorder=recorder,
             route=route,
             meter=meter,
             about=about,

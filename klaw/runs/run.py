@@ -112,7 +112,7 @@ class _Course:
         conversation = Conversation(
             agent=agent,
             host=self,
-            hooks=recorder,
+            recorder=recorder,
             route=route,
             meter=self.meter,
             about=about,

@@ -56,18 +56,16 @@ def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: 
     return messages.MESSAGES.all(connection, _NEWEST, chat, segment_start, limit)[::-1]
 
 
-_SHOWN = """
-WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
-    OR type = 'tool_call' AND content <> ''
-    OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
-ORDER BY seq DESC LIMIT ?
-"""
-
-
 def shown(connection: apsw.Connection, chat: ChatId, limit: int) -> list[Message]:
     """The newest messages of a chat that a client of another protocol has seen or sent, oldest first: questions and
     answers, what an answer said before it called tools, and what is forgotten."""
-    return messages.MESSAGES.all(connection, _SHOWN, chat, limit)[::-1]
+    query = """
+    WHERE chat_id = ? AND (role IN ('user', 'assistant') AND type IN ('text', 'command')
+        OR type = 'tool_call' AND content <> ''
+        OR type = 'command' AND (metadata ->> '$.command' IS NOT NULL OR metadata ->> '$.forgotten' IS NOT NULL))
+    ORDER BY seq DESC LIMIT ?
+    """
+    return messages.MESSAGES.all(connection, query, chat, limit)[::-1]
 
 
 _PENDING_CHATS = f"""
