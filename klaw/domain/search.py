@@ -25,8 +25,6 @@ def fields_of(value: object, cls: type[Any]) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Ranks:
-    """By what something was found, and how well."""
-
     score: float
     """Larger is better. Comparable within one query and kind only."""
     vector_rank: int | None
@@ -40,10 +38,7 @@ class Ranks:
 
 @attrs.frozen(kw_only=True)
 class RankDetails(Ranks):
-    """How it was ranked, with what its score is made of."""
-
     shared_words: int = 0
-    """How many of the query's content words it has."""
     parts: Mapping[str, float] = attrs.field(factory=dict)
     """Parts of the score: ``meaning``, ``words``, ``neighbours``, ``speaker``, ``days``, ``length`` …"""
     boosts: tuple[str, ...] = ()
@@ -56,8 +51,6 @@ class RankDetails(Ranks):
 
 @attrs.frozen(kw_only=True)
 class ResultMatch(Ranks):
-    """How a result was found."""
-
     words: tuple[str, ...]
     """The query's words that it has, as the query writes them."""
     snippet: str
@@ -75,7 +68,6 @@ class SearchResult(ResultMatch):
     role: Role
     created_at: str
     boosts: tuple[str, ...]
-    """As ``RankDetails.boosts``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -123,8 +115,6 @@ class NoteResult(ResultMatch):
 
 @attrs.frozen(kw_only=True)
 class NamedFact:
-    """A fact that names a person, in one line."""
-
     id: FactId
     text: str
 
@@ -138,7 +128,6 @@ class PersonResult:
     aliases: tuple[str, ...]
     relation: str
     last_at: str | None
-    """When they were last named in a topic or a day's talk."""
     facts: tuple[NamedFact, ...]
 
 
@@ -164,13 +153,11 @@ class SearchPage:
 
     results: tuple[AnyResult, ...]
     page: int
-    """1, 2, 3 …"""
     first: int
     """Place of the first result among all, from 1."""
     next: str | None
     """Names the next page of the same list; None on the last one."""
     total: int
-    """Results on all pages."""
     total_is_exact: bool
     """False when there are more messages that match worse than all of these."""
     words: tuple[str, ...]
@@ -221,7 +208,6 @@ class JudgedCandidate(RankDetails, abc.ABC):
 
     decision: Decision
     text: str
-    """What goes into the context: all of it or an excerpt."""
     tokens: int
     """Estimated, of the lines that show ``text``."""
     left_tokens: int | None = None
@@ -241,7 +227,6 @@ class JudgedCandidate(RankDetails, abc.ABC):
 class Candidate(JudgedCandidate):
     message: Message
     repeated_by: int | None = None
-    """The seq of the newer message that says the same."""
     rerank: float | None = None
     """The score of ``autoRag.rerank``'s model, on its own scale; the higher one goes first."""
 

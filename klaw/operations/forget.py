@@ -17,7 +17,7 @@ from klaw.operations.operation import Name, Noun, OfUser, Query, Scope, Slash, a
 
 if TYPE_CHECKING:
     from klaw.memory.forget.forget import Forgetter, Preview, Proof
-    from klaw.operations.answers.chats import ForgetAnswer, NamedMessage, StillHeld
+    from klaw.operations.answers import ForgetAnswer, NamedMessage, StillHeld
     from klaw.store.forget.proof import HoldingFile
     from klaw.store.forget.reach import ForgetTarget
 
@@ -103,7 +103,6 @@ def _name_left(left: Mapping[str, str]) -> str:
 
 
 def _naming(answer: dict[str, Any]) -> list[str]:
-    """What names a person, and what of it stays."""
     named = answer["named"]
     found = [f"looked for the names: {', '.join(named['names'])}"]
     found += [f"  fact {each['id']}: {each['text']}" for each in named["facts"]]
@@ -131,7 +130,6 @@ def _in_chat(answer: dict[str, Any]) -> Lines:
 
 
 def _asked(answer: dict[str, Any]) -> list[str]:
-    """What would go, and how to agree."""
     things = answer["things"]
     lines = ["This would be forgotten, for good:", *_some([each for each in things if each["goes"]])]
     spared = [each for each in things if not each["goes"] and not each["remedy"]]
@@ -201,7 +199,6 @@ def _file(held: Mapping[str, Any]) -> str:
 
 
 MESSAGES = frozenset({"message", "answer", "tool call", "tool result"})
-"""Kinds of things that are messages."""
 
 
 def preview(before: "Preview") -> "ForgetAnswer":

@@ -181,7 +181,6 @@ class Kind(Generic[V]):
 
     @cached_property
     def documents(self) -> set[str]:
-        """The columns that hold JSON."""
         return documents(self.cls)
 
     @cached_property
@@ -242,7 +241,6 @@ class Kind(Generic[V]):
             connection.execute(f"UPDATE {self.table} SET {self.vector_mark} = NULL WHERE rowid = ?", (rowid,))  # noqa: S608
 
     def has_text(self, connection: apsw.Connection, rowid: int) -> bool:
-        """Whether the full text has a row."""
         query = f"SELECT count(*) FROM {self.table}_fts_docsize WHERE id = ?"  # noqa: S608 - constants
         return bool(connection.execute(query, (rowid,)).get)
 
@@ -286,7 +284,6 @@ class Kind(Generic[V]):
         ]
 
     def note(self, connection: apsw.Connection, change: Change[V]) -> None:
-        """Add a change to the history."""
         value = None if change.value is None else dumps(self.fields(change.value))
         connection.execute(
             f"INSERT INTO {self.past} (entry, user_id, {self.what}_id, at, value) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
@@ -326,7 +323,6 @@ def path(change: Change[Any]) -> str:
 
 
 def record(change: Change[Any]) -> dict[str, Any]:
-    """A change as the object of its line."""
     kind = change.kind
     head = _JournalLine(
         entry=change.entry,

@@ -51,7 +51,6 @@ def find(connection: apsw.Connection, text: str, user: UserId, *, with_messages:
 
     Args:
         text: what was said.
-        user: whose.
         with_messages: of a person, also all messages that name it.
 
     Raises:
@@ -213,7 +212,6 @@ def _message_target(text: str, user: UserId) -> Target:
 
 
 def of_runs(data_dir: Path, user: UserId, runs: Sequence[Run]) -> list[FileMade]:
-    """What runs wrote, by their transcripts."""
     found: list[FileMade] = []
     for run in runs:
         day = run.started_at[:10]
@@ -225,7 +223,6 @@ def of_runs(data_dir: Path, user: UserId, runs: Sequence[Run]) -> list[FileMade]
 
 
 def things(workspace: Path, user: UserId, files: Sequence[FileMade], *, with_facts: bool) -> list[Thing]:
-    """The files that are there, and what becomes of them."""
     found = []
     for file in files:
         data = _read(workspace, user, file.path)

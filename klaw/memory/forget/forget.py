@@ -89,8 +89,6 @@ class CleanedLogs:
 
 @attrs.frozen(kw_only=True)
 class Proof(CleanedLogs):
-    """What a forgetting did."""
-
     before: Preview
     entry: int
     """Its number in the memory journal."""
@@ -264,11 +262,8 @@ class Forgetter:
         return CleanedLogs(lines=lines, vacuumed=vacuumed, held=held)
 
     async def resume(self) -> None:
-        """Finish the large forgettings that a kill interrupted; small ones the start has finished.
-
-        Raises:
-            StorageError: the logs could not be cleaned; the next start tries again.
-        """
+        """Finish the large forgettings that a kill interrupted; small ones the start has finished. Raises StorageError:
+        the logs could not be cleaned; the next start tries again."""
         async with self._alone:
             for begun in await self.readers.run(finish.interrupted):
                 first = begun[0]
@@ -315,11 +310,8 @@ class Forgetter:
             await self.writer.run_alone(forget_logs.compact_database, vacuum=False)
 
     async def compact_files(self, vacuum: bool) -> None:
-        """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once.
-
-        Raises:
-            StorageError: it could not be done; it is still owed.
-        """
+        """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once. Raises
+        StorageError: it could not be done; it is still owed."""
         async with self._alone:
             if not self.reindexing() and not await self.writer.run_alone(forget_logs.compact_database, vacuum=vacuum):
                 raise StorageError("another process reads an older state of the database")

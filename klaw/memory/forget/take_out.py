@@ -77,15 +77,9 @@ async def _giving_way(
     return done
 
 
-# -- logs --------------------------------------------------------------------------------------------------------------
-
-
 async def clean_logs(writer: Writer, readers: Readers, files: Threads, root: Path, done: ForgetResult) -> int:
-    """Clean all logs of what was taken out of the database. Returns how many lines changed.
-
-    Raises:
-        StorageError: the logs could not be cleaned, which the next start does.
-    """
+    """Clean all logs of what was taken out of the database. Returns how many lines changed. Raises StorageError: the
+    logs could not be cleaned, which the next start does."""
     lines = 0
     cleaner = await readers.run(Cleaner, done.entry, done.finder)
     for own in (False, True):
@@ -123,7 +117,6 @@ async def _rewrite(writer: Writer, files: Threads, cleaner: Cleaner, paths: Sequ
 
 
 def _take_in(rewrites: Sequence[LogRewrite]) -> None:
-    """Take in what is left of logs, and make it durable."""
     for each in rewrites:
         while each.left:
             each.step()

@@ -64,7 +64,6 @@ def forget(tx: Transaction, found: Reach, at: str, *, most: int | None = None) -
 
     Args:
         found: read a moment ago; what of it is not current is read again.
-        at: the time now, ISO-8601 UTC with milliseconds.
         most: so many of the named messages go now, the others by ``forget_rest``; None: all.
 
     Returns:
@@ -127,7 +126,6 @@ def forget_rest(tx: Transaction, user: UserId, rowids: Sequence[int], at: str) -
     """Take further messages of a forgetting out of the database, from which all is gone that was made of them before.
 
     Args:
-        user: whose.
         rowids: of the messages.
         at: the time of the forgetting: by it the entries belong together.
 
@@ -180,13 +178,11 @@ def _core_without(tx: Transaction, found: Reach) -> tuple[str, Document | None]:
 
 
 def note_forgotten(tx: Transaction, user: UserId, entries: Sequence[int], at: str) -> None:
-    """Remember that forgettings are finished in all logs."""
     for entry in entries:
         tx.journal(FORGET.removed(user, entry, at))
 
 
 def redact_again(tx: Transaction, entry: ForgetEntry, found: QuotesFound) -> None:
-    """Redact quotes in the database again."""
     _redact(tx.connection, entry, found)
     forgotten.blank_receipts(tx.connection, entry.user, entry.knowledge, entry.used)
 

@@ -47,8 +47,6 @@ def interrupted(connection: apsw.Connection) -> list[list[ForgetEntry]]:
 
 
 def _finish(connection: apsw.Connection, journal: Journal, root: Path, entries: list[ForgetEntry]) -> None:
-    """Finish one forgetting, of one or several entries."""
-
     def write(function: Callable[..., T], *args: Any) -> T:
         (outcome,) = commit_group(connection, journal, [WriteRequest(function, args)])
         if outcome.error is not None:

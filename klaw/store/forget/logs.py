@@ -142,7 +142,6 @@ class Cleaner:
         return cleaned
 
     def changes(self, path: Path, name: str) -> bool:
-        """Whether a log has a line to clean."""
         cleaned = self.line_of(name)
         with path.open("rb") as file:
             return any(cleaned(line) != line for line in (raw.rstrip(b"\n") for raw in file))
@@ -310,7 +309,6 @@ def compact(connection: apsw.Connection, *, vacuum: bool) -> bool:
 
 
 def begin_cleaning(stopped: StoppedStore, cleaner: Cleaner, paths: Sequence[str]) -> list[LogRewrite]:
-    """Begin to rewrite logs without what was forgotten."""
     with left_to_the_next_start(stopped.journal):
         return [stopped.journal.begin_rewrite(path, cleaner.line_of(path)) for path in paths]
 

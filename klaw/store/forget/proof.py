@@ -45,8 +45,6 @@ MOST_BYTES = 1 << 30
 
 @attrs.frozen(kw_only=True)
 class HoldingFile:
-    """A file that holds a text."""
-
     path: str
     """Relative to the folder that was searched."""
     count: int
@@ -57,7 +55,6 @@ class HoldingFile:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
         if self.path == "klaw.db.old":
             return "klaw reindex --drop-old removes it"
         return _REMEDIES[self.kind]
@@ -248,7 +245,6 @@ def _attachments(reach: Reach) -> Iterator[Thing]:
 def _on_purpose(
     connection: apsw.Connection, user: UserId, found: Mapping[str, Sequence[Any]], *, goes: bool
 ) -> Iterator[Thing]:
-    """Facts, people and the like."""
     for kind in (kind for kind in KINDS if kind.on_purpose):
         for key in found.get(kind.what, ()):
             states = kind.history(connection, user, key) if kind.past else []

@@ -44,8 +44,6 @@ def redacted() -> list[Kind[Any]]:
 
 @attrs.frozen(kw_only=True)
 class QuotesFound:
-    """What a look for quotes found."""
-
     finder: PieceFinder = attrs.field(factory=lambda: PieceFinder.of(()))
     """Finds the pieces that point to the forgotten. Content: never logged."""
     rows: Mapping[str, tuple[Key, ...]] = attrs.field(factory=dict)
@@ -183,7 +181,6 @@ class PersonTraces:
     """What names a person."""
 
     names: tuple[str, ...] = ()
-    """The names that were looked for."""
     people: tuple[PersonId, ...] = ()
     """The person, those who were merged into it, and those of its names who were removed."""
     namesakes: tuple[PersonId, ...] = ()
@@ -197,10 +194,8 @@ class PersonTraces:
     summaries: tuple[tuple[ChatId, int], ...] = ()
     """Those that name it, also in their notes on tool calls."""
     turns: tuple[str, ...] = ()
-    """Those whose receipts name it."""
     runs: tuple[str, ...] = ()
     titles: tuple[ChatId, ...] = ()
-    """Chats whose titles name it."""
     others: Mapping[str, int] = attrs.field(factory=dict)
     """How many rows of anything else."""
 

@@ -37,12 +37,6 @@ def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) 
     return {row[-1]: _FACTS.read(row[1:-1]) for row in found}
 
 
-_LIST = """
-WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2) AND importance >= ?3
-ORDER BY importance DESC, updated_at DESC, id LIMIT ?4 OFFSET ?5
-"""
-
-
 def of_user(
     connection: apsw.Connection,
     user: UserId,
@@ -53,7 +47,11 @@ def of_user(
     offset: int = 0,
 ) -> list[Fact]:
     """A user's active facts, the most important first; of a category, and of at least an importance."""
-    return _FACTS.all(connection, _LIST, user, category, importance, limit, offset)
+    query = """
+    WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2) AND importance >= ?3
+    ORDER BY importance DESC, updated_at DESC, id LIMIT ?4 OFFSET ?5
+    """
+    return _FACTS.all(connection, query, user, category, importance, limit, offset)
 
 
 _STANDING = """
@@ -80,26 +78,19 @@ def superseded_by(connection: apsw.Connection, user: UserId, fact: FactId) -> li
     return _FACTS.all(connection, "WHERE user_id = ? AND superseded_by = ? ORDER BY rowid", user, fact)
 
 
-_ONCE_SUPERSEDED = """
-SELECT DISTINCT fact_id FROM fact_changes WHERE user_id = ?1 AND value ->> '$.superseded_by' = ?2 ORDER BY fact_id
-"""
-
-
 def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:
     """Active facts of a user that a fact had taken the place of, and that have not changed since they hold again."""
+    query = """
+    SELECT DISTINCT fact_id FROM fact_changes WHERE user_id = ?1 AND value ->> '$.superseded_by' = ?2 ORDER BY fact_id
+    """
     found: list[Fact] = []
-    for (older,) in connection.execute(_ONCE_SUPERSEDED, (user, fact)).fetchall():
+    for (older,) in connection.execute(query, (user, fact)).fetchall():
         *_, before, last = [None, None, *(change.value for change in history(connection, user, FactId(str(older))))]
         if before is None or last is None or before.superseded_by != fact:
             continue
         if attrs.evolve(before, superseded_by=None, updated_at=last.updated_at) == last:
             found.append(last)
     return found
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-_PUT_VECTOR = "INSERT OR REPLACE INTO vec_facts (rowid, embedding) VALUES (?, ?)"
 
 
 def _apply(connection: apsw.Connection, change: Change[Fact]) -> None:
@@ -147,8 +138,6 @@ get, history = FACT.get, FACT.history
 
 @attrs.frozen(kw_only=True)
 class FactVector:
-    """The vector of a fact's text."""
-
     model_id: str
     vector: bytes
 
@@ -165,19 +154,18 @@ def put(
     """Store a fact. To put the same new one again is safe.
 
     Args:
-        fact: as it is to be.
         expected: whether the user has one of its id.
         supersedes: an active fact of the user that becomes history by it.
         vector: None: the embedder makes it.
         as_of: the memory journal's last entry before what it is made of was read.
 
     Raises:
-        SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
+        SourceForgotten: the user has forgotten something since ``as_of``.
         FactExists: another active fact of the user has the same text, or a new one's id is taken; ``fact`` of the
             error is that one's id.
         NoSuchFact: the one to change, or to supersede, is not there.
-        StorageError: a value breaks its rule.
-    """
+        StorageError: a value breaks its rule."""
+    query = "INSERT OR REPLACE INTO vec_facts (rowid, embedding) VALUES (?, ?)"
     try:
         check(fact)
     except InvalidValue as error:
@@ -205,7 +193,7 @@ def put(
     if vector is not None and fact.active and rowid is not None:
         for each in vector_model.fitting(tx.connection, vector.model_id, [vector]):
             tx.connection.execute("UPDATE facts SET vector_model = ? WHERE rowid = ?", (each.model_id, rowid))
-            tx.connection.execute(_PUT_VECTOR, (rowid, each.vector))
+            tx.connection.execute(query, (rowid, each.vector))
     return fact
 
 

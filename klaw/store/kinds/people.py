@@ -53,8 +53,6 @@ def by_names(connection: apsw.Connection, user: UserId, names: Sequence[str]) ->
 
 @attrs.frozen
 class KnownPerson:
-    """A person with how often it is spoken of."""
-
     person: Person
     topics: int
     """That name it, and days of whose talk it was drawn; a topic that is gone does not count."""
@@ -103,7 +101,6 @@ def named_first(connection: apsw.Connection, user: UserId, text: str, limit: int
 
 
 def count(connection: apsw.Connection, user: UserId) -> int:
-    """How many people of a user are known."""
     return int(connection.execute("SELECT count(*) FROM people WHERE user_id = ? AND merged_into IS NULL", (user,)).get)
 
 
@@ -116,11 +113,8 @@ _ENTRY = "SELECT entry FROM people WHERE user_id = ? AND id = ?"
 
 
 def merged_into(connection: apsw.Connection, user: UserId, person: PersonId, *, after: int = 0) -> list[Person]:
-    """Who turned out to be a user's person, also by way of others.
-
-    Args:
-        after: only those that changed after this entry of the memory journal.
-    """
+    """Who turned out to be a user's person, also by way of others; ``after``: only those that changed after an entry of
+    the memory journal."""
     found = [_PEOPLE.read(row) for row in connection.execute(_MERGED, (user, person))]
     return [each for each in found if connection.execute(_ENTRY, (user, each.id)).get > after]
 
@@ -229,12 +223,6 @@ def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
         connection.execute(_NAME, (rowid, person.user, normal_name(name)))
 
 
-_NO_MENTIONS_OF = """
-DELETE FROM person_mentions WHERE user_id = ?1 AND (person_id IN (SELECT value FROM json_each(?4))
-    OR topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
-"""
-
-
 def forget_mentions(
     connection: apsw.Connection,
     user: UserId,
@@ -243,7 +231,11 @@ def forget_mentions(
     messages: Sequence[str],
 ) -> None:
     """Remove the mentions of people, in topics, and by messages (ids) that are forgotten."""
-    connection.execute(_NO_MENTIONS_OF, (user, *(json.dumps(list(each)) for each in (topics, messages, people))))
+    query = """
+    DELETE FROM person_mentions WHERE user_id = ?1 AND (person_id IN (SELECT value FROM json_each(?4))
+        OR topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
+    """
+    connection.execute(query, (user, *(json.dumps(list(each)) for each in (topics, messages, people))))
 
 
 # One and the same are all who were merged into somebody, with that one; a removed person stands alone.
@@ -345,10 +337,9 @@ def change(
         as_of: the memory journal's last entry before what it is made of was read.
 
     Raises:
-        SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
+        SourceForgotten: the user has forgotten something since ``as_of``.
         NoSuchPerson: one that is removed, named, or merged into is not there.
-        StorageError: a value breaks its rule.
-    """
+        StorageError: a value breaks its rule."""
     connection = tx.connection
     tx.check_nothing_forgotten(user, as_of)
     for person in put:

@@ -54,11 +54,7 @@ _STAYING = (messages.MESSAGE, messages.SESSION, memory_files.CHUNK)
 
 
 def kind_of(what: str) -> Kind[Any] | None:
-    """The kind of a word."""
     return next((kind for kind in KINDS if kind.what == what), None)
-
-
-# -- the memory journal ------------------------------------------------------------------------------------------------
 
 
 def read(record: Mapping[str, Any]) -> Change[Any]:
@@ -75,9 +71,6 @@ def clear(connection: apsw.Connection) -> None:
         if kind not in _STAYING:
             kind.empty(connection)
     meta.remove(connection, meta.MEMORY_ENTRY)
-
-
-# -- things of kinds that have a column for each field -----------------------------------------------------------------
 
 
 def page(connection: apsw.Connection, kind: Kind[Any], user: UserId, limit: int, offset: int) -> list[Any]:

@@ -25,7 +25,6 @@ def existing(connection: apsw.Connection, user: UserId, name: TaskName) -> Task:
 
 
 def of_user(connection: apsw.Connection, user: UserId) -> list[Task]:
-    """A user's tasks by name."""
     return _TASKS.all(connection, "WHERE user_id = ? ORDER BY name", user)
 
 
@@ -33,8 +32,6 @@ def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]
     """All users' tasks: for the scheduler, and for the operator."""
     return _TASKS.all(connection, "WHERE enabled >= ? ORDER BY user_id, name", enabled_only)
 
-
-# -- writing ----------------------------------------------------------------------------------------------------------
 
 _PUT = rows.insert("tasks", Task).replace("INSERT", "INSERT OR REPLACE", 1)
 
@@ -69,12 +66,7 @@ get = TASK.get
 
 
 def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Task:
-    """Store a task.
-
-    Raises:
-        TaskExists: it is not new.
-        NoSuchTask: it does not exist yet.
-    """
+    """Store a task. Raises TaskExists: it is not new; NoSuchTask: it does not exist yet."""
     task_name(task.name)
     if expected == "existing":
         existing(tx.connection, task.user, task.name)

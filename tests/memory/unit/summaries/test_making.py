@@ -15,7 +15,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import Summary, ToolNote
 from klaw.errors import BadAnswer, NoSummary
 from klaw.llm.ask_json import read_answer
-from klaw.memory.summaries import rendering
+from klaw.memory.summaries import asking
 from klaw.memory.summaries.asking import cut, judge
 from klaw.memory.summaries.choosing import Rules, choose, evicted, is_due, weight, words_for
 from klaw.memory.summaries.making import next_day
@@ -211,11 +211,8 @@ Write the summary in at most 90 words, in the language of the conversation."""
 
 
 def test_the_rendered_prompt() -> None:
-    system, user = rendering.summary_prompt(
-        rendering.transcript(tools()),
-        base="Пользователь едет в Москву.",
-        earlier="Пользователь живёт в Казани.",
-        words=90,
+    system, user = asking.summary_prompt(
+        asking.transcript(tools()), base="Пользователь едет в Москву.", earlier="Пользователь живёт в Казани.", words=90
     )
     assert (system.role, user.role) == ("system", "user")
     assert user.content == GOLDEN
@@ -236,15 +233,15 @@ GOLDEN_NOTES = """\
 
 
 def test_the_rendered_prompt_for_tool_notes() -> None:
-    system, user = rendering.notes_prompt(rendering.calls(tools()))
+    system, user = asking.notes_prompt(asking.calls(tools()))
     assert user.content == GOLDEN_NOTES
     assert '{"notes": [{"call": "c1"' in system.content
 
 
 @given(st.text(max_size=3_000), st.integers(20, 400))
 def test_parts_fit_and_nothing_is_lost_of_what_fits_into_four(text: str, room: int) -> None:
-    parts = rendering.split(text, room)
-    assert 1 <= len(parts) <= rendering.MAX_PARTS + 2
+    parts = asking.split(text, room)
+    assert 1 <= len(parts) <= asking.MAX_PARTS + 2
     if tokens.estimate(text) <= room:
         assert parts == [text]
 
@@ -310,11 +307,11 @@ def test_a_cut_text_fits(text: str, limit: int) -> None:
 
 # -- notes -------------------------------------------------------------------------------------------------------------
 
-CALLS = rendering.calls(tools())
+CALLS = asking.calls(tools())
 
 
 def notes_of(answer: str) -> tuple[ToolNote, ...]:
-    return rendering.notes_of(read_answer(answer, rendering.Notes), CALLS)
+    return asking.notes_of(read_answer(answer, asking.Notes), CALLS)
 
 
 @pytest.mark.parametrize(
