@@ -169,11 +169,9 @@ class DraftTopic:
 @attrs.frozen(kw_only=True)
 class Division:
     drafts: tuple[DraftTopic, ...]
-    """Every handled message is in one of them."""
     handled: int
     """So many of the first messages; the others did not fit into the model's context."""
     uncovered: int
-    """Messages that the model named no topic for."""
     refused: bool
     """There was no usable answer, so all is one general conversation."""
 
