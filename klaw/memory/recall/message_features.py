@@ -38,7 +38,6 @@ K1, B, USUAL_TOKENS = 1.2, 0.2, 40
 """BM25's constants; messages differ less in length than documents, and the longer ones say more."""
 
 SHORT, LONG = 5, 160
-"""Tokens between which a message's length counts."""
 BESIDE = (1, 2, 3)
 """How far away, in messages of the chat, other candidates speak for one."""
 DAY, WEEK = timedelta(days=1), timedelta(days=8)

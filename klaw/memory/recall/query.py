@@ -57,12 +57,10 @@ MAX_READ_CHARACTERS, MAX_NAMES_CHARACTERS = 8_000, 2_000
 @attrs.frozen(kw_only=True)
 class Query:
     words: tuple[str, ...]
-    """Its content words, as written."""
     content_stems: frozenset[str]
     stems: frozenset[str]
     """The stems of all its words: names may be among them."""
     command: bool
-    """It tells the model to do something that needs nothing from the conversation."""
     periods: tuple[Period, ...]
 
 

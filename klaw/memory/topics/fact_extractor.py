@@ -65,7 +65,6 @@ class ProposedFact:
     category: Annotated[str, Form(_category, str), SchemaType(tuple(CATEGORIES))] = "other"
     importance: Whole = -1
     message: Whole
-    """Number of the user's message that says it."""
 
 
 NONE: Usable[ProposedPerson] = Usable()

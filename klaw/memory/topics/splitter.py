@@ -105,8 +105,6 @@ class AnsweredTopic:
 
 @attrs.frozen
 class Split:
-    """What the model answers."""
-
     topics: tuple[AnsweredTopic, ...]
 
 
@@ -170,7 +168,6 @@ class DraftTopic:
 class Division:
     drafts: tuple[DraftTopic, ...]
     handled: int
-    """So many of the first messages; the others did not fit into the model's context."""
     uncovered: int
     refused: bool
     """There was no usable answer, so all is one general conversation."""
