@@ -24,6 +24,7 @@ from klaw.actor.clock import iso
 from klaw.api.openapi import PREFIX, About, DescribedRoute
 from klaw.api.problems import problem
 from klaw.api.request_auth import Api, connection_of, headers_of, place_of
+from klaw.api.streams import while_connected
 from klaw.convert import REQUESTS, Bounds
 from klaw.domain.names import UserId
 from klaw.errors import HttpRefusal
@@ -66,10 +67,7 @@ def routes(api: Api) -> list[BaseRoute]:
     async def render(request: Request) -> Response:
         user = api.grant(request).user
         asked = await api.json(request, partial(REQUESTS.read, cls=ToRender))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_when_gone, request, nursery.cancel_scope)
-            body = await renderer.render(user, asked.texts)
-            nursery.cancel_scope.cancel(reason="it is rendered")
+        body = await while_connected(request.receive, partial(renderer.render, user, asked.texts))
         return Response(body, media_type="application/json")
 
     about = "Markdown as HTML that is harmless; what would take too long, without colours or as it is."
@@ -89,12 +87,6 @@ class _RevalidatedFiles(StaticFiles):
         response = super().file_response(*args, **how)  # type: ignore[arg-type]
         response.headers["cache-control"] = "no-cache"
         return response
-
-
-async def _cancel_when_gone(request: Request, scope: trio.CancelScope) -> None:
-    """Nobody is to wait for what its client does not want any more."""
-    await request.receive()  # the body has come: it can only be that the client has gone
-    scope.cancel(reason="the client has gone")
 
 
 @cache
@@ -145,10 +137,7 @@ class Renderer:
         self._turns: defaultdict[UserId, trio.Lock] = defaultdict(trio.Lock)
 
     async def render(self, user: UserId, texts: Sequence[str]) -> bytes:
-        """The HTML of some texts, as JSON: ``{"html": […]}``.
-
-        Cancellation: the child is gone.
-        """
+        """The HTML of some texts, as JSON: ``{"html": […]}``."""
         done: list[bytes] = []
         async with self._turns[user], self._places:
             for _ in range(CHILDREN):

@@ -31,8 +31,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Asked
 
 from klaw.api import openapi
-from klaw.api.answer_schema import Schema, answer_type, schema_of_answer
-from klaw.api.openapi import PREFIX, About, DescribedRoute
+from klaw.api.openapi import PREFIX, About, DescribedRoute, Schema, answer_type, schema_of_answer
 from klaw.api.request_auth import QUERY, Api
 from klaw.convert import MOST_ENTRIES, REQUESTS, Bounds, Wire
 from klaw.domain.names import UserId
