@@ -120,8 +120,6 @@ class About:
 
 
 def routes(described: Iterable[BaseRoute]) -> list[Route]:
-    """The document of these routes."""
-
     @cache
     def whole() -> bytes:
         return bytes(JSONResponse(description(described)).body)
@@ -133,7 +131,6 @@ def routes(described: Iterable[BaseRoute]) -> list[Route]:
 
 
 def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
-    """The document."""
     paths: dict[str, dict[str, Any]] = {}
     named: dict[str, Schema] = {}
     schema_of_answer(Problem, named)
@@ -156,7 +153,6 @@ def description(described: Iterable[BaseRoute]) -> dict[str, Any]:
 
 
 def head(name: str, summary: str, tag: str) -> dict[str, Any]:
-    """What each operation object begins with."""
     return {"operationId": name, "summary": summary, "tags": [tag]}
 
 

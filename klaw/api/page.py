@@ -41,8 +41,6 @@ MAX_CHARS = 1_000_000
 
 @attrs.frozen(kw_only=True)
 class ToRender:
-    """Body of a question for HTML."""
-
     texts: Annotated[list[Annotated[str, Bounds(at_most=MAX_CHARS)]], Bounds(1, MAX_RENDERED)]
 
 
@@ -51,7 +49,6 @@ class RenderedTexts(TypedDict):
 
 
 def routes(api: Api) -> list[BaseRoute]:
-    """The page and what it needs."""
     renderer = Renderer()
 
     async def page(_request: Request) -> Response:
@@ -91,7 +88,6 @@ class _RevalidatedFiles(StaticFiles):
 
 @cache
 def _code_css() -> str:
-    """Colours of code, light and dark."""
     from pygments.formatters import HtmlFormatter
 
     light = HtmlFormatter(style="default").get_style_defs(".code")
@@ -150,7 +146,6 @@ class Renderer:
 
 
 async def _rendered(texts: Sequence[str]) -> list[bytes]:
-    """What a child has done until it ended."""
     try:
         ended = await trio.run_process(
             [sys.executable, "-I", "-B", "-m", "klaw.web.child"],
@@ -185,8 +180,6 @@ _DAY_S = 86_400.0
 
 @attrs.frozen(kw_only=True)
 class LogIn:
-    """Body of a login."""
-
     token: Annotated[str, Bounds(1, 200)]
 
 
@@ -201,8 +194,6 @@ class Me(LoggedIn):
 
 
 def login_routes(api: Api) -> list[Route]:
-    """Who I am, login and logout."""
-
     async def who(request: Request) -> Response:
         grant = api.grant(request)
         return JSONResponse(
